@@ -1,0 +1,131 @@
+"""Machines in files: safetensors, with what is needed to build the machine in the header.
+
+Every write goes to a temporary file that then takes the place of the old one: a reader sees the
+old file or the new one, never half of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from .couplings import Couplings, Dense, Patterns
+from .errors import InputError
+from .layers import Layers
+from .machine import Machine
+
+FORMAT = 1
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces a file as a whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def save_tensors(
+    path: Path, machine: Machine, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]
+) -> None:
+    """Tensors with a header that says which machine they belong to."""
+    header = {
+        "format": FORMAT,
+        "sizes": machine.layers.sizes,
+        "edges": machine.layers.edges,
+        "couplings": "patterns" if isinstance(machine.couplings, Patterns) else "dense",
+        **extra,
+    }
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_bytes(path, save(plain, metadata={"rapidbm": json.dumps(header)}))
+
+
+def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file and its header, checked."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no checkpoint {path}; check the path")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("rapidbm", "{}"))
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read as safetensors: {error}; it may be truncated, take another "
+            "checkpoint"
+        ) from error
+    if header.get("format") != FORMAT:
+        raise InputError(
+            f"{path} has the format {header.get('format')!r}, this version of rapidbm reads "
+            f"{FORMAT}; use the version that wrote it"
+        )
+    return tensors, header
+
+
+def save_machine(machine: Machine, path: str | Path) -> None:
+    """Writes a machine to a file."""
+    save_tensors(Path(path), machine, _named(machine), {})
+
+
+def load_machine(path: str | Path, *, averaged: bool = False) -> Machine:
+    """The machine of a file; `averaged` takes the running average of its parameters."""
+    tensors, header = load_tensors(path)
+    part = "average/" if averaged else "parameter/"
+    found = {k.removeprefix(part): v for k, v in tensors.items() if k.startswith(part)}
+    if not found:
+        raise InputError(f"{path} holds no {part.rstrip('/')}; it has {', '.join(tensors)}")
+    layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
+    couplings: Couplings
+    if header["couplings"] == "patterns":
+        couplings = Patterns(layers, found["couplings.patterns"])
+    else:
+        couplings = Dense(
+            layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
+        )
+    return Machine(couplings, found.get("biases"))
+
+
+def check_fits(path: Path, header: Mapping[str, Any], machine: Machine) -> None:
+    """Refuses a checkpoint of another machine."""
+    sizes, edges = tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"])
+    if sizes != machine.layers.sizes or edges != machine.layers.edges:
+        raise InputError(
+            f"{path} holds a machine of layers {sizes}, but the recipe asks for "
+            f"{machine.layers.sizes}; the checkpoint belongs to another run"
+        )
+
+
+def _named(machine: Machine) -> dict[str, Tensor]:
+    return {f"parameter/{name}": p.data for name, p in machine.named_parameters()}
+
+
+def device_named(name: str) -> torch.device:
+    """`auto` is the GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"the device {name!r} cannot be used here: {reason}; use auto, cpu or cuda"
+        ) from error
+    return device

@@ -1,0 +1,495 @@
+"""The command `rapidbm`. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .console import EXIT_BAD_INPUT, Screen, Stopper, follow, spread
+
+app = typer.Typer(
+    name="rapidbm",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Update = Annotated[
+    int | None,
+    typer.Option(help="Take the checkpoint after this update (default: the newest).", min=0),
+]
+Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
+DATA, MACHINE, PHASES, UPDATES, LOOKING, WHERE = (
+    "Data",
+    "Machine",
+    "Phases of the gradient",
+    "Updates",
+    "What is measured and kept",
+    "Run",
+)
+
+
+def option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    """Train Boltzmann machines without getting lost in a spin glass.
+
+    Start with [bold]rapidbm demo[/]; then [bold]rapidbm train bars4[/], which uses the paper's settings.
+    """
+    if version:
+        from . import __version__
+
+        typer.echo(f"rapidbm {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            help="A name from [bold]rapidbm datasets[/] (bars4, bas12, digits, mnist, …) or a file "
+            ".npy, .npz, .csv, .h5 of {0,1}, booleans or ±1. Not needed with --resume.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        option(
+            WHERE,
+            "Start from named settings: paper-bars, paper-bas12, paper-mnist, mnist, …; every other "
+            "option changes one of them (default: the one for the data set).",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None, option(DATA, "Pixels brighter than this share are up (digits, mnist).")
+    ] = None,
+    binarize: Annotated[
+        str | None, option(DATA, "mnist: threshold, or stochastic (each pixel drawn once).")
+    ] = None,
+    split: Annotated[
+        str | None, option(DATA, "mnist: usual (60,000/10,000) or paper (57,000/3,000).")
+    ] = None,
+    data_seed: Annotated[
+        int | None, option(DATA, "Seed of the split into training and test set.", min=0)
+    ] = None,
+    model: Annotated[
+        str | None, option(MACHINE, "rbm (restricted), dbm (deep) or bm (fully connected).")
+    ] = None,
+    hidden: Annotated[
+        list[int] | None,
+        option(
+            MACHINE, "Hidden units; repeat it for the layers of a dbm; 0 for a bm without.", min=0
+        ),
+    ] = None,
+    patterns: Annotated[
+        int | None, option(MACHINE, "Regularized Axons: K patterns build the couplings.")
+    ] = None,
+    dense: Annotated[
+        bool, option(MACHINE, "Ordinary couplings, every one a parameter.", "--dense")
+    ] = False,
+    scale: Annotated[
+        float | None,
+        option(MACHINE, "Start of the patterns, ±scale (1), or sd of dense couplings (0.01)."),
+    ] = None,
+    continuous: Annotated[
+        bool | None,
+        option(
+            MACHINE,
+            "Patterns start spread over [−scale, scale] instead of at ±scale.",
+            "--continuous/--binary",
+        ),
+    ] = None,
+    biases: Annotated[
+        bool | None,
+        option(
+            MACHINE,
+            "Biases, the visible ones started at the data's marginals.",
+            "--biases/--no-biases",
+        ),
+    ] = None,
+    bias_start: Annotated[
+        str | None, option(MACHINE, "Where visible biases start: marginals or zero.")
+    ] = None,
+    replicas: Annotated[int | None, option(MACHINE, "Independent trainings, side by side.")] = None,
+    dtype: Annotated[str | None, option(MACHINE, "float32 or float64.")] = None,
+    negative: Annotated[
+        str | None,
+        option(
+            PHASES,
+            "Model average: pid (patterns), cd, pcd or exact. pid with --sweeps 0 needs no Monte Carlo.",
+        ),
+    ] = None,
+    sweeps: Annotated[
+        int | None,
+        option(PHASES, "Gibbs sweeps per update: from the patterns, the data, the chains."),
+    ] = None,
+    particles: Annotated[int | None, option(PHASES, "Chains of pcd.")] = None,
+    pattern_units: Annotated[
+        str | None,
+        option(PHASES, "What pid takes of a pattern: visible (rest inferred) or all units."),
+    ] = None,
+    positive: Annotated[
+        str | None,
+        option(PHASES, "Data average: auto, mean (rbm), meanfield, clamped or enumerated."),
+    ] = None,
+    positive_steps: Annotated[
+        int | None, option(PHASES, "Iterations of meanfield, sweeps of clamped.")
+    ] = None,
+    projection: Annotated[
+        str | None, option(UPDATES, "What keeps the patterns in place: sign, clip, gibbs or none.")
+    ] = None,
+    bound: Annotated[float | None, option(UPDATES, "x of clip: patterns stay in [−x, x].")] = None,
+    project_every: Annotated[
+        str | None, option(UPDATES, "Project after every update or epoch.")
+    ] = None,
+    optimizer: Annotated[
+        str | None, option(UPDATES, "sgd, adam, or another of torch's: rmsprop, nadam, …")
+    ] = None,
+    rate: Annotated[
+        list[float] | None,
+        option(UPDATES, "Learning rate; repeat it to give each replica its own."),
+    ] = None,
+    momentum: Annotated[float | None, option(UPDATES, "Momentum of sgd.")] = None,
+    weight_decay: Annotated[
+        float | None, option(UPDATES, "Shrinks the couplings by rate·decay per update.")
+    ] = None,
+    decay: Annotated[float | None, option(UPDATES, "Factor on the rate after each epoch.")] = None,
+    decay_after: Annotated[int | None, option(UPDATES, "First epoch of the decay.")] = None,
+    rate_floor: Annotated[float | None, option(UPDATES, "The decay ends at this rate.")] = None,
+    fall: Annotated[
+        str | None,
+        option(UPDATES, "Fall of the rate to zero over the training: linear, cosine, none."),
+    ] = None,
+    batch_size: Annotated[int | None, option(UPDATES, "Images per update.")] = None,
+    batch_mean: Annotated[
+        str | None,
+        option(
+            UPDATES,
+            "Divide the data's moments of a smaller last batch by its true or by the nominal size.",
+        ),
+    ] = None,
+    epochs: Annotated[int | None, option(UPDATES, "Passes over the data.")] = None,
+    average: Annotated[
+        int | None,
+        option(
+            UPDATES, "Keep and evaluate an average of the parameters over about this many updates."
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        option(LOOKING, "hamming, log_likelihood, free_energy, gibbs_accessibility; repeatable."),
+    ] = None,
+    evaluate_at: Annotated[
+        str | None,
+        option(LOOKING, "When to evaluate: log (spaced), epoch, end, or every so many updates."),
+    ] = None,
+    checkpoints: Annotated[
+        str | None,
+        option(
+            LOOKING,
+            "When to keep the parameters: log (spaced), epoch, end, or a number of updates.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, option(WHERE, "Seed of the training (default: 0).", min=0)] = None,
+    device: Annotated[str | None, option(WHERE, "auto, cpu, cuda, …")] = None,
+    out: Annotated[
+        Path | None, option(WHERE, "The run folder (default: a new one under runs/).")
+    ] = None,
+    resume: Annotated[
+        bool, option(WHERE, "Go on with the run in --out where it stopped.", "--resume")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a machine into a run folder.
+
+    [bold]rapidbm train bars4 --replicas 100[/]  the paper's 4×4 bars, 100 trainings at once
+    [bold]rapidbm train bas12 --replicas 4 --out R[/]  12×12 bars and stripes
+    [bold]rapidbm train mnist --preset mnist[/]  the recipe for a good likelihood (a GPU helps)
+    [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]  an ordinary RBM
+    [bold]rapidbm train --resume --out R[/]  go on after an interruption, to the same bits
+    """
+    given = dict(locals())
+    renamed = {"metric": "metrics", "evaluate_at": "evaluate"}
+    aside = ("dataset", "preset", "dense", "out", "resume", "as_json")
+    chosen = {renamed.get(k, k): v for k, v in given.items() if k not in aside and v is not None}
+    for key in ("hidden", "rate", "metrics"):
+        if key in chosen:
+            chosen[key] = tuple(chosen[key])
+    if chosen.get("hidden") == (0,):
+        chosen["hidden"] = ()
+    _train(Screen(as_json), dataset, preset, chosen, dense, out, resume)
+
+
+def _train(
+    screen: Screen,
+    dataset: str | None,
+    preset: str | None,
+    chosen: dict[str, Any],
+    dense: bool,
+    out: Path | None,
+    resume: bool,
+) -> None:
+    from .errors import InputError
+    from .recipe import Recipe, preset_for
+    from .runs import Run
+
+    if dense:
+        if "patterns" in chosen:
+            raise InputError(
+                "couplings are dense or built from patterns: give --dense or --patterns"
+            )
+        chosen["patterns"] = None
+    if resume and out is None:
+        raise InputError("--resume needs the run folder to go on with; give --out")
+    if dataset is None and not resume:
+        raise InputError("train needs a data set; `rapidbm datasets` lists them")
+    with screen.gentle_warnings():
+        if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
+            run = Run(out)
+            epochs = _resumed(run, dataset, preset, chosen)
+        else:
+            assert dataset is not None
+            name = preset or preset_for(dataset)
+            recipe = Recipe.made(dataset, chosen, name)
+            stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+            stem = Path(dataset).stem
+            folder = out or Path("runs") / f"{stem}-{recipe.negative}-{stamp}"
+            run, epochs = Run.create(folder, recipe, name), None
+            if preset is None:
+                screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
+        screen.say(describe(run))
+        stopper = Stopper()
+        with stopper.listening():
+            follow(run, screen, stopper, epochs)
+        _finish(run, screen, stopper)
+
+
+def describe(run: Any) -> str:
+    """One line on what is being trained."""
+    recipe, data = run.recipe, run.info["data"]
+    shape = "×".join(map(str, (data["shape"][0] * data["shape"][1], *recipe.hidden)))
+    kind = f"K={recipe.patterns} patterns" if recipe.patterns else "dense couplings"
+    sweeps = "" if recipe.sweeps is None else f"-{recipe.sweeps}"
+    return (
+        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test; "
+        f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
+        f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
+        f"{recipe.epochs} epochs → {run.folder}"
+    )
+
+
+def _resumed(
+    run: Any, dataset: str | None, preset: str | None, chosen: dict[str, Any]
+) -> int | None:
+    """Checks that a resumed command asks for what the run is; answers a new number of epochs."""
+    from .errors import InputError
+    from .recipe import Recipe
+
+    saved = run.recipe.as_dict()
+    wanted = dict(chosen)
+    if preset is not None and dataset is not None:
+        wanted = {**Recipe.made(dataset, chosen, preset).as_dict()}
+        wanted.setdefault("epochs", saved["epochs"])
+    if dataset is not None:
+        wanted["dataset"] = dataset
+    epochs = wanted.pop("epochs", None)
+    different = [k for k, v in wanted.items() if saved[k] != v]
+    if different:
+        told = "; ".join(f"{k} is {saved[k]!r} there, {wanted[k]!r} here" for k in different)
+        raise InputError(
+            f"a resumed run keeps its settings, but {told}; leave the options out, or train into "
+            "another folder"
+        )
+    return epochs if "epochs" in chosen else None
+
+
+def _finish(run: Any, screen: Screen, stopper: Stopper) -> None:
+    from . import pictures
+
+    records = run.metrics()
+    done = {
+        "event": run.status,
+        "out": str(run.folder),
+        "update": run.info["update"],
+        "updates": run.info["updates"],
+        "seconds": run.info["seconds"],
+    }
+    screen.result(done)
+    if run.status == "interrupted":
+        screen.say(
+            f"interrupted at update {run.info['update']} of {run.info['updates']}; everything is "
+            f"saved. Go on with: rapidbm train --resume --out {shlex.quote(str(run.folder))}"
+        )
+        raise typer.Exit(128 + (stopper.signal or 2))
+    fig = pictures.curve_figure(records, run.info["data"]["name"])
+    path = pictures.save(fig, run.figures() / "curves.png")
+    screen.say(f"{run.status}: {run.info['seconds']:.1f} s of training; curves in {path}")
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to (default: a new one, runs/demo-1, …).")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """The first thing to run: RAPID on bars and stripes, in under two minutes on two cores."""
+    from .demo import demo as run_demo
+
+    screen, stopper = Screen(as_json), Stopper()
+    with screen.gentle_warnings(), stopper.listening():
+        run_demo(out, seed, screen, stopper)
+
+
+@app.command()
+def evaluate(run: RunFolder, update: Update = None, seed: Seed = 0, as_json: Json = False) -> None:
+    """Likelihood, reconstruction errors and energies of a trained machine.
+
+    Exact log-likelihoods and ground states are given where the states can be enumerated.
+    """
+    from .evaluation import evaluation
+    from .runs import Run
+
+    screen = Screen(as_json)
+    opened = Run(run)
+    with screen.err.status("evaluating"):
+        rows, notes = evaluation(opened, update, seed)
+    screen.result(
+        {"run": str(run), "update": update or opened.info.get("update"), **rows, "notes": notes}
+    )
+    width = max(map(len, rows))
+    screen.say(
+        f"{run}, {opened.recipe.replicas} replica(s); mean ± standard deviation over replicas"
+    )
+    for name, values in rows.items():
+        screen.say(f"  {name:<{width}}  {spread(values)}")
+    for note in notes:
+        screen.say(f"  {note}")
+
+
+@app.command()
+def sample(
+    run: RunFolder,
+    count: Annotated[int, typer.Option(help="How many samples.", min=1)] = 64,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps from the start.", min=0)] = 1000,
+    start: Annotated[
+        str, typer.Option(help="Where chains start: random, data (training images) or patterns.")
+    ] = "random",
+    beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
+    replica: Replica = 0,
+    update: Update = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/samples.png)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw samples by Gibbs sampling, as a picture or an array."""
+    from . import pictures, sampling
+    from .runs import Run
+
+    screen = Screen(as_json)
+    opened = Run(run)
+    target = sampling.target(out, opened, "samples.png")
+    with screen.err.status(f"sampling, {sweeps} sweeps"):
+        data = opened.data()
+        spins = sampling.samples(
+            opened.machine(update).replica(replica), data, count, sweeps, start, beta, seed
+        )
+    if target.suffix == ".npy":
+        sampling.write_array(target, spins)
+    else:
+        pictures.save(pictures.image_figure(spins, data.shape), target)
+    screen.result({"run": str(run), "samples": count, "sweeps": sweeps, "out": str(target)})
+    screen.say(f"{count} samples after {sweeps} sweeps from {start} starts → {target}")
+
+
+@app.command()
+def reconstruct(
+    run: RunFolder,
+    count: Annotated[int, typer.Option(help="How many images.", min=1)] = 16,
+    part: Annotated[str, typer.Option("--of", help="Which images: test or train.")] = "test",
+    mask: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .npy of booleans, true where a pixel is known (default: the data set's)."
+        ),
+    ] = None,
+    passes: Annotated[int, typer.Option(help="Gibbs passes.", min=1)] = 1,
+    clamp: Annotated[
+        bool,
+        typer.Option("--clamp/--free", help="Hold the known pixels, or only start from them."),
+    ] = False,
+    replica: Replica = 0,
+    update: Update = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/reconstructions.png)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fill in the unknown pixels of images: the paper's task is one pass with nothing held."""
+    from . import sampling
+    from .runs import Run
+
+    screen = Screen(as_json)
+    opened = Run(run)
+    target = sampling.target(out, opened, "reconstructions.png")
+    with screen.err.status("reconstructing"):
+        distance = sampling.reconstructions(
+            opened, part, mask, count, passes, clamp, replica, update, seed, target
+        )
+    screen.result({"run": str(run), "images": count, "hamming": distance, "out": str(target)})
+    screen.say(f"share of wrong pixels {distance:.4f} → {target}")
+
+
+@app.command()
+def datasets(as_json: Json = False) -> None:
+    """What can be trained on, and where it comes from."""
+    from .data import DATASETS, FILE_ENDINGS
+    from .digits import data_folder
+
+    screen = Screen(as_json)
+    for name, (_, options, text) in DATASETS.items():
+        screen.say(f"{name:<13} {text}" + (f" (options: {', '.join(options)})" if options else ""))
+        screen.result({"name": name, "description": text, "options": list(options)})
+    screen.say(
+        f"{'a file':<13} {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample"
+    )
+    screen.say(f"RAPIDBM_DATA is {data_folder() or 'not set: MNIST is downloaded once and cached'}")
+
+
+def main() -> None:
+    """Runs the command; bad input ends it with its message and exit code 2."""
+    from .errors import InputError
+
+    try:
+        app()
+    except InputError as error:
+        Screen().err.print("[red]error:[/]", end=" ")
+        Screen().err.print(str(error), markup=False)
+        sys.exit(EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)

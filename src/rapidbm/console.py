@@ -1,0 +1,139 @@
+"""What the command shows: a progress bar on a terminal, plain lines elsewhere, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import signal
+import statistics
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from .runs import Run, Step
+
+EXIT_BAD_INPUT = 2
+
+
+class Screen:
+    """Where the command writes. Results go to standard output, everything else to standard error."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not self.as_json:
+            self.out.print(escape(text))
+
+    def warn(self, text: str) -> None:
+        self.err.print(f"[yellow]warning:[/] {escape(text)}")
+
+    def result(self, value: dict[str, Any]) -> None:
+        """A line for machines."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+
+    @contextmanager
+    def gentle_warnings(self) -> Iterator[None]:
+        """Warnings as one readable line."""
+        from .errors import LoadWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", LoadWarning)
+            warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
+            yield
+
+
+class Stopper:
+    """Turns the first Ctrl-C or SIGTERM into a request to stop; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        return self.signal is not None
+
+    @contextmanager
+    def listening(self) -> Iterator[Stopper]:
+        def heard(number: int, frame: object) -> None:
+            if self.signal is not None:
+                raise KeyboardInterrupt
+            self.signal = number
+
+        old = {s: signal.signal(s, heard) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Mean ± standard deviation over replicas."""
+    found = [v for v in values if v is not None]
+    if not found:
+        return "not finite"
+    mean = statistics.fmean(found)
+    text = f"{mean:.4g}"
+    return f"{text} ± {statistics.stdev(found):.2g}" if len(found) > 1 else text
+
+
+def record_line(record: dict[str, Any]) -> str:
+    """An evaluation in one line."""
+    names = [key.removesuffix("_train") for key in record if key.endswith("_train")]
+    parts = [
+        f"{name} train {spread(record[f'{name}_train'])}, test {spread(record[f'{name}_test'])}"
+        for name in names
+    ]
+    return f"epoch {record['epoch']:>4}  " + "; ".join(parts)
+
+
+def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None) -> None:
+    """Trains a run and shows how it goes."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("update {task.completed:.0f}/{task.total:.0f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=screen.out,
+        disable=screen.as_json or not screen.out.is_terminal,
+        transient=True,
+    )
+    frozen: set[int] = set()
+    with bar:
+        task = bar.add_task(run.info["data"]["name"], total=None)
+        for step in run.go(stopper, epochs):
+            bar.update(task, completed=step.update, total=step.updates)
+            _tell(step, screen, frozen)
+
+
+def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:
+    new = [i for i in step.diverged if i not in frozen]
+    if new:
+        frozen.update(new)
+        which = ", ".join(map(str, new))
+        screen.warn(
+            f"replica {which} diverged at update {step.update} and is frozen as it was before; the "
+            "others go on; a smaller --rate or a projection may help"
+        )
+    if step.record is not None:
+        screen.say(record_line(step.record))
+        screen.result({"event": "evaluation", **step.record})

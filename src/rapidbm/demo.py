@@ -1,0 +1,93 @@
+"""The demo: RAPID, without any Monte Carlo, on bars and stripes."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import count
+from pathlib import Path
+
+import torch
+import typer
+from matplotlib.figure import Figure
+
+from . import pictures
+from .console import Screen, Stopper, follow
+from .metrics import corrupt, reconstruct
+from .recipe import Recipe
+from .runs import Run
+from .sampling import samples
+from .streams import generator
+
+PARTS = {
+    "bas12": {"replicas": 4, "epochs": 20},
+    "bars4": {"replicas": 50, "epochs": 100},
+}
+
+
+def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
+    """Trains both data sets and leaves a run folder with pictures for each, and one for all."""
+    folder = out or next(
+        path for i in count(1) if not (path := Path("runs") / f"demo-{i}").exists()
+    )
+    screen.say(
+        "RAPID: the couplings are built from K patterns, and the patterns themselves stand in for\n"
+        "samples of the model. The machine sees the first line of each image and fills in the rest;\n"
+        "the Hamming distance is the share of pixels that it gets wrong (0.5 is guessing)."
+    )
+    runs = []
+    for dataset, chosen in PARTS.items():
+        run = Run.create(folder / dataset, Recipe.made(dataset, {**chosen, "seed": seed}))
+        machine = run.recipe
+        screen.say(
+            f"\n{dataset}: {run.info['data']['train']:,} images to train, "
+            f"{run.info['data']['test']:,} to test; {machine.hidden[0]} hidden units, "
+            f"K = {machine.patterns} patterns, {machine.replicas} trainings side by side"
+        )
+        follow(run, screen, stopper)
+        if run.status == "interrupted":
+            screen.say(
+                f"interrupted; what was done is in {run.folder}. Go on with: rapidbm train "
+                f"--resume --out {shlex.quote(str(run.folder))}"
+            )
+            raise typer.Exit(128 + (stopper.signal or 2))
+        screen.say(f"{run.info['seconds']:.1f} s of training; pictures in {draw(run, seed)}")
+        runs.append(run)
+    path = pictures.save(overview(runs, seed), folder / "demo.png")
+    screen.say(f"\nall on one page: {path}")
+    screen.result({"event": "finished", "out": str(folder), "picture": str(path)})
+
+
+def draw(run: Run, seed: int) -> Path:
+    """Curves, samples, patterns and reconstructions of a run as pictures."""
+    data, folder = run.data(), run.figures()
+    machine = run.machine().replica(0)
+    assert machine.patterns is not None
+    pictures.save(pictures.curve_figure(run.metrics(), data.name), folder / "curves.png")
+    drawn = samples(machine, data, 64, 100, "random", 1.0, seed)
+    pictures.save(pictures.image_figure(drawn, data.shape, title="samples"), folder / "samples.png")
+    visible = machine.patterns.detach()[0, :, : machine.visible]
+    pictures.save(
+        pictures.image_figure(visible, data.shape, title="visible part of the patterns"),
+        folder / "patterns.png",
+    )
+    return folder
+
+
+def overview(runs: list[Run], seed: int) -> Figure:
+    """One picture: per data set the curves, the task, samples and patterns."""
+    fig = pictures.figure(13.0, 3.3 * len(runs))
+    for row, run in zip(fig.subplots(len(runs), 4, squeeze=False), runs, strict=True):
+        data = run.data()
+        machine = run.machine().replica(0)
+        assert machine.patterns is not None
+        pictures.show_curves(row[0], run.metrics(), "hamming", "Hamming distance")
+        row[0].set_title(f"{data.name}, {run.recipe.replicas} trainings", fontsize=10)
+        some = data.test.take(slice(0, 4))
+        filled = reconstruct(machine, some, generator(seed, "demo"))[0]
+        task = torch.cat([some.spins, corrupt(some), filled])
+        pictures.show_images(row[1], task, data.shape, len(some), "test image, given, filled in")
+        drawn = samples(machine, data, 16, 100, "random", 1.0, seed)
+        pictures.show_images(row[2], drawn, data.shape, 4, "samples from random starts")
+        visible = machine.patterns.detach()[0, :16, : machine.visible]
+        pictures.show_images(row[3], visible, data.shape, 4, "patterns (visible part)")
+    return fig

@@ -1,0 +1,43 @@
+"""What the library says when it is given something that it cannot use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class InputError(ValueError):
+    """Bad input: the message states the rule, the value and the remedy."""
+
+
+class LoadWarning(UserWarning):
+    """So many patterns that they are no longer low-energy states of the machine they build."""
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
+    """The error for a name that is in no registry; it names the nearest one that is."""
+    names = sorted(known)
+    near = get_close_matches(str(name), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return InputError(f"unknown {kind} {name!r}: {hint}known are {', '.join(names)}")
+
+
+def lookup(kind: str, name: str, registry: Mapping[str, T]) -> T:
+    """The entry of a registry."""
+    if name not in registry:
+        raise unknown(kind, name, registry)
+    return registry[name]
+
+
+def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if value not in names:
+        raise unknown(kind, value, names)
+
+
+def check_count(what: str, value: object, *, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{what} must be a whole number of at least {least}, not {value!r}")

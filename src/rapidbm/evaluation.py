@@ -1,0 +1,74 @@
+"""All that can be said about a trained run: likelihoods, reconstruction errors, energies."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .checkpoint import load_tensors
+from .enumeration import states_of
+from .ground import ground_state
+from .likelihood import can_enumerate, log_likelihood, log_z
+from .metrics import (
+    gibbs_accessibility,
+    hamming_distance,
+    mean_free_energy,
+    method_accessibility,
+)
+from .runs import Run, as_list
+from .streams import generator
+
+LARGEST = 2**22  # states worth waiting for
+
+
+def evaluation(
+    run: Run, update: int | None = None, seed: int = 0
+) -> tuple[dict[str, list[float | None]], list[str]]:
+    """Named values per replica, and notes on what could not be had."""
+    data, machine = run.data(), run.machine(update)
+    splits = {"train": data.train, "test": data.test}
+    rng = generator(seed, "evaluate")
+    rows: dict[str, Tensor] = {}
+    notes = []
+    for part, split in splits.items():
+        rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
+    if states_of(machine.layers, (0,)) <= 2**10:
+        for part, split in splits.items():
+            rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
+    states = states_of(machine.layers)
+    if can_enumerate(machine, LARGEST):
+        z = log_z(machine, method="exact")
+        rows["log_z"] = z.lower
+        if states_of(machine.layers, (0,)) <= 2**10:
+            for part, split in splits.items():
+                found = log_likelihood(machine, split.spins, normaliser=z)
+                rows[f"log_likelihood_{part}"] = found.lower
+        ground = ground_state(machine).energy
+        rows["ground_state_energy"] = ground
+        rows["gibbs_accessibility"] = gibbs_accessibility(machine, data.train, rng, ground=ground)
+        if run.recipe.negative != "exact":
+            rows["method_accessibility"] = method_accessibility(
+                machine,
+                data.train,
+                rng,
+                negative=run.recipe.negative_phase(),
+                chains=_chains(run) if update is None else None,
+                ground=ground,
+            )
+        notes.append(f"log Z and the ground state are exact, over {states:,} states")
+    else:
+        bits = states.bit_length() - 1
+        notes.append(
+            f"log Z and the ground state would take 2^{bits} states: no exact likelihood here"
+        )
+    with torch.no_grad():
+        spins = machine.random(100, rng)
+        rows["energy_random"] = machine.energy(spins).mean(1)
+        if machine.patterns is not None:
+            rows["energy_patterns"] = machine.energy(machine.patterns.sign()).mean(1)
+    return {name: as_list(value) for name, value in rows.items()}, notes
+
+
+def _chains(run: Run) -> Tensor | None:
+    chains = load_tensors(run.latest)[0].get("training/chains")
+    return chains if chains is not None and chains.shape[1] else None

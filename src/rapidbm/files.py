@@ -1,0 +1,151 @@
+"""Data sets from arrays and files. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import InputError
+from .spins import to_spins
+from .splits import Dataset, Split, divided, top_half
+
+
+def from_arrays(
+    train: Any,
+    test: Any = None,
+    *,
+    train_labels: Any = None,
+    test_labels: Any = None,
+    name: str = "array",
+    seed: int = 0,
+) -> Dataset:
+    """A data set from arrays of {0, 1}, bool or ±1, (samples, pixels) or (samples, rows, columns).
+
+    Without `test` a seeded fifth of the samples is set aside.
+    """
+    spins, shape = _flat(train, f"{name}: the training data")
+    labels = _labels(train_labels)
+    if test is None:
+        return divided(name, spins, labels, shape, seed)
+    other, _ = _flat(test, f"{name}: the test data")
+    known = top_half(shape)
+    return Dataset(
+        name, Split(spins, labels, known), Split(other, _labels(test_labels), known), shape
+    )
+
+
+def from_file(path: str | Path, *, seed: int = 0) -> Dataset:
+    """A data set from a file.
+
+    `.npy`: samples. `.npz` and `.h5`: `samples` and `labels`, or `train`, `test`, `train_labels`,
+    `test_labels`. `.csv`: a row per sample, without labels; a first line of names is passed over.
+    """
+    path = Path(path)
+    readers: dict[str, Callable[[Path], dict[str, Any]]] = {
+        ".npy": read_numpy,
+        ".npz": read_numpy,
+        ".csv": _csv,
+        ".h5": _hdf5,
+        ".hdf5": _hdf5,
+    }
+    if path.suffix not in readers:
+        raise InputError(
+            f"{path} has the ending {path.suffix!r}, known are {', '.join(readers)}; convert it"
+        )
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; check the path")
+    found = readers[path.suffix](path)
+    if "train" in found and "test" in found:
+        return from_arrays(
+            found["train"],
+            found["test"],
+            train_labels=found.get("train_labels"),
+            test_labels=found.get("test_labels"),
+            name=path.stem,
+        )
+    if "samples" not in found:
+        raise InputError(
+            f"{path} must hold 'samples' (and optionally 'labels'), or 'train' and 'test'; "
+            f"it holds {', '.join(map(repr, found)) or 'nothing'}"
+        )
+    return from_arrays(
+        found["samples"], train_labels=found.get("labels"), name=path.stem, seed=seed
+    )
+
+
+def read_numpy(path: Path) -> dict[str, Any]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"samples": loaded}
+        with loaded:
+            return {key: loaded[key] for key in loaded.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{path} cannot be read as a NumPy file: {error}; it may be truncated, or hold objects, "
+            "which are never unpickled; write it again with numpy.save"
+        ) from error
+
+
+def _csv(path: Path) -> dict[str, Any]:
+    lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    rows = [line for line in lines if line.strip()]
+    if rows and re.search(r"[A-Za-df-z_]", re.sub(r"(?i)\b(nan|inf)\b", "", rows[0])):
+        rows = rows[1:]  # names of the columns
+    if not rows:
+        raise InputError(f"{path} holds no row of numbers; write one row per sample")
+    try:
+        cells = [[float(cell) for cell in row.split(",")] for row in rows]
+    except ValueError as error:
+        raise InputError(f"{path} must hold numbers between commas: {error}") from error
+    widths = sorted({len(row) for row in cells})
+    if len(widths) > 1:
+        raise InputError(
+            f"{path} must have the same number of columns in every row, it has {widths} "
+            "(truncated?); mend the file"
+        )
+    return {"samples": np.array(cells)}
+
+
+def _hdf5(path: Path) -> dict[str, Any]:
+    try:
+        import h5py
+    except ImportError as error:
+        raise InputError(
+            f"reading {path} needs h5py, which is not installed: pip install 'rapidbm[hdf5]'"
+        ) from error
+    try:
+        with h5py.File(path, "r") as file:
+            return {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
+    except OSError as error:
+        raise InputError(f"{path} cannot be read as HDF5: {error}; is it truncated?") from error
+
+
+def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
+    spins = to_spins(values, what=what)
+    if spins.dim() not in (2, 3):
+        raise InputError(
+            f"{what} must be (samples, pixels) or (samples, rows, columns), not "
+            f"{tuple(spins.shape)}"
+        )
+    if spins.dim() == 3:
+        return spins.flatten(1), (spins.shape[1], spins.shape[2])
+    side = math.isqrt(spins.shape[1])
+    return spins, (side, side) if side * side == spins.shape[1] else (1, spins.shape[1])
+
+
+def _labels(values: Any) -> Tensor | None:
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"labels must be numbers, not {array.dtype}; encode them first")
+    return torch.from_numpy(array.astype(np.int64))

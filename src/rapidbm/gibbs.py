@@ -1,0 +1,133 @@
+"""Gibbs sampling of every graph at any inverse temperature.
+
+A layer that is not coupled to itself is drawn at once from p(s_i = +1 | rest) = σ(2 β field_i).
+A layer of patterns coupled to itself gets a Gaussian field per pattern (Hubbard–Stratonovich),
+
+    exp( (β/2√K) m² ) ∝ ∫ dz exp( −z²/2 + √β K^(−1/4) m z )                               (1)
+    z_k | s ~ N( √β K^(−1/4) m_k, 1 ),
+    p(s_i = +1 | z, rest) = σ( 2 (β outside_i + √β K^(−1/4) Σ_k ξ_i^k z_k) )              (2)
+
+with `outside` the field of the biases and the other layers: exact, and parallel over the layer.
+A dense layer coupled to itself is drawn unit by unit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .couplings import Patterns
+from .errors import InputError
+from .machine import Machine
+from .spins import Beta, draw
+
+
+@torch.no_grad()
+def sweep(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    beta: float | Tensor = 1.0,
+    clamp: Tensor | None = None,
+) -> Tensor:
+    """One Gibbs pass over all layers, the visible one last; the input is left as it is.
+
+    `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
+    stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown.
+    """
+    beta = _per_chain(beta)
+    spins = machine.configuration(spins).clone()
+    keep = None if clamp is None else _mask(machine, spins, clamp)
+    for layer in machine.layers.order:
+        where = machine.layers.slices[layer]
+        stay = None if keep is None else keep[..., where]
+        spins[..., where] = resample(machine, spins, layer, rng, beta, stay)
+    return spins
+
+
+def sweeps(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: float | Tensor = 1.0,
+    clamp: Tensor | None = None,
+) -> Tensor:
+    """`count` sweeps in a row."""
+    for _ in range(count):
+        spins = sweep(machine, spins, rng, beta, clamp)
+    return spins
+
+
+@torch.no_grad()
+def resample(
+    machine: Machine,
+    spins: Tensor,
+    layer: int,
+    rng: torch.Generator,
+    beta: Beta = 1.0,
+    stay: Tensor | None = None,
+) -> Tensor:
+    """New spins of one layer given all the others, (e, c, n_l)."""
+    old = spins[..., machine.layers.slices[layer]]
+    if not machine.layers.self_coupled(layer):
+        new = draw(machine.field(spins, layer), rng, beta)
+    elif isinstance(machine.couplings, Patterns):
+        new = _by_gaussian_fields(machine, machine.couplings, spins, layer, rng, beta)
+    else:
+        return _unit_by_unit(machine, spins, layer, rng, beta, stay)
+    return new if stay is None else torch.where(stay, old, new)
+
+
+def _by_gaussian_fields(
+    machine: Machine,
+    couplings: Patterns,
+    spins: Tensor,
+    layer: int,
+    rng: torch.Generator,
+    beta: Beta,
+) -> Tensor:
+    m = couplings.overlap(spins, layer)  # (e, c, k)
+    root = beta**0.5 * couplings.scale**0.5  # √β K^(−1/4)
+    noise = torch.randn(m.shape, generator=rng, dtype=m.dtype, device=m.device)
+    z = root * m + noise
+    outside = machine.field(spins, layer, own=False)
+    return draw(beta * outside + (root * z) @ couplings.of_layer(layer), rng)  # eq. (2)
+
+
+def _unit_by_unit(
+    machine: Machine,
+    spins: Tensor,
+    layer: int,
+    rng: torch.Generator,
+    beta: Beta,
+    stay: Tensor | None,
+) -> Tensor:
+    new = spins[..., machine.layers.slices[layer]].clone()
+    outside = machine.field(spins, layer, own=False)
+    matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
+    for i in range(new.shape[-1]):
+        field = outside[..., i : i + 1] + new @ matrix[:, :, i : i + 1]  # (e, c, 1)
+        unit = draw(field, rng, beta)
+        old = new[..., i : i + 1]
+        new[..., i : i + 1] = unit if stay is None else torch.where(stay[..., i : i + 1], old, unit)
+    return new
+
+
+def _per_chain(beta: float | Tensor) -> Beta:
+    if isinstance(beta, Tensor):
+        if not bool((beta >= 0).all()):
+            raise InputError(f"inverse temperatures must be at least 0, got {float(beta.min())}")
+        return beta[..., None] if beta.dim() else float(beta)
+    if not beta >= 0:
+        raise InputError(f"the inverse temperature β must be at least 0, not {beta}")
+    return beta
+
+
+def _mask(machine: Machine, spins: Tensor, clamp: Tensor) -> Tensor:
+    if clamp.dtype != torch.bool or clamp.shape[-1] != machine.layers.units:
+        raise InputError(
+            f"clamp must be a mask of booleans over all {machine.layers.units} units, not "
+            f"{clamp.dtype} of shape {tuple(clamp.shape)}"
+        )
+    return clamp.to(spins.device).expand(spins.shape)

@@ -1,0 +1,101 @@
+"""Which layers a machine has and which of them are coupled.
+
+Layer 0 is the visible one. A configuration holds all layers side by side, (e, c, n); each layer is a
+slice of it. A layer may be coupled to itself: then every pair of its units is coupled, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from .errors import InputError, check_count
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Sizes of the layers and the pairs that are coupled; the order within a pair is free."""
+
+    sizes: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.sizes:
+            raise InputError("a machine has at least one layer, the visible one; sizes is empty")
+        for size in self.sizes:
+            check_count("the size of a layer", size)
+        edges = tuple(sorted((min(edge), max(edge)) for edge in self.edges))
+        for a, b in edges:
+            if not 0 <= a <= b < len(self.sizes):
+                raise InputError(
+                    f"an edge joins two of the layers 0 to {len(self.sizes) - 1}, not {(a, b)}"
+                )
+        if len(set(edges)) != len(edges):
+            raise InputError(f"each pair of layers is coupled once, but edges are {edges}")
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        object.__setattr__(self, "edges", edges)
+
+    @cached_property
+    def units(self) -> int:
+        return sum(self.sizes)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
+        return tuple(slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True))
+
+    def self_coupled(self, layer: int) -> bool:
+        return (layer, layer) in self.edges
+
+    def neighbours(self, layer: int) -> tuple[int, ...]:
+        """The other layers that this one is coupled to."""
+        pairs = [edge for edge in self.edges if layer in edge and edge[0] != edge[1]]
+        return tuple(a if b == layer else b for a, b in pairs)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Steps from the visible layer; 0 for a layer that it does not reach."""
+        depths = {0: 0}
+        front = [0]
+        while front:
+            reached = [b for a in front for b in self.neighbours(a) if b not in depths]
+            depths |= {b: depths[a] + 1 for a in front for b in self.neighbours(a) if b in reached}
+            front = list(dict.fromkeys(reached))
+        return tuple(depths.get(layer, 0) for layer in range(len(self.sizes)))
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The order of a sweep: odd depths, then even ones, the visible layer last."""
+        return tuple(
+            sorted(range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i]))
+        )
+
+    def independent(self, chosen: tuple[int, ...]) -> bool:
+        """True when no coupling joins two units of the chosen layers."""
+        return not any(a in chosen and b in chosen for a, b in self.edges)
+
+    @cached_property
+    def hidden(self) -> tuple[int, ...]:
+        return tuple(range(1, len(self.sizes)))
+
+    @cached_property
+    def restricted(self) -> bool:
+        """True when the hidden units are independent of each other given the visible ones."""
+        return self.independent(self.hidden)
+
+    @cached_property
+    def inferred(self) -> tuple[int, ...]:
+        """Hidden layers that a moment may hold as conditional means given all the others."""
+        odd = tuple(i for i in self.hidden if self.depths[i] % 2 and not self.self_coupled(i))
+        return odd if self.independent(odd) else ()
+
+    def cover(self, given: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """The fewest units to enumerate so that the rest, with `given` fixed, is independent."""
+        rest = [i for i in range(len(self.sizes)) if i not in given]
+        choices = [c for r in range(len(rest) + 1) for c in combinations(rest, r)]
+        serving = (c for c in choices if self.independent(tuple(i for i in rest if i not in c)))
+        return min(serving, key=lambda c: (sum(self.sizes[i] for i in c), c))
+
+    def describe(self) -> str:
+        return "×".join(str(size) for size in self.sizes)

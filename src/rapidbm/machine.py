@@ -1,0 +1,356 @@
+"""Machines: couplings and biases, and what follows from their energy alone.
+
+    E(s) = − Σ_pairs J_ij s_i s_j − Σ_i b_i s_i,        P(s) ∝ exp(−β E(s))               (1)
+    F(v) = − (1/β) log Σ_h exp(−β E(v, h))                                                (2)
+
+and for a restricted machine F(v) = − Σ_i b_i v_i − (1/β) Σ_α log 2cosh(β field_α(v)).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .couplings import Couplings, Dense, Patterns
+from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
+from .errors import InputError, LoadWarning, check_count
+from .layers import Layers
+from .spins import Beta, WeightedSpins, mean_spin, random_spins
+from .streams import generator, seed_from
+
+
+class Machine(nn.Module):
+    """A Boltzmann machine, or `replicas` independent ones of the same shape side by side."""
+
+    couplings: Couplings
+    biases: nn.Parameter | None
+
+    def __init__(self, couplings: Couplings, biases: Tensor | None = None) -> None:
+        super().__init__()
+        self.couplings = couplings
+        shape = (couplings.replicas, couplings.layers.units)
+        if biases is not None and tuple(biases.shape) != shape:
+            raise InputError(
+                f"biases must be {shape}, (replicas, units), not {tuple(biases.shape)}"
+            )
+        self.biases = None if biases is None else nn.Parameter(biases)
+
+    @property
+    def layers(self) -> Layers:
+        return self.couplings.layers
+
+    @property
+    def replicas(self) -> int:
+        return self.couplings.replicas
+
+    @property
+    def visible(self) -> int:
+        """Visible units."""
+        return self.layers.sizes[0]
+
+    @property
+    def patterns(self) -> Tensor | None:
+        """ξ (e, k, n), or None for dense couplings."""
+        return self.couplings.patterns if isinstance(self.couplings, Patterns) else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.couplings.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.couplings.parameters()).device
+
+    @property
+    def symmetric(self) -> bool:
+        """True when E(s) = E(−s)."""
+        return self.biases is None
+
+    # -- configurations ---------------------------------------------------------------------------
+
+    def configuration(self, spins: Tensor) -> Tensor:
+        """`spins` as (e, c, n) of this machine's type and device; (c, n) serves every replica."""
+        return self._as_chains(spins, self.layers.units, "a configuration")
+
+    def visible_spins(self, spins: Tensor) -> Tensor:
+        """The same for the visible layer alone, (e, c, v)."""
+        return self._as_chains(spins, self.visible, "a visible configuration")
+
+    def _as_chains(self, spins: Tensor, width: int, what: str) -> Tensor:
+        spins = spins[None] if spins.dim() == 2 else spins
+        right = spins.dim() == 3 and spins.shape[0] in (1, self.replicas)
+        if not right or spins.shape[2] != width:
+            raise InputError(
+                f"{what} of this machine is ({self.replicas}, chains, {width}) or "
+                f"(chains, {width}), not {tuple(spins.shape)}"
+            )
+        moved = spins.to(dtype=self.dtype, device=self.device)
+        return moved.expand(self.replicas, -1, -1)
+
+    def with_visible(self, visible: Tensor) -> Tensor:
+        """A new configuration with this visible layer and every hidden unit at 0, unknown."""
+        visible = self.visible_spins(visible)
+        spins = visible.new_zeros((*visible.shape[:2], self.layers.units))
+        spins[..., : self.visible] = visible
+        return spins
+
+    def random(self, chains: int, rng: torch.Generator) -> Tensor:
+        """Fair random spins, (e, c, n)."""
+        return random_spins((self.replicas, chains, self.layers.units), rng, self.dtype)
+
+    def infer(self, spins: Tensor, beta: Beta = 1.0) -> Tensor:
+        """A copy whose `layers.inferred` hold their means given the rest: the same pair moments,
+        less noise."""
+        return infer(self, spins.clone(), self.layers.inferred, beta)
+
+    # -- energies ---------------------------------------------------------------------------------
+
+    def energy(self, spins: Tensor) -> Tensor:
+        """E(s), (e, c)."""
+        spins = self.configuration(spins)
+        energy = self.couplings.energy(spins)
+        if self.biases is not None:
+            energy = energy - (spins @ self.biases[..., None]).squeeze(-1)
+        return energy
+
+    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
+        """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
+        field = self.couplings.field(self.configuration(spins), layer, own=own)
+        if self.biases is not None:
+            field = field + self.biases[:, None, self.layers.slices[layer]]
+        return field
+
+    def log_prob_unnormalised(self, visible: Tensor, beta: float = 1.0) -> Tensor:
+        """log Σ_h exp(−β E(v, h)) = −β F(v) in float64, (e, c)."""
+        check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
+        visible = self.visible_spins(visible)
+        if self.layers.restricted:
+            return log_weight(self, self.with_visible(visible), self.layers.hidden, beta)
+        step = max(1, 2**22 // (states_of(self.layers, (0,)) * self.layers.units * self.replicas))
+        parts = [
+            torch.logsumexp(clamped_states(self, some, beta)[1], -1)
+            for some in torch.split(visible, step, 1)
+        ]
+        return torch.cat(parts, 1)
+
+    def free_energy(self, visible: Tensor, beta: float = 1.0) -> Tensor:
+        """F(v), eq. (2), in float64, (e, c)."""
+        if beta <= 0:
+            raise InputError(f"the free energy needs β > 0, not {beta}")
+        return self.log_prob_unnormalised(visible, beta) / -beta
+
+    def hidden_mean(self, visible: Tensor, beta: float = 1.0) -> Tensor:
+        """⟨h⟩ given the visible layer, (e, c, h); only a restricted machine has it in closed form."""
+        if not self.layers.restricted or not self.layers.hidden:
+            raise InputError(
+                "hidden means in closed form need a hidden layer that is not coupled to itself or "
+                f"to another one; this machine has layers {self.layers.sizes} and edges "
+                f"{self.layers.edges}: use a positive phase, such as MeanField, instead"
+            )
+        spins = self.with_visible(visible)
+        return torch.cat([mean_spin(self.field(spins, i), beta) for i in self.layers.hidden], -1)
+
+    # -- training ---------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def gradient(self, weighted: WeightedSpins | AllStates) -> dict[str, Tensor]:
+        """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
+        total: dict[str, Tensor] = {}
+        for part in weighted.chunks():
+            found = {f"couplings.{k}": v for k, v in self.couplings.gradient(part).items()}
+            if self.biases is not None:
+                found["biases"] = -(part.weights[:, None] @ part.spins).squeeze(1)
+            total = {k: total[k].add_(v) for k, v in found.items()} if total else found
+        return total
+
+    def start_biases(self, visible: Tensor) -> None:
+        """Sets the visible biases to the data's marginals, ⟨v_i⟩ = tanh b_i, smoothed by one
+        observation of each spin."""
+        if self.biases is None:
+            raise InputError("this machine has no biases to start; build it with biases=True")
+        count = len(visible)
+        mean = visible.to(self.device, torch.float64).sum(0) / (count + 2.0)
+        self.biases.data[:, : self.visible] = torch.atanh(mean).to(self.dtype)
+
+    # -- replicas ---------------------------------------------------------------------------------
+
+    def replica(self, index: int) -> Machine:
+        """A copy of one replica as a machine of its own."""
+        if not -self.replicas <= index < self.replicas:
+            raise InputError(
+                f"this machine has replicas 0 to {self.replicas - 1}, there is no replica {index}"
+            )
+        index %= self.replicas
+        one = copy.deepcopy(self)
+        for parameter in one.parameters():
+            parameter.data = parameter.data[index : index + 1].clone()
+        return one
+
+
+def stack(machines: Sequence[Machine]) -> Machine:
+    """Machines of the same shape as the replicas of one."""
+    if not machines:
+        raise InputError("stack needs at least one machine, got none")
+    first = machines[0]
+    names = {name: tuple(p.shape[1:]) for name, p in first.named_parameters()}
+    for other in machines[1:]:
+        shapes = {name: tuple(p.shape[1:]) for name, p in other.named_parameters()}
+        if other.layers != first.layers or shapes != names:
+            raise InputError(f"machines stack when their shapes agree: {names} is not {shapes}")
+    whole = copy.deepcopy(first)
+    for name, parameter in whole.named_parameters():
+        parameter.data = torch.cat([m.get_parameter(name).data for m in machines])
+    return whole
+
+
+# -- constructors -------------------------------------------------------------------------------------
+
+
+def rbm(
+    visible: int,
+    hidden: int,
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A restricted machine: one hidden layer, coupled to the visible one.
+
+    `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
+    spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
+    N(0, `scale`²), 0.01 by default. Biases start at 0.
+    """
+    layers = Layers((visible, hidden), ((0, 1),))
+    rng = generator(seed_from(seed, rng), "machine", device=device)
+    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def dbm(
+    visible: int,
+    hidden: Sequence[int],
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
+    sizes = (visible, *hidden)
+    layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
+    if len(sizes) < 2:
+        raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
+    rng = generator(seed_from(seed, rng), "machine", device=device)
+    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def bm(
+    visible: int,
+    hidden: int = 0,
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A fully connected machine: every pair of units is coupled. Options as for `rbm`."""
+    check_count("the number of hidden units", hidden, least=0)
+    sizes = (visible, hidden) if hidden else (visible,)
+    edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
+    rng = generator(seed_from(seed, rng), "machine", device=device)
+    return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def _machine(
+    layers: Layers,
+    patterns: int | None,
+    replicas: int,
+    biases: bool,
+    scale: float | None,
+    continuous: bool,
+    rng: torch.Generator,
+    dtype: torch.dtype,
+) -> Machine:
+    check_count("the number of replicas", replicas)
+    if patterns is not None:
+        check_count("the number of patterns K", patterns)
+    if scale is None:
+        scale = 0.01 if patterns is None else 1.0
+    if not (math.isfinite(scale) and scale > 0):
+        raise InputError(f"the scale of the initial couplings must be positive, not {scale}")
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype}")
+    couplings: Couplings
+    if patterns is None:
+        couplings = Dense(
+            layers,
+            {
+                (a, b): scale
+                * torch.randn(
+                    (replicas, layers.sizes[a], layers.sizes[b]),
+                    generator=rng,
+                    dtype=dtype,
+                    device=rng.device,
+                )
+                for a, b in layers.edges
+            },
+        )
+    else:
+        warn_of_load(layers, patterns)
+        shape = (replicas, patterns, layers.units)
+        if continuous:
+            xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
+        else:
+            xi = random_spins(shape, rng, dtype)
+        couplings = Patterns(layers, xi * scale)
+    start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
+    return Machine(couplings, start if biases else None)
+
+
+def critical_patterns(layers: Layers) -> float:
+    """The number of random ±1 patterns beyond which descent leaves them (`docs/decisions/load.md`).
+
+    Two layers, as measured: 0.2 √(n_a n_b), and at most 0.7 times the smaller one. A layer with
+    itself: 0.138 n, the Hopfield value.
+    """
+    sizes = layers.sizes
+    limits = [
+        0.138 * sizes[a]
+        if a == b
+        else min(0.2 * math.sqrt(sizes[a] * sizes[b]), 0.7 * min(sizes[a], sizes[b]))
+        for a, b in layers.edges
+    ]
+    return min(limits)
+
+
+def warn_of_load(layers: Layers, patterns: int) -> None:
+    limit = critical_patterns(layers)
+    if patterns > max(limit, 1):
+        warnings.warn(
+            f"K = {patterns} random patterns are too many for layers of {layers.describe()} units: "
+            f"beyond about {max(limit, 1):.0f} they are no longer low-energy states, descent from "
+            "them ends elsewhere and the machine starts glassy, so PID averages over the wrong "
+            "states; take fewer patterns or larger layers, or a negative phase that samples (pcd)",
+            LoadWarning,
+            stacklevel=4,
+        )

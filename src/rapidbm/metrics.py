@@ -1,0 +1,157 @@
+"""What a machine can do, one number per replica.
+
+A metric is a function `(machine, split, rng) -> (e,)`. Reconstruction is the task of the paper's
+appendix C: unknown pixels are set to 0, one Gibbs pass up and down with nothing clamped, and
+
+    HD = |B − A| / 2V                                                                     (1)
+
+between the original A and the reconstruction B. Accessibility is an energy over the ground-state
+energy: of what Gibbs sampling reaches, or of what a negative phase uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+from .gibbs import sweep, sweeps
+from .ground import ground_state
+from .likelihood import log_likelihood
+from .machine import Machine
+from .negative import NegativePhase, PatternInduced
+from .spins import sign, up_probability
+from .splits import Split
+
+Metric = Callable[[Machine, Split, torch.Generator], Tensor]
+
+
+def corrupt(split: Split) -> Tensor:
+    """The images with their unknown pixels at 0, (samples, v)."""
+    if split.known is None:
+        raise InputError(
+            "reconstruction needs a mask of known pixels; give Split(spins, known=mask)"
+        )
+    return torch.where(split.known, split.spins, 0)
+
+
+@torch.no_grad()
+def reconstruct(
+    machine: Machine,
+    split: Split,
+    rng: torch.Generator,
+    *,
+    passes: int = 1,
+    clamp: bool = False,
+) -> Tensor:
+    """Images with their unknown pixels filled in, (e, samples, v).
+
+    The paper's task is one pass with nothing clamped; `clamp=True` holds the known pixels.
+    """
+    spins = machine.with_visible(corrupt(split))
+    keep = None
+    if clamp and split.known is not None:
+        keep = torch.zeros(spins.shape[1:], dtype=torch.bool, device=machine.device)
+        keep[:, : machine.visible] = split.known.to(machine.device)
+    return sweeps(machine, spins, rng, passes, clamp=keep)[..., : machine.visible]
+
+
+@torch.no_grad()
+def hamming_distance(
+    machine: Machine, split: Split, rng: torch.Generator, *, tries: int | None = None
+) -> Tensor:
+    """Eq. (1), averaged over images and tries.
+
+    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
+    of more than 10,000 images the first 10,000.
+    """
+    if tries is None:
+        tries = max(1, min(100, 4000 // len(split)))
+        split = split.take(slice(0, 10_000))
+    truth = machine.visible_spins(split.spins)
+    step = max(1, 2**20 // (machine.layers.units * machine.replicas))
+    wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+    for start in range(0, len(split), step):
+        part = split.take(slice(start, start + step))
+        for _ in range(tries):
+            wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+    return (wrong / (tries * len(split) * machine.visible)).to(machine.dtype)
+
+
+def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generator) -> Tensor:
+    if not machine.layers.restricted:
+        return (reconstruct(machine, split, rng) != truth).sum((1, 2))
+    # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
+    spins = machine.with_visible(corrupt(split))
+    keep = torch.arange(machine.layers.units, device=machine.device) < machine.visible
+    spins = sweep(machine, spins, rng, clamp=keep)
+    return up_probability(-truth * machine.field(spins, 0)).sum((1, 2), dtype=torch.float64)
+
+
+def exact_log_likelihood(machine: Machine, split: Split, rng: torch.Generator) -> Tensor:
+    """Mean log p(v) by enumeration."""
+    return log_likelihood(machine, split.spins, method="exact").lower
+
+
+@torch.no_grad()
+def mean_free_energy(machine: Machine, split: Split, rng: torch.Generator) -> Tensor:
+    """Mean F(v)."""
+    step = max(1, 2**24 // (machine.layers.units * machine.replicas))
+    parts = [machine.free_energy(some).sum(1) for some in torch.split(split.spins, step)]
+    return torch.stack(parts).sum(0) / len(split)
+
+
+@torch.no_grad()
+def gibbs_accessibility(
+    machine: Machine,
+    split: Split,
+    rng: torch.Generator,
+    *,
+    chains: int = 10,
+    steps: int = 10,
+    ground: Tensor | None = None,
+) -> Tensor:
+    """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's."""
+    ground = ground_state(machine).energy if ground is None else ground
+    spins = sweeps(machine, machine.random(chains, rng), rng, steps)
+    return machine.energy(spins).amin(1) / ground
+
+
+@torch.no_grad()
+def method_accessibility(
+    machine: Machine,
+    split: Split,
+    rng: torch.Generator,
+    *,
+    negative: NegativePhase,
+    chains: Tensor | None = None,
+    repeats: int = 10,
+    ground: Tensor | None = None,
+) -> Tensor:
+    """The lowest energy among the configurations that a negative phase uses, over the ground state's.
+
+    Pure PID uses the patterns as spins, sign(ξ); every other phase is asked for its configurations,
+    `repeats` times where they start from the data, and means become spins by their sign.
+    """
+    ground = ground_state(machine).energy if ground is None else ground
+    if isinstance(negative, PatternInduced) and not negative.sweeps:
+        assert machine.patterns is not None
+        return machine.energy(sign(machine.patterns)).amin(1) / ground
+    if chains is None:
+        chains = negative.init(machine, rng)
+    data = machine.visible_spins(split.spins)
+    lowest = torch.full_like(ground, torch.inf)
+    for _ in range(1 if chains.shape[1] else repeats):
+        used, _ = negative.step(machine, chains, data, rng)
+        lowest = torch.minimum(lowest, machine.energy(sign(used.spins)).amin(1))
+    return lowest / ground
+
+
+METRICS: dict[str, Metric] = {
+    "hamming": hamming_distance,
+    "log_likelihood": exact_log_likelihood,
+    "free_energy": mean_free_energy,
+    "gibbs_accessibility": gibbs_accessibility,
+}

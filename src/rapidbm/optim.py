@@ -1,0 +1,317 @@
+"""Optimisers whose rate may differ from replica to replica.
+
+Every one works element by element, so that no update couples two replicas. A weight decay is
+decoupled from the gradient, θ ← θ (1 − rate · decay), and leaves the biases alone.
+
+    SGD    u ← momentum · u + g,                 θ ← θ − rate · u                         (1)
+    Adam   a ← β₁ a + (1−β₁) g,  q ← β₂ q + (1−β₂) g²,
+           θ ← θ − rate · â / (√q̂ + ε),  with â, q̂ corrected for their start at 0         (2)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from .errors import InputError, check_choice, unknown
+
+Rate = float | tuple[float, ...]  # one for all replicas, or one for each
+Parameters = Mapping[str, torch.nn.Parameter]
+# They mix the elements of a tensor, and replicas are elements of it.
+NOT_ELEMENTWISE = ("LBFGS", "Adafactor", "Muon", "SparseAdam")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The factor on the rate: `decay` per epoch after epoch `after` until the rate has reached
+    `floor`, and a `fall` to zero over the whole training."""
+
+    decay: float = 1.0
+    after: int = 0
+    floor: float = 0.0
+    fall: Literal["none", "linear", "cosine"] = "none"
+
+    def __post_init__(self) -> None:
+        check_choice("fall of the rate", self.fall, ("none", "linear", "cosine"))
+        if not 0 < self.decay <= 1:
+            raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay}")
+        if self.after < 0 or self.floor < 0:
+            raise InputError(
+                f"a schedule's after and floor are at least 0, not {self.after} and {self.floor}"
+            )
+
+    def rate(self, start: float, epoch: int, fraction: float) -> float:
+        """The rate during epoch number `epoch` (from 0), after `fraction` of all updates."""
+        decayed = start * self.decay ** max(0, epoch - self.after)
+        rate = max(decayed, min(self.floor, start))
+        if self.fall == "linear":
+            rate *= 1.0 - fraction
+        elif self.fall == "cosine":
+            rate *= 0.5 * (1.0 + math.cos(math.pi * fraction))
+        return rate
+
+
+class Updater(Protocol):
+    """An optimiser bound to parameters: it moves them, and its memory can be saved."""
+
+    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def load(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """The choice of an optimiser, as a person makes it."""
+
+    @property
+    def rate(self) -> Rate: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    def bind(self, parameters: Parameters) -> Updater: ...
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Eq. (1)."""
+
+    rate: Rate
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate, self.weight_decay)
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"the momentum is in [0, 1), not {self.momentum}")
+
+    def bind(self, parameters: Parameters) -> Updater:
+        return _SGDUpdater(self, parameters)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Eq. (2)."""
+
+    rate: Rate
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate, self.weight_decay)
+        if not all(0 <= beta < 1 for beta in self.betas) or self.epsilon <= 0:
+            raise InputError(
+                f"Adam needs betas in [0, 1) and ε > 0, not {self.betas} and {self.epsilon}"
+            )
+
+    def bind(self, parameters: Parameters) -> Updater:
+        return _AdamUpdater(self, parameters)
+
+
+@dataclass(frozen=True)
+class TorchOptimizer:
+    """An elementwise optimiser of `torch.optim` by its class's name, one rate for all replicas."""
+
+    name: str
+    rate: float
+    options: tuple[tuple[str, Any], ...] = ()
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        if self.name not in torch_optimizers():
+            raise unknown("torch optimiser", self.name, torch_optimizers())
+        if not isinstance(self.rate, int | float):
+            raise InputError(
+                f"torch.optim.{self.name} takes one rate for all replicas, not {self.rate}; "
+                "sgd and adam take one per replica"
+            )
+        _check_rate(self.rate, 0.0)
+
+    def bind(self, parameters: Parameters) -> Updater:
+        kind = getattr(torch.optim, self.name)
+        return _TorchUpdater(
+            kind(list(parameters.values()), lr=self.rate, **dict(self.options)), parameters
+        )
+
+
+def sgd(
+    rate: float | Iterable[float],
+    *,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    decay: float = 1.0,
+    after: int = 0,
+    floor: float = 0.0,
+    fall: Literal["none", "linear", "cosine"] = "none",
+) -> SGD:
+    """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
+    return SGD(_rate(rate), momentum, weight_decay, Schedule(decay, after, floor, fall))
+
+
+def adam(
+    rate: float | Iterable[float] = 1e-3,
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+    decay: float = 1.0,
+    after: int = 0,
+    floor: float = 0.0,
+    fall: Literal["none", "linear", "cosine"] = "none",
+) -> Adam:
+    """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
+    return Adam(_rate(rate), betas, epsilon, weight_decay, Schedule(decay, after, floor, fall))
+
+
+def torch_optimizers() -> list[str]:
+    """Names of the optimisers of torch that may serve."""
+    return sorted(
+        name
+        for name, kind in vars(torch.optim).items()
+        if isinstance(kind, type)
+        and issubclass(kind, torch.optim.Optimizer)
+        and kind is not torch.optim.Optimizer
+        and name not in NOT_ELEMENTWISE
+    )
+
+
+def bind_torch(
+    made: torch.optim.Optimizer | Callable[..., torch.optim.Optimizer], parameters: Parameters
+) -> Updater:
+    """An optimiser of torch that the caller made, or makes from the parameters; its rates are the
+    caller's affair."""
+    optimizer = made if isinstance(made, torch.optim.Optimizer) else made(parameters.values())
+    kind = type(optimizer).__name__
+    if kind in NOT_ELEMENTWISE:
+        raise InputError(
+            f"torch.optim.{kind} mixes the elements of a tensor and with them the replicas; "
+            "use an elementwise optimiser, such as sgd, adam or torch.optim.RMSprop"
+        )
+    return _TorchUpdater(optimizer, parameters, scheduled=False)
+
+
+def _rate(rate: float | Iterable[float]) -> Rate:
+    return tuple(float(r) for r in rate) if isinstance(rate, Iterable) else float(rate)
+
+
+def _check_rate(rate: Rate, weight_decay: float) -> None:
+    for value in rate if isinstance(rate, tuple) else (rate,):
+        if not 0 < value <= 1e6:
+            raise InputError(f"a learning rate is positive and at most 10⁶, not {value}")
+    if not (math.isfinite(weight_decay) and weight_decay >= 0):
+        raise InputError(f"the weight decay is at least 0, not {weight_decay}")
+
+
+def _decay(name: str, parameter: Tensor, rates: tuple[float, ...], weight_decay: float) -> None:
+    if weight_decay and name != "biases":
+        parameter.mul_(1.0 - _per_replica(rates, parameter) * weight_decay)
+
+
+def _per_replica(rates: tuple[float, ...], like: Tensor) -> float | Tensor:
+    if len(rates) == 1:
+        return rates[0]
+    values = torch.tensor(rates, dtype=like.dtype, device=like.device)
+    return values.reshape(-1, *[1] * (like.dim() - 1))
+
+
+def _descend(parameter: Tensor, direction: Tensor, rates: tuple[float, ...]) -> None:
+    if len(rates) == 1:
+        parameter.add_(direction, alpha=-rates[0])
+    else:
+        parameter.sub_(_per_replica(rates, parameter) * direction)
+
+
+class _SGDUpdater:
+    def __init__(self, choice: SGD, parameters: Parameters) -> None:
+        self.choice, self.parameters = choice, parameters
+        self.speed = (
+            {name: torch.zeros_like(p.data) for name, p in parameters.items()}
+            if choice.momentum
+            else {}
+        )
+
+    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None:
+        for name, parameter in self.parameters.items():
+            direction = gradients[name]
+            if self.speed:
+                direction = self.speed[name].mul_(self.choice.momentum).add_(direction)
+            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _descend(parameter.data, direction, rates)
+
+    def state(self) -> dict[str, Tensor]:
+        return {f"speed/{name}": value for name, value in self.speed.items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        for name, value in self.speed.items():
+            value.copy_(state[f"speed/{name}"])
+
+
+class _AdamUpdater:
+    def __init__(self, choice: Adam, parameters: Parameters) -> None:
+        self.choice, self.parameters = choice, parameters
+        self.mean = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
+        self.square = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
+        self.steps = 0
+
+    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None:
+        self.steps += 1
+        b1, b2 = self.choice.betas
+        unbias1, unbias2 = 1.0 - b1**self.steps, 1.0 - b2**self.steps
+        for name, parameter in self.parameters.items():
+            gradient = gradients[name]
+            mean = self.mean[name].lerp_(gradient, 1.0 - b1)
+            square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
+            size = square.sqrt().div_(math.sqrt(unbias2)).add_(self.choice.epsilon)
+            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _descend(parameter.data, mean / size.mul_(unbias1), rates)
+
+    def state(self) -> dict[str, Tensor]:
+        saved = {f"mean/{name}": value for name, value in self.mean.items()}
+        saved |= {f"square/{name}": value for name, value in self.square.items()}
+        return saved | {"steps": torch.tensor(self.steps)}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        for name in self.parameters:
+            self.mean[name].copy_(state[f"mean/{name}"])
+            self.square[name].copy_(state[f"square/{name}"])
+        self.steps = int(state["steps"])
+
+
+class _TorchUpdater:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, parameters: Parameters, *, scheduled: bool = True
+    ) -> None:
+        self.optimizer, self.parameters, self.scheduled = optimizer, parameters, scheduled
+
+    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None:
+        if self.scheduled:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rates[0]
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name]
+        self.optimizer.step()
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        memory = self.optimizer.state_dict()["state"]
+        return {
+            f"{index}/{key}": torch.as_tensor(value)
+            for index, entries in memory.items()
+            for key, value in entries.items()
+            if value is not None
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        memory: dict[int, dict[str, Tensor]] = {}
+        for name, value in state.items():
+            index, key = name.split("/", 1)
+            memory.setdefault(int(index), {})[key] = value.clone()
+        whole = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**whole, "state": memory})

@@ -1,0 +1,106 @@
+"""Pictures of images, patterns and curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#333333"
+
+
+def mosaic(
+    images: Tensor, shape: tuple[int, int], columns: int | None = None, gap: int = 1
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Images (samples, v) side by side as one array; the gaps are NaN."""
+    count, (rows, cols) = len(images), shape
+    columns = columns or max(1, math.ceil(math.sqrt(count * rows / cols)))
+    lines = math.ceil(count / columns)
+    out = np.full((lines * (rows + gap) - gap, columns * (cols + gap) - gap), np.nan)
+    for i, image in enumerate(images.detach().float().cpu().numpy().reshape(count, rows, cols)):
+        y, x = (i // columns) * (rows + gap), (i % columns) * (cols + gap)
+        out[y : y + rows, x : x + cols] = image
+    return out
+
+
+def show_images(
+    axes: Axes, images: Tensor, shape: tuple[int, int], columns: int | None = None, title: str = ""
+) -> None:
+    """Draws a mosaic: up is dark, down is light, 0 (unknown) lies between."""
+    from matplotlib import colormaps
+
+    colours = colormaps["Greys"].with_extremes(bad="#b9cfdf")
+    axes.imshow(
+        mosaic(images, shape, columns), cmap=colours, vmin=-1.25, vmax=1, interpolation="nearest"
+    )
+    axes.set_axis_off()
+    axes.set_title(title, fontsize=10, color=INK)
+
+
+def figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def image_figure(
+    images: Tensor, shape: tuple[int, int], *, columns: int | None = None, title: str = ""
+) -> Figure:
+    """A figure of one mosaic."""
+    tiles = mosaic(images, shape, columns)
+    height, width = tiles.shape
+    scale = 6.0 / max(width, 1)
+    fig = figure(6.0, min(12.0, max(1.0, height * scale)) + 0.4)
+    show_images(fig.subplots(), images, shape, columns, title)
+    return fig
+
+
+def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
+    """A metric of the training and the test set against epochs: mean and one standard deviation."""
+    epochs = [record["epoch"] for record in records]
+    for part, colour, style in (("train", BLUE, "-"), ("test", ORANGE, "--")):
+        key = f"{name}_{part}"
+        rows = [record[key] for record in records]
+        values = np.array([[np.nan if x is None else x for x in row] for row in rows], dtype=float)
+        mean = np.nanmean(values, 1)
+        axes.plot(epochs, mean, style, color=colour, label=part, linewidth=1.8)
+        if values.shape[1] > 1:
+            spread = np.nanstd(values, 1, ddof=1)
+            axes.fill_between(epochs, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(label)
+    axes.legend(frameon=False, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
+    """All metrics of a run, one panel each."""
+    names = sorted(
+        {key.removesuffix("_train") for r in records for key in r if key.endswith("_train")}
+    )
+    fig = figure(4.6 * len(names), 3.4)
+    for axes, name in zip(np.ravel(fig.subplots(1, len(names))), names, strict=True):
+        show_curves(axes, records, name, label_of(name))
+    fig.suptitle(title, fontsize=11, color=INK)
+    return fig
+
+
+def label_of(metric: str) -> str:
+    return "Hamming distance" if metric == "hamming" else metric.replace("_", " ")
+
+
+def save(fig: Figure, path: Path) -> Path:
+    """Writes a figure; the ending says how."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.part{path.suffix}")
+    fig.savefig(temporary, dpi=160)
+    temporary.replace(path)
+    return path

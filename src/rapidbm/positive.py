@@ -1,0 +1,116 @@
+"""Positive phase: the average over the data in the gradient of the log-likelihood.
+
+The hidden units of a restricted machine have conditional means in closed form. Deep and full
+machines need an approximation, mean field or clamped chains, or, where it is small, enumeration.
+Mean field solves
+
+    μ_i = tanh(field_i(μ)),      visible units held at the data                           (1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .enumeration import check_states, clamped_states, infer, states_of
+from .errors import InputError, check_count
+from .gibbs import sweep
+from .machine import Machine
+from .spins import WeightedSpins, mean_spin
+
+
+class PositivePhase(Protocol):
+    """`step` completes visible spins (e, c, v) to weighted configurations; the weights sum to one."""
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins: ...
+
+
+@dataclass(frozen=True)
+class ConditionalMean:
+    """Hidden units at their exact means given the data; restricted machines only."""
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+        if not machine.layers.restricted:
+            raise InputError(
+                "the positive phase 'mean' needs hidden units that are independent given the data; "
+                f"layers {machine.layers.sizes} with edges {machine.layers.edges} are not: use "
+                "'meanfield', 'clamped' or 'enumerated'"
+            )
+        spins = infer(machine, machine.with_visible(data), machine.layers.hidden)
+        return WeightedSpins.even(spins)
+
+
+@dataclass(frozen=True)
+class MeanField:
+    """Eq. (1), iterated layer by layer; a layer coupled to itself moves half of the way each time."""
+
+    iterations: int = 30
+
+    def __post_init__(self) -> None:
+        check_count("the number of mean-field iterations", self.iterations)
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+        return WeightedSpins.even(mean_field(machine, machine.with_visible(data), self.iterations))
+
+
+@dataclass(frozen=True)
+class ClampedChains:
+    """One chain per image, its visible units clamped, `sweeps` Gibbs passes from unknown hidden units."""
+
+    sweeps: int = 10
+
+    def __post_init__(self) -> None:
+        check_count("the number of clamped sweeps", self.sweeps)
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+        spins = machine.with_visible(data)
+        clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
+        for _ in range(self.sweeps):
+            spins = sweep(machine, spins, rng, clamp=clamp)
+        return WeightedSpins.even(machine.infer(spins))
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """Every hidden state with its exact weight, for each image."""
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+        check_states(machine.layers, (0,), largest=2**16, what="the enumerated positive phase")
+        spins, logs = clamped_states(machine, machine.visible_spins(data))
+        weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
+        spins = spins.flatten(1, 2)
+        free = tuple(i for i in machine.layers.hidden if i not in machine.layers.cover((0,)))
+        return WeightedSpins(infer(machine, spins, free), weights.flatten(1).to(spins.dtype))
+
+
+@torch.no_grad()
+def mean_field(machine: Machine, spins: Tensor, iterations: int) -> Tensor:
+    """`spins` with its hidden layers at the fixed point of eq. (1), or as near as `iterations` get."""
+    for _ in range(1 if machine.layers.restricted else iterations):
+        for layer in machine.layers.order:
+            if layer == 0:
+                continue
+            where = machine.layers.slices[layer]
+            new = mean_spin(machine.field(spins, layer))
+            if machine.layers.self_coupled(layer):  # a parallel step would oscillate
+                new = 0.5 * (new + spins[..., where])
+            spins[..., where] = new
+    return spins
+
+
+def positive_for(machine: Machine) -> PositivePhase:
+    """The phase that `train` takes when none is named: exact where that is cheap, else mean field."""
+    if machine.layers.restricted:
+        return ConditionalMean()
+    return Enumerated() if states_of(machine.layers, (0,)) <= 64 else MeanField()
+
+
+POSITIVE: dict[str, type[PositivePhase]] = {
+    "mean": ConditionalMean,
+    "meanfield": MeanField,
+    "clamped": ClampedChains,
+    "enumerated": Enumerated,
+}

@@ -1,0 +1,334 @@
+"""A recipe: everything a person chose for a training, flat, so that it fits a command line and a file.
+
+Presets are recipes with names. `Recipe.made` fills what was left open from a preset and from the
+data; the other methods build the objects that `train` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
+
+import torch
+
+from .data import load
+from .errors import InputError, check_choice, lookup, unknown
+from .machine import Machine, bm, dbm, rbm
+from .metrics import METRICS
+from .negative import NEGATIVE, NegativePhase
+from .optim import Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers
+from .positive import POSITIVE, PositivePhase
+from .projection import PROJECTIONS, Projection
+from .splits import Dataset
+
+T = TypeVar("T")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+SPACINGS = ("log", "epoch", "end")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The choices of one training; None leaves a choice to the thing it concerns."""
+
+    dataset: str
+    # data
+    threshold: float | None = None
+    binarize: str | None = None
+    split: str | None = None
+    data_seed: int | None = None
+    # machine
+    model: str = "rbm"
+    hidden: tuple[int, ...] = (500,)
+    patterns: int | None = None
+    scale: float | None = None
+    continuous: bool = False
+    biases: bool = False
+    bias_start: str = "marginals"
+    replicas: int = 1
+    dtype: str = "float32"
+    # phases
+    negative: str = "pid"
+    sweeps: int | None = None
+    particles: int | None = None
+    pattern_units: str | None = None
+    positive: str = "auto"
+    positive_steps: int | None = None
+    # updates
+    projection: str = "none"
+    bound: float | None = None
+    project_every: str | None = None
+    optimizer: str = "sgd"
+    rate: tuple[float, ...] = (0.02,)
+    momentum: float | None = None
+    weight_decay: float | None = None
+    decay: float = 1.0
+    decay_after: int = 0
+    rate_floor: float = 0.0
+    fall: str = "none"
+    batch_size: int = 100
+    batch_mean: str = "true"
+    epochs: int = 20
+    average: int | None = None
+    # looking
+    metrics: tuple[str, ...] = ("hamming",)
+    evaluate: str = "log"
+    checkpoints: str = "log"
+    # where and with which numbers
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.model, ("rbm", "dbm", "bm"))
+        check_choice("start of the biases", self.bias_start, ("marginals", "zero"))
+        check_choice("type", self.dtype, DTYPES)
+        check_choice("batch mean", self.batch_mean, ("true", "nominal"))
+        for name in self.metrics:
+            lookup("metric", name, METRICS)
+        spacing_of("evaluation", self.evaluate)
+        spacing_of("checkpoint", self.checkpoints)
+        if self.model == "rbm" and len(self.hidden) != 1:
+            raise InputError(
+                f"an rbm has one hidden layer, not {self.hidden}; use --model dbm for more"
+            )
+        if self.model == "bm" and len(self.hidden) > 1:
+            raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
+        if self.patterns is None and self.continuous:
+            raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
+        if len(self.rate) not in (1, self.replicas):
+            raise InputError(
+                f"give one rate, or one for each of the {self.replicas} replicas, "
+                f"not {len(self.rate)}"
+            )
+        self.negative_phase(), self.positive_phase(), self.projection_choice()
+        self.optimizer_choice()
+
+    @staticmethod
+    def made(dataset: str, chosen: Mapping[str, Any], preset: str | None = None) -> Recipe:
+        """A recipe from what was chosen; a preset fills in the rest."""
+        name = preset or preset_for(dataset)
+        values = {**lookup("preset", name, PRESETS), **chosen}
+        if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project or PID
+            for key in ("projection", "scale", "bound", "project_every"):
+                if key not in chosen:
+                    values.pop(key, None)
+        for key, owner in _BELONGS.items():
+            # What a preset says of one phase or optimiser does not carry over to another.
+            changed = owner in chosen and chosen[owner] != PRESETS[name].get(owner)
+            if changed and key not in chosen:
+                values.pop(key, None)
+        return Recipe(dataset=dataset, **values)
+
+    # -- what it builds ---------------------------------------------------------------------------
+
+    def data(self) -> Dataset:
+        options = {
+            "threshold": self.threshold,
+            "binarize": self.binarize,
+            "split": self.split,
+            "seed": self.data_seed,
+        }
+        return load(self.dataset, **{k: v for k, v in options.items() if v is not None})
+
+    def machine(self, data: Dataset, device: torch.device) -> Machine:
+        common: dict[str, Any] = {
+            "patterns": self.patterns,
+            "replicas": self.replicas,
+            "biases": self.biases,
+            "scale": self.scale,
+            "continuous": self.continuous,
+            "seed": self.seed,
+            "device": device,
+            "dtype": DTYPES[self.dtype],
+        }
+        if self.model == "rbm":
+            machine = rbm(data.visible, self.hidden[0], **common)
+        elif self.model == "dbm":
+            machine = dbm(data.visible, self.hidden, **common)
+        else:
+            machine = bm(data.visible, self.hidden[0] if self.hidden else 0, **common)
+        if self.biases and self.bias_start == "marginals":
+            machine.start_biases(data.train.spins)
+        return machine
+
+    def negative_phase(self) -> NegativePhase:
+        options = {
+            "sweeps": self.sweeps,
+            "particles": self.particles,
+            "units": self.pattern_units,
+        }
+        return _build("negative phase", NEGATIVE, self.negative, options)
+
+    def positive_phase(self) -> PositivePhase | None:
+        if self.positive == "auto":
+            if self.positive_steps is not None:
+                raise InputError("--positive-steps needs a named positive phase; give --positive")
+            return None
+        key = "iterations" if self.positive == "meanfield" else "sweeps"
+        return _build("positive phase", POSITIVE, self.positive, {key: self.positive_steps})
+
+    def projection_choice(self) -> Projection:
+        options = {"x": self.bound, "every": self.project_every}
+        return _build("projection", PROJECTIONS, self.projection, options)
+
+    def optimizer_choice(self) -> Optimizer:
+        rate = self.rate[0] if len(self.rate) == 1 else self.rate
+        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, _fall(self.fall))
+        if self.optimizer == "sgd":
+            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=self.weight_decay or 0.0)
+            return replace(plain, schedule=schedule)
+        if self.optimizer == "adam":
+            if self.momentum is not None:
+                raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
+            return replace(adam(rate, weight_decay=self.weight_decay or 0.0), schedule=schedule)
+        names = {name.lower(): name for name in torch_optimizers()}
+        if self.optimizer not in names:
+            raise unknown("optimiser", self.optimizer, ["sgd", "adam", *names])
+        given = {"momentum": self.momentum, "weight_decay": self.weight_decay}
+        options = tuple((k, v) for k, v in given.items() if v is not None)
+        if not isinstance(rate, float):
+            raise InputError(f"{self.optimizer} takes one rate for all replicas, not {rate}")
+        return TorchOptimizer(names[self.optimizer], rate, options, schedule)
+
+    # -- as a file --------------------------------------------------------------------------------
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Recipe:
+        known = {f.name for f in fields(Recipe)}
+        if extra := sorted(set(values) - known):
+            raise InputError(f"a recipe has no {', '.join(map(repr, extra))}; is it a newer one's?")
+        lists: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return Recipe(**lists)
+
+
+# key: the choice that it belongs to
+_BELONGS = {
+    "sweeps": "negative",
+    "particles": "negative",
+    "pattern_units": "negative",
+    "bound": "projection",
+    "project_every": "projection",
+    "momentum": "optimizer",
+}
+
+
+def _build(kind: str, registry: Mapping[str, type[T]], name: str, options: dict[str, Any]) -> T:
+    """An entry of a registry with the options that were given; one that it does not have is refused."""
+    found = lookup(kind, name, registry)
+    has = {f.name for f in fields(found)}  # type: ignore[arg-type]
+    given = {key: value for key, value in options.items() if value is not None}
+    if extra := sorted(set(given) - has):
+        raise InputError(
+            f"the {kind} {name!r} has no option {', '.join(extra)}; it takes "
+            f"{', '.join(sorted(has)) or 'none'}"
+        )
+    return found(**given)
+
+
+def _fall(name: str) -> Any:
+    check_choice("fall of the rate", name, ("none", "linear", "cosine"))
+    return name
+
+
+def spacing_of(what: str, spacing: str) -> str | int:
+    """`log`, `epoch`, `end`, or a number of updates."""
+    if spacing in SPACINGS:
+        return spacing
+    if spacing.isdigit() and int(spacing) > 0:
+        return int(spacing)
+    raise InputError(
+        f"the {what} spacing is {', '.join(SPACINGS)} or a number of updates, not {spacing!r}"
+    )
+
+
+_RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
+_STANDARD = {
+    "hidden": (1000,),
+    "patterns": None,
+    "optimizer": "adam",
+    "rate": (1e-3,),
+    "batch_size": 1,
+    "epochs": 300,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper-bars": {
+        **_RAPID,
+        "hidden": (1000,),
+        "patterns": 8,
+        "rate": (0.02,),
+        "decay": 0.96,
+        "rate_floor": 1e-5,
+        "batch_size": 3,
+        "epochs": 300,
+    },
+    "paper-bars-exact": {**_STANDARD, "negative": "exact"},
+    "paper-bars-cd": {**_STANDARD, "negative": "cd", "sweeps": 10},
+    "paper-bars-pcd": {**_STANDARD, "negative": "pcd", "sweeps": 10, "particles": 2048},
+    "paper-bas12": {
+        **_RAPID,
+        "hidden": (1000,),
+        "patterns": 40,
+        "rate": (0.02,),
+        "decay": 0.96,
+        "rate_floor": 1e-5,
+        "batch_size": 120,
+        "epochs": 20,
+    },
+    "paper-mnist": {
+        **_RAPID,
+        "split": "paper",
+        "hidden": (3000,),
+        "patterns": 190,
+        "sweeps": 10,
+        "projection": "clip",
+        "bound": 1.0,
+        "rate": (0.015,),
+        "decay": 0.99,
+        "decay_after": 100,
+        "rate_floor": 1e-3,
+        "batch_size": 8000,
+        "epochs": 500,
+    },
+    "mnist": {
+        "hidden": (3000,),
+        "patterns": 190,
+        "scale": 0.1,
+        "biases": True,
+        "negative": "pcd",
+        "particles": 1000,
+        "sweeps": 10,
+        "optimizer": "adam",
+        "rate": (1e-3,),
+        "fall": "linear",
+        "batch_size": 500,
+        "epochs": 200,
+    },
+    "small": {
+        "hidden": (500,),
+        "patterns": 16,
+        "scale": 0.1,
+        "biases": True,
+        "negative": "pcd",
+        "particles": 500,
+        "sweeps": 5,
+        "optimizer": "adam",
+        "rate": (1e-3,),
+        "fall": "linear",
+        "batch_size": 100,
+        "epochs": 50,
+    },
+}
+
+
+def preset_for(dataset: str) -> str:
+    """The preset that serves a data set when none is named."""
+    if dataset == "bars4":
+        return "paper-bars"
+    if dataset.startswith("bas") and dataset[3:].isdigit():
+        return "paper-bas12"
+    return "mnist" if dataset in ("mnist", "mnist-static") else "small"

@@ -1,0 +1,379 @@
+"""Run folders: a training that can be looked at, interrupted and gone on with.
+
+    run.json             recipe, seed, versions, device, status
+    metrics.jsonl        a line per evaluation, values per replica
+    checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
+                         latest.safetensors: the newest, with the trainer's state
+    figures/             pictures
+
+What a later update depends on is in `latest`; order and evaluation have streams of their own. So a
+resumed run gives the same bits as one that was never stopped, wherever it was cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import __version__
+from .checkpoint import (
+    check_fits,
+    device_named,
+    load_machine,
+    load_tensors,
+    save_tensors,
+    write_bytes,
+    write_json,
+)
+from .errors import InputError, LoadWarning
+from .machine import Machine
+from .metrics import METRICS
+from .recipe import Recipe, spacing_of
+from .splits import Dataset
+from .training import Progress, Trainer
+
+FORMAT = 1
+SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What `Run.go` tells its caller after an update."""
+
+    epoch: int
+    update: int
+    updates: int
+    record: Record | None  # the evaluation, if there was one
+    diverged: tuple[int, ...]
+
+
+class Run:
+    """A run folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / "run.json"
+        if not path.is_file():
+            raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
+        try:
+            self.info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            version, recipe = self.info["format"], self.info["recipe"]
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path} cannot be read as the description of a run ({error!r}); restore it"
+            ) from error
+        if version != FORMAT:
+            raise InputError(
+                f"{self.folder} has the format {version!r}, this version of rapidbm reads "
+                f"{FORMAT}; use the version that wrote it ({self.info.get('rapidbm')})"
+            )
+        self.recipe = Recipe.from_dict(recipe)
+        self._ready: Trainer | None = None
+
+    @staticmethod
+    def create(folder: str | Path, recipe: Recipe, preset: str | None = None) -> Run:
+        """A new run folder; one that holds something is left alone."""
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(
+                f"{folder} exists and is not empty; choose another --out, or go on with a run that "
+                "lies there by --resume"
+            )
+        data, device = recipe.data(), device_named(recipe.device)
+        ready = _trainer(recipe, data, device)  # says what does not fit before anything is written
+        try:
+            (folder / "checkpoints").mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be made: {error}; choose another --out") from error
+        write_json(
+            folder / "run.json",
+            {
+                "format": FORMAT,
+                "rapidbm": __version__,
+                "status": "created",
+                "preset": preset,
+                "recipe": recipe.as_dict(),
+                "data": {
+                    "name": data.name,
+                    "train": len(data.train),
+                    "test": len(data.test),
+                    "shape": data.shape,
+                    "sha256": _checksum(data),
+                },
+                "versions": {
+                    "python": platform.python_version(),
+                    "torch": torch.__version__,
+                    "numpy": np.__version__,
+                },
+                "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            },
+        )
+        run = Run(folder)
+        run._ready = ready
+        return run
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        return str(self.info["status"])
+
+    def data(self) -> Dataset:
+        """The data of the run; a file that has changed since is refused."""
+        data = self.recipe.data()
+        if _checksum(data) != self.info["data"]["sha256"]:
+            raise InputError(
+                f"{self.recipe.dataset} is not the data that {self.folder} was trained on: its "
+                "checksum differs; restore it or train anew"
+            )
+        return data
+
+    @property
+    def latest(self) -> Path:
+        return self.folder / "checkpoints" / "latest.safetensors"
+
+    def checkpoints(self) -> dict[int, Path]:
+        """The saved history: update number → file."""
+        files = sorted((self.folder / "checkpoints").glob("update-*.safetensors"))
+        return {int(file.stem.removeprefix("update-")): file for file in files}
+
+    def machine(self, update: int | None = None) -> Machine:
+        """The machine of the newest checkpoint, or after a given update; its average, if one is kept."""
+        path = self.latest
+        if update is not None:
+            saved = self.checkpoints()
+            if update not in saved:
+                known = ", ".join(map(str, saved)) or "none"
+                raise InputError(
+                    f"{self.folder} has no checkpoint of update {update}; it has {known}"
+                )
+            path = saved[update]
+        elif not path.is_file():
+            raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
+        return load_machine(path, averaged=self.recipe.average is not None)
+
+    def metrics(self) -> list[Record]:
+        """The evaluations so far; a last line that a kill cut short is passed over."""
+        path = self.folder / "metrics.jsonl"
+        records = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return records
+
+    def figures(self) -> Path:
+        folder = self.folder / "figures"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    # -- training ---------------------------------------------------------------------------------
+
+    def go(
+        self, stop: Callable[[], bool] = lambda: False, epochs: int | None = None
+    ) -> Iterator[Step]:
+        """Trains, from the beginning or from the newest checkpoint, and tells after every update.
+
+        When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
+        makes the training longer than it was meant to be.
+        """
+        if epochs is not None and epochs != self.recipe.epochs:
+            self._extend(epochs)
+        with self._locked():
+            yield from self._go(stop)
+
+    def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
+        data, device = self.data(), device_named(self.recipe.device)
+        trainer = self._ready
+        if trainer is None or trainer.update:
+            with warnings.catch_warnings():  # the load was told when the run was made
+                warnings.simplefilter("ignore", LoadWarning)
+                trainer = _trainer(self.recipe, data, device)
+        self._ready = None
+        seconds = self._restore(trainer)
+        self._describe(trainer, "running", seconds, device=_device_words(device))
+        try:
+            if trainer.update == 0:
+                yield self._look(trainer, data, seconds)
+                self._save(trainer, seconds, history=True)
+            saved = began = time.monotonic()
+            for progress in trainer.run("update"):
+                seconds += time.monotonic() - began
+                last = progress.update == progress.updates
+                yield self._look(trainer, data, seconds)
+                history = _due(self.recipe.checkpoints, progress.update, progress)
+                halt = not last and stop()
+                if history or last or halt or time.monotonic() - saved > SAVE_SECONDS:
+                    self._save(trainer, seconds, history=history or last)
+                    saved = time.monotonic()
+                if halt:
+                    self._describe(trainer, "interrupted", seconds)
+                    return
+                began = time.monotonic()
+        except GeneratorExit:  # the caller has left between two updates
+            self._save(trainer, seconds, history=False)
+            self._describe(trainer, "interrupted", seconds)
+            raise
+        except BaseException as error:
+            state = "failed" if isinstance(error, Exception) else "interrupted"
+            self._describe(trainer, state, seconds)
+            raise
+        self._describe(trainer, "finished", seconds)
+
+    def _restore(self, trainer: Trainer) -> float:
+        """Goes back to the newest checkpoint, if there is one; answers the seconds spent so far."""
+        if not self.latest.is_file():
+            self._keep_metrics(-1)
+            return 0.0
+        tensors, header = load_tensors(self.latest)
+        check_fits(self.latest, header, trainer.machine)
+        if "training/update" not in tensors:
+            raise InputError(f"{self.latest} holds no trainer's state; restore it or train anew")
+        trainer.load(tensors)
+        self._keep_metrics(trainer.update)
+        return float(header["seconds"])
+
+    def _keep_metrics(self, update: int) -> None:
+        """Drops the lines after `update`: they will be written again, with the same values."""
+        kept = [record for record in self.metrics() if record["update"] <= update]
+        text = "".join(json.dumps(record) + "\n" for record in kept)
+        write_bytes(self.folder / "metrics.jsonl", text.encode())
+
+    def _look(self, trainer: Trainer, data: Dataset, seconds: float) -> Step:
+        progress = trainer.progress()
+        record = None
+        if _due(self.recipe.evaluate, progress.update, progress, by_epoch=True):
+            record = self._evaluate(progress, data, seconds)
+        return Step(progress.epoch, progress.update, progress.updates, record, progress.diverged)
+
+    def _evaluate(self, progress: Progress, data: Dataset, seconds: float) -> Record:
+        machine = progress.averaged() if self.recipe.average else progress.machine
+        rng = progress.rng
+        record: Record = {
+            "epoch": progress.epoch,
+            "update": progress.update,
+            "seconds": round(seconds, 6),
+        }
+        for name in self.recipe.metrics:
+            record[f"{name}_train"] = as_list(METRICS[name](machine, data.train, rng))
+            record[f"{name}_test"] = as_list(METRICS[name](machine, data.test, rng))
+        if progress.diverged:
+            record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        return record
+
+    def _save(self, trainer: Trainer, seconds: float, *, history: bool) -> None:
+        state = trainer.state()
+        extra = {"update": trainer.update, "seconds": seconds}
+        if history:
+            kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
+            path = self.folder / "checkpoints" / f"update-{trainer.update:08d}.safetensors"
+            save_tensors(path, trainer.machine, kept, {"update": trainer.update})
+        save_tensors(self.latest, trainer.machine, state, extra)
+
+    def _describe(self, trainer: Trainer, status: str, seconds: float, **more: Any) -> None:
+        self.info |= {
+            "status": status,
+            "update": trainer.update,
+            "updates": trainer.epochs * trainer.per_epoch,
+            "seconds": round(seconds, 3),
+            "diverged": list(trainer.diverged()),
+            **more,
+        }
+        write_json(self.folder / "run.json", self.info)
+
+    def _extend(self, epochs: int) -> None:
+        if epochs < self.recipe.epochs or self.recipe.fall != "none":
+            raise InputError(
+                f"{self.folder} was planned for {self.recipe.epochs} epochs; a resumed run can only "
+                f"be made longer, and only if its rate does not fall to zero (fall is "
+                f"{self.recipe.fall!r}), so {epochs} will not do; leave --epochs out or train anew"
+            )
+        self.info["recipe"]["epochs"] = epochs
+        self.recipe = Recipe.from_dict(self.info["recipe"])
+        write_json(self.folder / "run.json", self.info)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process trains into a folder at a time."""
+        try:
+            import fcntl
+        except ImportError:  # a system without it
+            yield
+            return
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise InputError(
+                    f"another process is training into {self.folder}; wait for it or stop it"
+                ) from error
+            yield
+
+
+def _trainer(recipe: Recipe, data: Dataset, device: torch.device) -> Trainer:
+    return Trainer(
+        recipe.machine(data, device),
+        data.train.spins,
+        recipe.negative_phase(),
+        recipe.optimizer_choice(),
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+        positive=recipe.positive_phase(),
+        projection=recipe.projection_choice(),
+        batch_mean="nominal" if recipe.batch_mean == "nominal" else "true",
+        average=recipe.average,
+        seed=recipe.seed,
+    )
+
+
+def as_list(values: Tensor) -> list[float | None]:
+    """One number per replica; JSON has no NaN."""
+    return [float(f"{x:.9g}") if math.isfinite(x) else None for x in values.double().tolist()]
+
+
+def _due(spacing: str, update: int, progress: Progress, *, by_epoch: bool = False) -> bool:
+    """Whether something that happens at this spacing happens now; always at both ends."""
+    chosen = spacing_of("", spacing)
+    if update in (0, progress.updates):
+        return True
+    if chosen == "epoch":
+        return progress.epoch_end
+    if isinstance(chosen, int):
+        return update % chosen == 0
+    if chosen == "log" and by_epoch:  # epochs 1 to 10, then about ten per decade
+        return progress.epoch_end and _on_log_grid(progress.epoch)
+    return bool(chosen == "log" and update & (update - 1) == 0)  # powers of two
+
+
+def _on_log_grid(epoch: int) -> bool:
+    decade = int(10 ** math.floor(math.log10(epoch)))
+    return epoch % max(1, decade // 2) == 0 if epoch < 5 * decade else epoch % decade == 0
+
+
+def _checksum(data: Dataset) -> str:
+    digest = hashlib.sha256()
+    for split in (data.train, data.test):
+        digest.update(split.spins.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _device_words(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,0 +1,111 @@
+"""Samples and reconstructions of a run, for the command."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import pictures
+from .checkpoint import write_bytes
+from .errors import InputError, check_choice, lookup
+from .gibbs import sweeps as run_sweeps
+from .machine import Machine
+from .metrics import corrupt, reconstruct
+from .runs import Run
+from .spins import sign
+from .splits import Dataset, Split
+from .streams import generator
+
+
+def target(out: Path | None, run: Run, name: str) -> Path:
+    """Where a picture or an array goes; a file that the user names is never overwritten."""
+    if out is None:
+        return run.figures() / name
+    if out.suffix not in (".png", ".pdf", ".npy"):
+        raise InputError(f"--out ends in .png, .pdf or .npy, not {str(out)!r}")
+    if out.exists():
+        raise InputError(f"{out} exists; choose another --out")
+    return out
+
+
+def write_array(path: Path, spins: Tensor) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, spins.to(torch.int8).cpu().numpy(), allow_pickle=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, buffer.getvalue())
+
+
+def samples(
+    machine: Machine,
+    data: Dataset,
+    count: int,
+    sweeps: int,
+    start: str,
+    beta: float,
+    seed: int,
+) -> Tensor:
+    """Visible spins (count, v) after `sweeps` sweeps from random spins, training images or patterns."""
+    check_choice("start", start, ("random", "data", "patterns"))
+    rng = generator(seed, "sample")
+    if start == "random":
+        spins = machine.random(count, rng)
+    elif start == "data":
+        rows = torch.randint(len(data.train), (count,), generator=rng)
+        spins = machine.with_visible(data.train.spins[rows])
+    else:
+        if machine.patterns is None:
+            raise InputError("these couplings are dense, there are no patterns to start from")
+        xi = sign(machine.patterns.detach()[..., : machine.visible])
+        rows = torch.arange(count) % xi.shape[1]
+        spins = machine.with_visible(xi[:, rows])
+    return run_sweeps(machine, spins, rng, sweeps, beta)[0, :, : machine.visible]
+
+
+def reconstructions(
+    run: Run,
+    part: str,
+    mask: Path | None,
+    count: int,
+    passes: int,
+    clamp: bool,
+    replica: int,
+    update: int | None,
+    seed: int,
+    path: Path,
+) -> float:
+    """Draws or writes reconstructions and answers their share of wrong pixels."""
+    data = run.data()
+    split = lookup("split", part, {"train": data.train, "test": data.test})
+    split = split.take(slice(0, count))
+    if mask is not None:
+        split = Split(split.spins, split.labels, _mask(mask, data))
+    machine = run.machine(update).replica(replica)
+    filled = reconstruct(machine, split, generator(seed, "reconstruct"), passes=passes, clamp=clamp)
+    if path.suffix == ".npy":
+        write_array(path, filled[0])
+    else:
+        rows = (("original", split.spins), ("given", corrupt(split)), ("filled in", filled[0]))
+        fig = pictures.figure(min(14.0, 0.6 * len(split) + 1.5), 3.6)
+        for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
+            pictures.show_images(axes, images, data.shape, len(split), title)
+        pictures.save(fig, path)
+    return float((filled[0] != split.spins).double().mean())
+
+
+def _mask(path: Path, data: Dataset) -> Tensor:
+    from .files import read_numpy
+
+    if not path.is_file():
+        raise InputError(f"there is no mask {path}; check the path")
+    found = read_numpy(path)
+    array = found["samples"] if path.suffix == ".npy" else next(iter(found.values()))
+    if array.size != data.visible or not np.isin(array, (0, 1)).all():
+        raise InputError(
+            f"a mask holds {data.visible} booleans, true where a pixel is known; {path} holds "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    return torch.from_numpy(array.astype(bool).reshape(-1))

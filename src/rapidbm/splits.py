@@ -1,0 +1,101 @@
+"""A data set: spins to train and to test on, labels, and what reconstruction is given.
+
+`known` is the mask of the reconstruction task (appendix C of the paper): the first line of bars or
+stripes; the upper half of other images.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+from .spins import to_spins
+from .streams import generator
+
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Split:
+    """One half of a data set."""
+
+    spins: Tensor  # (samples, v) int8, ±1
+    labels: Tensor | None = None  # (samples,)
+    known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spins", to_spins(self.spins))
+        if self.spins.dim() != 2:
+            raise InputError(
+                f"the spins of a split are (samples, visible), not {tuple(self.spins.shape)}; "
+                "flatten images first"
+            )
+        if self.labels is not None and tuple(self.labels.shape) != (len(self),):
+            raise InputError(
+                f"{len(self)} samples need {len(self)} labels, not {tuple(self.labels.shape)}"
+            )
+        if self.known is not None:
+            shapes = (tuple(self.spins.shape), (self.visible,))
+            if self.known.dtype != torch.bool or tuple(self.known.shape) not in shapes:
+                raise InputError(
+                    f"a mask of known pixels holds booleans of shape {shapes[0]} or {shapes[1]}, "
+                    f"not {self.known.dtype} of {tuple(self.known.shape)}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.spins)
+
+    @property
+    def visible(self) -> int:
+        return self.spins.shape[1]
+
+    def take(self, rows: Tensor | slice) -> Split:
+        """Some of the samples."""
+        labels = None if self.labels is None else self.labels[rows]
+        known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
+        return Split(self.spins[rows], labels, known)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A training and a test split, and the shape of the images for pictures."""
+
+    name: str
+    train: Split
+    test: Split
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        widths = {self.train.visible, self.test.visible, math.prod(self.shape)}
+        if len(widths) != 1:
+            raise InputError(
+                f"both splits and the image shape must agree on the number of pixels, but they "
+                f"have {self.train.visible}, {self.test.visible} and {self.shape}"
+            )
+
+    @property
+    def visible(self) -> int:
+        return self.train.visible
+
+
+def top_half(shape: tuple[int, int]) -> Tensor:
+    rows, columns = shape
+    return torch.arange(rows * columns) < (rows // 2) * columns
+
+
+def divided(
+    name: str, spins: Tensor, labels: Tensor | None, shape: tuple[int, int], seed: int
+) -> Dataset:
+    if len(spins) < 2:
+        raise InputError(
+            f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}"
+        )
+    known = top_half(shape) if shape[0] > 1 else torch.arange(shape[1]) < (shape[1] + 1) // 2
+    whole = Split(spins, labels, known)
+    order = torch.randperm(len(spins), generator=generator(seed, "split"))
+    cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)
+    return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)

@@ -1,0 +1,155 @@
+"""Contracts that a negative phase or a sampler keeps, for the library's own and for yours.
+
+    from rapidbm.testing import check_negative_phase, check_sampler, small_machines
+
+    for name, machine in small_machines():
+        check_negative_phase(MyPhase(), machine)
+        check_sampler(my_sweep, machine)      # my_sweep(machine, spins, rng, beta) -> spins
+
+Each check raises AssertionError with what was broken. A sampler is tested by χ² against enumeration:
+many independent chains that start from exact draws, a few sweeps, one final state of each. The
+number of chains sets the tolerance; a wrong factor in a field shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from .enumeration import check_states
+from .errors import InputError
+from .machine import Machine, bm, dbm, rbm
+from .negative import NegativePhase
+from .spins import random_spins, states
+from .streams import generator
+
+Sampler = Callable[[Machine, Tensor, torch.Generator, float], Tensor]
+SMALLEST_P = 1e-4  # one fixed seed per test: a correct sampler fails once in ten thousand tests
+
+
+def small_machines(
+    replicas: int = 1, *, biases: bool = True, dtype: torch.dtype = torch.float64
+) -> Iterator[tuple[str, Machine]]:
+    """One machine of each graph and each kind of couplings, small enough to enumerate."""
+    for kind, patterns, scale in (("dense", None, 0.35), ("patterns", 2, 0.7)):
+        for name, machine in (
+            ("rbm", rbm(4, 3, patterns, replicas=replicas, scale=scale, seed=1, dtype=dtype)),
+            ("dbm", dbm(3, (3, 2), patterns, replicas=replicas, scale=scale, seed=2, dtype=dtype)),
+            ("bm", bm(4, 2, patterns, replicas=replicas, scale=scale, seed=3, dtype=dtype)),
+        ):
+            whole = machine
+            if biases:
+                noise = generator(4, name, kind)
+                values = torch.randn((replicas, machine.layers.units), generator=noise, dtype=dtype)
+                whole = Machine(machine.couplings, 0.3 * values)
+            yield f"{name}-{kind}", whole
+
+
+@torch.no_grad()
+def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Tensor]:
+    """All configurations (x, n) and their probabilities (e, x), by brute force over every unit."""
+    units = machine.layers.units
+    if units > 20:
+        raise InputError(f"brute force is for machines of at most 20 units, not {units}")
+    everything = states(units, 0, 2**units, device=machine.device)
+    energy = machine.energy(everything).double()
+    return everything.to(machine.dtype), torch.softmax(-beta * energy, 1)
+
+
+def check_negative_phase(
+    negative: NegativePhase, machine: Machine, *, seed: int = 0, batch: int = 5
+) -> None:
+    """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
+    chains that keep their shape, the same bits for the same seed."""
+    e, n, v = machine.replicas, machine.layers.units, machine.visible
+    data = random_spins((e, batch, v), generator(seed, "data"), machine.dtype)
+    before = {name: p.detach().clone() for name, p in machine.named_parameters()}
+
+    def run() -> tuple[Tensor, Tensor, Tensor]:
+        rng = generator(seed, "check")
+        chains = negative.init(machine, rng)
+        assert chains.dim() == 3, f"chains are (e, c, n), not {tuple(chains.shape)}"
+        assert chains.shape[0] == e, f"chains have {chains.shape[0]} replicas, the machine has {e}"
+        assert chains.shape[2] == n, f"chains have {chains.shape[2]} units, the machine has {n}"
+        given, batch_before = chains.clone(), data.clone()
+        weighted, after = negative.step(machine, chains, data, rng)
+        assert torch.equal(chains, given), "step changed the chains it was given"
+        assert torch.equal(data, batch_before), "step changed the data it was given"
+        assert after.shape == chains.shape, "step changed the number of chains"
+        return weighted.spins, weighted.weights, after
+
+    spins, weights, chains = run()
+    assert spins.dim() == 3, f"spins are (e, c, n), not {tuple(spins.shape)}"
+    assert spins.shape[::2] == (e, n), f"spins are ({e}, c, {n}), not {tuple(spins.shape)}"
+    assert weights.shape == spins.shape[:2], "weights are (e, c), one for each configuration"
+    assert bool((weights >= 0).all()), "weights are not negative"
+    total = weights.double().sum(1)
+    assert bool(((total - 1).abs() < 1e-5).all()), f"weights sum to one, not {total.tolist()}"
+    assert bool((spins.abs() <= 1 + 1e-6).all()), "spins and means lie in [−1, 1]"
+    again = run()
+    same = all(torch.equal(a, b) for a, b in zip((spins, weights, chains), again, strict=True))
+    assert same, "the same seed must give the same bits"
+    for name, parameter in machine.named_parameters():
+        assert torch.equal(parameter, before[name]), f"step changed the parameter {name}"
+
+
+def check_sampler(
+    sampler: Sampler,
+    machine: Machine,
+    *,
+    beta: float = 1.0,
+    sweeps: int = 3,
+    chains: int = 40_000,
+    seed: int = 0,
+) -> None:
+    """χ² of `chains` final states against enumeration, for every replica."""
+    for replica, p in enumerate(sampler_p_values(sampler, machine, beta, sweeps, chains, seed)):
+        assert p > SMALLEST_P, (
+            f"replica {replica}: the sampler's states differ from the exact distribution at β = "
+            f"{beta}, p = {p:.1e} with {chains} chains after {sweeps} sweeps"
+        )
+
+
+def sampler_p_values(
+    sampler: Sampler,
+    machine: Machine,
+    beta: float = 1.0,
+    sweeps: int = 3,
+    chains: int = 40_000,
+    seed: int = 0,
+) -> list[float]:
+    """The p-value of the χ² test of each replica."""
+    check_states(machine.layers, largest=2**16, what="the test of a sampler")
+    everything, exact = exact_distribution(machine, beta)
+    rng = generator(seed, "sampler", device=machine.device)
+    start = torch.multinomial(exact, chains, replacement=True, generator=rng)  # (e, c)
+    spins = everything[start]
+    for _ in range(sweeps):
+        before = spins.clone()
+        new = sampler(machine, spins, rng, beta)
+        assert torch.equal(spins, before), "a sweep leaves its input as it is"
+        assert bool((new.abs() == 1).all()), "a sweep returns spins, ±1"
+        spins = new
+    bits = (spins > 0).long()
+    powers = 2 ** torch.arange(bits.shape[2] - 1, -1, -1, device=bits.device)
+    found = (bits * powers).sum(2)  # (e, c): the number of each state
+    return [
+        chi_squared(found[e].bincount(minlength=len(everything)), exact[e])
+        for e in range(len(exact))
+    ]
+
+
+def chi_squared(counts: Tensor, probabilities: Tensor) -> float:
+    """The p-value of counts under given probabilities; rare states are pooled."""
+    expected = probabilities.double() * counts.sum()
+    often = expected >= 10
+    kept = torch.cat([counts[often].double(), counts[~often].sum()[None].double()])
+    wanted = torch.cat([expected[often], expected[~often].sum()[None]])
+    if float(wanted[-1]) < 10:  # too rare even together: count them with the last of the others
+        kept = torch.cat([kept[:-2], kept[-2:].sum()[None]])
+        wanted = torch.cat([wanted[:-2], wanted[-2:].sum()[None]])
+    statistic = ((kept - wanted).square() / wanted).sum()
+    freedom = torch.tensor((len(kept) - 1) / 2.0, dtype=torch.float64)
+    return float(torch.special.gammaincc(freedom, statistic / 2.0))

@@ -1,0 +1,321 @@
+"""Training: the data's moments against the model's, until the two agree.
+
+    θ ← θ − rate · ( ⟨∂E/∂θ⟩_data − ⟨∂E/∂θ⟩_model )                                       (1)
+
+then the projection puts the patterns back in their place. `train` is a generator: the caller
+evaluates, logs, stops or saves inside its own loop. The replicas train side by side and never meet;
+one whose gradient is no longer finite is frozen as it was, and the others go on.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .couplings import Patterns
+from .enumeration import AllStates
+from .errors import InputError, check_choice, check_count
+from .machine import Machine
+from .negative import NegativePhase
+from .optim import Optimizer, Updater, bind_torch
+from .positive import PositivePhase, positive_for
+from .projection import NoProjection, Projection
+from .spins import WeightedSpins
+from .streams import generator, seed_from
+
+BatchMean = Literal["true", "nominal"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands after an update."""
+
+    epoch: int  # epochs that are complete
+    update: int
+    updates: int  # of the whole training
+    epoch_end: bool
+    machine: Machine
+    diverged: tuple[int, ...]  # replicas that are frozen
+    trainer: Trainer
+
+    @property
+    def rng(self) -> torch.Generator:
+        """A stream for evaluation: the same at this update whatever was drawn before, so looking
+        never changes the training."""
+        return self.trainer.evaluation_rng()
+
+    def averaged(self) -> Machine:
+        """A copy of the machine with the running average of its parameters."""
+        return self.trainer.averaged()
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the rest of the training depends on; `train(state=…)` goes on from it."""
+        return self.trainer.state()
+
+
+def train(
+    machine: Machine,
+    data: Tensor,
+    negative: NegativePhase,
+    optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
+    *,
+    epochs: int,
+    batch_size: int,
+    positive: PositivePhase | None = None,
+    projection: Projection | None = None,
+    batch_mean: BatchMean = "true",
+    average: int | None = None,
+    every: Literal["epoch", "update"] = "epoch",
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    state: Mapping[str, Tensor] | None = None,
+) -> Iterator[Progress]:
+    """Trains the machine in place and yields after every epoch, or after every update.
+
+    `data` holds spins (samples, visible), or is a `Split`. `positive=None` picks the phase for the
+    machine. `batch_mean="nominal"` divides the data's moments by `batch_size` also in the last,
+    smaller batch of an epoch (`docs/training.md`). `average=T` keeps an exponential average of the
+    parameters over about T updates. `state` is a `Progress.state()` to go on from.
+    """
+    check_choice("interval to yield at", every, ("epoch", "update"))
+    trainer = Trainer(
+        machine,
+        getattr(data, "spins", data),
+        negative,
+        optimizer,
+        epochs=epochs,
+        batch_size=batch_size,
+        positive=positive,
+        projection=projection,
+        batch_mean=batch_mean,
+        average=average,
+        seed=seed_from(seed, rng),
+    )
+    if state is not None:
+        trainer.load(state)
+    return trainer.run(every)
+
+
+@torch.no_grad()
+def log_likelihood_gradient(
+    machine: Machine,
+    positive: WeightedSpins,
+    negative: WeightedSpins | AllStates,
+) -> dict[str, Tensor]:
+    """∂⟨log p⟩/∂θ from the moments of the two phases, the bracket of eq. (1) with the sign turned."""
+    data, model = machine.gradient(positive), machine.gradient(negative)
+    return {name: model[name] - data[name] for name in data}
+
+
+class Trainer:
+    """The state of a training between two updates, and the update."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        spins: Tensor,
+        negative: NegativePhase,
+        optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
+        *,
+        epochs: int,
+        batch_size: int,
+        positive: PositivePhase | None,
+        projection: Projection | None,
+        batch_mean: BatchMean,
+        average: int | None,
+        seed: int,
+    ) -> None:
+        check_count("the number of epochs", epochs, least=0)
+        check_count("the batch size", batch_size)
+        check_choice("batch mean", batch_mean, ("true", "nominal"))
+        if average is not None:
+            check_count("the number of updates to average over", average)
+        if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
+            raise InputError(
+                f"the data of this machine is (samples, {machine.visible}), not "
+                f"{tuple(spins.shape)}"
+            )
+        if not bool((spins.abs() == 1).all()):
+            raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts {0, 1}")
+        self.machine, self.negative = machine, negative
+        self.spins = spins.to(machine.device)
+        self.positive = positive or positive_for(machine)
+        self.projection = projection or NoProjection()
+        if not isinstance(self.projection, NoProjection):
+            if not isinstance(machine.couplings, Patterns):
+                self.projection.apply(machine, generator(seed))  # says why it cannot
+        self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
+        self.seed = seed
+        self.per_epoch = math.ceil(len(spins) / batch_size)
+        self.update, self.order_of, self.order = 0, -1, torch.empty(0)
+        self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
+        self.rng = generator(seed, "training", device=machine.device)
+        self.chains = negative.init(machine, self.rng)
+        self.parameters = dict(machine.named_parameters())
+        self.choice: Optimizer | None = None
+        self.updater: Updater
+        if isinstance(optimizer, Optimizer):
+            self.choice, self.updater = optimizer, optimizer.bind(self.parameters)
+        else:
+            self.updater = bind_torch(optimizer, self.parameters)
+        if self.choice is not None and isinstance(self.choice.rate, tuple):
+            if len(self.choice.rate) != machine.replicas:
+                raise InputError(
+                    f"give one learning rate or one for each of the {machine.replicas} replicas, "
+                    f"not {len(self.choice.rate)}"
+                )
+        self.average = average
+        self.mean_of = (
+            {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
+        )
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
+        while self.update < self.epochs * self.per_epoch:
+            self.step()
+            end = self.update % self.per_epoch == 0
+            if end or every == "update":
+                yield self.progress()
+
+    def progress(self) -> Progress:
+        return Progress(
+            epoch=self.update // self.per_epoch,
+            update=self.update,
+            updates=self.epochs * self.per_epoch,
+            epoch_end=self.update % self.per_epoch == 0,
+            machine=self.machine,
+            diverged=self.diverged(),
+            trainer=self,
+        )
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update."""
+        epoch, number = divmod(self.update, self.per_epoch)
+        batch = self.batch(epoch, number)
+        data = self.positive.step(self.machine, batch, self.rng)
+        if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
+            data = WeightedSpins(data.spins, data.weights * (batch.shape[1] / self.batch_size))
+        model, self.chains = self.negative.step(self.machine, self.chains, batch, self.rng)
+        gradients = self.machine.gradient(data)
+        for name, value in self.machine.gradient(model).items():
+            gradients[name].sub_(value)
+        self.descend(gradients, self.rates(epoch))
+        self.update += 1
+        self.keep_average()
+        if self.projection.every == "update" or self.update % self.per_epoch == 0:
+            self.project()
+
+    def batch(self, epoch: int, number: int) -> Tensor:
+        """Each replica's own images of this update, (e, b, v)."""
+        if self.order_of != epoch:
+            shape = (self.machine.replicas, len(self.spins))
+            rng = generator(self.seed, "order", epoch, device=self.spins.device)
+            self.order = torch.rand(shape, generator=rng, device=rng.device).argsort(1)
+            self.order_of = epoch
+        start = number * self.batch_size
+        return self.spins[self.order[:, start : start + self.batch_size]].to(self.machine.dtype)
+
+    def rates(self, epoch: int) -> tuple[float, ...]:
+        if self.choice is None:
+            return (0.0,)
+        start, schedule = self.choice.rate, self.choice.schedule
+        fraction = self.update / (self.epochs * self.per_epoch)
+        each = start if isinstance(start, tuple) else (start,)
+        return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
+
+    def descend(self, gradients: dict[str, Tensor], rates: tuple[float, ...]) -> None:
+        for value in gradients.values():
+            # The norm overflows long before the parameters do, so that they freeze finite.
+            self.alive &= torch.isfinite(value.flatten(1).norm(dim=1))
+        if bool(self.alive.all()):
+            self.updater.step(gradients, rates)
+            return
+        dead = ~self.alive
+        kept = {name: p.data[dead].clone() for name, p in self.parameters.items()}
+        for value in gradients.values():
+            value[dead] = 0.0
+        self.updater.step(gradients, rates)
+        for name, parameter in self.parameters.items():
+            parameter.data[dead] = kept[name]
+
+    def project(self) -> None:
+        dead = ~self.alive
+        kept = {name: p.data[dead].clone() for name, p in self.parameters.items()}
+        self.projection.apply(self.machine, self.rng)
+        for name, parameter in self.parameters.items():
+            parameter.data[dead] = kept[name]
+
+    def keep_average(self) -> None:
+        if self.average:
+            share = max(1.0 / self.average, 1.0 / self.update)
+            for name, parameter in self.parameters.items():
+                self.mean_of[name].lerp_(parameter.data, share)
+
+    def diverged(self) -> tuple[int, ...]:
+        return tuple(torch.nonzero(~self.alive).flatten().tolist())
+
+    def averaged(self) -> Machine:
+        if not self.average:
+            raise InputError("no average of the parameters is kept; train with average=updates")
+        machine = copy.deepcopy(self.machine)
+        for name, parameter in machine.named_parameters():
+            parameter.data.copy_(self.mean_of[name])
+        return machine
+
+    def evaluation_rng(self) -> torch.Generator:
+        return generator(self.seed, "evaluate", self.update, device=self.machine.device)
+
+    # -- saving -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of everything that later updates depend on."""
+        parts = {
+            "parameter": {name: p.data for name, p in self.parameters.items()},
+            "average": self.mean_of,
+            "optimizer": self.updater.state(),
+            "training": {
+                "seed": torch.tensor(self.seed),
+                "update": torch.tensor(self.update),
+                "alive": self.alive,
+                "chains": self.chains,
+                "rng": self.rng.get_state(),
+            },
+        }
+        return {
+            f"{part}/{name}": value.detach().clone()
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        parts: dict[str, dict[str, Tensor]] = {}
+        for key, value in state.items():
+            part, name = key.split("/", 1)
+            parts.setdefault(part, {})[name] = value
+        training = parts["training"]
+        for name, parameter in self.parameters.items():
+            saved = parts["parameter"].get(name)
+            if saved is None or saved.shape != parameter.shape:
+                shape = None if saved is None else tuple(saved.shape)
+                raise InputError(
+                    f"the saved state does not fit this machine: {name} is "
+                    f"{tuple(parameter.shape)} here and {shape} there"
+                )
+            parameter.data.copy_(saved)
+        for name in self.mean_of:
+            self.mean_of[name].copy_(parts["average"][name])
+        self.updater.load(parts.get("optimizer", {}))
+        self.seed = int(training["seed"])
+        self.update = int(training["update"])
+        self.alive = training["alive"].to(self.machine.device).clone()
+        # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
+        self.chains = training["chains"].to(self.machine.device).clone()
+        self.rng.set_state(training["rng"].cpu().clone())
