@@ -68,7 +68,9 @@ class Layers:
     def order(self) -> tuple[int, ...]:
         """The order of a sweep: odd depths, then even ones, the visible layer last."""
         return tuple(
-            sorted(range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i]))
+            sorted(
+                range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i], -i)
+            )
         )
 
     def independent(self, chosen: tuple[int, ...]) -> bool:

@@ -309,9 +309,8 @@ class _TorchUpdater:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        memory: dict[int, dict[str, Tensor]] = {}
+        # Not by load_state_dict, which changes types on the way and with them the bits.
+        found = [p for group in self.optimizer.param_groups for p in group["params"]]
         for name, value in state.items():
             index, key = name.split("/", 1)
-            memory.setdefault(int(index), {})[key] = value.clone()
-        whole = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**whole, "state": memory})
+            self.optimizer.state[found[int(index)]][key] = value.clone()

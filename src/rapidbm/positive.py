@@ -77,6 +77,7 @@ class ClampedChains:
 class Enumerated:
     """Every hidden state with its exact weight, for each image."""
 
+    @torch.no_grad()
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
         check_states(machine.layers, (0,), largest=2**16, what="the enumerated positive phase")
         spins, logs = clamped_states(machine, machine.visible_spins(data))

@@ -13,13 +13,15 @@ number of chains sets the tolerance; a wrong factor in a field shows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .enumeration import check_states
-from .errors import InputError
+from .errors import InputError, LoadWarning
 from .machine import Machine, bm, dbm, rbm
 from .negative import NegativePhase
 from .spins import random_spins, states
@@ -34,17 +36,20 @@ def small_machines(
 ) -> Iterator[tuple[str, Machine]]:
     """One machine of each graph and each kind of couplings, small enough to enumerate."""
     for kind, patterns, scale in (("dense", None, 0.35), ("patterns", 2, 0.7)):
-        for name, machine in (
-            ("rbm", rbm(4, 3, patterns, replicas=replicas, scale=scale, seed=1, dtype=dtype)),
-            ("dbm", dbm(3, (3, 2), patterns, replicas=replicas, scale=scale, seed=2, dtype=dtype)),
-            ("bm", bm(4, 2, patterns, replicas=replicas, scale=scale, seed=3, dtype=dtype)),
-        ):
-            whole = machine
+        common: dict[str, Any] = {"replicas": replicas, "scale": scale, "dtype": dtype}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LoadWarning)  # so small, two patterns are many
+            made = {
+                "rbm": rbm(4, 3, patterns, seed=1, **common),
+                "dbm": dbm(3, (3, 2), patterns, seed=2, **common),
+                "bm": bm(4, 2, patterns, seed=3, **common),
+            }
+        for name, machine in made.items():
             if biases:
-                noise = generator(4, name, kind)
-                values = torch.randn((replicas, machine.layers.units), generator=noise, dtype=dtype)
-                whole = Machine(machine.couplings, 0.3 * values)
-            yield f"{name}-{kind}", whole
+                shape = (replicas, machine.layers.units)
+                noise = torch.randn(shape, generator=generator(4, name, kind), dtype=dtype)
+                machine = Machine(machine.couplings, 0.3 * noise)
+            yield f"{name}-{kind}", machine
 
 
 @torch.no_grad()

@@ -1,0 +1,27 @@
+"""Shared by all tests: one thread per worker, and the machines that the contracts run over."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from rapidbm.testing import small_machines
+
+torch.set_num_threads(1)
+
+
+def machines(replicas: int = 1, **options):
+    """pytest parameters: every graph × dense, patterns."""
+    return [
+        pytest.param(machine, id=f"{name}-{replicas}")
+        for name, machine in small_machines(replicas, **options)
+    ]
+
+
+@pytest.fixture
+def mnist_folder() -> Path:
+    folder = os.environ.get("RAPIDBM_DATA")
+    if not folder or not (Path(folder) / "mnist").is_dir():
+        pytest.skip("MNIST is not here; set RAPIDBM_DATA")
+    return Path(folder)

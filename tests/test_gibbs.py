@@ -1,0 +1,139 @@
+"""Samplers against enumeration, and the proof that the test bites."""
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm import gibbs, spins
+from rapidbm.errors import InputError
+from rapidbm.gibbs import sweep, sweeps
+from rapidbm.machine import rbm
+from rapidbm.streams import generator
+from rapidbm.testing import chi_squared, exact_distribution, sampler_p_values
+
+EVERY = machines(1) + machines(2, biases=False)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.6, 1.0, 1.7])
+@pytest.mark.parametrize("machine", EVERY)
+def test_sweep_samples_the_boltzmann_distribution(machine, beta):
+    assert min(sampler_p_values(sweep, machine, beta)) > 1e-4
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_that_test_fails_when_2_beta_becomes_beta(machine, monkeypatch):
+    monkeypatch.setattr(
+        spins, "up_probability", lambda field, beta=1.0: torch.sigmoid(field * beta)
+    )
+    assert max(sampler_p_values(sweep, machine)) < 1e-6
+
+
+@pytest.mark.parametrize("machine", [m for m in machines(1) if m.id == "bm-patterns-1"])
+@pytest.mark.parametrize("power", [0.25, 1.0])
+def test_that_test_fails_when_the_gaussian_field_is_scaled_wrongly(machine, power, monkeypatch):
+    couplings = machine.couplings
+    right = couplings.scale
+
+    def wrong(machine, state, rng, beta):
+        couplings.scale = right  # the energy's own scale stays
+        outside = state.clone()
+        for layer in machine.layers.order:
+            where = machine.layers.slices[layer]
+            m = couplings.overlap(outside, layer)
+            root = right**power  # √(1/√K) is right
+            z = root * m + torch.randn(m.shape, generator=rng, dtype=m.dtype)
+            field = machine.field(outside, layer, own=False) + (root * z) @ couplings.of_layer(
+                layer
+            )
+            outside[..., where] = spins.draw(field, rng)
+        return outside
+
+    assert max(sampler_p_values(wrong, machine)) < 1e-6
+
+
+@pytest.mark.parametrize("machine", machines(1))
+def test_each_chain_may_have_its_own_temperature(machine):
+    betas = torch.tensor([0.4, 1.5], dtype=torch.float64)
+    count = 20_000
+    states = []
+    rng = generator(0)
+    for beta in betas:
+        every, p = exact_distribution(machine, float(beta))
+        states.append(every[torch.multinomial(p[0], count, replacement=True, generator=rng)])
+    start = torch.cat(states)[None]
+    out = sweeps(machine, start, rng, 2, beta=betas.repeat_interleave(count))
+    powers = 2 ** torch.arange(out.shape[2] - 1, -1, -1)
+    numbers = ((out[0] > 0).long() * powers).sum(1)
+    for i, beta in enumerate(betas):
+        every, p = exact_distribution(machine, float(beta))
+        counts = numbers[i * count : (i + 1) * count].bincount(minlength=len(every))
+        assert chi_squared(counts, p[0]) > 1e-4
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_clamped_units_stay_and_the_rest_is_conditional(machine):
+    every, p = exact_distribution(machine)
+    clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+    clamp[[0, machine.visible]] = True  # a visible and a hidden unit
+    fixed = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    match = (every[:, clamp] == fixed).all(1)
+    rng = generator(0)
+    conditional = torch.where(match, p, 0.0)
+    conditional /= conditional.sum(1, keepdim=True)
+    start = every[torch.multinomial(conditional, 30_000, replacement=True, generator=rng)]
+    out = sweeps(machine, start, rng, 3, clamp=clamp)
+    assert bool((out[..., clamp] == fixed).all())
+    powers = 2 ** torch.arange(out.shape[2] - 1, -1, -1)
+    numbers = ((out > 0).long() * powers).sum(2)
+    for e in range(2):
+        counts = numbers[e].bincount(minlength=len(every))
+        assert chi_squared(counts[match], conditional[e][match]) > 1e-4
+
+
+@pytest.mark.parametrize("machine", machines(3))
+def test_the_same_seed_gives_the_same_bits_and_the_input_stays(machine):
+    start = machine.random(10, generator(1))
+    kept = start.clone()
+    one, two = (sweep(machine, start, generator(5)) for _ in range(2))
+    assert torch.equal(one, two)
+    assert torch.equal(start, kept)
+
+
+@pytest.mark.parametrize("machine", machines(1))
+def test_unknown_hidden_units_do_not_matter_to_the_first_draw(machine):
+    """0 stands for unknown: after a sweep every unit is a spin."""
+    start = machine.with_visible(torch.ones(6, machine.visible))
+    out = sweep(machine, start, generator(0))
+    assert bool((out.abs() == 1).all())
+
+
+def test_mask_per_image():
+    machine = rbm(4, 3, seed=0)
+    start = machine.random(2, generator(0))
+    mask = torch.zeros(2, 7, dtype=torch.bool)
+    mask[0, :4] = True
+    outs = torch.stack([sweep(machine, start, generator(i), clamp=mask) for i in range(40)])
+    assert bool((outs[:, 0, 0, :4] == start[0, 0, :4]).all())
+    assert not bool((outs[:, 0, 1, :4] == start[0, 1, :4]).all())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"beta": -0.1}, "at least 0"),
+        ({"beta": torch.tensor([1.0, -2.0])}, "at least 0, got -2"),
+        ({"clamp": torch.ones(6, dtype=torch.bool)}, "all 7 units"),
+        ({"clamp": torch.ones(7)}, "booleans"),
+    ],
+)
+def test_bad_sweeps(options, words):
+    machine = rbm(4, 3, seed=0)
+    with pytest.raises(InputError, match=words):
+        sweep(machine, machine.random(2, generator(0)), generator(0), **options)
+
+
+def test_gradients_are_not_tracked():
+    machine = rbm(4, 3, 2, seed=0)
+    assert not gibbs.resample(
+        machine, machine.random(2, generator(0)), 1, generator(0)
+    ).requires_grad

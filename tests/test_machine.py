@@ -1,0 +1,163 @@
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm.errors import InputError, LoadWarning
+from rapidbm.machine import Machine, bm, critical_patterns, dbm, rbm, stack
+from rapidbm.spins import sign
+from rapidbm.streams import generator
+from rapidbm.testing import exact_distribution
+
+EVERY = machines(1) + machines(3) + machines(2, biases=False)
+
+
+@pytest.mark.parametrize("machine", EVERY)
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_free_energy_is_the_sum_over_hidden_states(machine, beta):
+    everything, _ = exact_distribution(machine)
+    v = machine.visible
+    energy = machine.energy(everything).detach()  # (e, x)
+    rows = everything[:, :v].unique(dim=0)
+    wanted = torch.stack(
+        [torch.logsumexp(-beta * energy[:, (everything[:, :v] == row).all(1)], 1) for row in rows],
+        1,
+    )
+    found = machine.log_prob_unnormalised(rows, beta)
+    assert torch.allclose(found, wanted, atol=1e-12)
+    assert torch.allclose(machine.free_energy(rows, beta), -wanted / beta, atol=1e-12)
+
+
+@pytest.mark.parametrize("machine", [m for m in EVERY if "rbm" in m.id])
+def test_hidden_means(machine):
+    everything, p = exact_distribution(machine)
+    row = everything[5, :4]
+    here = (everything[:, :4] == row).all(1)
+    p = p[:, here] / p[:, here].sum(1, keepdim=True)
+    wanted = p @ everything[here, 4:]
+    assert torch.allclose(machine.hidden_mean(row[None])[:, 0], wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda: dbm(4, (3, 2)), lambda: bm(4, 2), lambda: bm(4)])
+def test_hidden_means_of_other_machines_are_refused(make):
+    with pytest.raises(InputError, match="positive phase"):
+        make().hidden_mean(torch.ones(1, 4))
+
+
+def test_one_configuration_serves_every_replica():
+    machine = rbm(4, 3, replicas=2, seed=0)
+    spins = machine.random(5, generator(0))
+    assert torch.equal(machine.energy(spins[0]), machine.energy(spins[:1]))
+    assert machine.energy(spins[0]).shape == (2, 5)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (3, 5, 7), (7,), (2, 2, 5, 7)])
+def test_wrong_shapes_are_refused(shape):
+    with pytest.raises(InputError, match=r"\(2, chains, 7\)"):
+        rbm(4, 3, replicas=2, seed=0).energy(torch.ones(shape))
+
+
+def test_stack_and_replica_are_inverses():
+    for machine in (rbm(4, 3, 2, biases=True, seed=1, replicas=3), bm(3, 2, seed=1, replicas=3)):
+        again = stack([machine.replica(i) for i in range(3)])
+        for a, b in zip(machine.parameters(), again.parameters(), strict=True):
+            assert torch.equal(a, b)
+    with pytest.raises(InputError, match="shapes agree"):
+        stack([rbm(4, 3, seed=0), rbm(4, 2, seed=0)])
+    with pytest.raises(InputError, match="no replica 3"):
+        machine.replica(3)
+
+
+def test_seed_and_rng():
+    assert torch.equal(rbm(4, 3, 2, seed=1).patterns, rbm(4, 3, 2, seed=1).patterns)
+    assert not torch.equal(rbm(40, 3, 2, seed=1).patterns, rbm(40, 3, 2, seed=2).patterns)
+    a, b = (rbm(40, 3, rng=generator(1)).couplings.matrix(0, 1) for _ in range(2))
+    assert torch.equal(a, b)
+
+
+def test_starts():
+    sharp = rbm(30, 20, 4, seed=0).patterns
+    assert torch.equal(sharp.abs(), torch.ones_like(sharp))
+    small = rbm(30, 20, 4, seed=0, scale=0.1).patterns
+    assert torch.allclose(small, 0.1 * sharp)
+    spread = rbm(300, 200, 4, seed=0, continuous=True, scale=0.5).patterns.detach()
+    assert float(spread.abs().max()) <= 0.5
+    assert len(spread.unique()) > 1000
+    dense = rbm(300, 200, seed=0).couplings.matrix(0, 1).detach()
+    assert abs(float(dense.std()) - 0.01) < 1e-4
+
+
+def test_types_and_moves():
+    machine = rbm(4, 3, 2, biases=True, seed=0, dtype=torch.float64)
+    assert machine.energy(torch.ones(2, 7, dtype=torch.int8)).dtype == torch.float64
+    assert machine.float().energy(torch.ones(2, 7)).dtype == torch.float32
+    assert set(machine.state_dict()) == {"couplings.patterns", "biases"}
+
+
+def test_biases_start_at_the_marginals():
+    machine = rbm(3, 2, biases=True, replicas=2, seed=0, scale=1e-9)
+    data = torch.tensor([[1, 1, -1]] * 300 + [[1, -1, -1]] * 100)
+    machine.start_biases(data)
+    want = data.double().sum(0) / 402
+    assert torch.allclose(torch.tanh(machine.biases[:, :3].double()), want.expand(2, 3), atol=1e-6)
+    assert bool((machine.biases[:, 3:] == 0).all())
+    with pytest.raises(InputError, match="biases=True"):
+        rbm(3, 2).start_biases(data)
+
+
+@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
+def test_load_at_which_patterns_are_lost():
+    for machine in ((16, 1000, 8), (144, 1000, 40), (784, 3000, 190), (784, 3000, 290)):
+        rbm(*machine, seed=0)  # the paper's: no warning
+    for make in (
+        lambda: rbm(16, 1000, 13, seed=0),
+        lambda: rbm(100, 100, 30, seed=0),
+        lambda: dbm(100, (100, 20), 15, seed=0),
+        lambda: bm(100, 0, 15, seed=0),
+    ):
+        with pytest.warns(LoadWarning, match="no longer low-energy states"):
+            make()
+
+
+@pytest.mark.parametrize(("v", "h"), [(200, 200), (100, 800)])
+def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(v, h):
+    """Below the limit patterns are stable under descent, well above it they are not."""
+
+    def kept(patterns):
+        machine = rbm(v, h, patterns, seed=0)
+        xi = machine.patterns.detach()
+        spins = xi.clone()
+        for _ in range(20):
+            for layer in (1, 0):
+                spins[..., machine.layers.slices[layer]] = sign(machine.field(spins, layer))
+        return float((spins * xi)[..., :v].mean())
+
+    limit = critical_patterns(rbm(v, h, 1, seed=0).layers)
+    assert kept(int(0.6 * limit)) > 0.98
+    assert kept(int(2.5 * limit)) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: rbm(4, 3, 0), "K must be a whole number of at least 1, not 0"),
+        (lambda: rbm(4, 3, -2), "not -2"),
+        (lambda: rbm(4, 3, 2.5), "whole number"),
+        (lambda: rbm(0, 3), "size of a layer"),
+        (lambda: rbm(4, 3, replicas=0), "replicas"),
+        (lambda: rbm(4, 3, scale=-1.0), "positive, not -1"),
+        (lambda: rbm(4, 3, dtype=torch.float16), "float32 or torch.float64"),
+        (lambda: dbm(4, ()), "hidden is empty"),
+        (lambda: bm(4, -1), "at least 0"),
+        (lambda: Machine(rbm(4, 3).couplings, torch.zeros(1, 6)), r"\(1, 7\)"),
+        (lambda: rbm(4, 3).free_energy(torch.ones(1, 4), 0.0), "β > 0"),
+    ],
+)
+def test_bad_machines(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_summing_over_too_many_hidden_states_is_refused():
+    machine = bm(4, 40, seed=0)
+    with pytest.raises(InputError, match=r"2\^40 ≈ 10\^12"):
+        machine.free_energy(torch.ones(1, 4))

@@ -1,0 +1,147 @@
+"""Our optimisers against torch's, and torch's through ours."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from rapidbm.errors import InputError
+from rapidbm.optim import Schedule, TorchOptimizer, adam, bind_torch, sgd, torch_optimizers
+from rapidbm.streams import generator
+
+
+def parameters():
+    start = torch.randn((3, 4, 5), generator=generator(0), dtype=torch.float64)
+    return {
+        "couplings.patterns": nn.Parameter(start.clone()),
+        "biases": nn.Parameter(start[:, 0].clone()),
+    }
+
+
+def gradients(i):
+    rng = generator(1, i)
+    whole = torch.randn((3, 4, 5), generator=rng, dtype=torch.float64)
+    return {"couplings.patterns": whole, "biases": whole[:, 0].clone()}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (sgd(0.1), lambda p: torch.optim.SGD(p, 0.1)),
+        (sgd(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
+        (adam(0.1), lambda p: torch.optim.Adam(p, 0.1)),
+        (
+            adam(0.1, betas=(0.5, 0.9), epsilon=1e-3),
+            lambda p: torch.optim.Adam(p, 0.1, (0.5, 0.9), 1e-3),
+        ),
+    ],
+)
+def test_same_path_as_torch(ours, theirs):
+    mine, yours = parameters(), parameters()
+    a, b = ours.bind(mine), bind_torch(theirs, yours)
+    for i in range(6):
+        a.step(gradients(i), (0.1,))
+        b.step(gradients(i), (0.1,))
+    for name in mine:
+        assert torch.allclose(mine[name], yours[name], atol=1e-12)
+
+
+def test_weight_decay_is_decoupled_and_spares_biases():
+    for ours, theirs in (
+        (sgd(0.1, weight_decay=0.2), torch.optim.SGD),
+        (adam(0.1, weight_decay=0.2), torch.optim.AdamW),
+    ):
+        mine, yours = parameters(), parameters()
+        a = ours.bind(mine)
+        couplings, biases = yours["couplings.patterns"], yours["biases"]
+        options = [
+            {"params": [couplings], "weight_decay": 0.2},
+            {"params": [biases], "weight_decay": 0.0},
+        ]
+        b = bind_torch(theirs(options, lr=0.1), yours)
+        for i in range(4):
+            a.step(gradients(i), (0.1,))
+            b.step(gradients(i), (0.1,))
+        for name in mine:
+            assert torch.allclose(mine[name], yours[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda r: sgd(r, momentum=0.5, weight_decay=0.1), adam])
+def test_a_rate_for_each_replica(make):
+    rates = (0.1, 0.2, 0.05)
+    together = parameters()
+    whole = make(rates).bind(together)
+    for i in range(4):
+        whole.step(gradients(i), rates)
+    for e, rate in enumerate(rates):
+        alone = {name: nn.Parameter(p.data[e : e + 1].clone()) for name, p in parameters().items()}
+        one = make(rate).bind(alone)
+        for i in range(4):
+            one.step({name: g[e : e + 1] for name, g in gradients(i).items()}, (rate,))
+        for name, value in alone.items():
+            assert torch.allclose(value, together[name][e : e + 1], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [sgd(0.1), sgd(0.1, momentum=0.9), adam(0.1)]
+    + [TorchOptimizer(name, 0.1) for name in torch_optimizers()],
+    ids=str,
+)
+def test_memory_is_saved_and_restored(choice):
+    through, first, second = parameters(), parameters(), parameters()
+    a, b = choice.bind(through), choice.bind(first)
+    for i in range(6):
+        a.step(gradients(i), (0.1,))
+    for i in range(3):
+        b.step(gradients(i), (0.1,))
+    for name, p in first.items():
+        second[name].data.copy_(p.data)
+    c = choice.bind(second)
+    c.load({name: value.clone() for name, value in b.state().items()})
+    for i in range(3, 6):
+        c.step(gradients(i), (0.1,))
+    for name in through:
+        assert torch.equal(through[name], second[name]), name
+
+
+def test_schedules():
+    paper = Schedule(decay=0.99, after=100, floor=1e-3)
+    assert paper.rate(0.015, 0, 0) == 0.015
+    assert paper.rate(0.015, 100, 0) == 0.015
+    assert paper.rate(0.015, 102, 0) == pytest.approx(0.015 * 0.99**2)
+    assert paper.rate(0.015, 10_000, 0) == 1e-3
+    assert Schedule(fall="linear").rate(0.5, 3, 0.25) == 0.375
+    assert Schedule(fall="cosine").rate(0.5, 3, 0.25) == pytest.approx(
+        0.25 * (1 + math.cos(math.pi / 4))
+    )
+    for fall in ("linear", "cosine"):
+        assert Schedule(fall=fall).rate(0.5, 3, 1.0) == pytest.approx(0, abs=1e-15)
+
+
+def test_optimisers_that_mix_elements_are_refused():
+    assert "LBFGS" not in torch_optimizers()
+    assert "RMSprop" in torch_optimizers()
+    with pytest.raises(InputError, match="mixes the elements"):
+        bind_torch(torch.optim.LBFGS, parameters())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sgd(0.0), "positive and at most"),
+        (lambda: sgd(math.nan), "positive"),
+        (lambda: adam([0.1, -1.0]), "not -1"),
+        (lambda: sgd(0.1, momentum=1.0), r"\[0, 1\)"),
+        (lambda: sgd(0.1, weight_decay=-1), "at least 0"),
+        (lambda: sgd(0.1, decay=1.5), r"\(0, 1\]"),
+        (lambda: sgd(0.1, fall="sudden"), "known are cosine, linear, none"),
+        (lambda: adam(0.1, betas=(1.0, 0.9)), "betas"),
+        (lambda: TorchOptimizer("RMSProp", 0.1), "did you mean 'RMSprop'"),
+        (lambda: TorchOptimizer("RMSprop", (0.1, 0.2)), "one rate for all"),
+    ],
+)
+def test_bad_optimisers(make, words):
+    with pytest.raises(InputError, match=words):
+        make()

@@ -1,0 +1,255 @@
+"""Positive and negative phases: the contract, and the gradient of the likelihood."""
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm import spins as spin_module
+from rapidbm.enumeration import AllStates
+from rapidbm.errors import InputError
+from rapidbm.machine import Machine, bm, dbm, rbm
+from rapidbm.negative import (
+    NEGATIVE,
+    ContrastiveDivergence,
+    Exact,
+    PatternInduced,
+    Persistent,
+)
+from rapidbm.positive import (
+    POSITIVE,
+    ClampedChains,
+    ConditionalMean,
+    Enumerated,
+    MeanField,
+    positive_for,
+)
+from rapidbm.spins import sign, states
+from rapidbm.streams import generator
+from rapidbm.testing import check_negative_phase, exact_distribution
+from rapidbm.training import log_likelihood_gradient
+
+EVERY = machines(1) + machines(3) + machines(2, biases=False)
+CHOICES = {
+    "exact": [Exact()],
+    "cd": [ContrastiveDivergence(), ContrastiveDivergence(3)],
+    "pcd": [Persistent(7), Persistent(1, 2)],
+    "pid": [
+        PatternInduced(),
+        PatternInduced(2),
+        PatternInduced(0, "all"),
+        PatternInduced(1, "all"),
+    ],
+}
+
+
+def test_every_registered_phase_is_tested():
+    assert set(CHOICES) == set(NEGATIVE)
+    for name, choices in CHOICES.items():
+        assert all(isinstance(choice, NEGATIVE[name]) for choice in choices)
+
+
+@pytest.mark.parametrize("negative", [c for cs in CHOICES.values() for c in cs], ids=str)
+@pytest.mark.parametrize("machine", EVERY)
+def test_contract(negative, machine):
+    if isinstance(negative, PatternInduced) and machine.patterns is None:
+        with pytest.raises(InputError, match="patterns=K"):
+            check_negative_phase(negative, machine)
+    else:
+        check_negative_phase(negative, machine)
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_moment_gradient_is_autograd_of_the_enumerated_likelihood(machine):
+    """Bar: to 1e-10 in float64, with the exact negative and the enumerated positive phase."""
+    rng = generator(0)
+    data = torch.where(
+        torch.rand((6, machine.visible), generator=rng) < 0.7, 1.0, -1.0
+    )  # shared by replicas
+    positive = Enumerated().step(machine, machine.visible_spins(data), rng)
+    negative, _ = Exact().step(machine, Exact().init(machine, rng), data, rng)
+    found = log_likelihood_gradient(machine, positive, negative)
+
+    every = states(machine.layers.units, 0, 2**machine.layers.units).double()
+    energy = machine.energy(every)  # (e, x)
+    total = torch.zeros((), dtype=torch.float64)
+    for row in data:
+        here = (every[:, : machine.visible] == row).all(1)
+        log_p = torch.logsumexp(-energy[:, here], 1) - torch.logsumexp(-energy, 1)
+        total = total + log_p.sum() / len(data)
+    names = [name for name, _ in machine.named_parameters()]
+    wanted = torch.autograd.grad(total, list(machine.parameters()))
+    for name, value in zip(names, wanted, strict=True):
+        assert float((found[name] - value).abs().max()) < 1e-10, name
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_all_states_carry_boltzmann_weights(machine):
+    every, p = exact_distribution(machine)
+    mean, pairs = p @ every, torch.einsum("ex,xi,xj->eij", p, every, every)
+    found = AllStates(machine).whole()
+    assert torch.allclose((found.weights[..., None] * found.spins).sum(1), mean, atol=1e-12)
+    moments = torch.einsum("ec,eci,ecj->eij", found.weights, found.spins, found.spins)
+    for a, b in machine.layers.edges:
+        x, y = machine.layers.slices[a], machine.layers.slices[b]
+        got, want = moments[:, x, y], pairs[:, x, y]
+        if a == b:
+            got, want = got.triu(1), want.triu(1)
+        assert torch.allclose(got, want, atol=1e-12)
+
+
+def test_all_states_in_many_chunks(monkeypatch):
+    machine = rbm(9, 12, 3, replicas=2, seed=0, dtype=torch.float64)
+    whole = machine.gradient(AllStates(machine))
+    monkeypatch.setattr("rapidbm.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7)  # 7 states at a time
+    assert len(list(AllStates(machine).chunks())) == -(-(2**8) // 7)
+    for name, value in machine.gradient(AllStates(machine)).items():
+        assert torch.allclose(value, whole[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("machine", machines(2))
+@pytest.mark.parametrize(
+    "negative", [ContrastiveDivergence(60), Persistent(20_000, 3)], ids=["cd", "pcd"]
+)
+def test_chains_in_equilibrium_give_the_exact_gradient(machine, negative):
+    """Sampled moments, over many chains from exact draws, within their standard errors. CD does not
+    know the hidden units and needs sweeps to find them."""
+    rng = generator(3)
+    count = 20_000
+    every, p = exact_distribution(machine)
+    chains = every[torch.multinomial(p, count, replacement=True, generator=rng)]
+    weighted, _ = negative.step(machine, chains, chains[..., : machine.visible], rng)
+    exact = machine.gradient(AllStates(machine))
+    for name, value in machine.gradient(weighted).items():
+        scale = 4.5 * machine.layers.units * 1.5 / count**0.5  # |∂E| per sample is below 1.5 N
+        if name == "biases" or "weights" in name:
+            scale = 4.5 / count**0.5  # products of spins have variance of at most 1
+        assert float((value - exact[name]).abs().max()) < scale, name
+
+
+def test_persistent_chains_go_on():
+    machine = rbm(4, 3, seed=0)
+    negative, rng = Persistent(5, 1), generator(0)
+    chains = negative.init(machine, rng)
+    data = torch.ones(1, 2, 4)
+    weighted, after = negative.step(machine, chains, data, rng)
+    assert not torch.equal(after, chains)
+    assert torch.equal(weighted.spins[..., :4], after[..., :4])
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_pid_uses_the_patterns_and_draws_nothing(machine):
+    if machine.patterns is None:
+        pytest.skip("dense couplings have no patterns")
+    rng = generator(0)
+    before = rng.get_state()
+    chains = torch.zeros(2, 0, machine.layers.units)
+    data = torch.ones(2, 3, machine.visible)
+    xi = sign(machine.patterns.detach())
+    weighted, _ = PatternInduced().step(machine, chains, data, rng)
+    assert torch.equal(weighted.spins[..., : machine.visible], xi[..., : machine.visible])
+    if machine.layers.restricted:
+        hidden = machine.hidden_mean(xi[..., : machine.visible]).detach()
+        assert torch.allclose(weighted.spins[..., machine.visible :], hidden)
+    literal, _ = PatternInduced(units="all").step(machine, chains, data, rng)
+    assert torch.equal(literal.spins, xi)
+    assert torch.equal(rng.get_state(), before)
+    assert torch.allclose(weighted.weights, torch.full_like(weighted.weights, 0.5))
+
+
+def test_a_pattern_value_of_zero_still_gives_a_spin():
+    machine = rbm(4, 3, 2, seed=0)
+    machine.couplings.patterns.data.zero_()
+    weighted, _ = PatternInduced().step(
+        machine, torch.zeros(1, 0, 7), torch.ones(1, 1, 4), generator(0)
+    )
+    assert bool((weighted.spins[..., :4] == 1).all())
+
+
+# -- positive phases ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_positive_phases_keep_the_data_and_sum_to_one(machine):
+    data = machine.random(4, generator(0))[..., : machine.visible]
+    for kind in POSITIVE.values():
+        if kind is ConditionalMean and not machine.layers.restricted:
+            with pytest.raises(InputError, match="meanfield"):
+                kind().step(machine, data, generator(1))
+            continue
+        found = kind().step(machine, data, generator(1))
+        assert torch.allclose(
+            found.weights.sum(1), torch.ones(machine.replicas, dtype=torch.float64)
+        )
+        images = found.spins[..., : machine.visible].unflatten(1, (4, -1))
+        assert bool((images == data[:, :, None]).all())
+        assert bool((found.spins.abs() <= 1).all())
+
+
+@pytest.mark.parametrize("machine", [m for m in EVERY if "rbm" in m.id])
+def test_all_positive_phases_of_an_rbm_have_the_same_moments(machine):
+    data = machine.random(4, generator(0))[..., : machine.visible]
+    exact = machine.gradient(Enumerated().step(machine, data, generator(1)))
+    for phase in (ConditionalMean(), MeanField(), ClampedChains(1)):
+        found = machine.gradient(phase.step(machine, data, generator(1)))
+        for name, value in found.items():
+            assert torch.allclose(value, exact[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("machine", [m for m in machines(1) if "rbm" not in m.id])
+def test_clamped_chains_approach_the_enumerated_phase(machine):
+    row = torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64)[: machine.visible]
+    exact = Enumerated().step(machine, row[None, None], generator(0))
+    wanted = (exact.weights[..., None] * exact.spins).sum(1)
+    count = 40_000
+    found = ClampedChains(20).step(machine, row.expand(1, count, -1), generator(0))
+    mean = (found.weights[..., None] * found.spins).sum(1)
+    assert float((mean - wanted).abs().max()) < 4.5 / count**0.5
+
+
+@pytest.mark.parametrize("machine", [m for m in machines(2) if "rbm" not in m.id])
+def test_mean_field_is_a_fixed_point(machine):
+    data = machine.random(4, generator(0))[..., : machine.visible]
+    spins = MeanField(400).step(machine, data, generator(1)).spins
+    for layer in machine.layers.hidden:
+        wanted = torch.tanh(machine.field(spins, layer))
+        assert torch.allclose(spins[..., machine.layers.slices[layer]], wanted, atol=1e-8)
+
+
+def test_which_positive_phase_serves_by_default():
+    assert positive_for(rbm(4, 300)) == ConditionalMean()
+    assert positive_for(dbm(4, (3, 2))) == Enumerated()
+    assert positive_for(dbm(4, (30, 20))) == MeanField()
+    assert positive_for(bm(40)) == ConditionalMean()  # nothing is hidden
+    assert positive_for(bm(4, 30)) == MeanField()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Exact().init(rbm(30, 40), generator(0)), r"2\^30 ≈ 10\^9 .* 70 units"),
+        (lambda: Enumerated().step(bm(3, 40), torch.ones(1, 1, 3), generator(0)), r"2\^40"),
+        (lambda: ContrastiveDivergence(0), "at least 1, not 0"),
+        (lambda: Persistent(0), "particles"),
+        (lambda: PatternInduced(-1), "at least 0"),
+        (lambda: PatternInduced(0, "hidden"), "known are all, visible"),
+        (lambda: MeanField(0), "iterations"),
+        (lambda: ClampedChains(0), "sweeps"),
+    ],
+)
+def test_bad_phases(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_a_wrong_factor_in_the_field_shows_in_the_gradient(monkeypatch):
+    """The mutation that the sampler tests apply, seen by the identity of the gradient."""
+    machine = next(m.values[0] for m in machines(1))
+    right = machine.gradient(AllStates(machine))
+    monkeypatch.setattr(
+        spin_module, "up_probability", lambda field, beta=1.0: torch.sigmoid(field * beta)
+    )
+    wrong = machine.gradient(AllStates(machine))
+    assert (
+        float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3
+    )
+    assert isinstance(machine, Machine)

@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rapidbm.errors import InputError
+from rapidbm.spins import (
+    draw,
+    log_2cosh,
+    mean_spin,
+    sign,
+    states,
+    to_bits,
+    to_spins,
+    up_probability,
+)
+from rapidbm.streams import generator, seed_from
+
+SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, max_side=6)
+
+
+@given(hnp.arrays(bool, SHAPES))
+def test_every_two_level_form_gives_the_same_spins(bits):
+    wanted = np.where(bits, 1, -1)
+    forms = [bits, bits.astype(np.int64), bits.astype(np.float32), torch.from_numpy(bits.copy())]
+    forms += [wanted, wanted.astype(np.float64)] if not bits.all() else []
+    for form in forms:
+        spins = to_spins(form)
+        assert spins.dtype == torch.int8
+        assert np.array_equal(spins.numpy(), wanted)
+    assert np.array_equal(to_bits(to_spins(bits)).numpy(), bits)
+
+
+@given(hnp.arrays(np.float64, SHAPES, elements=st.floats(-3, 3)))
+def test_other_values_are_refused(values):
+    allowed = np.isin(values, (0, 1)).all() or np.isin(values, (-1, 1)).all()
+    if allowed:
+        to_spins(values)
+    else:
+        with pytest.raises(InputError, match="two levels"):
+            to_spins(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([[0.0, math.nan]], "1 of 2 values are NaN"),
+        ([[0.0, math.inf]], "finite"),
+        ([[0, 255]], "two levels"),
+        ([["a"]], "numbers"),
+        (np.empty((0, 3)), "at least one value"),
+    ],
+)
+def test_the_error_names_the_trouble(values, words):
+    with pytest.raises(InputError, match=words):
+        to_spins(values)
+
+
+def test_field_and_probability_agree():
+    field = torch.linspace(-4, 4, 9, dtype=torch.float64)
+    for beta in (0.3, 1.0, 2.0):
+        assert torch.allclose(mean_spin(field, beta), torch.tanh(beta * field), atol=1e-15)
+        up, down = torch.exp(beta * field), torch.exp(-beta * field)
+        assert torch.allclose(up_probability(field, beta), up / (up + down))
+
+
+def test_mean_spin_keeps_its_gradient():
+    field = torch.linspace(-2, 2, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(mean_spin, (field,))
+
+
+def test_draw_has_the_right_frequency():
+    field = torch.full((200_000,), 0.4, dtype=torch.float64)
+    mean = float(draw(field, generator(0)).mean())
+    error = math.sqrt((1 - math.tanh(0.4) ** 2) / 200_000)
+    assert abs(mean - math.tanh(0.4)) < 4 * error
+
+
+def test_log_2cosh_does_not_overflow():
+    x = torch.tensor([-1e4, -1.0, 0.0, 1.0, 1e4], dtype=torch.float64)
+    assert torch.allclose(log_2cosh(x), torch.logaddexp(x, -x))
+
+
+def test_states_are_all_different_and_negatives_mirror():
+    every = states(5, 0, 32)
+    assert len({tuple(row.tolist()) for row in every}) == 32
+    assert torch.equal(every.flip(0), -every)
+    assert torch.equal(states(5, 7, 19), every[7:19])
+
+
+def test_sign_is_never_zero():
+    assert sign(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [-1, 1, 1]
+
+
+def test_streams_are_independent_of_what_was_drawn_before():
+    one = torch.rand(5, generator=generator(3, "order", 7))
+    assert torch.equal(one, torch.rand(5, generator=generator(3, "order", 7)))
+    assert not torch.equal(one, torch.rand(5, generator=generator(3, "order", 8)))
+    assert not torch.equal(one, torch.rand(5, generator=generator(4, "order", 7)))
+
+
+def test_seeds():
+    assert seed_from(5, None) == 5
+    assert seed_from(None, generator(1)) == seed_from(None, generator(1))
+    assert seed_from(None, None) != seed_from(None, None)
+    with pytest.raises(InputError, match="not both"):
+        seed_from(5, generator(1))
+    with pytest.raises(InputError, match="at least 0"):
+        seed_from(-1, None)

@@ -1,0 +1,339 @@
+import math
+
+import pytest
+import torch
+
+from rapidbm.data import load
+from rapidbm.errors import InputError
+from rapidbm.likelihood import log_likelihood
+from rapidbm.machine import bm, dbm, rbm, stack
+from rapidbm.metrics import hamming_distance
+from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
+from rapidbm.optim import TorchOptimizer, adam, sgd
+from rapidbm.positive import ConditionalMean
+from rapidbm.projection import Clip, GibbsProjection, Sign
+from rapidbm.streams import generator
+from rapidbm.training import Trainer, train
+
+BARS = load("bars4").train
+
+
+def finish(machine, negative, optimizer, **options):
+    for _ in train(
+        machine, BARS, negative, optimizer, **{"epochs": 3, "batch_size": 4, "seed": 5, **options}
+    ):
+        pass
+    return machine
+
+
+def parameters(machine):
+    return [p.detach().clone() for p in machine.parameters()]
+
+
+CASES = {
+    "rapid": lambda: (
+        rbm(16, 20, 4, replicas=2, seed=0),
+        PatternInduced(),
+        sgd(0.02),
+        {"projection": Sign()},
+    ),
+    "pid-gibbs": lambda: (
+        rbm(16, 20, 4, replicas=2, seed=0),
+        PatternInduced(2),
+        sgd(0.02, momentum=0.5, decay=0.9),
+        {"projection": Clip(), "batch_mean": "nominal"},
+    ),
+    "gibbs-projection": lambda: (
+        rbm(16, 20, 4, replicas=2, seed=0),
+        PatternInduced(1),
+        sgd(0.02),
+        {"projection": GibbsProjection()},
+    ),
+    "pcd": lambda: (
+        rbm(16, 20, biases=True, replicas=2, seed=0),
+        Persistent(9, 2),
+        adam(1e-2),
+        {"average": 4},
+    ),
+    "dbm": lambda: (
+        dbm(16, (6, 5), 3, replicas=2, seed=0),
+        Persistent(9),
+        adam(1e-2, fall="linear"),
+        {},
+    ),
+    "bm": lambda: (bm(16, 4, 2, replicas=2, seed=0), ContrastiveDivergence(2), adam(1e-2), {}),
+    "exact": lambda: (rbm(16, 4, replicas=2, seed=0), Exact(), sgd(0.1), {}),
+    "torch": lambda: (
+        rbm(16, 20, replicas=2, seed=0),
+        ContrastiveDivergence(),
+        TorchOptimizer("RMSprop", 1e-3),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_same_seed_same_bits_and_resuming_anywhere_changes_nothing(case):
+    machine, negative, optimizer, options = CASES[case]()
+    finish(machine, negative, optimizer, **options)
+    again, *_ = CASES[case]()
+    finish(again, negative, optimizer, **options)
+    for a, b in zip(parameters(machine), parameters(again), strict=True):
+        assert torch.equal(a, b)
+        assert bool(torch.isfinite(a).all())
+    for stop in (1, 2, 3, 7, 9):
+        part, *_ = CASES[case]()
+        common = {"epochs": 3, "batch_size": 4, "seed": 5, **options}
+        for progress in train(part, BARS, negative, optimizer, every="update", **common):
+            hamming_distance(part, BARS, progress.rng, tries=1)  # looking changes nothing
+            if progress.update == stop:
+                state = progress.state()
+                break
+        fresh, *_ = CASES[case]()
+        for _ in train(fresh, BARS, negative, optimizer, state=state, **common):
+            pass
+        for a, b in zip(parameters(machine), parameters(fresh), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_the_machine_moves_and_another_seed_moves_it_elsewhere():
+    start = parameters(CASES["rapid"]()[0])
+    ends = []
+    for seed in (1, 2):
+        machine, negative, optimizer, _ = CASES["rapid"]()
+        finish(machine, negative, optimizer, seed=seed)
+        assert not torch.equal(parameters(machine)[0], start[0])
+        ends.append(parameters(machine)[0])
+    assert not torch.equal(*ends)
+
+
+def test_exact_training_climbs_the_likelihood():
+    machine = rbm(16, 8, replicas=2, seed=0, dtype=torch.float64)
+    values = [log_likelihood(machine, BARS.spins).lower]
+    for _ in train(machine, BARS, Exact(), sgd(0.1), epochs=60, batch_size=10, seed=0):
+        values.append(log_likelihood(machine, BARS.spins).lower)
+    gains = torch.stack(values).diff(dim=0)
+    assert bool((gains > 0).all())  # full batches: every step of gradient ascent climbs
+    assert bool((values[-1] > values[0] + 2).all())
+
+
+def test_rapid_learns_the_bars():
+    machine = rbm(16, 300, 8, replicas=10, seed=1)
+    before = float(hamming_distance(machine, BARS, generator(0)).mean())
+    for progress in train(
+        machine,
+        BARS,
+        PatternInduced(),
+        sgd(0.02, decay=0.96, floor=1e-5),
+        epochs=60,
+        batch_size=3,
+        projection=Sign(),
+        batch_mean="nominal",
+        seed=1,
+    ):
+        rng = progress.rng
+    assert float(hamming_distance(machine, BARS, rng).mean()) < 0.12 < before
+
+
+def test_replicas_do_not_meet():
+    """With the same numbers, a replica in an ensemble takes the step it takes alone."""
+    whole = rbm(16, 20, 4, replicas=3, seed=0, dtype=torch.float64)
+    alone = [whole.replica(i) for i in range(3)]
+
+    def trainer(machine):
+        return Trainer(
+            machine,
+            BARS.spins,
+            PatternInduced(),
+            sgd(0.02),
+            epochs=2,
+            batch_size=10,  # the whole set: the order of the images does not matter
+            positive=ConditionalMean(),
+            projection=Sign(),
+            batch_mean="true",
+            average=None,
+            seed=0,
+        )
+
+    together = trainer(whole)
+    for _ in range(2):
+        together.step()
+    for one in alone:
+        single = trainer(one)
+        for _ in range(2):
+            single.step()
+    again = stack(alone)
+    assert torch.allclose(again.patterns, whole.patterns, atol=1e-12)
+
+
+def test_each_replica_has_its_own_order():
+    trainer = Trainer(
+        rbm(16, 4, replicas=3, seed=0),
+        BARS.spins,
+        Persistent(2),
+        sgd(0.1),
+        epochs=2,
+        batch_size=4,
+        positive=None,
+        projection=None,
+        batch_mean="true",
+        average=None,
+        seed=0,
+    )
+    whole = torch.cat([trainer.batch(0, i) for i in range(3)], 1)
+    assert [trainer.batch(0, i).shape[1] for i in range(3)] == [4, 4, 2]
+    assert not torch.equal(whole[0], whole[1])
+    for e in range(3):
+        rows = sorted(map(tuple, whole[e].int().tolist()))
+        assert rows == sorted(map(tuple, BARS.spins.tolist()))
+    first = trainer.order.clone()
+    trainer.batch(1, 0)
+    assert not torch.equal(trainer.order, first)  # and another one in the next epoch
+
+
+def test_the_nominal_divisor_weakens_the_positive_phase_of_the_last_batch():
+    moves = {}
+    for mean in ("true", "nominal"):
+        machine = rbm(16, 8, seed=0, dtype=torch.float64, scale=0.5)
+        start = machine.couplings.matrix(0, 1).detach().clone()
+        rows = BARS.spins[:1].repeat(3, 1)  # one image: a batch of 1 against a nominal 4
+        for _ in train(
+            machine,
+            rows,
+            Persistent(500, 5),
+            sgd(1.0),
+            epochs=1,
+            batch_size=4,
+            batch_mean=mean,
+            seed=0,
+        ):
+            pass
+        moves[mean] = machine.couplings.matrix(0, 1).detach() - start
+    image = BARS.spins[:1].double()
+    machine = rbm(16, 8, seed=0, dtype=torch.float64, scale=0.5)
+    hidden = machine.hidden_mean(image).detach()
+    positive = image[0][:, None] * hidden[0]  # v_i ⟨h_α⟩
+    wanted = -0.25 * positive  # 3/4 of the positive phase instead of the whole
+    assert torch.allclose(moves["nominal"] - moves["true"], wanted[None], atol=1e-12)
+
+
+def test_a_rate_per_replica():
+    machine = rbm(16, 20, 4, replicas=2, seed=0)
+    start = machine.patterns.detach().clone()
+    finish(machine, PatternInduced(), sgd((1e-9, 0.02)))
+    moved = (machine.patterns.detach() - start).abs().amax((1, 2))
+    assert float(moved[0]) < 1e-5 < float(moved[1])
+
+
+def test_a_replica_that_diverges_is_frozen_and_the_others_go_on():
+    rates = (0.01, 1e5, 0.01)
+    machine = rbm(16, 20, 4, replicas=3, seed=0)
+    reported = []
+    for progress in train(
+        machine, BARS, PatternInduced(), sgd(rates), epochs=40, batch_size=4, seed=0
+    ):
+        reported.append(progress.diverged)
+    assert reported[-1] == (1,)
+    assert bool(torch.isfinite(machine.patterns).all())
+    calm = rbm(16, 20, 4, replicas=3, seed=0)
+    for _ in train(calm, BARS, PatternInduced(), sgd((0.01,) * 3), epochs=40, batch_size=4, seed=0):
+        pass
+    for i in (0, 2):
+        assert torch.equal(machine.patterns[i], calm.patterns[i])
+
+
+def test_a_poisoned_replica_keeps_its_parameters():
+    machine = rbm(16, 20, 4, replicas=2, biases=True, seed=0)
+    machine.couplings.patterns.data[0, 1, 3] = math.nan
+    frozen = machine.patterns[0].detach().clone()
+    for progress in train(
+        machine,
+        BARS,
+        Persistent(5),
+        adam(0.01, weight_decay=0.1),
+        epochs=3,
+        batch_size=4,
+        projection=Sign("update"),
+        seed=0,
+    ):
+        pass
+    assert progress.diverged == (0,)
+    assert torch.allclose(machine.patterns[0], frozen, rtol=0, atol=0, equal_nan=True)
+    assert bool(torch.isfinite(machine.patterns[1]).all())
+
+
+def test_the_average_follows_the_parameters():
+    machine = rbm(16, 4, seed=0, dtype=torch.float64)
+    path = []
+    for progress in train(
+        machine, BARS, Exact(), sgd(0.1), epochs=4, batch_size=4, average=5, every="update", seed=0
+    ):
+        path.append(machine.couplings.matrix(0, 1).detach().clone())
+    mean = path[0]
+    for i, value in enumerate(path[1:], 2):
+        share = max(1 / 5, 1 / i)
+        mean = mean + share * (value - mean)
+    assert torch.allclose(progress.averaged().couplings.matrix(0, 1), mean, atol=1e-12)
+    assert not torch.allclose(mean, path[-1], atol=1e-6)
+
+
+def test_stopping_is_leaving_the_loop():
+    machine = rbm(16, 4, 2, seed=0)
+    for progress in train(
+        machine, BARS, PatternInduced(), sgd(0.1), epochs=100, batch_size=3, seed=0
+    ):
+        if progress.epoch == 2:
+            break
+    assert (progress.epoch, progress.update, progress.updates) == (2, 8, 400)
+
+
+def test_an_optimizer_of_torch_made_by_the_caller():
+    for make in (
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.05),
+        lambda m: lambda p: torch.optim.SGD(p, lr=0.05),
+    ):
+        machine = rbm(16, 8, seed=0)
+        finish(machine, ContrastiveDivergence(), make(machine))
+        ours = finish(rbm(16, 8, seed=0), ContrastiveDivergence(), sgd(0.05))
+        assert torch.allclose(
+            machine.couplings.matrix(0, 1), ours.couplings.matrix(0, 1), atol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": -1}, "at least 0"),
+        ({"batch_size": 0}, "batch size"),
+        ({"batch_mean": "half"}, "known are nominal, true"),
+        ({"average": 0}, "average over"),
+        ({"every": "day"}, "known are epoch, update"),
+        ({"projection": Sign()}, "dense"),
+        ({"data": torch.ones(3, 15)}, r"\(samples, 16\), not \(3, 15\)"),
+        ({"data": torch.zeros(3, 16)}, "±1"),
+        ({"optimizer": sgd((0.1, 0.2, 0.3))}, "each of the 1 replicas"),
+        ({"negative": PatternInduced()}, "dense"),
+    ],
+)
+def test_bad_training(options, words):
+    given = {
+        "data": BARS,
+        "negative": Persistent(3),
+        "optimizer": sgd(0.1),
+        "epochs": 1,
+        "batch_size": 4,
+    }
+    given |= options
+    data, negative, optimizer = (given.pop(k) for k in ("data", "negative", "optimizer"))
+    with pytest.raises(InputError, match=words):
+        list(train(rbm(16, 4, seed=0), data, negative, optimizer, seed=0, **given))
+
+
+def test_a_state_of_another_machine_is_refused():
+    first = rbm(16, 4, seed=0)
+    for progress in train(first, BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, seed=0):
+        state = progress.state()
+    with pytest.raises(InputError, match=r"\(1, 16, 5\) here and \(1, 16, 4\) there"):
+        train(
+            rbm(16, 5, seed=0), BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, state=state
+        )
