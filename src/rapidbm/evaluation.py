@@ -16,6 +16,7 @@ from .metrics import (
     method_accessibility,
 )
 from .runs import Run, as_list
+from .spins import sign
 from .streams import generator
 
 LARGEST = 2**22  # states worth waiting for
@@ -65,7 +66,7 @@ def evaluation(
         spins = machine.random(100, rng)
         rows["energy_random"] = machine.energy(spins).mean(1)
         if machine.patterns is not None:
-            rows["energy_patterns"] = machine.energy(machine.patterns.sign()).mean(1)
+            rows["energy_patterns"] = machine.energy(sign(machine.patterns)).mean(1)
     return {name: as_list(value) for name, value in rows.items()}, notes
 
 

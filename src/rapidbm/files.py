@@ -36,6 +36,11 @@ def from_arrays(
     if test is None:
         return divided(name, spins, labels, shape, seed)
     other, _ = _flat(test, f"{name}: the test data")
+    if other.shape[1] != spins.shape[1]:
+        raise InputError(
+            f"{name}: training and test data must agree on the number of pixels, they have "
+            f"{spins.shape[1]} and {other.shape[1]}"
+        )
     known = top_half(shape)
     return Dataset(
         name, Split(spins, labels, known), Split(other, _labels(test_labels), known), shape
@@ -83,10 +88,10 @@ def from_file(path: str | Path, *, seed: int = 0) -> Dataset:
 
 def read_numpy(path: Path) -> dict[str, Any]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"samples": loaded}
-        with loaded:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"samples": loaded}
             return {key: loaded[key] for key in loaded.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(

@@ -1,0 +1,292 @@
+import gzip
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rapidbm.data import DATASETS, load
+from rapidbm.errors import InputError
+from rapidbm.files import from_arrays
+from rapidbm.splits import Dataset, Split
+
+
+def rows(split):
+    return {tuple(row) for row in split.spins.tolist()}
+
+
+def test_bars4_is_the_papers():
+    data = load("bars4")
+    assert (len(data.train), len(data.test), data.shape) == (10, 4, (4, 4))
+    lines = {"".join("1" if s > 0 else "0" for s in row[:4]) for row in data.train.spins.tolist()}
+    assert {"1000", "1100", "1110", "1011", "1101"} < lines
+    for split in (data.train, data.test):
+        images = split.spins.reshape(-1, 4, 4)
+        assert bool((images == images[:, :1]).all())  # every row is the same
+        assert rows(split) == {tuple(-x for x in row) for row in rows(split)}
+        assert split.known.reshape(-1, 4, 4)[:, 0].all()
+        assert not split.known.reshape(-1, 4, 4)[:, 1:].any()
+    assert len(rows(data.train) | rows(data.test)) == 14
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 12])
+def test_bars_and_stripes(size):
+    data = load(f"bas{size}")
+    everything = rows(data.train) | rows(data.test)
+    assert len(everything) == len(data.train) + len(data.test) == 2 * (2**size - 2)
+    assert not rows(data.train) & rows(data.test)
+    for split in (data.train, data.test):
+        assert rows(split) == {tuple(-x for x in row) for row in rows(split)}  # no leak by symmetry
+        images = split.spins.reshape(-1, size, size)
+        known = split.known.reshape(-1, size, size)
+        for image, mask, label in zip(images, known, split.labels, strict=True):
+            line = image if label == 0 else image.T
+            assert bool((line == line[:1]).all())
+            assert bool((mask if label == 0 else mask.T)[0].all())
+            assert int(mask.sum()) == size
+    if size == 12:
+        assert (len(data.train), len(data.test)) == (6550, 1638)
+
+
+def test_the_split_has_a_seed():
+    assert rows(load("bas8", seed=0).train) == rows(load("bas8").train)
+    assert rows(load("bas8", seed=1).train) != rows(load("bas8").train)
+
+
+def test_large_bars_are_drawn():
+    data = load("bas18")
+    everything = rows(data.train.take(slice(0, 3000))) | rows(data.test.take(slice(0, 3000)))
+    assert len(everything) == 6000
+    assert len(data.train) + len(data.test) > 100_000
+
+
+def test_digits():
+    data = load("digits")
+    assert (len(data.train), len(data.test), data.shape) == (1438, 359, (8, 8))
+    assert set(data.train.labels.tolist()) == set(range(10))
+    assert load("digits", threshold=0.2).train.spins.sum() > data.train.spins.sum()
+
+
+def test_mnist(mnist_folder):
+    data = load("mnist")
+    assert (data.train.spins.shape, data.test.spins.shape) == ((60_000, 784), (10_000, 784))
+    assert data.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
+    paper = load("mnist", split="paper")
+    assert (len(paper.train), len(paper.test)) == (57_000, 3_000)
+    assert torch.equal(paper.test.spins, data.train.spins[57_000:])
+    up = float((data.train.spins > 0).float().mean())
+    assert 0.14 < up < 0.16
+    assert float((load("mnist", threshold=0.7).train.spins > 0).float().mean()) < up
+    drawn = load("mnist", binarize="stochastic", seed=1)
+    assert torch.equal(drawn.train.spins, load("mnist", binarize="stochastic", seed=1).train.spins)
+    other = load("mnist", binarize="stochastic", seed=2)
+    assert 0.01 < float((drawn.train.spins != other.train.spins).float().mean()) < 0.1
+
+
+def test_mnist_static(mnist_folder):
+    data = load("mnist-static")
+    assert (len(data.train), len(data.test)) == (50_000, 10_000)
+    assert 0.12 < float((data.train.spins > 0).float().mean()) < 0.14
+
+
+def test_a_truncated_or_changed_mnist_is_refused(mnist_folder, tmp_path, monkeypatch):
+    (tmp_path / "mnist").mkdir()
+    for file in (mnist_folder / "mnist").iterdir():
+        shutil.copyfile(file, tmp_path / "mnist" / file.name)
+    labels = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
+    labels.write_bytes(labels.read_bytes()[:-100])
+    monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
+    with pytest.raises(InputError, match="truncated"):
+        load("mnist")
+    labels.write_bytes(gzip.compress(b"something else"))
+    with pytest.raises(InputError, match="MD5"):
+        load("mnist")
+
+
+def test_without_the_files_a_download_is_tried(monkeypatch, tmp_path):
+    import pooch
+
+    asked = []
+
+    def refuse(url, known_hash, **_):
+        asked.append((url, known_hash))
+        raise OSError("no network")
+
+    monkeypatch.setattr(pooch, "retrieve", refuse)
+    monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
+    with pytest.raises(InputError, match="RAPIDBM_DATA"):
+        load("mnist")
+    assert asked == [
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz",
+            "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        )
+    ]
+    with pytest.raises(InputError, match="binarized_mnist_train"):
+        load("mnist-static")
+
+
+def test_the_original_text_of_static_mnist_is_understood(mnist_folder, monkeypatch, tmp_path):
+    """A download brings text; it must give the bits whose checksum is known."""
+    from rapidbm import digits
+
+    packed = np.load(mnist_folder / "binarized-mnist" / "binarized_mnist_packed.npz")["test"]
+    bits = np.unpackbits(packed, axis=1, count=784)
+    text = tmp_path / "binarized_mnist_test.amat"
+    text.write_text("\n".join(" ".join(map(str, row)) for row in bits) + "\n")
+    monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
+    monkeypatch.setattr(digits, "_fetch", lambda url, checksum: text)
+    assert torch.equal(digits._static("test"), load_static_test(mnist_folder, monkeypatch))
+
+
+def load_static_test(folder, monkeypatch):
+    monkeypatch.setenv("RAPIDBM_DATA", str(folder))
+    return load("mnist-static").test.spins
+
+
+# -- arrays and files ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(hnp.arrays(bool, st.tuples(st.integers(2, 40), st.integers(1, 30))), st.integers(0, 3))
+def test_arrays_are_divided_without_loss(bits, seed):
+    data = from_arrays(bits, train_labels=np.arange(len(bits)), seed=seed)
+    assert len(data.train) >= 1
+    assert len(data.test) >= 1
+    order = torch.cat([data.train.labels, data.test.labels])
+    both = torch.cat([data.train.spins, data.test.spins])
+    assert sorted(order.tolist()) == list(range(len(bits)))
+    assert torch.equal(both[order.argsort()] > 0, torch.from_numpy(bits))
+
+
+@pytest.fixture
+def bits():
+    return np.random.default_rng(0).random((20, 12)) < 0.4
+
+
+def test_every_file_format(bits, tmp_path):
+    np.save(tmp_path / "a.npy", bits)
+    np.savez(tmp_path / "b.npz", samples=bits, labels=np.arange(20))
+    np.savetxt(tmp_path / "c.csv", bits.astype(int), fmt="%d", delimiter=",")
+    header = ",".join(f"x{i}" for i in range(12))
+    np.savetxt(
+        tmp_path / "d.csv",
+        np.where(bits, 1, -1),
+        fmt="%d",
+        delimiter=",",
+        header=header,
+        comments="",
+    )
+    with h5py.File(tmp_path / "e.h5", "w") as file:
+        file["samples"], file["labels"] = bits.astype(np.uint8), np.arange(20)
+    wanted = None
+    for name in ("a.npy", "b.npz", "c.csv", "d.csv", "e.h5"):
+        data = load(tmp_path / name)
+        wanted = data.train.spins if wanted is None else wanted
+        assert torch.equal(data.train.spins, wanted), name
+        assert (data.train.labels is not None) == (name in ("b.npz", "e.h5"))
+    assert not torch.equal(load(str(tmp_path / "a.npy"), seed=1).train.spins, wanted)
+
+
+def test_a_file_with_both_splits_and_with_images(bits, tmp_path):
+    np.savez(tmp_path / "both.npz", train=bits.reshape(20, 3, 4), test=bits[:5].reshape(5, 3, 4))
+    data = load(tmp_path / "both.npz")
+    assert (len(data.train), len(data.test), data.shape) == (20, 5, (3, 4))
+    assert torch.equal(data.train.spins > 0, torch.from_numpy(bits))
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda p: p / "nothing.npy", "no file"),
+        (lambda p: (np.save(p / "x.npy", np.full((3, 4), np.nan)), p / "x.npy")[1], "NaN"),
+        (
+            lambda p: (np.save(p / "x.npy", np.arange(12).reshape(3, 4)), p / "x.npy")[1],
+            "two levels",
+        ),
+        (lambda p: (np.save(p / "x.npy", np.ones(4)), p / "x.npy")[1], r"not \(4,\)"),
+        (lambda p: (np.save(p / "x.npy", np.ones((1, 4))), p / "x.npy")[1], "at least 2 samples"),
+        (
+            lambda p: (
+                np.save(p / "x.npy", np.array([{}], dtype=object), allow_pickle=True),
+                p / "x.npy",
+            )[1],
+            "never unpickled",
+        ),
+        (lambda p: save(p / "x.npz", other=np.ones((3, 4))), "must hold 'samples'"),
+        (lambda p: save(p / "x.npz", samples=np.ones((3, 4)), labels=np.ones(2)), "need 3 labels"),
+        (
+            lambda p: save(p / "x.npz", train=np.ones((3, 4)), test=np.ones((3, 5))),
+            "agree on the number",
+        ),
+    ],
+)
+def test_bad_files(write, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        load(write(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.csv", b"0,1\n1\n", r"same number of columns in every row, it has \[1, 2\]"),
+        ("x.csv", b"0,1\n1,x\n", "numbers between commas"),
+        ("x.csv", b"a,b\n", "no row"),
+        ("x.csv", b"nan,0\n1,1\n", "NaN"),
+        ("x.npy", b"\x93NUMPY\x01\x00", "NumPy file"),
+        ("x.npz", b"PK\x03\x04 cut short", "NumPy file"),
+        ("x.h5", b"\x89HDF cut short", "HDF5"),
+        ("x.npy", b"", "NumPy file"),
+    ],
+)
+def test_truncated_and_broken_files(name, content, words, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("mnst", {}, "did you mean 'mnist'"),
+        ("bas", {}, "did you mean 'bas12'"),
+        ("bas1", {}, "at least 2 pixels"),
+        ("data.txt", {}, "unknown data set"),
+        ("bars4", {"threshold": 0.1}, "takes no options, not 'threshold'"),
+        ("digits", {"threshold": 2.0}, r"\[0, 1\), not 2"),
+        ("digits", {"split": "paper"}, "not 'split'"),
+    ],
+)
+def test_bad_names_and_options(name, options, words):
+    with pytest.raises(InputError, match=words):
+        load(name, **options)
+
+
+def test_masks_and_splits_are_checked():
+    spins = torch.ones(3, 4)
+    Split(spins, known=torch.ones(4, dtype=torch.bool))
+    for known in (
+        torch.ones(5, dtype=torch.bool),
+        torch.ones(2, 4, dtype=torch.bool),
+        torch.ones(4),
+    ):
+        with pytest.raises(InputError, match=r"booleans of shape \(3, 4\) or \(4,\)"):
+            Split(spins, known=known)
+    with pytest.raises(InputError, match="flatten"):
+        Split(torch.ones(3, 2, 2))
+    with pytest.raises(InputError, match="agree on the number of pixels"):
+        Dataset("x", Split(spins), Split(spins), (2, 3))
+
+
+def test_every_name_says_where_it_comes_from():
+    assert set(DATASETS) == {"bars4", "basN", "digits", "mnist", "mnist-static"}
+    assert all(text for _, _, text in DATASETS.values())

@@ -1,0 +1,67 @@
+"""`import rapidbm` with torch, numpy and safetensors alone, and quickly."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rapidbm
+
+HEAVY = (
+    "sklearn", "typer", "click", "rich", "matplotlib", "jinja2", "pooch", "h5py", "scipy", "pandas",
+    "requests", "PIL",
+)  # fmt: skip
+ALONE = f"""
+import importlib.abc, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {HEAVY!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refuse())
+import rapidbm as rb
+for name in rb.__all__:
+    getattr(rb, name)
+machine = rb.rbm(visible=16, hidden=50, patterns=4, replicas=2, seed=0)
+data = rb.load("bars4")
+for progress in rb.train(machine, data.train, rb.PatternInduced(), rb.sgd(0.02, decay=0.96),
+                         epochs=2, batch_size=3, projection=rb.Sign(), seed=0):
+    rb.hamming_distance(machine, data.test, progress.rng)
+import rapidbm.testing
+"""
+
+
+def python(code):
+    source = str(Path(rapidbm.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": source, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_torch_numpy_and_safetensors_suffice():
+    result = python(ALONE)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_command_starts_without_torch():
+    result = python("import rapidbm.cli, sys; sys.exit('torch' in sys.modules)")
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_public_name_is_there_and_typed():
+    text = Path(rapidbm.__file__).read_text()
+    for name in rapidbm.__all__:
+        if name != "__version__":
+            assert getattr(rapidbm, name) is not None
+            assert f"import {name} as {name}" in text
+    with pytest.raises(AttributeError, match="no attribute 'rmb'"):
+        rapidbm.rmb
+    assert "rbm" in dir(rapidbm)
+    assert callable(rapidbm.train)
+    assert (Path(rapidbm.__file__).parent / "py.typed").exists()

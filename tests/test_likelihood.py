@@ -1,0 +1,86 @@
+"""Exact sums against brute force over every unit."""
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm.errors import InputError
+from rapidbm.ground import ground_state
+from rapidbm.likelihood import can_enumerate, log_likelihood, log_z
+from rapidbm.machine import bm, rbm
+from rapidbm.spins import states
+from rapidbm.streams import generator
+
+EVERY = machines(1) + machines(3) + machines(2, biases=False)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0])
+@pytest.mark.parametrize("machine", EVERY)
+def test_log_z(machine, beta):
+    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    wanted = torch.logsumexp(-beta * machine.energy(every).detach(), 1)
+    found = log_z(machine, beta=beta)
+    assert torch.allclose(found.lower, wanted, atol=1e-12)
+    assert torch.equal(found.lower, found.upper)
+    assert found.method == "exact"
+    cover = sum(machine.layers.sizes[i] for i in machine.layers.cover())
+    assert found.states == 2**cover // (2 if machine.symmetric else 1)  # symmetry halves the work
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_probabilities_sum_to_one(machine):
+    every = states(machine.visible, 0, 2**machine.visible)
+    each = torch.stack([log_likelihood(machine, row[None]).lower for row in every])
+    assert torch.allclose(each.exp().sum(0), torch.ones(machine.replicas, dtype=torch.float64))
+    mean = log_likelihood(machine, every[:5]).lower
+    assert torch.allclose(mean, each[:5].mean(0))
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_ground_state(machine):
+    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    energy = machine.energy(every).detach()
+    found = ground_state(machine)
+    assert torch.allclose(found.energy, energy.min(1).values, atol=1e-12)
+    assert torch.allclose(machine.energy(found.spins[:, None])[:, 0], found.energy, atol=1e-12)
+    assert bool((found.spins.abs() == 1).all())
+
+
+def test_many_chunks_give_the_same(monkeypatch):
+    machine = rbm(9, 11, 3, replicas=2, biases=True, seed=0)
+    z, ground = log_z(machine).lower, ground_state(machine).energy
+    monkeypatch.setattr("rapidbm.enumeration.CHUNK_BYTES", 2 * 20 * 8 * 13)
+    assert torch.allclose(log_z(machine).lower, z, atol=1e-12)
+    assert torch.equal(ground_state(machine).energy, ground)
+
+
+def test_single_precision_machines_are_summed_in_double():
+    machine = rbm(10, 800, 4, seed=0)
+    double = rbm(10, 800, 4, seed=0, dtype=torch.float64)
+    assert torch.equal(machine.patterns.double(), double.patterns)
+    assert float((log_z(machine).lower - log_z(double).lower).abs()) < 1e-9
+
+
+def test_a_paramagnet_is_known_in_closed_form():
+    machine = bm(12, 0, 2, seed=0, scale=1e-9, biases=True, dtype=torch.float64)
+    machine.biases.data.copy_(torch.randn(1, 12, generator=generator(0)))
+    wanted = torch.log(2 * torch.cosh(machine.biases.detach())).sum(1)
+    assert torch.allclose(log_z(machine).lower, wanted, atol=1e-9)
+
+
+def test_mattis_has_two_ground_states_that_are_the_pattern():
+    machine = rbm(8, 50, 1, seed=0)
+    found = ground_state(machine)
+    xi = machine.patterns.detach()[:, 0]
+    assert abs(float((found.spins * xi).sum())) == 58
+    assert float(found.energy) == -8 * 50
+
+
+def test_too_large_machines_are_refused_with_the_cost():
+    machine = rbm(100, 200, 3, seed=0)
+    assert not can_enumerate(machine)
+    for call in (log_z, ground_state):
+        with pytest.raises(InputError, match=r"2\^100 ≈ 10\^30 of them, each costing .* 300 units"):
+            call(machine)
+    with pytest.raises(InputError, match="known are auto, exact"):
+        log_z(rbm(3, 2, seed=0), method="guess")

@@ -1,0 +1,110 @@
+import pytest
+import torch
+
+from rapidbm.data import load
+from rapidbm.errors import InputError
+from rapidbm.gibbs import sweep
+from rapidbm.ground import ground_state
+from rapidbm.machine import bm, dbm, rbm
+from rapidbm.metrics import (
+    METRICS,
+    corrupt,
+    gibbs_accessibility,
+    hamming_distance,
+    mean_free_energy,
+    method_accessibility,
+    reconstruct,
+)
+from rapidbm.negative import ContrastiveDivergence, PatternInduced, Persistent
+from rapidbm.splits import Split
+from rapidbm.streams import generator
+
+DATA = load("bars4")
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        rbm(16, 12, 3, replicas=2, seed=0, scale=0.6),
+        dbm(16, (6, 5), replicas=2, seed=0, scale=0.3),
+        bm(16, 3, 2, replicas=2, seed=0, scale=0.5),
+    ],
+)
+def test_hamming_distance_is_the_plain_definition(machine):
+    """One pass up and down from the corrupted image, nothing clamped, |B − A| / 2V."""
+    start = machine.with_visible(corrupt(DATA.test))
+    total, tries = torch.zeros(2), 3000
+    rng = generator(1)
+    for _ in range(tries):
+        out = sweep(machine, start, rng)[..., :16]
+        total += (out - DATA.test.spins).abs().sum((1, 2)) / (2 * 16 * 4)
+    found = hamming_distance(machine, DATA.test, generator(2), tries=tries)
+    assert torch.allclose(found, total / tries, atol=4 * 1.5 * 0.5 / (tries * 4) ** 0.5)
+
+
+def test_hamming_distance_of_known_machines():
+    blind = rbm(16, 4, seed=0, scale=1e-6)  # a paramagnet guesses
+    assert abs(float(hamming_distance(blind, DATA.train, generator(0))) - 0.5) < 0.01
+    data = Split(DATA.train.spins[:1], known=DATA.train.known[:1])
+    wise = rbm(16, 200, 1, seed=0)  # its only pattern is the image
+    wise.couplings.patterns.data[..., :16] = data.spins.float()
+    assert float(hamming_distance(wise, data, generator(0))) < 1e-3
+
+
+def test_corrupted_images():
+    images = corrupt(DATA.test).reshape(-1, 4, 4)
+    assert bool((images[:, 1:] == 0).all())
+    assert bool((images[:, 0].abs() == 1).all())
+    with pytest.raises(InputError, match="known=mask"):
+        corrupt(Split(DATA.test.spins))
+
+
+def test_clamped_reconstruction_keeps_what_is_known():
+    machine = rbm(16, 12, 3, replicas=2, seed=0, scale=0.3)
+    out = reconstruct(machine, DATA.test, generator(0), passes=3, clamp=True)
+    known = DATA.test.known
+    assert out.shape == (2, 4, 16)
+    assert bool((out[:, known] == DATA.test.spins[known]).all())
+    free = reconstruct(machine, DATA.test, generator(0), passes=3)
+    assert not bool((free[:, known] == DATA.test.spins[known]).all())
+
+
+def test_accessibilities():
+    cold = rbm(16, 200, 2, replicas=3, seed=0)
+    assert float(gibbs_accessibility(cold, DATA.train, generator(0)).min()) > 0.95
+    hot = rbm(16, 200, replicas=3, seed=0, scale=1e-3)
+    assert float(gibbs_accessibility(hot, DATA.train, generator(0)).max()) < 0.6
+    ground = ground_state(cold).energy
+    for negative in (
+        PatternInduced(),
+        PatternInduced(3),
+        ContrastiveDivergence(5),
+        Persistent(20, 5),
+    ):
+        found = method_accessibility(
+            cold, DATA.train, generator(0), negative=negative, ground=ground
+        )
+        assert found.shape == (3,)
+        assert 0.5 < float(found.min()) <= float(found.max()) <= 1 + 1e-6
+
+
+def test_method_accessibility_of_pure_pid_is_the_energy_of_the_patterns():
+    machine = rbm(16, 100, 4, replicas=2, seed=0)
+    found = method_accessibility(machine, DATA.train, generator(0), negative=PatternInduced())
+    wanted = machine.energy(machine.patterns).detach().amin(1) / ground_state(machine).energy
+    assert torch.allclose(found, wanted)
+
+
+def test_every_metric_has_one_value_per_replica():
+    machine = rbm(16, 6, 2, replicas=3, seed=0)
+    for name, metric in METRICS.items():
+        one, two = (metric(machine, DATA.test, generator(0)) for _ in range(2))
+        assert one.shape == (3,), name
+        assert torch.equal(one, two), name
+        assert not one.requires_grad
+
+
+def test_mean_free_energy():
+    machine = rbm(16, 6, 2, seed=0)
+    wanted = machine.free_energy(DATA.test.spins).mean(1)
+    assert torch.allclose(mean_free_energy(machine, DATA.test, generator(0)), wanted)

@@ -1,0 +1,380 @@
+"""Run folders: what is written, and that a cut anywhere changes no bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from rapidbm.checkpoint import load_machine, load_tensors, save_machine
+from rapidbm.errors import InputError
+from rapidbm.machine import bm, dbm, rbm
+from rapidbm.recipe import PRESETS, Recipe, preset_for
+from rapidbm.runs import Run
+
+TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
+PCD = {
+    **TINY,
+    "negative": "pcd",
+    "particles": 9,
+    "optimizer": "adam",
+    "rate": (0.01,),
+    "average": 5,
+    "biases": True,
+    "projection": "clip",
+}
+
+
+def go(folder, stop=lambda: False, **chosen):
+    run = Run.create(folder, Recipe.made("bars4", {**TINY, **chosen}))
+    for _ in run.go(stop):
+        pass
+    return run
+
+
+def same_tensors(a, b):
+    one, two = load_tensors(a)[0], load_tensors(b)[0]
+    assert set(one) == set(two)
+    for name, value in one.items():
+        assert torch.equal(value, two[name]), name
+
+
+def test_what_a_run_folder_holds(tmp_path):
+    run = go(tmp_path / "R", projection="clip")
+    info = json.loads((tmp_path / "R" / "run.json").read_text())
+    assert (info["status"], info["update"], info["updates"]) == ("finished", 48, 48)
+    assert info["recipe"]["dataset"] == "bars4"
+    assert set(info["versions"]) == {"python", "torch", "numpy"}
+    assert info["device"] == "cpu"
+    lines = [
+        json.loads(line) for line in (tmp_path / "R" / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [line["epoch"] for line in lines] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
+    for line in lines:
+        assert set(line) == {"epoch", "update", "seconds", "hamming_train", "hamming_test"}
+        assert len(line["hamming_test"]) == 2
+        assert line["update"] == 4 * line["epoch"]
+    assert list(run.checkpoints()) == [0, 1, 2, 4, 8, 16, 32, 48]
+    assert torch.equal(run.machine().patterns, run.machine(48).patterns)
+    assert not torch.equal(run.machine(0).patterns, run.machine(48).patterns)
+    assert not list((tmp_path / "R").rglob("*.part*"))
+
+
+@pytest.mark.parametrize("chosen", [TINY, PCD], ids=["pid", "pcd"])
+@pytest.mark.parametrize("cut", [0, 1, 7, 30])
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, chosen, cut):
+    whole = go(tmp_path / "whole", **chosen)
+    count = iter(range(1000))
+    part = go(tmp_path / "part", stop=lambda: next(count) == cut, **chosen)
+    assert part.status == "interrupted"
+    resumed = Run(tmp_path / "part")
+    for _ in resumed.go():
+        pass
+    assert resumed.status == "finished"
+    same_tensors(whole.latest, resumed.latest)
+    for update, path in whole.checkpoints().items():
+        same_tensors(path, resumed.checkpoints()[update])
+    drop = [{k: v for k, v in r.items() if k != "seconds"} for r in whole.metrics()]
+    assert drop == [{k: v for k, v in r.items() if k != "seconds"} for r in resumed.metrics()]
+
+
+def test_leaving_the_loop_saves(tmp_path):
+    run = Run.create(tmp_path / "R", Recipe.made("bars4", TINY))
+    for step in run.go():
+        if step.update == 5:
+            break
+    again = Run(tmp_path / "R")
+    assert (again.status, again.info["update"]) == ("interrupted", 5)
+    assert next(iter(again.go())).update == 6
+
+
+COMMAND = [sys.executable, "-m", "rapidbm", "train", "bars4", "--device", "cpu"]
+KILLED = [*COMMAND, "--hidden", "40", "--patterns", "4", "--epochs", "60", "--seed", "3"]
+KILLED += [
+    "--evaluate-at",
+    "epoch",
+    "--negative",
+    "pcd",
+    "--particles",
+    "50",
+    "--optimizer",
+    "adam",
+]
+
+
+def test_killing_at_random_moments_changes_no_byte(tmp_path):
+    """Bar: SIGKILL at a random moment, then --resume: the same final checkpoint."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    began = time.monotonic()
+    subprocess.run([*KILLED, "--out", tmp_path / "whole"], check=True, env=env, capture_output=True)
+    length = time.monotonic() - began
+    moments = random.Random(0)
+    for attempt in range(3):
+        folder = tmp_path / f"cut{attempt}"
+        process = subprocess.Popen(
+            [*KILLED, "--out", folder],
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(length * moments.uniform(0.3, 0.95))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        subprocess.run(
+            [*KILLED, "--resume", "--out", folder], check=True, env=env, capture_output=True
+        )
+        same_tensors(
+            tmp_path / "whole/checkpoints/latest.safetensors",
+            folder / "checkpoints/latest.safetensors",
+        )
+        a, b = Run(tmp_path / "whole"), Run(folder)
+        assert b.status == "finished"
+        assert [r["hamming_test"] for r in a.metrics()] == [r["hamming_test"] for r in b.metrics()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number):
+    process = subprocess.Popen(
+        [*COMMAND, "--epochs", "1000000", "--out", "R"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = process.stdout.readline()
+    while "epoch    1" not in line:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Go on with: rapidbm train --resume --out R" in out
+    run = Run(tmp_path / "R")
+    assert run.status == "interrupted"
+    assert load_tensors(run.latest)[1]["update"] == run.info["update"] > 0
+
+
+def test_a_torn_line_of_metrics_is_passed_over_and_mended(tmp_path):
+    count = iter(range(1000))
+    run = go(tmp_path / "R", stop=lambda: next(count) == 20)
+    with (tmp_path / "R" / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 5, "upd')
+    assert [r["epoch"] for r in run.metrics()][-1] == 5
+    for _ in Run(tmp_path / "R").go():
+        pass
+    assert [r["epoch"] for r in run.metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
+
+
+def test_longer_than_planned(tmp_path):
+    short = go(tmp_path / "short", epochs=4)
+    for _ in Run(tmp_path / "short").go(epochs=12):
+        pass
+    same_tensors(go(tmp_path / "long").latest, short.latest)
+    with pytest.raises(InputError, match="only be made longer"):
+        next(iter(Run(tmp_path / "short").go(epochs=2)))
+    go(tmp_path / "falling", fall="linear")
+    with pytest.raises(InputError, match="fall to zero"):
+        next(iter(Run(tmp_path / "falling").go(epochs=20)))
+
+
+def test_the_average_is_what_is_used(tmp_path):
+    run = go(tmp_path / "R", **PCD)
+    plain = load_machine(run.latest)
+    assert not torch.equal(plain.patterns, run.machine().patterns)
+    assert torch.equal(run.machine().patterns, load_machine(run.latest, averaged=True).patterns)
+
+
+def test_a_diverged_replica_is_in_the_record(tmp_path):
+    run = Run.create(
+        tmp_path / "R",
+        Recipe.made(
+            "bars4", {**TINY, "rate": (0.02, 1e6), "projection": "none", "decay": 1.0, "epochs": 30}
+        ),
+    )
+    for step in run.go():
+        pass
+    assert step.diverged == (1,)
+    assert run.info["diverged"] == [1]
+    assert run.metrics()[-1]["diverged"] == [False, True]
+    json.loads(
+        (tmp_path / "R" / "metrics.jsonl").read_text().splitlines()[-1], parse_constant=pytest.fail
+    )
+
+
+def test_nothing_is_overwritten(tmp_path):
+    go(tmp_path / "R")
+    before = {p: p.read_bytes() for p in (tmp_path / "R").rglob("*") if p.is_file()}
+    with pytest.raises(InputError, match="exists and is not empty"):
+        go(tmp_path / "R")
+    assert before == {p: p.read_bytes() for p in (tmp_path / "R").rglob("*") if p.is_file()}
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="exists"):
+        go(tmp_path / "file")
+    with pytest.raises(InputError, match="cannot be made"):
+        go(tmp_path / "file" / "below")
+    (tmp_path / "empty").mkdir()
+    go(tmp_path / "empty", epochs=1)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
+    for chosen in ({"patterns": None}, {"negative": "exact", "hidden": (21,), "model": "bm"}):
+        with pytest.raises(InputError):
+            go(tmp_path / "R", **chosen)
+        assert not (tmp_path / "R").exists()
+
+
+def test_two_processes_do_not_train_into_one_folder(tmp_path):
+    run = Run.create(tmp_path / "R", Recipe.made("bars4", TINY))
+    steps = run.go()
+    next(steps)
+    with pytest.raises(InputError, match="another process is training"):
+        next(Run(tmp_path / "R").go())
+    steps.close()
+    next(Run(tmp_path / "R").go())
+
+
+def edit(path, **changes):
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps(info | changes))
+
+
+def test_broken_run_folders(tmp_path):
+    with pytest.raises(InputError, match="no run folder"):
+        Run(tmp_path)
+    run = go(tmp_path / "R", epochs=1)
+    kept = (tmp_path / "R" / "run.json").read_text()
+    edit(tmp_path / "R" / "run.json", format=7)
+    with pytest.raises(InputError, match="format 7"):
+        Run(tmp_path / "R")
+    (tmp_path / "R" / "run.json").write_text(kept[:100])
+    with pytest.raises(InputError, match="cannot be read"):
+        Run(tmp_path / "R")
+    (tmp_path / "R" / "run.json").write_text(kept)
+    with pytest.raises(InputError, match="no checkpoint of update 3; it has 0, 1, 2, 4"):
+        run.machine(3)
+    whole = run.latest.read_bytes()
+    run.latest.write_bytes(whole[:-10])
+    with pytest.raises(InputError, match="truncated"):
+        run.machine()
+    other = go(tmp_path / "other", hidden=(21,))
+    run.latest.write_bytes(other.latest.read_bytes())
+    with pytest.raises(InputError, match=r"layers \(16, 21\).* \(16, 20\)"):
+        next(Run(tmp_path / "R").go(epochs=9))
+    run.latest.unlink()
+    with pytest.raises(InputError, match="no checkpoint yet"):
+        run.machine()
+
+
+def test_changed_data_are_noticed(tmp_path):
+    import numpy as np
+
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((20, 16)) < 0.5)
+    run = Run.create(tmp_path / "R", Recipe.made(str(tmp_path / "x.npy"), {**TINY, "epochs": 2}))
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).random((20, 16)) < 0.5)
+    with pytest.raises(InputError, match="checksum differs"):
+        run.data()
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [rbm(4, 3, 2, biases=True, replicas=2, seed=0), dbm(4, (3, 2), seed=0), bm(4, 2, 2, seed=0)],
+    ids=["rbm", "dbm", "bm"],
+)
+def test_machines_in_files(machine, tmp_path):
+    save_machine(machine, tmp_path / "m.safetensors")
+    again = load_machine(tmp_path / "m.safetensors")
+    assert again.layers == machine.layers
+    for (name, a), (_, b) in zip(machine.named_parameters(), again.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    with pytest.raises(InputError, match="holds no average"):
+        load_machine(tmp_path / "m.safetensors", averaged=True)
+    with pytest.raises(InputError, match="no checkpoint"):
+        load_machine(tmp_path / "other.safetensors")
+
+
+def test_files_of_another_format_are_refused(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.ones(1)}, tmp_path / "a.safetensors")
+    with pytest.raises(InputError, match="format None"):
+        load_machine(tmp_path / "a.safetensors")
+    save_file(
+        {"x": torch.ones(1)}, tmp_path / "b.safetensors", metadata={"rapidbm": '{"format": 99}'}
+    )
+    with pytest.raises(InputError, match="format 99"):
+        load_machine(tmp_path / "b.safetensors")
+
+
+# -- recipes ------------------------------------------------------------------------------------------
+
+
+def test_presets_are_recipes():
+    for name in PRESETS:
+        recipe = Recipe.made("bars4", {}, name)
+        assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe
+    assert {preset_for(d) for d in ("bars4", "bas7", "mnist", "digits", "x.npy")} <= set(PRESETS)
+
+
+def test_the_papers_settings():
+    bars, bas, mnist = (Recipe.made("bars4", {}, f"paper-{n}") for n in ("bars", "bas12", "mnist"))
+    assert (bars.hidden, bars.patterns, bars.rate, bars.decay) == ((1000,), 8, (0.02,), 0.96)
+    assert (bars.batch_size, bars.epochs, bars.batch_mean) == (3, 300, "nominal")
+    assert (bas.hidden, bas.patterns, bas.batch_size) == ((1000,), 40, 120)
+    assert (mnist.hidden, mnist.patterns, mnist.sweeps) == ((3000,), 190, 10)
+    assert (mnist.batch_size, mnist.epochs, mnist.projection) == (8000, 500, "clip")
+    assert (mnist.rate, mnist.decay, mnist.decay_after, mnist.rate_floor) == (
+        (0.015,),
+        0.99,
+        100,
+        1e-3,
+    )
+    assert mnist.split == "paper"
+
+
+def test_a_changed_choice_drops_what_belonged_to_the_old_one():
+    recipe = Recipe.made("mnist", {"negative": "cd"}, "mnist")
+    assert (recipe.sweeps, recipe.particles) == (None, None)
+    recipe = Recipe.made("mnist", {"patterns": None, "negative": "cd"}, "paper-mnist")
+    assert (recipe.projection, recipe.bound) == ("none", None)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"model": "rmb"}, "did you mean 'rbm'"),
+        ({"negative": "pdi"}, "did you mean 'pid'"),
+        ({"negative": "cd", "particles": 5}, "'cd' has no option particles; it takes sweeps"),
+        ({"projection": "sgn"}, "did you mean 'sign'"),
+        ({"projection": "sign", "bound": 2.0}, "no option x"),
+        ({"optimizer": "adamm"}, "did you mean 'adam'"),
+        ({"optimizer": "adam", "momentum": 0.5}, "no momentum"),
+        ({"positive": "mean-field"}, "did you mean 'meanfield'"),
+        ({"positive_steps": 3}, "--positive"),
+        ({"metrics": ("haming",)}, "did you mean 'hamming'"),
+        ({"evaluate": "often"}, "log, epoch, end or a number"),
+        ({"checkpoints": "0"}, "checkpoint spacing"),
+        ({"hidden": (3, 4)}, "one hidden layer"),
+        ({"model": "bm", "hidden": (3, 4)}, "at most one group"),
+        ({"rate": (0.1, 0.2, 0.3)}, "each of the 1 replicas"),
+        ({"rate": (0.1, 0.2), "replicas": 2, "optimizer": "rmsprop"}, "one rate for all"),
+        ({"dtype": "float16"}, "known are float32, float64"),
+        ({"batch_mean": "nominl"}, "did you mean 'nominal'"),
+        ({"fall": "lin"}, "fall of the rate"),
+        ({"patterns": None, "continuous": True}, "continuous patterns need patterns"),
+    ],
+)
+def test_bad_recipes(chosen, words):
+    with pytest.raises(InputError, match=words):
+        Recipe.made("bars4", chosen)
+
+
+def test_unknown_fields_and_presets():
+    with pytest.raises(InputError, match="did you mean 'paper-bars'"):
+        Recipe.made("bars4", {}, "paper-bar")
+    with pytest.raises(InputError, match="no 'colour'"):
+        Recipe.from_dict({"dataset": "bars4", "colour": 1})
