@@ -18,6 +18,7 @@ from .runs import Run
 from .sampling import samples
 from .streams import generator
 
+SWEEPS = 10
 PARTS = {
     "bas12": {"replicas": 4, "epochs": 20},
     "bars4": {"replicas": 50, "epochs": 100},
@@ -63,8 +64,11 @@ def draw(run: Run, seed: int) -> Path:
     machine = run.machine().replica(0)
     assert machine.patterns is not None
     pictures.save(pictures.curve_figure(run.metrics(), data.name), folder / "curves.png")
-    drawn = samples(machine, data, 64, 100, "random", 1.0, seed)
-    pictures.save(pictures.image_figure(drawn, data.shape, title="samples"), folder / "samples.png")
+    drawn = samples(machine, data, 64, SWEEPS, "random", 1.0, seed)
+    pictures.save(
+        pictures.image_figure(drawn, data.shape, title=f"{SWEEPS} sweeps from random starts"),
+        folder / "samples.png",
+    )
     visible = machine.patterns.detach()[0, :, : machine.visible]
     pictures.save(
         pictures.image_figure(visible, data.shape, title="visible part of the patterns"),
@@ -86,8 +90,8 @@ def overview(runs: list[Run], seed: int) -> Figure:
         filled = reconstruct(machine, some, generator(seed, "demo"))[0]
         task = torch.cat([some.spins, corrupt(some), filled])
         pictures.show_images(row[1], task, data.shape, len(some), "test image, given, filled in")
-        drawn = samples(machine, data, 16, 100, "random", 1.0, seed)
-        pictures.show_images(row[2], drawn, data.shape, 4, "samples from random starts")
+        drawn = samples(machine, data, 16, SWEEPS, "random", 1.0, seed)
+        pictures.show_images(row[2], drawn, data.shape, 4, f"{SWEEPS} sweeps from random starts")
         visible = machine.patterns.detach()[0, :16, : machine.visible]
         pictures.show_images(row[3], visible, data.shape, 4, "patterns (visible part)")
     return fig

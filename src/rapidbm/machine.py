@@ -99,6 +99,14 @@ class Machine(nn.Module):
         spins[..., : self.visible] = visible
         return spins
 
+    def complete(self, visible: Tensor, beta: Beta = 1.0) -> Tensor:
+        """The same with the hidden units at their means given the visible ones; restricted machines."""
+        visible = self.visible_spins(visible)
+        # No need to clear it: hidden units are not coupled to each other.
+        spins = visible.new_empty((*visible.shape[:2], self.layers.units))
+        spins[..., : self.visible] = visible
+        return infer(self, spins, self.layers.hidden, beta)
+
     def random(self, chains: int, rng: torch.Generator) -> Tensor:
         """Fair random spins, (e, c, n)."""
         return random_spins((self.replicas, chains, self.layers.units), rng, self.dtype)

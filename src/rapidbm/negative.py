@@ -122,16 +122,15 @@ class PatternInduced:
     ) -> tuple[WeightedSpins, Tensor]:
         assert machine.patterns is not None  # init refuses dense couplings
         patterns = machine.patterns.detach()  # (e, k, n): k configurations, nothing to draw
-        if self.units == "visible":
-            spins = machine.with_visible(sign(patterns[..., : machine.visible]))
-        else:
+        if self.units == "all":
             spins = sign(patterns)
+        else:
+            visible = sign(patterns[..., : machine.visible])
+            if not self.sweeps:
+                return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
+            spins = machine.with_visible(visible)
         if self.sweeps:
-            return WeightedSpins.even(
-                machine.infer(run_sweeps(machine, spins, rng, self.sweeps))
-            ), chains
-        if self.units == "visible":
-            spins = mean_field(machine, spins, iterations=30)
+            spins = machine.infer(run_sweeps(machine, spins, rng, self.sweeps))
         return WeightedSpins.even(spins), chains
 
 

@@ -14,32 +14,38 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#333333"
+BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#1d2b36"
+DOWN, UNKNOWN = "#e3e9ee", "#86b0cb"
 
 
 def mosaic(
-    images: Tensor, shape: tuple[int, int], columns: int | None = None, gap: int = 1
+    images: Tensor, shape: tuple[int, int], columns: int | None = None
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Images (samples, v) side by side as one array; the gaps are NaN."""
-    count, (rows, cols) = len(images), shape
-    columns = columns or max(1, math.ceil(math.sqrt(count * rows / cols)))
+    """Images (samples, v) side by side as one array, enlarged; the gaps between them are NaN."""
+    zoom = max(1, 36 // max(shape))
+    rows, cols = shape[0] * zoom, shape[1] * zoom
+    gap = max(1, max(rows, cols) // 10)
+    count = len(images)
+    columns = min(count, columns or math.ceil(math.sqrt(count * rows / cols)))
     lines = math.ceil(count / columns)
     out = np.full((lines * (rows + gap) - gap, columns * (cols + gap) - gap), np.nan)
-    for i, image in enumerate(images.detach().float().cpu().numpy().reshape(count, rows, cols)):
+    for i, image in enumerate(images.detach().float().cpu().numpy().reshape(count, *shape)):
         y, x = (i // columns) * (rows + gap), (i % columns) * (cols + gap)
-        out[y : y + rows, x : x + cols] = image
+        out[y : y + rows, x : x + cols] = image.repeat(zoom, 0).repeat(zoom, 1)
     return out
 
 
 def show_images(
     axes: Axes, images: Tensor, shape: tuple[int, int], columns: int | None = None, title: str = ""
 ) -> None:
-    """Draws a mosaic: up is dark, down is light, 0 (unknown) lies between."""
-    from matplotlib import colormaps
+    """Draws a mosaic: up is dark, down is light, 0 (unknown) is blue."""
+    from matplotlib.colors import LinearSegmentedColormap
 
-    colours = colormaps["Greys"].with_extremes(bad="#b9cfdf")
+    colours = LinearSegmentedColormap.from_list("spins", [DOWN, UNKNOWN, INK]).with_extremes(
+        bad="white"
+    )
     axes.imshow(
-        mosaic(images, shape, columns), cmap=colours, vmin=-1.25, vmax=1, interpolation="nearest"
+        mosaic(images, shape, columns), cmap=colours, vmin=-1, vmax=1, interpolation="nearest"
     )
     axes.set_axis_off()
     axes.set_title(title, fontsize=10, color=INK)

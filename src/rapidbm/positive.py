@@ -39,8 +39,7 @@ class ConditionalMean:
                 f"layers {machine.layers.sizes} with edges {machine.layers.edges} are not: use "
                 "'meanfield', 'clamped' or 'enumerated'"
             )
-        spins = infer(machine, machine.with_visible(data), machine.layers.hidden)
-        return WeightedSpins.even(spins)
+        return WeightedSpins.even(machine.complete(data))
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class MeanField:
         check_count("the number of mean-field iterations", self.iterations)
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
-        return WeightedSpins.even(mean_field(machine, machine.with_visible(data), self.iterations))
+        return WeightedSpins.even(mean_field(machine, data, self.iterations))
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,13 @@ class Enumerated:
 
 
 @torch.no_grad()
-def mean_field(machine: Machine, spins: Tensor, iterations: int) -> Tensor:
-    """`spins` with its hidden layers at the fixed point of eq. (1), or as near as `iterations` get."""
-    for _ in range(1 if machine.layers.restricted else iterations):
+def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
+    """Visible spins with the hidden layers at the fixed point of eq. (1), or as near as `iterations`
+    get; the fixed point of a restricted machine is its conditional mean."""
+    if machine.layers.restricted:
+        return machine.complete(visible)
+    spins = machine.with_visible(visible)
+    for _ in range(iterations):
         for layer in machine.layers.order:
             if layer == 0:
                 continue

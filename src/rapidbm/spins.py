@@ -40,7 +40,8 @@ class WeightedSpins:
 
 def up_probability(field: Tensor, beta: Beta = 1.0) -> Tensor:
     """The probability of s = +1, eq. (1)."""
-    return torch.sigmoid(field * (2.0 * beta))
+    argument = field * (2.0 * beta)
+    return torch.sigmoid(argument) if argument.requires_grad else argument.sigmoid_()
 
 
 def mean_spin(field: Tensor, beta: Beta = 1.0) -> Tensor:
@@ -60,7 +61,7 @@ def random_spins(
 ) -> Tensor:
     """Fair ±1 spins."""
     bits = torch.randint(2, shape, generator=rng, dtype=torch.int8, device=rng.device)
-    return bits.to(dtype).mul_(2.0).sub_(1.0)
+    return bits.mul_(2).sub_(1).to(dtype)
 
 
 def sign(values: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from .couplings import Patterns
 from .enumeration import AllStates
 from .errors import InputError, check_choice, check_count
 from .machine import Machine
+from .memory import keep_freed_memory
 from .negative import NegativePhase
 from .optim import Optimizer, Updater, bind_torch
 from .positive import PositivePhase, positive_for
@@ -143,6 +144,8 @@ class Trainer:
             )
         if not bool((spins.abs() == 1).all()):
             raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts {0, 1}")
+        if machine.device.type == "cpu":
+            keep_freed_memory()
         self.machine, self.negative = machine, negative
         self.spins = spins.to(machine.device)
         self.positive = positive or positive_for(machine)

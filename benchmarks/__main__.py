@@ -1,0 +1,31 @@
+"""Runs every benchmark and prints a table, or with --json one object per line.
+
+python -m benchmarks              all
+python -m benchmarks replicas pid
+"""
+
+import json
+import sys
+
+from . import pid, replicas
+
+BENCHMARKS = {"replicas": replicas.run, "pid": pid.run}
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    names = [word for word in words if word != "--json"] or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            sys.exit(f"unknown benchmark {name!r}: known are {', '.join(BENCHMARKS)}")
+    for name in names:
+        result = BENCHMARKS[name]()
+        if "--json" in words:
+            print(json.dumps({"benchmark": name, **result}), flush=True)
+            continue
+        print(name)
+        for key, value in result.items():
+            print(f"  {key:<44} {value:.4g}", flush=True)
+
+
+main()

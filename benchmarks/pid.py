@@ -1,0 +1,86 @@
+"""A PID update at MNIST size through the overlaps, against fields through a rebuilt W.
+
+The reference builds W by one matrix product per update and sends all fields through it; everything
+else is the same. Both run in one process; memory is measured in a fresh one.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import torch
+
+from rapidbm.couplings import Patterns
+from rapidbm.machine import rbm
+from rapidbm.negative import PatternInduced
+from rapidbm.optim import sgd
+from rapidbm.projection import Clip
+from rapidbm.spins import random_spins
+from rapidbm.streams import generator
+from rapidbm.training import Trainer
+
+from .clock import interleaved
+
+VISIBLE, HIDDEN, PATTERNS, BATCH = 784, 3000, 190, 500
+
+
+def trainer() -> Trainer:
+    return Trainer(
+        rbm(VISIBLE, HIDDEN, PATTERNS, seed=0),
+        random_spins((4 * BATCH, VISIBLE), generator(0), torch.int8),
+        PatternInduced(),
+        sgd(1e-4),
+        epochs=10**6,
+        batch_size=BATCH,
+        positive=None,
+        projection=Clip(),
+        batch_mean="true",
+        average=None,
+        seed=0,
+    )
+
+
+def through_w(made: Trainer) -> None:
+    """One update whose fields go through W."""
+    built = made.machine.couplings.matrix(0, 1).detach()
+    with (
+        mock.patch.object(Patterns, "_matrix_is_cheaper", return_value=True),
+        mock.patch.object(Patterns, "matrix", lambda self, a, b: built if a < b else built.mT),
+    ):
+        made.step()
+
+
+def peak_megabytes() -> float:
+    """How far the process grows during updates, in a process of its own (Linux)."""
+    code = "from benchmarks.pid import grow; print(grow())"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(out.stdout)
+
+
+def grow() -> float:
+    made = trainer()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts here
+    before = resident("VmRSS")
+    for _ in range(8):
+        made.step()
+    return resident("VmHWM") - before
+
+
+def resident(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+def run() -> dict[str, float]:
+    fast, slow = trainer(), trainer()
+    seconds = interleaved({"overlaps": fast.step, "matrix": lambda: through_w(slow)}, rounds=30)
+    same = torch.allclose(fast.machine.patterns, slow.machine.patterns, atol=1e-4)
+    if not same:
+        raise AssertionError("the two updates must move the patterns alike")
+    return {
+        "ms per update through overlaps": 1e3 * seconds["overlaps"],
+        "ms per update through a rebuilt W": 1e3 * seconds["matrix"],
+        "W over overlaps": seconds["matrix"] / seconds["overlaps"],
+        "peak extra memory of the overlaps, MB": peak_megabytes(),
+    }
