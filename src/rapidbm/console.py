@@ -101,6 +101,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None
     """Trains a run and shows how it goes."""
     from rich.progress import (
         BarColumn,
+        MofNCompleteColumn,
         Progress,
         TextColumn,
         TimeElapsedColumn,
@@ -110,7 +111,8 @@ def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("update {task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("update"),
+        MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=screen.out,

@@ -25,6 +25,10 @@ from .spins import WeightedSpins, mean_spin
 class PositivePhase(Protocol):
     """`step` completes visible spins (e, c, v) to weighted configurations; the weights sum to one."""
 
+    def check(self, machine: Machine) -> None:
+        """Raises InputError for a machine that it cannot serve."""
+        ...
+
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins: ...
 
 
@@ -32,13 +36,16 @@ class PositivePhase(Protocol):
 class ConditionalMean:
     """Hidden units at their exact means given the data; restricted machines only."""
 
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+    def check(self, machine: Machine) -> None:
         if not machine.layers.restricted:
             raise InputError(
                 "the positive phase 'mean' needs hidden units that are independent given the data; "
                 f"layers {machine.layers.sizes} with edges {machine.layers.edges} are not: use "
                 "'meanfield', 'clamped' or 'enumerated'"
             )
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+        self.check(machine)
         return WeightedSpins.even(machine.complete(data))
 
 
@@ -50,6 +57,9 @@ class MeanField:
 
     def __post_init__(self) -> None:
         check_count("the number of mean-field iterations", self.iterations)
+
+    def check(self, machine: Machine) -> None:
+        return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
         return WeightedSpins.even(mean_field(machine, data, self.iterations))
@@ -64,6 +74,9 @@ class ClampedChains:
     def __post_init__(self) -> None:
         check_count("the number of clamped sweeps", self.sweeps)
 
+    def check(self, machine: Machine) -> None:
+        return
+
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
         spins = machine.with_visible(data)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
@@ -76,9 +89,12 @@ class ClampedChains:
 class Enumerated:
     """Every hidden state with its exact weight, for each image."""
 
+    def check(self, machine: Machine) -> None:
+        check_states(machine.layers, (0,), largest=2**10, what="the enumerated positive phase")
+
     @torch.no_grad()
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
-        check_states(machine.layers, (0,), largest=2**16, what="the enumerated positive phase")
+        self.check(machine)
         spins, logs = clamped_states(machine, machine.visible_spins(data))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)

@@ -149,6 +149,7 @@ class Trainer:
         self.machine, self.negative = machine, negative
         self.spins = spins.to(machine.device)
         self.positive = positive or positive_for(machine)
+        self.positive.check(machine)
         self.projection = projection or NoProjection()
         if not isinstance(self.projection, NoProjection):
             if not isinstance(machine.couplings, Patterns):

@@ -1,0 +1,449 @@
+"""The command, as a person types it."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rapidbm.cli import main
+from rapidbm.data import load
+from rapidbm.runs import Run
+
+SMALL = ["--hidden", "30", "--patterns", "4", "--epochs", "3", "--device", "cpu"]
+
+
+@pytest.fixture
+def rapidbm(capfd, monkeypatch, tmp_path):
+    """Runs the command in an empty folder: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["rapidbm", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code or 0
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def trained(rapidbm):
+    code, *_ = rapidbm("train", "bars4", *SMALL, "--replicas", 2, "--out", "R")
+    assert code == 0
+    return "R"
+
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "demo", "evaluate", "sample", "reconstruct", "datasets"]
+)
+def test_help(rapidbm, command):
+    code, out, _ = rapidbm(command, "--help")
+    assert code == 0
+    assert "Usage: rapidbm" in out
+    assert "--json" in out
+
+
+def test_help_lists_every_command_and_version(rapidbm):
+    _, out, _ = rapidbm("--help")
+    assert all(
+        word in out for word in ("train", "demo", "evaluate", "sample", "reconstruct", "datasets")
+    )
+    assert rapidbm("--version")[1].startswith("rapidbm 0.")
+
+
+def test_train_tells_what_it_does(rapidbm, tmp_path):
+    code, out, err = rapidbm("train", "bars4", *SMALL, "--replicas", 3, "--out", "R", "--seed", 1)
+    assert (code, err) == (0, "")
+    assert "preset paper-bars" in out
+    assert "rbm 16×30, K=4 patterns, pid, 3 replicas" in out
+    assert "epoch    3  hamming train 0." in out
+    assert (tmp_path / "R/figures/curves.png").stat().st_size > 1000
+    run = Run("R")
+    assert (run.recipe.seed, run.recipe.batch_mean, run.info["preset"]) == (
+        1,
+        "nominal",
+        "paper-bars",
+    )
+
+
+def test_train_for_machines(rapidbm):
+    code, out, _ = rapidbm("train", "bars4", *SMALL, "--json", "--out", "R")
+    lines = objects(out)
+    assert code == 0
+    assert [line["event"] for line in lines] == ["evaluation"] * 4 + ["finished"]
+    assert lines[-1]["out"] == "R"
+    assert lines[-2]["hamming_test"] == Run("R").metrics()[-1]["hamming_test"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--dense", "--negative", "cd", "--sweeps", "2"],
+        [
+            "--dense",
+            "--negative",
+            "pcd",
+            "--particles",
+            "20",
+            "--biases",
+            "--optimizer",
+            "rmsprop",
+            "--rate",
+            "1e-3",
+        ],
+        [
+            "--dense",
+            "--negative",
+            "exact",
+            "--hidden",
+            "4",
+            "--optimizer",
+            "adam",
+            "--fall",
+            "cosine",
+        ],
+        [
+            "--patterns",
+            "3",
+            "--negative",
+            "pid",
+            "--sweeps",
+            "1",
+            "--projection",
+            "clip",
+            "--bound",
+            "0.9",
+        ],
+        [
+            "--patterns",
+            "3",
+            "--projection",
+            "gibbs",
+            "--project-every",
+            "epoch",
+            "--pattern-units",
+            "all",
+        ],
+        [
+            "--model",
+            "dbm",
+            "--hidden",
+            "12",
+            "--hidden",
+            "8",
+            "--patterns",
+            "2",
+            "--positive",
+            "clamped",
+        ],
+        ["--model", "dbm", "--hidden", "12", "--hidden", "8", "--dense", "--negative", "pcd"],
+        [
+            "--model",
+            "bm",
+            "--hidden",
+            "0",
+            "--patterns",
+            "2",
+            "--negative",
+            "pcd",
+            "--particles",
+            "9",
+        ],
+        [
+            "--model",
+            "bm",
+            "--hidden",
+            "5",
+            "--dense",
+            "--negative",
+            "cd",
+            "--positive",
+            "meanfield",
+        ],
+        [
+            "--patterns",
+            "3",
+            "--continuous",
+            "--scale",
+            "0.3",
+            "--average",
+            "4",
+            "--dtype",
+            "float64",
+        ],
+        ["--patterns", "3", "--metric", "hamming", "--metric", "log_likelihood", "--hidden", "5"],
+        [
+            "--patterns",
+            "3",
+            "--replicas",
+            "2",
+            "--rate",
+            "0.01",
+            "--rate",
+            "0.02",
+            "--momentum",
+            "0.5",
+        ],
+    ],
+    ids=" ".join,
+)
+def test_every_kind_of_machine_trains_and_is_evaluated(rapidbm, words):
+    words = words if "--hidden" in words else ["--hidden", "10", *words]
+    code, _, err = rapidbm("train", "bars4", "--epochs", 2, "--out", "R", *words)
+    assert code == 0, err
+    run = Run("R")
+    assert all(np.isfinite(run.metrics()[-1]["hamming_test"]))
+    code, out, err = rapidbm("evaluate", "R", "--json")
+    assert code == 0, err
+    found = objects(out)[0]
+    assert np.isfinite(found["hamming_train"]).all()
+    if "log_likelihood_test" in found:
+        assert max(found["log_likelihood_test"]) < 0
+    for command in (["sample", "R", "--sweeps", "3"], ["reconstruct", "R"]):
+        code, _, err = rapidbm(*command)
+        assert code == 0, err
+
+
+def test_evaluate_gives_the_exact_likelihood(rapidbm, trained):
+    from rapidbm.ground import ground_state
+    from rapidbm.likelihood import log_likelihood, log_z
+
+    code, out, _ = rapidbm("evaluate", trained, "--json")
+    found = objects(out)[0]
+    machine, data = Run(trained).machine(), load("bars4")
+    assert code == 0
+    assert found["log_z"] == pytest.approx(log_z(machine).lower.tolist())
+    assert found["log_likelihood_train"] == pytest.approx(
+        log_likelihood(machine, data.train.spins).lower.tolist()
+    )
+    assert found["ground_state_energy"] == pytest.approx(ground_state(machine).energy.tolist())
+    _, out, _ = rapidbm("evaluate", trained)
+    assert "log_likelihood_test" in out
+    assert "exact" in out
+
+
+def test_evaluate_says_what_cannot_be_had(rapidbm):
+    rapidbm("train", "bas6", "--hidden", 40, "--patterns", 3, "--epochs", 1, "--out", "R")
+    _, out, _ = rapidbm("evaluate", "R")
+    assert "2^36 states: no exact likelihood" in out
+
+
+def test_samples(rapidbm, trained, tmp_path):
+    code, out, _ = rapidbm("sample", trained, "--count", 7, "--sweeps", 5, "--out", "s.npy")
+    samples = np.load("s.npy")
+    assert (code, samples.shape, samples.dtype) == (0, (7, 16), np.int8)
+    assert set(np.unique(samples)) <= {-1, 1}
+    assert "7 samples after 5 sweeps" in out
+    for start in ("random", "data", "patterns"):
+        rapidbm(
+            "sample",
+            trained,
+            "--start",
+            start,
+            "--sweeps",
+            0,
+            "--out",
+            f"{start}.npy",
+            "--count",
+            4,
+        )
+    rows = {tuple(row) for row in load("bars4").train.spins.tolist()}
+    assert {tuple(row) for row in np.load("data.npy").tolist()} <= rows
+    xi = Run(trained).machine().patterns[0, :, :16].detach().numpy()
+    assert np.array_equal(np.load("patterns.npy"), np.where(xi >= 0, 1, -1))
+    rapidbm("sample", trained, "--sweeps", 2)
+    assert (tmp_path / "R/figures/samples.png").stat().st_size > 1000
+
+
+def test_reconstructions(rapidbm, trained, tmp_path):
+    np.save("mask.npy", np.arange(16) < 12)
+    code, out, _ = rapidbm(
+        "reconstruct", trained, "--mask", "mask.npy", "--clamp", "--json", "--out", "r.npy"
+    )
+    found = objects(out)[0]
+    filled, truth = np.load("r.npy"), load("bars4").test.spins.numpy()
+    assert code == 0
+    assert np.array_equal(filled[:, :12], truth[:, :12])
+    assert found["hamming"] == pytest.approx((filled != truth).mean())
+    rapidbm("reconstruct", trained, "--of", "train", "--count", 3)
+    assert (tmp_path / "R/figures/reconstructions.png").stat().st_size > 1000
+
+
+def test_datasets(rapidbm):
+    code, out, _ = rapidbm("datasets", "--json")
+    assert code == 0
+    assert {line["name"] for line in objects(out)} >= {
+        "bars4",
+        "basN",
+        "digits",
+        "mnist",
+        "mnist-static",
+    }
+    assert "RAPIDBM_DATA" in rapidbm("datasets")[1]
+
+
+def test_files_train(rapidbm):
+    rng = np.random.default_rng(0)
+    np.savez("mine.npz", samples=rng.random((30, 3, 4)) < 0.5, labels=np.arange(30))
+    code, out, err = rapidbm(
+        "train", "mine.npz", "--epochs", 2, "--hidden", 20, "--patterns", 2, "--out", "R"
+    )
+    assert code == 0, err
+    assert "24 images to train, 6 to test" in out
+    assert rapidbm("sample", "R", "--sweeps", 2)[0] == 0
+
+
+def test_resume_takes_only_the_folder(rapidbm):
+    rapidbm("train", "bars4", *SMALL, "--out", "R")
+    code, out, _ = rapidbm("train", "--resume", "--out", "R")
+    assert (code, "finished" in out) == (0, True)
+    assert rapidbm("train", "--resume", "--out", "R", "--epochs", 5)[0] == 0
+    assert Run("R").metrics()[-1]["epoch"] == 5
+    code, _, err = rapidbm("train", "bars4", "--resume", "--out", "R", "--hidden", 31)
+    assert code == 2
+    assert "hidden is (30,) there, (31,) here" in err
+    code, _, err = rapidbm("train", "bas4", "--resume", "--out", "R")
+    assert (code, "dataset is 'bars4' there" in err) == (2, True)
+
+
+def test_resuming_what_never_began_begins(rapidbm):
+    assert rapidbm("train", "bars4", *SMALL, "--resume", "--out", "R")[0] == 0
+    assert Run("R").status == "finished"
+
+
+BAD = {
+    "train": "needs a data set",
+    "train bars5": "did you mean 'bars4'",
+    "train nothing.npy": "no file nothing.npy",
+    "train bars4 --preset paper-bar": "did you mean 'paper-bars'",
+    "train bars4 --patterns 0": "at least 1, not 0",
+    "train bars4 --patterns -3": "not -3",
+    "train bars4 --patterns 3 --dense": "give --dense or --patterns",
+    "train bars4 --dense": "patterns=K",
+    "train bars4 --dense --negative exact --model bm --hidden 40": "2^56",
+    "train bas12 --negative exact": "2^144 ≈ 10^43",
+    "train bars4 --negative pdi": "did you mean 'pid'",
+    "train bars4 --particles 4": "has no option particles",
+    "train bars4 --rate 0": "positive",
+    "train bars4 --rate nan": "positive",
+    "train bars4 --epochs -1": "at least 0",
+    "train bars4 --batch-size 0": "at least 1",
+    "train bars4 --replicas 0": "at least 1",
+    "train bars4 --model dmb": "did you mean 'dbm'",
+    "train bars4 --device gpu": "cannot be used",
+    "train bars4 --threshold 0.2": "not 'threshold'",
+    "train bars4 --positive mean --model dbm --hidden 3 --hidden 2": "use 'meanfield'",
+    "train --resume": "give --out",
+    "train --resume --out nowhere": "no run folder",
+    "evaluate nowhere": "no run folder",
+    "sample nowhere": "no run folder",
+    "reconstruct nowhere": "no run folder",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input(rapidbm, tmp_path, line):
+    code, out, err = rapidbm(
+        *line.split(), *(["--out", "R"] if line.startswith("train ba") else [])
+    )
+    assert code == 2, out
+    assert BAD[line] in err.replace("\n", " ")
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+BAD_LATER = {
+    "sample R --replica 9": "no replica 9",
+    "sample R --update 3": "no checkpoint of update 3; it has 0, 1, 2, 4, 8, 12",
+    "sample R --start here": "known are data, patterns, random",
+    "sample R --beta -1": "at least 0",
+    "sample R --beta nan": "at least 0",
+    "sample R --out s.txt": ".png, .pdf or .npy",
+    "sample R --out mask.npy": "exists",
+    "sample R --count 0": "count",
+    "reconstruct R --mask wrong.npy": "16 booleans",
+    "reconstruct R --mask missing.npy": "no mask",
+    "reconstruct R --of all": "known are test, train",
+    "reconstruct R --out mask.npy": "exists",
+    "train bars4 --out R": "exists and is not empty",
+}
+
+
+@pytest.mark.parametrize("line", BAD_LATER)
+def test_bad_input_about_a_run(rapidbm, trained, tmp_path, line):
+    np.save("wrong.npy", np.ones(7, dtype=bool))
+    np.save("mask.npy", np.ones(16, dtype=bool))
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    code, out, err = rapidbm(*line.split())
+    assert code == 2, out
+    assert BAD_LATER[line] in err.replace("\n", " ")
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_a_load_too_high_is_a_warning(rapidbm):
+    code, _, err = rapidbm("train", "bars4", *SMALL, "--patterns", 14, "--out", "R")
+    assert code == 0
+    assert "warning: K = 14 random patterns are too many" in err
+    assert err.count("warning") == 1
+
+
+def test_a_terminal_gets_a_bar(tmp_path):
+    parent, child = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "rapidbm",
+        "train",
+        "bars4",
+        *SMALL,
+        "--epochs",
+        "40",
+        "--out",
+        "R",
+    ]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=child, stderr=child, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            part = os.read(parent, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    assert process.wait() == 0
+    assert "━" in shown.decode(errors="replace")
+    assert b"update" in shown
+
+
+def test_demo(rapidbm, tmp_path, monkeypatch):
+    """The demo in miniature; `make demo` is the same with its own sizes."""
+    from rapidbm import demo
+
+    tiny = {"hidden": (30,), "patterns": 4, "epochs": 2, "replicas": 2}
+    monkeypatch.setattr(demo, "PARTS", {"bas4": tiny, "bars4": tiny})
+    for i in (1, 2):
+        code, out, err = rapidbm("demo")
+        assert (code, err) == (0, "")
+        assert "hamming train" in out
+        folder = tmp_path / "runs" / f"demo-{i}"
+        assert (folder / "demo.png").stat().st_size > 10_000
+        for part in ("bas4", "bars4"):
+            names = {p.name for p in (folder / part / "figures").iterdir()}
+            assert names == {"curves.png", "samples.png", "patterns.png"}
