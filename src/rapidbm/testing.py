@@ -148,6 +148,7 @@ def sampler_p_values(
 
 def chi_squared(counts: Tensor, probabilities: Tensor) -> float:
     """The p-value of counts under given probabilities; rare states are pooled."""
+    counts, probabilities = counts.cpu(), probabilities.cpu()
     expected = probabilities.double() * counts.sum()
     often = expected >= 10
     kept = torch.cat([counts[often].double(), counts[~often].sum()[None].double()])

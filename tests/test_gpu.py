@@ -1,0 +1,82 @@
+"""The same contracts on a GPU; skipped where there is none."""
+
+import pytest
+import torch
+
+from rapidbm.checkpoint import load_tensors
+from rapidbm.gibbs import sweep
+from rapidbm.likelihood import log_z
+from rapidbm.machine import rbm
+from rapidbm.negative import PatternInduced, Persistent
+from rapidbm.optim import adam, sgd
+from rapidbm.projection import Sign
+from rapidbm.recipe import Recipe
+from rapidbm.runs import Run
+from rapidbm.spins import WeightedSpins
+from rapidbm.streams import generator
+from rapidbm.testing import check_sampler, small_machines
+from rapidbm.training import train
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+MACHINES = [pytest.param(machine, id=name) for name, machine in small_machines(2)]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sampler(machine):
+    check_sampler(sweep, machine.cuda())
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_energies_and_gradients_are_those_of_the_cpu(machine):
+    spins = machine.cpu().random(50, generator(0))
+    weights = torch.rand((2, 50), generator=generator(1), dtype=torch.float64)
+    energy, z = machine.energy(spins).detach(), log_z(machine).lower
+    gradient = machine.gradient(WeightedSpins(spins, weights))
+    machine.cuda()
+    assert torch.allclose(machine.energy(spins.cuda()).cpu(), energy, atol=1e-12)
+    assert torch.allclose(log_z(machine).lower.cpu(), z, atol=1e-10)
+    found = machine.gradient(WeightedSpins(spins.cuda(), weights.cuda()))
+    for name, value in gradient.items():
+        assert torch.allclose(found[name].cpu(), value, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "negative", [PatternInduced(), PatternInduced(1), Persistent(20, 2)], ids=str
+)
+def test_training_repeats_to_the_bit(negative):
+    data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
+    ends = []
+    for _ in range(2):
+        machine = rbm(30, 200, 5, replicas=4, seed=0, device="cuda")
+        optimizer = sgd(0.01) if isinstance(negative, PatternInduced) else adam(1e-3)
+        for _ in train(
+            machine, data, negative, optimizer, epochs=5, batch_size=20, projection=Sign(), seed=1
+        ):
+            pass
+        ends.append(machine.patterns.detach().clone())
+    assert torch.equal(*ends)
+
+
+def test_resume_on_a_gpu(tmp_path):
+    chosen = {
+        "device": "cuda",
+        "negative": "pcd",
+        "particles": 30,
+        "optimizer": "adam",
+        "epochs": 9,
+    }
+
+    def go(folder, cut):
+        count = iter(range(1000))
+        run = Run.create(folder, Recipe.made("bars4", chosen))
+        for _ in run.go(lambda: next(count) == cut):
+            pass
+        return run
+
+    whole, part = go(tmp_path / "whole", -1), go(tmp_path / "part", 13)
+    assert part.status == "interrupted"
+    for _ in Run(tmp_path / "part").go():
+        pass
+    a, b = load_tensors(whole.latest)[0], load_tensors(part.latest)[0]
+    for name, value in a.items():
+        assert torch.equal(value, b[name]), name
