@@ -327,7 +327,7 @@ def test_resuming_what_never_began_begins(rapidbm):
 BAD = {
     "train": "needs a data set",
     "train bars5": "did you mean 'bars4'",
-    "train nothing.npy": "no file nothing.npy",
+    "train nothing.npy": "there is no file",
     "train bars4 --preset paper-bar": "did you mean 'paper-bars'",
     "train bars4 --patterns 0": "at least 1, not 0",
     "train bars4 --patterns -3": "not -3",
@@ -336,7 +336,7 @@ BAD = {
     "train bars4 --dense --negative exact --model bm --hidden 40": "2^56",
     "train bas12 --negative exact": "2^144 ≈ 10^43",
     "train bars4 --negative pdi": "did you mean 'pid'",
-    "train bars4 --particles 4": "has no option particles",
+    "train bars4 --particles 4": "has no option --particles",
     "train bars4 --rate 0": "positive",
     "train bars4 --rate nan": "positive",
     "train bars4 --epochs -1": "at least 0",
@@ -344,6 +344,10 @@ BAD = {
     "train bars4 --replicas 0": "at least 1",
     "train bars4 --model dmb": "did you mean 'dbm'",
     "train bars4 --device gpu": "cannot be used",
+    "train bars4 --device meta": "cannot be used",
+    "train bars4 --hidden 100000000000": "memory",
+    "train bars4 --optimizer adagrad --momentum 0.5": "refuses its options",
+    "train bars4 --metric log_likelihood --model dbm --hidden 30 --hidden 30": "2^",
     "train bars4 --threshold 0.2": "not 'threshold'",
     "train bars4 --positive mean --model dbm --hidden 3 --hidden 2": "use 'meanfield'",
     "train --resume": "give --out",
@@ -391,6 +395,54 @@ def test_bad_input_about_a_run(rapidbm, trained, tmp_path, line):
     assert code == 2, out
     assert BAD_LATER[line] in err.replace("\n", " ")
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_what_the_system_refuses_is_said_in_a_line(rapidbm, trained, tmp_path):
+    for line in (f"sample {trained} --out /proc/x.npy", f"train bars4 --out {'x' * 300}"):
+        code, _, err = rapidbm(*line.split())
+        assert code == 2
+        assert err.startswith("error: ")
+        assert "Traceback" not in err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "demo.png").write_text("mine")
+    code, _, err = rapidbm("demo", "--out", "full")
+    assert (code, "exists and is not empty" in err) == (2, True)
+
+
+def test_evaluate_leaves_out_replicas_that_diverged(rapidbm):
+    words = [
+        "--replicas",
+        2,
+        "--rate",
+        "1e6",
+        "--rate",
+        "0.02",
+        "--projection",
+        "none",
+        "--epochs",
+        30,
+    ]
+    code, _, err = rapidbm("train", "bars4", "--hidden", 20, "--patterns", 3, *words, "--out", "R")
+    assert (code, "replica 0 diverged at update" in err) == (0, True)
+    code, out, _ = rapidbm("evaluate", "R")
+    assert (code, "replica 0 diverged" in out) == (0, True)
+    line = next(line for line in out.splitlines() if "log_z" in line)
+    assert float(line.split()[1]) < 1e4
+
+
+def test_a_reader_that_leaves_early(tmp_path):
+    command = f"{sys.executable} -m rapidbm train bars4 --epochs 2000 --hidden 20 --out R | head -1"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert "standard output was closed" in done.stderr
+
+
+def test_resume_notices_another_preset(rapidbm, trained):
+    code, _, err = rapidbm("train", "--resume", "--out", trained, "--preset", "mnist")
+    assert (code, "a resumed run keeps its settings" in err) == (2, True)
+    assert rapidbm("train", "--resume", "--out", trained, "--preset", "foo")[0] == 2
 
 
 def test_a_load_too_high_is_a_warning(rapidbm):

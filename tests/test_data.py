@@ -192,11 +192,24 @@ def test_every_file_format(bits, tmp_path):
     assert not torch.equal(load(str(tmp_path / "a.npy"), seed=1).train.spins, wanted)
 
 
+def test_a_first_row_in_scientific_notation_is_a_sample(tmp_path):
+    (tmp_path / "x.csv").write_text("1.0E+00,0.0E+00\n" * 7)
+    data = load(tmp_path / "x.csv")
+    assert len(data.train) + len(data.test) == 7
+
+
+def test_a_line_of_pixels_is_half_known_however_it_is_given(bits):
+    for data in (from_arrays(bits[:, :10]), from_arrays(bits[:, :10], bits[:5, :10])):
+        assert data.train.known.tolist() == [True] * 5 + [False] * 5
+
+
 def test_a_file_with_both_splits_and_with_images(bits, tmp_path):
     np.savez(tmp_path / "both.npz", train=bits.reshape(20, 3, 4), test=bits[:5].reshape(5, 3, 4))
     data = load(tmp_path / "both.npz")
     assert (len(data.train), len(data.test), data.shape) == (20, 5, (3, 4))
     assert torch.equal(data.train.spins > 0, torch.from_numpy(bits))
+    with pytest.raises(InputError, match="nothing to seed"):
+        load(tmp_path / "both.npz", seed=3)
 
 
 def save(path, **arrays):
@@ -224,6 +237,7 @@ def save(path, **arrays):
         ),
         (lambda p: save(p / "x.npz", other=np.ones((3, 4))), "must hold 'samples'"),
         (lambda p: save(p / "x.npz", samples=np.ones((3, 4)), labels=np.ones(2)), "need 3 labels"),
+        (lambda p: save(p / "x.npz", samples=np.ones((2, 4)), labels=[0.5, 1]), "whole numbers"),
         (
             lambda p: save(p / "x.npz", train=np.ones((3, 4)), test=np.ones((3, 5))),
             "agree on the number",
@@ -259,7 +273,10 @@ def test_truncated_and_broken_files(name, content, words, tmp_path):
     [
         ("mnst", {}, "did you mean 'mnist'"),
         ("bas", {}, "did you mean 'bas12'"),
-        ("bas1", {}, "at least 2 pixels"),
+        ("bas1", {}, "2 to 32 pixels, not 1"),
+        ("bas33", {}, "not 33"),
+        ("bas4", {"seed": -1}, "at least 0, not -1"),
+        ("mnist", {"threshold": 0.2, "binarize": "stochastic"}, "has no threshold"),
         ("data.txt", {}, "unknown data set"),
         ("bars4", {"threshold": 0.1}, "takes no options, not 'threshold'"),
         ("digits", {"threshold": 2.0}, r"\[0, 1\), not 2"),

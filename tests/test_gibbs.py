@@ -121,15 +121,27 @@ def test_mask_per_image():
     ("options", "words"),
     [
         ({"beta": -0.1}, "at least 0"),
-        ({"beta": torch.tensor([1.0, -2.0])}, "at least 0, got -2"),
+        ({"beta": torch.tensor([1.0, -2.0])}, "at least 0, not -2"),
         ({"clamp": torch.ones(6, dtype=torch.bool)}, "all 7 units"),
+        ({"beta": float("nan")}, "finite"),
+        ({"beta": float("inf")}, "finite"),
+        ({"beta": torch.ones(3)}, r"one per chain \(2,\)"),
         ({"clamp": torch.ones(7)}, "booleans"),
+        ({"clamp": torch.ones(3, 7, dtype=torch.bool)}, r"not torch.bool of \(3, 7\)"),
     ],
 )
 def test_bad_sweeps(options, words):
     machine = rbm(4, 3, seed=0)
     with pytest.raises(InputError, match=words):
         sweep(machine, machine.random(2, generator(0)), generator(0), **options)
+
+
+def test_a_temperature_of_another_type():
+    machine = rbm(4, 3, 2, seed=0)
+    beta = torch.ones(2, dtype=torch.float64)
+    assert (
+        sweep(machine, machine.random(2, generator(0)), generator(0), beta).dtype == torch.float32
+    )
 
 
 def test_gradients_are_not_tracked():

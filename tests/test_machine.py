@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -61,7 +62,7 @@ def test_stack_and_replica_are_inverses():
         again = stack([machine.replica(i) for i in range(3)])
         for a, b in zip(machine.parameters(), again.parameters(), strict=True):
             assert torch.equal(a, b)
-    with pytest.raises(InputError, match="shapes agree"):
+    with pytest.raises(InputError, match="shapes and types agree"):
         stack([rbm(4, 3, seed=0), rbm(4, 2, seed=0)])
     with pytest.raises(InputError, match="no replica 3"):
         machine.replica(3)
@@ -84,6 +85,12 @@ def test_starts():
     assert len(spread.unique()) > 1000
     dense = rbm(300, 200, seed=0).couplings.matrix(0, 1).detach()
     assert abs(float(dense.std()) - 0.01) < 1e-4
+
+
+def test_numbers_and_arrays_of_numpy_serve():
+    machine = rbm(np.int64(4), np.int32(3), np.int64(2), seed=np.int64(3))
+    spins = np.ones((2, 7), dtype=np.int64)
+    assert torch.equal(machine.energy(spins), machine.energy(torch.ones(2, 7)))
 
 
 def test_types_and_moves():
@@ -150,6 +157,11 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(v, h):
         (lambda: bm(4, -1), "at least 0"),
         (lambda: Machine(rbm(4, 3).couplings, torch.zeros(1, 6)), r"\(1, 7\)"),
         (lambda: rbm(4, 3).free_energy(torch.ones(1, 4), 0.0), "β > 0"),
+        (lambda: rbm(4, 3).hidden_mean(torch.ones(1, 4), -1.0), "at least 0, not -1"),
+        (lambda: rbm(4, 3).energy(torch.ones(1, 7, dtype=torch.bool)), "to_spins"),
+        (lambda: dbm(4, 3), r"\(3,\) for one"),
+        (lambda: rbm(4, 3, seed=2**63), r"below 2\^63"),
+        (lambda: stack([rbm(4, 3), rbm(4, 3, dtype=torch.float64)]), "types agree"),
     ],
 )
 def test_bad_machines(make, words):

@@ -28,6 +28,7 @@ DATA = load("bars4")
         rbm(16, 12, 3, replicas=2, seed=0, scale=0.6),
         dbm(16, (6, 5), replicas=2, seed=0, scale=0.3),
         bm(16, 3, 2, replicas=2, seed=0, scale=0.5),
+        bm(16, 0, 2, replicas=2, seed=0, scale=0.5),
     ],
 )
 def test_hamming_distance_is_the_plain_definition(machine):

@@ -136,6 +136,15 @@ def test_optimisers_that_mix_elements_are_refused():
         (lambda: sgd(0.1, momentum=1.0), r"\[0, 1\)"),
         (lambda: sgd(0.1, weight_decay=-1), "at least 0"),
         (lambda: sgd(0.1, decay=1.5), r"\(0, 1\]"),
+        (lambda: sgd(0.1, floor=math.nan), "floor of the rate"),
+        (
+            lambda: TorchOptimizer("Adagrad", 0.1, (("momentum", 0.5),)).bind(parameters()),
+            "refuses",
+        ),
+        (
+            lambda: bind_torch(torch.optim.SGD([nn.Parameter(torch.ones(1))], 0.1), parameters()),
+            "other",
+        ),
         (lambda: sgd(0.1, fall="sudden"), "known are cosine, linear, none"),
         (lambda: adam(0.1, betas=(1.0, 0.9)), "betas"),
         (lambda: TorchOptimizer("RMSProp", 0.1), "did you mean 'RMSprop'"),

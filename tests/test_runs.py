@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from rapidbm.checkpoint import load_machine, load_tensors, save_machine
 from rapidbm.errors import InputError
@@ -159,6 +160,27 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number):
     assert load_tensors(run.latest)[1]["update"] == run.info["update"] > 0
 
 
+def test_a_kill_before_the_first_update_repeats_no_evaluation(tmp_path):
+    run = Run.create(tmp_path / "R", Recipe.made("bars4", TINY))
+    assert next(run.go()).update == 0  # leaving the loop saves; a kill would leave the same
+    assert [r["update"] for r in run.metrics()] == [0]
+    for _ in Run(tmp_path / "R").go():
+        pass
+    updates = [r["update"] for r in run.metrics()]
+    assert updates == sorted(set(updates))
+
+
+def test_a_file_of_data_is_found_from_anywhere(tmp_path, monkeypatch):
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).random((20, 16)) < 0.5)
+    Run.create(tmp_path / "R", Recipe.made("x.npy", {**TINY, "epochs": 2}))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(Run(tmp_path / "R").data().train) == 16
+
+
 def test_a_torn_line_of_metrics_is_passed_over_and_mended(tmp_path):
     count = iter(range(1000))
     run = go(tmp_path / "R", stop=lambda: next(count) == 20)
@@ -222,7 +244,13 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
-    for chosen in ({"patterns": None}, {"negative": "exact", "hidden": (21,), "model": "bm"}):
+    for chosen in (
+        {"patterns": None},
+        {"negative": "exact", "hidden": (21,), "model": "bm"},
+        {"model": "dbm", "hidden": (20, 20), "positive": "mean"},
+        {"model": "dbm", "hidden": (30, 30), "positive": "enumerated"},
+        {"model": "dbm", "hidden": (30, 30), "metrics": ("log_likelihood",)},
+    ):
         with pytest.raises(InputError):
             go(tmp_path / "R", **chosen)
         assert not (tmp_path / "R").exists()
@@ -265,9 +293,58 @@ def test_broken_run_folders(tmp_path):
     run.latest.write_bytes(other.latest.read_bytes())
     with pytest.raises(InputError, match=r"layers \(16, 21\).* \(16, 20\)"):
         next(Run(tmp_path / "R").go(epochs=9))
+    with pytest.raises(InputError, match=r"layers \(16, 21\)"):
+        run.machine()
     run.latest.unlink()
     with pytest.raises(InputError, match="no checkpoint yet"):
         run.machine()
+    with pytest.raises(InputError, match=r"is gone, but .* 4 updates"):
+        next(Run(tmp_path / "R").go())
+    (tmp_path / "R" / "checkpoints" / "update-old.safetensors").write_bytes(b"")
+    assert list(run.checkpoints()) == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recipe": None},
+        {"recipe": [1]},
+        {"recipe": {"dataset": "bars4", "rate": "x"}},
+        {"recipe": {"dataset": "bars4", "hidden": 20}},
+        {"recipe": {"dataset": "bars4", "metrics": None}},
+        {"recipe": {}},
+        {"data": None},
+    ],
+    ids=str,
+)
+def test_damaged_descriptions(tmp_path, changes):
+    go(tmp_path / "R", epochs=1)
+    edit(tmp_path / "R" / "run.json", **changes)
+    with pytest.raises(InputError):
+        Run(tmp_path / "R")
+
+
+@pytest.mark.parametrize("lost", ["training/rng", "training/alive", "parameter/couplings.patterns"])
+def test_a_state_with_a_tensor_missing(tmp_path, lost):
+    run = go(tmp_path / "R", epochs=1)
+    tensors, header = load_tensors(run.latest)
+    del tensors[lost]
+    save_file(tensors, run.latest, metadata={"rapidbm": json.dumps(header)})
+    with pytest.raises(InputError, match=f"{lost.split('/')[1]}|parameter"):
+        next(Run(tmp_path / "R").go(epochs=3))
+
+
+def test_a_damaged_line_of_metrics_loses_nothing(tmp_path):
+    count = iter(range(1000))
+    run = go(tmp_path / "R", stop=lambda: next(count) == 20)
+    path = tmp_path / "R" / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], lines[2][:20], *lines[3:]]) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="line 3 of"):
+        next(Run(tmp_path / "R").go())
+    assert path.read_bytes() == before
+    assert run.latest.is_file()
 
 
 def test_changed_data_are_noticed(tmp_path):
@@ -298,8 +375,6 @@ def test_machines_in_files(machine, tmp_path):
 
 
 def test_files_of_another_format_are_refused(tmp_path):
-    from safetensors.torch import save_file
-
     save_file({"x": torch.ones(1)}, tmp_path / "a.safetensors")
     with pytest.raises(InputError, match="format None"):
         load_machine(tmp_path / "a.safetensors")
@@ -341,6 +416,9 @@ def test_a_changed_choice_drops_what_belonged_to_the_old_one():
     assert (recipe.sweeps, recipe.particles) == (None, None)
     recipe = Recipe.made("mnist", {"patterns": None, "negative": "cd"}, "paper-mnist")
     assert (recipe.projection, recipe.bound) == ("none", None)
+    recipe = Recipe.made("bars4", {"optimizer": "adam"}, "paper-bars")
+    assert (recipe.optimizer_choice().rate, recipe.decay) == (1e-3, 1.0)
+    assert Recipe.made("bars4", {"decay": 1.0}, "paper-bars").rate_floor == 0
 
 
 @pytest.mark.parametrize(
@@ -348,14 +426,18 @@ def test_a_changed_choice_drops_what_belonged_to_the_old_one():
     [
         ({"model": "rmb"}, "did you mean 'rbm'"),
         ({"negative": "pdi"}, "did you mean 'pid'"),
-        ({"negative": "cd", "particles": 5}, "'cd' has no option particles; it takes sweeps"),
+        ({"negative": "cd", "particles": 5}, "'cd' has no option --particles; it takes --sweeps"),
         ({"projection": "sgn"}, "did you mean 'sign'"),
-        ({"projection": "sign", "bound": 2.0}, "no option x"),
+        ({"projection": "sign", "bound": 2.0}, "no option --bound"),
         ({"optimizer": "adamm"}, "did you mean 'adam'"),
         ({"optimizer": "adam", "momentum": 0.5}, "no momentum"),
         ({"positive": "mean-field"}, "did you mean 'meanfield'"),
         ({"positive_steps": 3}, "--positive"),
         ({"metrics": ("haming",)}, "did you mean 'hamming'"),
+        ({"evaluate": "²"}, "a number of updates"),
+        ({"bias_start": "zero"}, "needs biases"),
+        ({"decay": 1.0, "rate_floor": 0.1}, "no effect"),
+        ({"seed": 2**63}, "below 2"),
         ({"evaluate": "often"}, "log, epoch, end or a number"),
         ({"checkpoints": "0"}, "checkpoint spacing"),
         ({"hidden": (3, 4)}, "one hidden layer"),

@@ -277,6 +277,22 @@ def test_the_average_follows_the_parameters():
     assert not torch.allclose(mean, path[-1], atol=1e-6)
 
 
+def test_the_average_is_of_projected_patterns():
+    machine = rbm(16, 8, 3, seed=0)
+    options = {"epochs": 2, "batch_size": 4, "projection": Clip(1.0), "average": 2, "seed": 0}
+    for progress in train(machine, BARS, PatternInduced(), sgd(5.0), **options):
+        pass
+    assert float(progress.averaged().patterns.detach().abs().max()) <= 1.0
+
+
+def test_data_as_an_array_of_numpy():
+    a, b = rbm(16, 8, 3, seed=0), rbm(16, 8, 3, seed=0)
+    for machine, data in ((a, BARS.spins.numpy()), (b, BARS)):
+        for _ in train(machine, data, PatternInduced(), sgd(0.1), epochs=1, batch_size=4, seed=0):
+            pass
+    assert torch.equal(a.patterns, b.patterns)
+
+
 def test_stopping_is_leaving_the_loop():
     machine = rbm(16, 4, 2, seed=0)
     for progress in train(
@@ -313,6 +329,12 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         ({"data": torch.zeros(3, 16)}, "±1"),
         ({"optimizer": sgd((0.1, 0.2, 0.3))}, "each of the 1 replicas"),
         ({"negative": PatternInduced()}, "dense"),
+        ({"negative": "pid"}, "negative phase must be an object with step"),
+        ({"negative": Persistent}, "negative phase must be an object"),
+        ({"optimizer": "adam"}, "optimiser must be one"),
+        ({"projection": "sign"}, "projection must be an object"),
+        ({"data": load("bars4")}, "or a Split, such as data.train, not Dataset"),
+        ({"data": torch.ones(3, 16, dtype=torch.bool)}, "converts booleans"),
     ],
 )
 def test_bad_training(options, words):

@@ -8,7 +8,7 @@ from torch import Tensor
 from .errors import InputError
 from .spins import states, to_spins
 from .splits import TEST_SHARE, Dataset, Split
-from .streams import generator
+from .streams import check_seed, generator
 
 
 def bars4() -> Dataset:
@@ -28,8 +28,9 @@ def bars_and_stripes(size: int, seed: int = 0) -> Dataset:
     An image and its negative stay in the same split: without biases a machine cannot tell them
     apart. There are 2(2^N − 2) images; beyond N = 16 a seeded draw of about 130,000 of them serves.
     """
-    if size < 2:
-        raise InputError(f"bars and stripes need a side of at least 2 pixels, not {size}")
+    if not 2 <= size <= 32:
+        raise InputError(f"bars and stripes have a side of 2 to 32 pixels, not {size}")
+    check_seed(seed)
     rng = generator(seed, "bas", size)
     if size <= 16:
         half = states(size, 1, 2 ** (size - 1))  # first line at −1; the rest are the negatives

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +71,19 @@ def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{path} cannot be read as safetensors: {error}; it may be truncated, take another "
             "checkpoint"
         ) from error
-    if header.get("format") != FORMAT:
+    version = header.get("format") if isinstance(header, dict) else None
+    if version != FORMAT:
         raise InputError(
-            f"{path} has the format {header.get('format')!r}, this version of rapidbm reads "
-            f"{FORMAT}; use the version that wrote it"
+            f"{path} has the format {version!r}, this version of rapidbm reads {FORMAT}; use the "
+            "version that wrote it"
         )
+    if not {"sizes", "edges", "couplings"} <= set(header):
+        raise InputError(f"{path} does not say which machine it holds; take another checkpoint")
     return tensors, header
 
 
 def save_machine(machine: Machine, path: str | Path) -> None:
-    """Writes a machine to a file."""
+    """Writes a machine to a file; one that is there is replaced."""
     save_tensors(Path(path), machine, _named(machine), {})
 
 
@@ -93,22 +96,24 @@ def load_machine(path: str | Path, *, averaged: bool = False) -> Machine:
         raise InputError(f"{path} holds no {part.rstrip('/')}; it has {', '.join(tensors)}")
     layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
     couplings: Couplings
-    if header["couplings"] == "patterns":
-        couplings = Patterns(layers, found["couplings.patterns"])
-    else:
-        couplings = Dense(
-            layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
-        )
+    try:
+        if header["couplings"] == "patterns":
+            couplings = Patterns(layers, found["couplings.patterns"])
+        else:
+            couplings = Dense(
+                layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
+            )
+    except KeyError as error:
+        raise InputError(f"{path} lacks the tensor {error}; take another checkpoint") from error
     return Machine(couplings, found.get("biases"))
 
 
-def check_fits(path: Path, header: Mapping[str, Any], machine: Machine) -> None:
+def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> None:
     """Refuses a checkpoint of another machine."""
-    sizes, edges = tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"])
-    if sizes != machine.layers.sizes or edges != machine.layers.edges:
+    if tuple(found) != wanted:
         raise InputError(
-            f"{path} holds a machine of layers {sizes}, but the recipe asks for "
-            f"{machine.layers.sizes}; the checkpoint belongs to another run"
+            f"{path} holds a machine of layers {tuple(found)}, but the recipe asks for {wanted}; "
+            "the checkpoint belongs to another run"
         )
 
 
@@ -123,9 +128,10 @@ def device_named(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        torch.Generator(device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"the device {name!r} cannot be used here: {reason}; use auto, cpu or cuda"
+            f"the device {name!r} cannot be used here: {reason}; use auto or cpu"
         ) from error
     return device

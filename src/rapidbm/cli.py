@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -88,7 +89,12 @@ def train(
         str | None, option(DATA, "mnist: usual (60,000/10,000) or paper (57,000/3,000).")
     ] = None,
     data_seed: Annotated[
-        int | None, option(DATA, "Seed of the split into training and test set.", min=0)
+        int | None,
+        option(
+            DATA,
+            "Seed of the split into training and test set, or of mnist's stochastic pixels.",
+            min=0,
+        ),
     ] = None,
     model: Annotated[
         str | None, option(MACHINE, "rbm (restricted), dbm (deep) or bm (fully connected).")
@@ -305,11 +311,9 @@ def _resumed(
 
     saved = run.recipe.as_dict()
     wanted = dict(chosen)
-    if preset is not None and dataset is not None:
-        wanted = {**Recipe.made(dataset, chosen, preset).as_dict()}
-        wanted.setdefault("epochs", saved["epochs"])
-    if dataset is not None:
-        wanted["dataset"] = dataset
+    if preset is not None or dataset is not None:
+        made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
+        wanted = made.as_dict() if preset is not None else {**chosen, "dataset": made.dataset}
     epochs = wanted.pop("epochs", None)
     different = [k for k, v in wanted.items() if saved[k] != v]
     if different:
@@ -339,9 +343,11 @@ def _finish(run: Any, screen: Screen, stopper: Stopper) -> None:
             f"saved. Go on with: rapidbm train --resume --out {shlex.quote(str(run.folder))}"
         )
         raise typer.Exit(128 + (stopper.signal or 2))
-    fig = pictures.curve_figure(records, run.info["data"]["name"])
-    path = pictures.save(fig, run.figures() / "curves.png")
-    screen.say(f"{run.status}: {run.info['seconds']:.1f} s of training; curves in {path}")
+    told = f"{run.status}: {run.info['seconds']:.1f} s of training"
+    if records:
+        fig = pictures.curve_figure(records, run.info["data"]["name"])
+        told += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"
+    screen.say(told)
 
 
 @app.command()
@@ -374,14 +380,24 @@ def evaluate(run: RunFolder, update: Update = None, seed: Seed = 0, as_json: Jso
     with screen.err.status("evaluating"):
         rows, notes = evaluation(opened, update, seed)
     screen.result(
-        {"run": str(run), "update": update or opened.info.get("update"), **rows, "notes": notes}
+        {
+            "run": str(run),
+            "update": opened.info.get("update") if update is None else update,
+            **rows,
+            "notes": notes,
+        }
     )
     width = max(map(len, rows))
     screen.say(
         f"{run}, {opened.recipe.replicas} replica(s); mean ± standard deviation over replicas"
     )
+    lost = [] if update is not None else opened.info.get("diverged", [])
     for name, values in rows.items():
-        screen.say(f"  {name:<{width}}  {spread(values)}")
+        screen.say(
+            f"  {name:<{width}}  {spread([v for i, v in enumerate(values) if i not in lost])}"
+        )
+    if lost:
+        screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out of the means")
     for note in notes:
         screen.say(f"  {note}")
 
@@ -457,10 +473,10 @@ def reconstruct(
     opened = Run(run)
     target = sampling.target(out, opened, "reconstructions.png")
     with screen.err.status("reconstructing"):
-        distance = sampling.reconstructions(
+        images, distance = sampling.reconstructions(
             opened, part, mask, count, passes, clamp, replica, update, seed, target
         )
-    screen.result({"run": str(run), "images": count, "hamming": distance, "out": str(target)})
+    screen.result({"run": str(run), "images": images, "hamming": distance, "out": str(target)})
     screen.say(f"share of wrong pixels {distance:.4f} → {target}")
 
 
@@ -487,9 +503,23 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        Screen().err.print("[red]error:[/]", end=" ")
-        Screen().err.print(str(error), markup=False)
-        sys.exit(EXIT_BAD_INPUT)
+        _fail(str(error), EXIT_BAD_INPUT)
+    except BrokenPipeError:  # the reader of our output has left
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        _fail("standard output was closed; a training that was under way is saved", 1)
+    except OSError as error:
+        _fail(f"{error}; check the path, its permissions and the space on the disk", EXIT_BAD_INPUT)
+    except (MemoryError, RuntimeError) as error:
+        text = str(error).splitlines()[0] if str(error) else "out of memory"
+        if not isinstance(error, MemoryError) and "memory" not in text:
+            raise
+        _fail(f"{text}; take a smaller machine, fewer replicas or smaller batches", EXIT_BAD_INPUT)
     except KeyboardInterrupt:
-        sys.stderr.write("stopped\n")
-        sys.exit(130)
+        _fail("stopped", 130)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    screen = Screen()
+    screen.err.print("[red]error:[/]", end=" ")
+    screen.err.print(text, markup=False)
+    sys.exit(code)

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 EXIT_BAD_INPUT = 2
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would leave without a word
+
+
 class Screen:
     """Where the command writes. Results go to standard output, everything else to standard error."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.out = Console(highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.out = _Console(highlight=False, soft_wrap=True, emoji=False)
+        self.err = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def say(self, text: str) -> None:
         """A line for people."""
@@ -109,7 +114,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None
     )
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("update"),
         MofNCompleteColumn(),

@@ -65,7 +65,7 @@ class Dense(Couplings):
     def __init__(self, layers: Layers, weights: dict[tuple[int, int], Tensor]) -> None:
         super().__init__()
         self.layers = layers
-        if set(weights) != set(layers.edges):
+        if not weights or set(weights) != set(layers.edges):
             raise InputError(
                 f"dense couplings need one matrix per edge {layers.edges}, not {tuple(weights)}"
             )

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from . import pictures
 from .console import Screen, Stopper, follow
+from .errors import InputError
 from .metrics import corrupt, reconstruct
 from .recipe import Recipe
 from .runs import Run
@@ -30,6 +31,8 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
     folder = out or next(
         path for i in count(1) if not (path := Path("runs") / f"demo-{i}").exists()
     )
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} exists and is not empty; choose another --out")
     screen.say(
         "RAPID: the couplings are built from K patterns, and the patterns themselves stand in for\n"
         "samples of the model. The machine sees the first line of each image and fills in the rest;\n"
@@ -60,7 +63,7 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
 
 def draw(run: Run, seed: int) -> Path:
     """Curves, samples, patterns and reconstructions of a run as pictures."""
-    data, folder = run.data(), run.figures()
+    data, folder = run.data(), run.figures
     machine = run.machine().replica(0)
     assert machine.patterns is not None
     pictures.save(pictures.curve_figure(run.metrics(), data.name), folder / "curves.png")

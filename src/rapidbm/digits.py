@@ -49,25 +49,28 @@ def digits(threshold: float = 0.5, seed: int = 0) -> Dataset:
 
 
 def mnist(
-    threshold: float = 0.3,
+    threshold: float | None = None,
     binarize: Literal["threshold", "stochastic"] = "threshold",
     split: Literal["usual", "paper"] = "usual",
     seed: int = 0,
 ) -> Dataset:
-    """MNIST. `binarize="stochastic"` draws each pixel once with its intensity as the probability.
+    """MNIST, pixels brighter than `threshold` (0.3) up; `binarize="stochastic"` draws each pixel once
+    with its intensity as the probability.
 
     `split="usual"`: 60,000 to train, 10,000 to test. `split="paper"`: the first 57,000 training
     images and the 3,000 that follow them.
     """
     check_choice("binarization", binarize, ("threshold", "stochastic"))
     check_choice("split", split, ("usual", "paper"))
-    _share(threshold, "threshold")
+    if threshold is not None and binarize == "stochastic":
+        raise InputError("a stochastic binarization has no threshold; leave it out")
+    cut = _share(0.3 if threshold is None else threshold, "threshold")
     parts = {}
     for part in ("train", "t10k") if split == "usual" else ("train",):
         pixels = _idx(_mnist_file(f"{part}-images-idx3-ubyte.gz")).reshape(-1, 784)
         labels = _idx(_mnist_file(f"{part}-labels-idx1-ubyte.gz"))
         shade = torch.from_numpy(pixels).float() / 255.0
-        level: float | Tensor = threshold
+        level: float | Tensor = cut
         if binarize == "stochastic":
             level = torch.rand(shade.shape, generator=generator(seed, "mnist", part))
         parts[part] = Split(
@@ -139,15 +142,15 @@ def _idx(raw: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def _static(part: str) -> Tensor:
     path = _local("binarized-mnist", "binarized_mnist_packed.npz")
     if path is not None:
-        packed = read_numpy(path)[part]
+        packed = read_numpy(path).get(part, np.empty((0, 98), np.uint8))
     else:
         text = _fetch(f"{STATIC_URL}binarized_mnist_{part}.amat", None).read_bytes()
         flat = np.frombuffer(text.replace(b" ", b"").replace(b"\n", b""), np.uint8) - ord("0")
         packed = np.packbits(flat.reshape(-1, 784), axis=1)
     found = hashlib.sha256(packed.tobytes()).hexdigest()
-    if len(packed) != STATIC_ROWS[part] or found != STATIC_SHA[part]:
+    if packed.ndim != 2 or len(packed) != STATIC_ROWS[part] or found != STATIC_SHA[part]:
         raise InputError(
-            f"{path or STATIC_URL} does not hold the static MNIST {part} set: {len(packed)} rows "
+            f"{path or STATIC_URL} does not hold the static MNIST {part} set: shape {packed.shape} "
             f"with SHA-256 {found} instead of {STATIC_ROWS[part]} with {STATIC_SHA[part]}; replace it"
         )
     return to_spins(np.unpackbits(packed, axis=1, count=784))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -38,6 +40,15 @@ def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
         raise unknown(kind, value, names)
 
 
-def check_count(what: str, value: object, *, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+def check_count(what: str, value: Any, *, least: int = 1) -> None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
         raise InputError(f"{what} must be a whole number of at least {least}, not {value!r}")
+
+
+def check_beta(beta: float) -> None:
+    if not (math.isfinite(beta) and beta >= 0):
+        raise InputError(f"the inverse temperature β must be finite and at least 0, not {beta}")

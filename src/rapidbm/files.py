@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def from_arrays(
     )
 
 
-def from_file(path: str | Path, *, seed: int = 0) -> Dataset:
+def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
     """A data set from a file.
 
     `.npy`: samples. `.npz` and `.h5`: `samples` and `labels`, or `train`, `test`, `train_labels`,
@@ -69,6 +69,8 @@ def from_file(path: str | Path, *, seed: int = 0) -> Dataset:
         raise InputError(f"there is no file {path}; check the path")
     found = readers[path.suffix](path)
     if "train" in found and "test" in found:
+        if seed is not None:
+            raise InputError(f"{path} holds its own split, there is nothing to seed; leave it out")
         return from_arrays(
             found["train"],
             found["test"],
@@ -82,7 +84,7 @@ def from_file(path: str | Path, *, seed: int = 0) -> Dataset:
             f"it holds {', '.join(map(repr, found)) or 'nothing'}"
         )
     return from_arrays(
-        found["samples"], train_labels=found.get("labels"), name=path.stem, seed=seed
+        found["samples"], train_labels=found.get("labels"), name=path.stem, seed=seed or 0
     )
 
 
@@ -93,7 +95,15 @@ def read_numpy(path: Path) -> dict[str, Any]:
             if isinstance(loaded, np.ndarray):
                 return {"samples": loaded}
             return {key: loaded[key] for key in loaded.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise InputError(
             f"{path} cannot be read as a NumPy file: {error}; it may be truncated, or hold objects, "
             "which are never unpickled; write it again with numpy.save"
@@ -101,16 +111,19 @@ def read_numpy(path: Path) -> dict[str, Any]:
 
 
 def _csv(path: Path) -> dict[str, Any]:
-    lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
-    rows = [line for line in lines if line.strip()]
-    if rows and re.search(r"[A-Za-df-z_]", re.sub(r"(?i)\b(nan|inf)\b", "", rows[0])):
-        rows = rows[1:]  # names of the columns
-    if not rows:
-        raise InputError(f"{path} holds no row of numbers; write one row per sample")
     try:
-        cells = [[float(cell) for cell in row.split(",")] for row in rows]
-    except ValueError as error:
-        raise InputError(f"{path} must hold numbers between commas: {error}") from error
+        lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
+    cells: list[list[float]] = []
+    for number, line in enumerate(line for line in lines if line.strip()):
+        try:
+            cells.append([float(cell) for cell in line.split(",")])
+        except ValueError as error:
+            if number:  # the first line may hold the names of the columns
+                raise InputError(f"{path} must hold numbers between commas: {error}") from error
+    if not cells:
+        raise InputError(f"{path} holds no row of numbers; write one row per sample")
     widths = sorted({len(row) for row in cells})
     if len(widths) > 1:
         raise InputError(
@@ -153,4 +166,6 @@ def _labels(values: Any) -> Tensor | None:
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise InputError(f"labels must be numbers, not {array.dtype}; encode them first")
+    if not (np.isfinite(array).all() and (array == np.round(array)).all()):
+        raise InputError("labels must be whole numbers; encode them first")
     return torch.from_numpy(array.astype(np.int64))

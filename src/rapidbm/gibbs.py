@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .couplings import Patterns
-from .errors import InputError
+from .errors import InputError, check_beta, check_count
 from .machine import Machine
 from .spins import Beta, draw
 
@@ -35,8 +35,8 @@ def sweep(
     `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
     stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown.
     """
-    beta = _per_chain(beta)
     spins = machine.configuration(spins).clone()
+    beta = _per_chain(spins, beta)
     keep = None if clamp is None else _mask(machine, spins, clamp)
     for layer in machine.layers.order:
         where = machine.layers.slices[layer]
@@ -54,6 +54,7 @@ def sweeps(
     clamp: Tensor | None = None,
 ) -> Tensor:
     """`count` sweeps in a row."""
+    check_count("the number of sweeps", count, least=0)
     for _ in range(count):
         spins = sweep(machine, spins, rng, beta, clamp)
     return spins
@@ -114,20 +115,25 @@ def _unit_by_unit(
     return new
 
 
-def _per_chain(beta: float | Tensor) -> Beta:
-    if isinstance(beta, Tensor):
-        if not bool((beta >= 0).all()):
-            raise InputError(f"inverse temperatures must be at least 0, got {float(beta.min())}")
-        return beta[..., None] if beta.dim() else float(beta)
-    if not beta >= 0:
-        raise InputError(f"the inverse temperature β must be at least 0, not {beta}")
-    return beta
+def _per_chain(spins: Tensor, beta: float | Tensor) -> Beta:
+    if not isinstance(beta, Tensor) or not beta.dim():
+        check_beta(float(beta))
+        return float(beta)
+    if tuple(beta.shape) not in (tuple(spins.shape[1:2]), tuple(spins.shape[:2])):
+        raise InputError(
+            f"give one β, one per chain ({spins.shape[1]},) or one per replica and chain "
+            f"{tuple(spins.shape[:2])}, not {tuple(beta.shape)}"
+        )
+    check_beta(float(beta.min()))
+    check_beta(float(beta.max()))
+    return beta.to(spins)[..., None]
 
 
 def _mask(machine: Machine, spins: Tensor, clamp: Tensor) -> Tensor:
-    if clamp.dtype != torch.bool or clamp.shape[-1] != machine.layers.units:
+    shapes = tuple(tuple(spins.shape[i:]) for i in (2, 1, 0))
+    if clamp.dtype != torch.bool or tuple(clamp.shape) not in shapes:
         raise InputError(
-            f"clamp must be a mask of booleans over all {machine.layers.units} units, not "
-            f"{clamp.dtype} of shape {tuple(clamp.shape)}"
+            f"clamp must be a mask of booleans over all {machine.layers.units} units, of shape "
+            f"{', '.join(map(str, shapes))}, not {clamp.dtype} of {tuple(clamp.shape)}"
         )
     return clamp.to(spins.device).expand(spins.shape)

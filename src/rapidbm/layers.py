@@ -33,7 +33,7 @@ class Layers:
                 )
         if len(set(edges)) != len(edges):
             raise InputError(f"each pair of layers is coupled once, but edges are {edges}")
-        object.__setattr__(self, "sizes", tuple(self.sizes))
+        object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
         object.__setattr__(self, "edges", edges)
 
     @cached_property

@@ -22,7 +22,7 @@ from .enumeration import (
     log_weight,
     states_of,
 )
-from .errors import check_choice
+from .errors import check_beta, check_choice
 from .machine import Machine
 
 
@@ -52,6 +52,7 @@ def log_z(
 ) -> Bounds:
     """log Z, eq. (1)."""
     check_choice("method for log Z", method, ("auto", "exact"))
+    check_beta(beta)
     check_states(machine.layers, what="exact log Z")
     double = copy.deepcopy(machine).double()
     free = free_layers(machine.layers)
@@ -78,7 +79,7 @@ def log_likelihood(
     """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z."""
     z = normaliser or log_z(machine, method=method, beta=beta)
     double = copy.deepcopy(machine).double()
-    spins = getattr(data, "spins", data)
+    spins = torch.as_tensor(getattr(data, "spins", data))
     step = max(1, 2**24 // (machine.layers.units * machine.replicas))
     parts = [double.log_prob_unnormalised(some, beta).sum(1) for some in torch.split(spins, step)]
     mean = torch.stack(parts).sum(0) / len(spins)

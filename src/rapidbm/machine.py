@@ -12,13 +12,14 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .couplings import Couplings, Dense, Patterns
 from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
-from .errors import InputError, LoadWarning, check_count
+from .errors import InputError, LoadWarning, check_beta, check_count
 from .layers import Layers
 from .spins import Beta, WeightedSpins, mean_spin, random_spins
 from .streams import generator, seed_from
@@ -81,7 +82,12 @@ class Machine(nn.Module):
         """The same for the visible layer alone, (e, c, v)."""
         return self._as_chains(spins, self.visible, "a visible configuration")
 
-    def _as_chains(self, spins: Tensor, width: int, what: str) -> Tensor:
+    def _as_chains(self, given: Any, width: int, what: str) -> Tensor:
+        spins: Tensor = torch.as_tensor(given)
+        if spins.dtype == torch.bool:
+            raise InputError(
+                f"{what} holds spins, ±1, not booleans; `rapidbm.to_spins` converts them"
+            )
         spins = spins[None] if spins.dim() == 2 else spins
         right = spins.dim() == 3 and spins.shape[0] in (1, self.replicas)
         if not right or spins.shape[2] != width:
@@ -135,6 +141,7 @@ class Machine(nn.Module):
 
     def log_prob_unnormalised(self, visible: Tensor, beta: float = 1.0) -> Tensor:
         """log Σ_h exp(−β E(v, h)) = −β F(v) in float64, (e, c)."""
+        check_beta(beta)
         check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
         visible = self.visible_spins(visible)
         if self.layers.restricted:
@@ -148,7 +155,7 @@ class Machine(nn.Module):
 
     def free_energy(self, visible: Tensor, beta: float = 1.0) -> Tensor:
         """F(v), eq. (2), in float64, (e, c)."""
-        if beta <= 0:
+        if not beta > 0:
             raise InputError(f"the free energy needs β > 0, not {beta}")
         return self.log_prob_unnormalised(visible, beta) / -beta
 
@@ -160,6 +167,7 @@ class Machine(nn.Module):
                 f"to another one; this machine has layers {self.layers.sizes} and edges "
                 f"{self.layers.edges}: use a positive phase, such as MeanField, instead"
             )
+        check_beta(beta)
         spins = self.with_visible(visible)
         return torch.cat([mean_spin(self.field(spins, i), beta) for i in self.layers.hidden], -1)
 
@@ -208,8 +216,11 @@ def stack(machines: Sequence[Machine]) -> Machine:
     names = {name: tuple(p.shape[1:]) for name, p in first.named_parameters()}
     for other in machines[1:]:
         shapes = {name: tuple(p.shape[1:]) for name, p in other.named_parameters()}
-        if other.layers != first.layers or shapes != names:
-            raise InputError(f"machines stack when their shapes agree: {names} is not {shapes}")
+        if other.layers != first.layers or shapes != names or other.dtype != first.dtype:
+            raise InputError(
+                f"machines stack when their shapes and types agree: {names}, {first.dtype} "
+                f"is not {shapes}, {other.dtype}"
+            )
     whole = copy.deepcopy(first)
     for name, parameter in whole.named_parameters():
         parameter.data = torch.cat([m.get_parameter(name).data for m in machines])
@@ -259,6 +270,10 @@ def dbm(
     dtype: torch.dtype = torch.float32,
 ) -> Machine:
     """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
+    if isinstance(hidden, int):
+        raise InputError(
+            f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one"
+        )
     sizes = (visible, *hidden)
     layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
     if len(sizes) < 2:

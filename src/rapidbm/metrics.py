@@ -16,7 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from .enumeration import check_states
+from .errors import InputError, check_count, lookup
 from .gibbs import sweep, sweeps
 from .ground import ground_state
 from .likelihood import log_likelihood
@@ -70,6 +71,7 @@ def hamming_distance(
     if tries is None:
         tries = max(1, min(100, 4000 // len(split)))
         split = split.take(slice(0, 10_000))
+    check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins)
     step = max(1, 2**20 // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
@@ -81,7 +83,7 @@ def hamming_distance(
 
 
 def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generator) -> Tensor:
-    if not machine.layers.restricted:
+    if not machine.layers.restricted or machine.layers.self_coupled(0):
         return (reconstruct(machine, split, rng) != truth).sum((1, 2))
     # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
     spins = machine.with_visible(corrupt(split))
@@ -147,6 +149,15 @@ def method_accessibility(
         used, _ = negative.step(machine, chains, data, rng)
         lowest = torch.minimum(lowest, machine.energy(sign(used.spins)).amin(1))
     return lowest / ground
+
+
+def check_metric(name: str, machine: Machine) -> None:
+    """Refuses a metric that this machine is too large for, before a training begins."""
+    lookup("metric", name, METRICS)
+    if name in ("log_likelihood", "gibbs_accessibility"):
+        check_states(machine.layers, what=f"the metric {name}")
+    if name in ("log_likelihood", "free_energy"):
+        check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
 
 
 METRICS: dict[str, Metric] = {

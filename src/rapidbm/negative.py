@@ -113,7 +113,8 @@ class PatternInduced:
         if not isinstance(machine.couplings, Patterns):
             raise InputError(
                 "pattern-induced correlations need couplings built from patterns, but these are "
-                "dense; build the machine with patterns=K, or use 'cd' or 'pcd'"
+                "dense; build the machine with patterns=K (--patterns K), or use another negative "
+                "phase, 'cd' or 'pcd' (--negative)"
             )
         return _no_chains(machine)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from .errors import InputError, check_choice, unknown
+from .errors import InputError, check_choice, check_count, unknown
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
 Parameters = Mapping[str, torch.nn.Parameter]
@@ -40,10 +40,9 @@ class Schedule:
         check_choice("fall of the rate", self.fall, ("none", "linear", "cosine"))
         if not 0 < self.decay <= 1:
             raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay}")
-        if self.after < 0 or self.floor < 0:
-            raise InputError(
-                f"a schedule's after and floor are at least 0, not {self.after} and {self.floor}"
-            )
+        check_count("the epoch after which the rate decays", self.after, least=0)
+        if not (math.isfinite(self.floor) and self.floor >= 0):
+            raise InputError(f"the floor of the rate is at least 0, not {self.floor}")
 
     def rate(self, start: float, epoch: int, fraction: float) -> float:
         """The rate during epoch number `epoch` (from 0), after `fraction` of all updates."""
@@ -135,9 +134,11 @@ class TorchOptimizer:
 
     def bind(self, parameters: Parameters) -> Updater:
         kind = getattr(torch.optim, self.name)
-        return _TorchUpdater(
-            kind(list(parameters.values()), lr=self.rate, **dict(self.options)), parameters
-        )
+        try:
+            made = kind(list(parameters.values()), lr=self.rate, **dict(self.options))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"torch.optim.{self.name} refuses its options: {error}") from error
+        return _TorchUpdater(made, parameters)
 
 
 def sgd(
@@ -193,10 +194,18 @@ def bind_torch(
             f"torch.optim.{kind} mixes the elements of a tensor and with them the replicas; "
             "use an elementwise optimiser, such as sgd, adam or torch.optim.RMSprop"
         )
+    owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if owned != {id(p) for p in parameters.values()}:
+        raise InputError(
+            "the optimiser moves other parameters than this machine's; make it from "
+            "machine.parameters()"
+        )
     return _TorchUpdater(optimizer, parameters, scheduled=False)
 
 
 def _rate(rate: float | Iterable[float]) -> Rate:
+    if isinstance(rate, Tensor):
+        rate = rate.tolist()
     return tuple(float(r) for r in rate) if isinstance(rate, Iterable) else float(rate)
 
 
@@ -313,4 +322,8 @@ class _TorchUpdater:
         found = [p for group in self.optimizer.param_groups for p in group["params"]]
         for name, value in state.items():
             index, key = name.split("/", 1)
-            self.optimizer.state[found[int(index)]][key] = value.clone()
+            home = found[int(index)]
+            # A step count stays where it is; everything else lies beside its parameter.
+            self.optimizer.state[home][key] = (
+                value.clone() if key == "step" else value.to(home.device)
+            )

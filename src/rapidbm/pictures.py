@@ -74,12 +74,11 @@ def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, lab
     epochs = [record["epoch"] for record in records]
     for part, colour, style in (("train", BLUE, "-"), ("test", ORANGE, "--")):
         key = f"{name}_{part}"
-        rows = [record[key] for record in records]
-        values = np.array([[np.nan if x is None else x for x in row] for row in rows], dtype=float)
-        mean = np.nanmean(values, 1)
+        found = [[x for x in record[key] if x is not None] for record in records]
+        mean = np.array([np.mean(row) if row else np.nan for row in found])
         axes.plot(epochs, mean, style, color=colour, label=part, linewidth=1.8)
-        if values.shape[1] > 1:
-            spread = np.nanstd(values, 1, ddof=1)
+        if len(records[0][key]) > 1:
+            spread = np.array([np.std(row, ddof=1) if len(row) > 1 else 0.0 for row in found])
             axes.fill_between(epochs, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
     axes.set_xlabel("epoch")
     axes.set_ylabel(label)

@@ -95,6 +95,13 @@ class Enumerated:
     @torch.no_grad()
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
         self.check(machine)
+        numbers = data.shape[-2] * machine.replicas * states_of(machine.layers, (0,))
+        if numbers * machine.layers.units > 2**29:
+            raise InputError(
+                f"the enumerated positive phase would hold {numbers:,} configurations of "
+                f"{machine.layers.units} units at once; take smaller batches, fewer replicas, or "
+                "'meanfield' or 'clamped'"
+            )
         spins, logs = clamped_states(machine, machine.visible_spins(data))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from .data import load
-from .errors import InputError, check_choice, lookup, unknown
+from .data import FILE_ENDINGS, load
+from .errors import InputError, check_choice, check_count, lookup, unknown
 from .machine import Machine, bm, dbm, rbm
 from .metrics import METRICS
 from .negative import NEGATIVE, NegativePhase
@@ -21,6 +22,7 @@ from .optim import Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimiz
 from .positive import POSITIVE, PositivePhase
 from .projection import PROJECTIONS, Projection
 from .splits import Dataset
+from .streams import check_seed
 
 T = TypeVar("T")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -59,7 +61,7 @@ class Recipe:
     bound: float | None = None
     project_every: str | None = None
     optimizer: str = "sgd"
-    rate: tuple[float, ...] = (0.02,)
+    rate: tuple[float, ...] = ()  # the optimiser's own: 0.02 for sgd, 0.001 for the others
     momentum: float | None = None
     weight_decay: float | None = None
     decay: float = 1.0
@@ -95,10 +97,19 @@ class Recipe:
             raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
-        if len(self.rate) not in (1, self.replicas):
+        check_count("the number of replicas", self.replicas)
+        check_seed(self.seed)
+        if len(self.rate) not in (0, 1, self.replicas):
             raise InputError(
                 f"give one rate, or one for each of the {self.replicas} replicas, "
                 f"not {len(self.rate)}"
+            )
+        if self.bias_start != "marginals" and not self.biases:
+            raise InputError("--bias-start needs biases; give --biases, or leave it out")
+        if self.decay == 1 and (self.decay_after or self.rate_floor):
+            raise InputError(
+                "the rate does not decay, so --decay-after and --rate-floor have no effect; give "
+                "--decay below 1, or leave them out"
             )
         self.negative_phase(), self.positive_phase(), self.projection_choice()
         self.optimizer_choice()
@@ -108,7 +119,9 @@ class Recipe:
         """A recipe from what was chosen; a preset fills in the rest."""
         name = preset or preset_for(dataset)
         values = {**lookup("preset", name, PRESETS), **chosen}
-        if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project or PID
+        if chosen.get("decay") == 1:
+            values = {k: v for k, v in values.items() if k in chosen or k not in _DECAY}
+        if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
             for key in ("projection", "scale", "bound", "project_every"):
                 if key not in chosen:
                     values.pop(key, None)
@@ -117,6 +130,8 @@ class Recipe:
             changed = owner in chosen and chosen[owner] != PRESETS[name].get(owner)
             if changed and key not in chosen:
                 values.pop(key, None)
+        if Path(dataset).suffix in FILE_ENDINGS:  # found again from wherever the run is looked at
+            dataset = str(Path(dataset).resolve())
         return Recipe(dataset=dataset, **values)
 
     # -- what it builds ---------------------------------------------------------------------------
@@ -153,9 +168,9 @@ class Recipe:
 
     def negative_phase(self) -> NegativePhase:
         options = {
-            "sweeps": self.sweeps,
-            "particles": self.particles,
-            "units": self.pattern_units,
+            "sweeps": ("sweeps", self.sweeps),
+            "particles": ("particles", self.particles),
+            "pattern-units": ("units", self.pattern_units),
         }
         return _build("negative phase", NEGATIVE, self.negative, options)
 
@@ -165,14 +180,16 @@ class Recipe:
                 raise InputError("--positive-steps needs a named positive phase; give --positive")
             return None
         key = "iterations" if self.positive == "meanfield" else "sweeps"
-        return _build("positive phase", POSITIVE, self.positive, {key: self.positive_steps})
+        options = {"positive-steps": (key, self.positive_steps)}
+        return _build("positive phase", POSITIVE, self.positive, options)
 
     def projection_choice(self) -> Projection:
-        options = {"x": self.bound, "every": self.project_every}
+        options = {"bound": ("x", self.bound), "project-every": ("every", self.project_every)}
         return _build("projection", PROJECTIONS, self.projection, options)
 
     def optimizer_choice(self) -> Optimizer:
-        rate = self.rate[0] if len(self.rate) == 1 else self.rate
+        own = 0.02 if self.optimizer == "sgd" else 1e-3
+        rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
         schedule = Schedule(self.decay, self.decay_after, self.rate_floor, _fall(self.fall))
         if self.optimizer == "sgd":
             plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=self.weight_decay or 0.0)
@@ -183,7 +200,7 @@ class Recipe:
             return replace(adam(rate, weight_decay=self.weight_decay or 0.0), schedule=schedule)
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
-            raise unknown("optimiser", self.optimizer, ["sgd", "adam", *names])
+            raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
         given = {"momentum": self.momentum, "weight_decay": self.weight_decay}
         options = tuple((k, v) for k, v in given.items() if v is not None)
         if not isinstance(rate, float):
@@ -203,10 +220,16 @@ class Recipe:
         lists: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }
-        return Recipe(**lists)
+        try:
+            return Recipe(**lists)
+        except InputError:
+            raise
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"this is not a recipe: {error}; restore the file") from error
 
 
 # key: the choice that it belongs to
+_DECAY = ("decay_after", "rate_floor")
 _BELONGS = {
     "sweeps": "negative",
     "particles": "negative",
@@ -214,20 +237,26 @@ _BELONGS = {
     "bound": "projection",
     "project_every": "projection",
     "momentum": "optimizer",
+    "rate": "optimizer",
+    "decay": "optimizer",
+    "decay_after": "optimizer",
+    "rate_floor": "optimizer",
 }
 
 
-def _build(kind: str, registry: Mapping[str, type[T]], name: str, options: dict[str, Any]) -> T:
-    """An entry of a registry with the options that were given; one that it does not have is refused."""
+def _build(
+    kind: str, registry: Mapping[str, type[T]], name: str, options: dict[str, tuple[str, Any]]
+) -> T:
+    """An entry of a registry with what was given; `options` maps a flag to a field and a value."""
     found = lookup(kind, name, registry)
     has = {f.name for f in fields(found)}  # type: ignore[arg-type]
-    given = {key: value for key, value in options.items() if value is not None}
-    if extra := sorted(set(given) - has):
+    given = {flag: pair for flag, pair in options.items() if pair[1] is not None}
+    if extra := [flag for flag, (key, _) in given.items() if key not in has]:
+        takes = [f"--{flag}" for flag, (key, _) in options.items() if key in has]
         raise InputError(
-            f"the {kind} {name!r} has no option {', '.join(extra)}; it takes "
-            f"{', '.join(sorted(has)) or 'none'}"
+            f"the {kind} {name!r} has no option --{extra[0]}; it takes {', '.join(takes) or 'none'}"
         )
-    return found(**given)
+    return found(**dict(given.values()))
 
 
 def _fall(name: str) -> Any:
@@ -239,7 +268,7 @@ def spacing_of(what: str, spacing: str) -> str | int:
     """`log`, `epoch`, `end`, or a number of updates."""
     if spacing in SPACINGS:
         return spacing
-    if spacing.isdigit() and int(spacing) > 0:
+    if spacing.isdecimal() and int(spacing) > 0:
         return int(spacing)
     raise InputError(
         f"the {what} spacing is {', '.join(SPACINGS)} or a number of updates, not {spacing!r}"
@@ -329,6 +358,6 @@ def preset_for(dataset: str) -> str:
     """The preset that serves a data set when none is named."""
     if dataset == "bars4":
         return "paper-bars"
-    if dataset.startswith("bas") and dataset[3:].isdigit():
+    if dataset.startswith("bas") and dataset[3:].isdecimal():
         return "paper-bas12"
     return "mnist" if dataset in ("mnist", "mnist-static") else "small"

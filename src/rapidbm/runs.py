@@ -31,7 +31,7 @@ from torch import Tensor
 
 from . import __version__
 from .checkpoint import (
-    check_fits,
+    check_sizes,
     device_named,
     load_machine,
     load_tensors,
@@ -41,7 +41,7 @@ from .checkpoint import (
 )
 from .errors import InputError, LoadWarning
 from .machine import Machine
-from .metrics import METRICS
+from .metrics import METRICS, check_metric
 from .recipe import Recipe, spacing_of
 from .splits import Dataset
 from .training import Progress, Trainer
@@ -72,8 +72,9 @@ class Run:
             raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
         try:
             self.info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            version, recipe = self.info["format"], self.info["recipe"]
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            version, recipe = self.info["format"], dict(self.info["recipe"])
+            self.info["data"]["sha256"], self.info["data"]["shape"], self.info["status"]
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path} cannot be read as the description of a run ({error!r}); restore it"
             ) from error
@@ -96,6 +97,8 @@ class Run:
             )
         data, device = recipe.data(), device_named(recipe.device)
         ready = _trainer(recipe, data, device)  # says what does not fit before anything is written
+        for name in recipe.metrics:
+            check_metric(name, ready.machine)
         try:
             (folder / "checkpoints").mkdir(parents=True)
         except OSError as error:
@@ -149,8 +152,9 @@ class Run:
 
     def checkpoints(self) -> dict[int, Path]:
         """The saved history: update number → file."""
-        files = sorted((self.folder / "checkpoints").glob("update-*.safetensors"))
-        return {int(file.stem.removeprefix("update-")): file for file in files}
+        files = sorted((self.folder / "checkpoints").glob(f"update-{'[0-9]' * 8}*.safetensors"))
+        numbers = [file.stem.removeprefix("update-") for file in files]
+        return {int(n): file for n, file in zip(numbers, files, strict=True) if n.isdecimal()}
 
     def machine(self, update: int | None = None) -> Machine:
         """The machine of the newest checkpoint, or after a given update; its average, if one is kept."""
@@ -165,23 +169,32 @@ class Run:
             path = saved[update]
         elif not path.is_file():
             raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
-        return load_machine(path, averaged=self.recipe.average is not None)
+        machine = load_machine(path, averaged=self.recipe.average is not None)
+        shape = self.info["data"]["shape"]
+        check_sizes(path, machine.layers.sizes, (shape[0] * shape[1], *self.recipe.hidden))
+        return machine
 
     def metrics(self) -> list[Record]:
         """The evaluations so far; a last line that a kill cut short is passed over."""
         path = self.folder / "metrics.jsonl"
-        records = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        lines = path.read_bytes().splitlines() if path.is_file() else []
+        records: list[Record] = []
+        for number, line in enumerate(lines, 1):
             try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+                record = json.loads(line)
+                record["epoch"], record["update"]
+            except (ValueError, TypeError, KeyError) as error:
+                if number == len(lines):
+                    break
+                raise InputError(
+                    f"line {number} of {path} is no evaluation ({error!r}); mend or remove it"
+                ) from error
+            records.append(record)
         return records
 
+    @property
     def figures(self) -> Path:
-        folder = self.folder / "figures"
-        folder.mkdir(exist_ok=True)
-        return folder
+        return self.folder / "figures"
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -193,9 +206,9 @@ class Run:
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
         makes the training longer than it was meant to be.
         """
-        if epochs is not None and epochs != self.recipe.epochs:
-            self._extend(epochs)
         with self._locked():
+            if epochs is not None and epochs != self.recipe.epochs:
+                self._extend(epochs)
             yield from self._go(stop)
 
     def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
@@ -206,6 +219,7 @@ class Run:
                 warnings.simplefilter("ignore", LoadWarning)
                 trainer = _trainer(self.recipe, data, device)
         self._ready = None
+        (self.folder / "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=_device_words(device))
         try:
@@ -239,15 +253,18 @@ class Run:
     def _restore(self, trainer: Trainer) -> float:
         """Goes back to the newest checkpoint, if there is one; answers the seconds spent so far."""
         if not self.latest.is_file():
+            if self.info.get("update"):
+                raise InputError(
+                    f"{self.latest} is gone, but {self.folder} was trained for "
+                    f"{self.info['update']} updates; restore it, or train anew into another folder"
+                )
             self._keep_metrics(-1)
             return 0.0
         tensors, header = load_tensors(self.latest)
-        check_fits(self.latest, header, trainer.machine)
-        if "training/update" not in tensors:
-            raise InputError(f"{self.latest} holds no trainer's state; restore it or train anew")
+        check_sizes(self.latest, header["sizes"], trainer.machine.layers.sizes)
         trainer.load(tensors)
-        self._keep_metrics(trainer.update)
-        return float(header["seconds"])
+        self._keep_metrics(trainer.update or -1)  # the evaluation at the start is made again
+        return float(header.get("seconds", 0.0))
 
     def _keep_metrics(self, update: int) -> None:
         """Drops the lines after `update`: they will be written again, with the same values."""
@@ -325,6 +342,8 @@ class Run:
                 raise InputError(
                     f"another process is training into {self.folder}; wait for it or stop it"
                 ) from error
+            for left in self.folder.rglob(".*.part"):  # by a process that was killed
+                left.unlink(missing_ok=True)
             yield
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import pictures
 from .checkpoint import write_bytes
-from .errors import InputError, check_choice, lookup
+from .errors import InputError, check_beta, check_choice, lookup
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
 from .metrics import corrupt, reconstruct
@@ -24,7 +24,7 @@ from .streams import generator
 def target(out: Path | None, run: Run, name: str) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
-        return run.figures() / name
+        return run.figures / name
     if out.suffix not in (".png", ".pdf", ".npy"):
         raise InputError(f"--out ends in .png, .pdf or .npy, not {str(out)!r}")
     if out.exists():
@@ -50,6 +50,7 @@ def samples(
 ) -> Tensor:
     """Visible spins (count, v) after `sweeps` sweeps from random spins, training images or patterns."""
     check_choice("start", start, ("random", "data", "patterns"))
+    check_beta(beta)
     rng = generator(seed, "sample")
     if start == "random":
         spins = machine.random(count, rng)
@@ -76,8 +77,8 @@ def reconstructions(
     update: int | None,
     seed: int,
     path: Path,
-) -> float:
-    """Draws or writes reconstructions and answers their share of wrong pixels."""
+) -> tuple[int, float]:
+    """Draws or writes reconstructions; answers how many, and their share of wrong pixels."""
     data = run.data()
     split = lookup("split", part, {"train": data.train, "test": data.test})
     split = split.take(slice(0, count))
@@ -93,7 +94,7 @@ def reconstructions(
         for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
             pictures.show_images(axes, images, data.shape, len(split), title)
         pictures.save(fig, path)
-    return float((filled[0] != split.spins).double().mean())
+    return len(split), float((filled[0] != split.spins).double().mean())
 
 
 def _mask(path: Path, data: Dataset) -> Tensor:
@@ -101,8 +102,10 @@ def _mask(path: Path, data: Dataset) -> Tensor:
 
     if not path.is_file():
         raise InputError(f"there is no mask {path}; check the path")
-    found = read_numpy(path)
-    array = found["samples"] if path.suffix == ".npy" else next(iter(found.values()))
+    found = list(read_numpy(path).values())
+    if len(found) != 1:
+        raise InputError(f"a mask file holds one array, {path} holds {len(found)}; save it as .npy")
+    array = found[0]
     if array.size != data.visible or not np.isin(array, (0, 1)).all():
         raise InputError(
             f"a mask holds {data.visible} booleans, true where a pixel is known; {path} holds "

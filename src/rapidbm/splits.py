@@ -29,6 +29,9 @@ class Split:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spins", to_spins(self.spins))
+        for name in ("labels", "known"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, torch.as_tensor(getattr(self, name)))
         if self.spins.dim() != 2:
             raise InputError(
                 f"the spins of a split are (samples, visible), not {tuple(self.spins.shape)}; "
@@ -84,6 +87,8 @@ class Dataset:
 
 def top_half(shape: tuple[int, int]) -> Tensor:
     rows, columns = shape
+    if rows == 1:  # not an image: the first half of the line
+        return torch.arange(columns) < (columns + 1) // 2
     return torch.arange(rows * columns) < (rows // 2) * columns
 
 
@@ -94,8 +99,7 @@ def divided(
         raise InputError(
             f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}"
         )
-    known = top_half(shape) if shape[0] > 1 else torch.arange(shape[1]) < (shape[1] + 1) // 2
-    whole = Split(spins, labels, known)
+    whole = Split(spins, labels, top_half(shape))
     order = torch.randperm(len(spins), generator=generator(seed, "split"))
     cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)
     return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)

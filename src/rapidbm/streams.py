@@ -11,7 +11,7 @@ import secrets
 
 import torch
 
-from .errors import InputError
+from .errors import InputError, check_count
 
 
 def generator(
@@ -25,14 +25,19 @@ def generator(
     return rng
 
 
+def check_seed(seed: int) -> None:
+    check_count("a seed", seed, least=0)
+    if seed >= 2**63:
+        raise InputError(f"a seed is below 2^63 ≈ 9.2·10^18, not {seed}")
+
+
 def seed_from(seed: int | None, rng: torch.Generator | None) -> int:
     """The seed that the caller gave, or one drawn from `rng`, or a fresh one."""
     if seed is not None and rng is not None:
         raise InputError("give seed= or rng=, not both: each of them fixes every draw")
     if seed is not None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InputError(f"a seed is a whole number of at least 0, not {seed!r}")
-        return seed
+        check_seed(seed)
+        return int(seed)
     if rng is not None:
         return int(torch.randint(2**62, (), generator=rng, device=rng.device))
     return secrets.randbits(62)

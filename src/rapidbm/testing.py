@@ -69,11 +69,13 @@ def check_negative_phase(
     """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
     chains that keep their shape, the same bits for the same seed."""
     e, n, v = machine.replicas, machine.layers.units, machine.visible
-    data = random_spins((e, batch, v), generator(seed, "data"), machine.dtype)
+    data = random_spins(
+        (e, batch, v), generator(seed, "data", device=machine.device), machine.dtype
+    )
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
-        rng = generator(seed, "check")
+        rng = generator(seed, "check", device=machine.device)
         chains = negative.init(machine, rng)
         assert chains.dim() == 3, f"chains are (e, c, n), not {tuple(chains.shape)}"
         assert chains.shape[0] == e, f"chains have {chains.shape[0]} replicas, the machine has {e}"

@@ -13,8 +13,9 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,7 +63,7 @@ class Progress:
 
 def train(
     machine: Machine,
-    data: Tensor,
+    data: Any,
     negative: NegativePhase,
     optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
     *,
@@ -120,7 +121,7 @@ class Trainer:
     def __init__(
         self,
         machine: Machine,
-        spins: Tensor,
+        spins: Any,
         negative: NegativePhase,
         optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
         *,
@@ -137,6 +138,31 @@ class Trainer:
         check_choice("batch mean", batch_mean, ("true", "nominal"))
         if average is not None:
             check_count("the number of updates to average over", average)
+        for what, thing, method in (
+            ("negative phase", negative, "step"),
+            ("positive phase", positive, "step"),
+            ("projection", projection, "apply"),
+        ):
+            if thing is not None and (isinstance(thing, type) or not hasattr(thing, method)):
+                raise InputError(
+                    f"the {what} must be an object with {method}(), such as Persistent() or Sign(), "
+                    f"not {thing!r}"
+                )
+        if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
+            raise InputError(
+                f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}"
+            )
+        if isinstance(spins, np.ndarray):
+            spins = torch.from_numpy(spins)
+        if not isinstance(spins, Tensor):
+            raise InputError(
+                f"train needs spins (samples, visible) or a Split, such as data.train, not "
+                f"{type(spins).__name__}"
+            )
+        if spins.dtype == torch.bool:
+            raise InputError(
+                "training data must be spins, ±1; `rapidbm.to_spins` converts booleans"
+            )
         if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
             raise InputError(
                 f"the data of this machine is (samples, {machine.visible}), not "
@@ -213,9 +239,9 @@ class Trainer:
             gradients[name].sub_(value)
         self.descend(gradients, self.rates(epoch))
         self.update += 1
-        self.keep_average()
         if self.projection.every == "update" or self.update % self.per_epoch == 0:
             self.project()
+        self.keep_average()
 
     def batch(self, epoch: int, number: int) -> Tensor:
         """Each replica's own images of this update, (e, b, v)."""
@@ -300,26 +326,40 @@ class Trainer:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        parts: dict[str, dict[str, Tensor]] = {}
+        """Goes back to a saved state; one that does not fit changes nothing but the memory here."""
+        parts: dict[str, dict[str, Tensor]] = {"optimizer": {}}
         for key, value in state.items():
-            part, name = key.split("/", 1)
+            part, _, name = key.partition("/")
             parts.setdefault(part, {})[name] = value
-        training = parts["training"]
-        for name, parameter in self.parameters.items():
-            saved = parts["parameter"].get(name)
-            if saved is None or saved.shape != parameter.shape:
-                shape = None if saved is None else tuple(saved.shape)
-                raise InputError(
-                    f"the saved state does not fit this machine: {name} is "
-                    f"{tuple(parameter.shape)} here and {shape} there"
-                )
-            parameter.data.copy_(saved)
-        for name in self.mean_of:
-            self.mean_of[name].copy_(parts["average"][name])
-        self.updater.load(parts.get("optimizer", {}))
-        self.seed = int(training["seed"])
-        self.update = int(training["update"])
-        self.alive = training["alive"].to(self.machine.device).clone()
-        # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
-        self.chains = training["chains"].to(self.machine.device).clone()
-        self.rng.set_state(training["rng"].cpu().clone())
+        try:
+            for name, parameter in self.parameters.items():
+                _copy_into(parameter.data, parts["parameter"][name], name)
+            for name, mean in self.mean_of.items():
+                _copy_into(mean, parts["average"][name], f"the average of {name}")
+            self.updater.load(parts["optimizer"])
+            training = parts["training"]
+            _copy_into(self.alive, training["alive"], "alive")
+            if training["chains"].shape != self.chains.shape:
+                raise _does_not_fit("chains", self.chains, training["chains"])
+            # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
+            self.chains = training["chains"].to(self.machine.device).clone()
+            self.rng.set_state(training["rng"].cpu().clone())
+            self.seed, self.update = int(training["seed"]), int(training["update"])
+        except (KeyError, RuntimeError, TypeError) as error:
+            raise InputError(
+                f"the saved state does not fit this training: {error!r} is missing or wrong; it "
+                "belongs to other settings, or is damaged"
+            ) from error
+
+
+def _copy_into(here: Tensor, saved: Tensor, name: str) -> None:
+    if saved.shape != here.shape:
+        raise _does_not_fit(name, here, saved)
+    here.copy_(saved)
+
+
+def _does_not_fit(name: str, here: Tensor, saved: Tensor) -> InputError:
+    return InputError(
+        f"the saved state does not fit this machine: {name} is {tuple(here.shape)} here and "
+        f"{tuple(saved.shape)} there"
+    )
