@@ -1,0 +1,42 @@
+"""The README's code runs, and the commands that the documents name exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rapidbm.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_the_readmes_python_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    space = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), space)
+    assert capsys.readouterr().out.startswith("1 tensor(")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_options_and_links_exist(page):
+    text = page.read_text()
+    known = {command.callback.__name__ for command in app.registered_commands}
+    for command in re.findall(r"^rapidbm (\w+)", text, re.MULTILINE):
+        assert command in known
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    source = (ROOT / "src/rapidbm/cli.py").read_text()
+    for option in options:
+        name = option.removeprefix("--")
+        spelled = {"of": '"--of"', "json": '"--json"', "help": "help", "resume": '"--resume"'}
+        assert spelled.get(name, name.replace("-", "_")) in source, option
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), link
+
+
+def test_nothing_speaks_of_the_machine_it_was_written_on():
+    for page in PAGES:
+        assert not re.search(r"(^|[^\w.])/(work|root|home|tmp)/", page.read_text()), page
