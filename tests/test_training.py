@@ -334,7 +334,7 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         ({"optimizer": "adam"}, "optimiser must be one"),
         ({"projection": "sign"}, "projection must be an object"),
         ({"data": load("bars4")}, "or a Split, such as data.train, not Dataset"),
-        ({"data": torch.ones(3, 16, dtype=torch.bool)}, "converts booleans"),
+        ({"data": torch.ones(3, 16, dtype=torch.bool)}, "to_spins"),
     ],
 )
 def test_bad_training(options, words):

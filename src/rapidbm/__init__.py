@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .checkpoint import load_machine as load_machine
     from .checkpoint import save_machine as save_machine
+    from .couplings import Couplings as Couplings
     from .couplings import Dense as Dense
     from .couplings import Patterns as Patterns
     from .data import load as load
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .positive import ConditionalMean as ConditionalMean
     from .positive import Enumerated as Enumerated
     from .positive import MeanField as MeanField
+    from .positive import PositivePhase as PositivePhase
     from .projection import Clip as Clip
     from .projection import GibbsProjection as GibbsProjection
     from .projection import NoProjection as NoProjection
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
 # A name is imported when it is first used, so that `rapidbm --help` does not wait for torch.
 _HOME = {
     "checkpoint": ("load_machine", "save_machine"),
-    "couplings": ("Dense", "Patterns"),
+    "couplings": ("Couplings", "Dense", "Patterns"),
     "data": ("load",),
     "errors": ("InputError", "LoadWarning"),
     "files": ("from_arrays",),
@@ -81,7 +83,7 @@ _HOME = {
         "Persistent",
     ),
     "optim": ("Schedule", "TorchOptimizer", "adam", "sgd"),
-    "positive": ("ClampedChains", "ConditionalMean", "Enumerated", "MeanField"),
+    "positive": ("ClampedChains", "ConditionalMean", "Enumerated", "MeanField", "PositivePhase"),
     "projection": ("Clip", "GibbsProjection", "NoProjection", "Projection", "Sign"),
     "recipe": ("Recipe",),
     "runs": ("Run",),

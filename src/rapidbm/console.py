@@ -88,8 +88,11 @@ def spread(values: Sequence[float | None]) -> str:
     if not found:
         return "not finite"
     mean = statistics.fmean(found)
-    text = f"{mean:.4g}"
-    return f"{text} ± {statistics.stdev(found):.2g}" if len(found) > 1 else text
+    return f"{mean:.4g} ± {_short(statistics.stdev(found))}" if len(found) > 1 else f"{mean:.4g}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
 
 
 def record_line(record: dict[str, Any]) -> str:

@@ -142,6 +142,9 @@ class Patterns(Couplings):
     def replicas(self) -> int:
         return self.patterns.shape[0]
 
+    def extra_repr(self) -> str:
+        return f"K={self.patterns.shape[1]}"
+
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""
         return self.patterns[..., self.layers.slices[layer]]

@@ -20,10 +20,12 @@ from torch import Tensor
 
 from .errors import InputError
 from .layers import Layers
+from .memory import keep_freed_memory
 from .spins import Beta, WeightedSpins, log_2cosh, mean_spin, states
 
 LARGEST = 2**26  # states that an exact method takes on unless it is told otherwise
-CHUNK_BYTES = 2**26
+CHUNK_BYTES = 2**22  # on a CPU: what stays in its caches
+GPU_CHUNK_BYTES = 2**28
 
 
 class HasEnergy(Protocol):
@@ -93,7 +95,11 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
     where = [i for layer in chosen for i in range(*layers.slices[layer].indices(layers.units))]
     count = 2**bits // (2 if half and bits else 1)
     row = machine.replicas * layers.units * torch.finfo(machine.dtype).bits // 8
-    step = max(1, min(count, CHUNK_BYTES // row))
+    if machine.device.type == "cpu":
+        keep_freed_memory()
+        step = max(1, min(count, CHUNK_BYTES // row))
+    else:
+        step = max(1, min(count, GPU_CHUNK_BYTES // row))
     for start in range(0, count, step):
         some = states(bits, start, min(start + step, count), device=machine.device)
         spins = torch.zeros((len(some), layers.units), dtype=machine.dtype, device=machine.device)

@@ -72,6 +72,9 @@ class Machine(nn.Module):
         """True when E(s) = E(−s)."""
         return self.biases is None
 
+    def extra_repr(self) -> str:
+        return f"{self.layers.describe()} units, {self.replicas} replica(s), {self.dtype}"
+
     # -- configurations ---------------------------------------------------------------------------
 
     def configuration(self, spins: Tensor) -> Tensor:

@@ -28,6 +28,10 @@ class Projection(Protocol):
     @property
     def every(self) -> Every: ...
 
+    def check(self, machine: Machine) -> None:
+        """Raises InputError for a machine that it cannot serve."""
+        ...
+
     def apply(self, machine: Machine, rng: torch.Generator) -> None: ...
 
 
@@ -39,6 +43,9 @@ class Sign:
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
+
+    def check(self, machine: Machine) -> None:
+        _patterns(machine, "sign")
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         xi = _patterns(machine, "sign").patterns
@@ -57,6 +64,9 @@ class Clip:
         if not (math.isfinite(self.x) and self.x > 0):
             raise InputError(f"patterns are restricted to [−x, x] with x > 0, not x = {self.x}")
 
+    def check(self, machine: Machine) -> None:
+        _patterns(machine, "clip")
+
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         _patterns(machine, "clip").patterns.data.clamp_(-self.x, self.x)
 
@@ -71,6 +81,9 @@ class GibbsProjection:
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
         check_count("the number of projecting sweeps", self.sweeps)
+
+    def check(self, machine: Machine) -> None:
+        _patterns(machine, "gibbs")
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         couplings = _patterns(machine, "gibbs")
@@ -87,6 +100,9 @@ class NoProjection:
     """The patterns go where the optimiser takes them."""
 
     every: Every = "epoch"
+
+    def check(self, machine: Machine) -> None:
+        return
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         return

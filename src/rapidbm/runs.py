@@ -90,7 +90,7 @@ class Run:
     def create(folder: str | Path, recipe: Recipe, preset: str | None = None) -> Run:
         """A new run folder; one that holds something is left alone."""
         folder = Path(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not _is_free(folder):
             raise InputError(
                 f"{folder} exists and is not empty; choose another --out, or go on with a run that "
                 "lies there by --resume"
@@ -100,7 +100,7 @@ class Run:
         for name in recipe.metrics:
             check_metric(name, ready.machine)
         try:
-            (folder / "checkpoints").mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{folder} cannot be made: {error}; choose another --out") from error
         write_json(
@@ -345,6 +345,13 @@ class Run:
             for left in self.folder.rglob(".*.part"):  # by a process that was killed
                 left.unlink(missing_ok=True)
             yield
+
+
+def _is_free(folder: Path) -> bool:
+    """True for a folder that is not there, or holds at most what a kill left of a first write."""
+    if not folder.exists():
+        return True
+    return folder.is_dir() and all(path.suffix == ".part" for path in folder.iterdir())
 
 
 def _trainer(recipe: Recipe, data: Dataset, device: torch.device) -> Trainer:

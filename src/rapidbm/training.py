@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .couplings import Patterns
 from .enumeration import AllStates
 from .errors import InputError, check_choice, check_count
 from .machine import Machine
@@ -138,53 +137,21 @@ class Trainer:
         check_choice("batch mean", batch_mean, ("true", "nominal"))
         if average is not None:
             check_count("the number of updates to average over", average)
-        for what, thing, method in (
-            ("negative phase", negative, "step"),
-            ("positive phase", positive, "step"),
-            ("projection", projection, "apply"),
-        ):
-            if thing is not None and (isinstance(thing, type) or not hasattr(thing, method)):
-                raise InputError(
-                    f"the {what} must be an object with {method}(), such as Persistent() or Sign(), "
-                    f"not {thing!r}"
-                )
-        if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
-            raise InputError(
-                f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}"
-            )
-        if isinstance(spins, np.ndarray):
-            spins = torch.from_numpy(spins)
-        if not isinstance(spins, Tensor):
-            raise InputError(
-                f"train needs spins (samples, visible) or a Split, such as data.train, not "
-                f"{type(spins).__name__}"
-            )
-        if spins.dtype == torch.bool:
-            raise InputError(
-                "training data must be spins, ±1; `rapidbm.to_spins` converts booleans"
-            )
-        if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
-            raise InputError(
-                f"the data of this machine is (samples, {machine.visible}), not "
-                f"{tuple(spins.shape)}"
-            )
-        if not bool((spins.abs() == 1).all()):
-            raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts {0, 1}")
+        _check_objects(negative, positive, projection, optimizer)
         if machine.device.type == "cpu":
             keep_freed_memory()
         self.machine, self.negative = machine, negative
-        self.spins = spins.to(machine.device)
+        self.spins = _spins_for(machine, spins).to(machine.device)
         self.positive = positive or positive_for(machine)
         self.positive.check(machine)
         self.projection = projection or NoProjection()
-        if not isinstance(self.projection, NoProjection):
-            if not isinstance(machine.couplings, Patterns):
-                self.projection.apply(machine, generator(seed))  # says why it cannot
+        self.projection.check(machine)
         self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
         self.seed = seed
-        self.per_epoch = math.ceil(len(spins) / batch_size)
+        self.per_epoch = math.ceil(len(self.spins) / batch_size)
         self.update, self.order_of, self.order = 0, -1, torch.empty(0)
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
+        self.all_alive = True
         self.rng = generator(seed, "training", device=machine.device)
         self.chains = negative.init(machine, self.rng)
         self.parameters = dict(machine.named_parameters())
@@ -265,7 +232,8 @@ class Trainer:
         for value in gradients.values():
             # The norm overflows long before the parameters do, so that they freeze finite.
             self.alive &= torch.isfinite(value.flatten(1).norm(dim=1))
-        if bool(self.alive.all()):
+        self.all_alive = bool(self.alive.all())
+        if self.all_alive:
             self.updater.step(gradients, rates)
             return
         dead = ~self.alive
@@ -277,6 +245,9 @@ class Trainer:
             parameter.data[dead] = kept[name]
 
     def project(self) -> None:
+        if self.all_alive:
+            self.projection.apply(self.machine, self.rng)
+            return
         dead = ~self.alive
         kept = {name: p.data[dead].clone() for name, p in self.parameters.items()}
         self.projection.apply(self.machine, self.rng)
@@ -290,7 +261,7 @@ class Trainer:
                 self.mean_of[name].lerp_(parameter.data, share)
 
     def diverged(self) -> tuple[int, ...]:
-        return tuple(torch.nonzero(~self.alive).flatten().tolist())
+        return () if self.all_alive else tuple(torch.nonzero(~self.alive).flatten().tolist())
 
     def averaged(self) -> Machine:
         if not self.average:
@@ -339,6 +310,7 @@ class Trainer:
             self.updater.load(parts["optimizer"])
             training = parts["training"]
             _copy_into(self.alive, training["alive"], "alive")
+            self.all_alive = bool(self.alive.all())
             if training["chains"].shape != self.chains.shape:
                 raise _does_not_fit("chains", self.chains, training["chains"])
             # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
@@ -350,6 +322,39 @@ class Trainer:
                 f"the saved state does not fit this training: {error!r} is missing or wrong; it "
                 "belongs to other settings, or is damaged"
             ) from error
+
+
+def _check_objects(
+    negative: object, positive: object, projection: object, optimizer: object
+) -> None:
+    for what, thing, method in (
+        ("negative phase", negative, "step"),
+        ("positive phase", positive, "step"),
+        ("projection", projection, "apply"),
+    ):
+        if thing is not None and (isinstance(thing, type) or not hasattr(thing, method)):
+            raise InputError(
+                f"the {what} must be an object with {method}(), such as Persistent() or Sign(), "
+                f"not {thing!r}"
+            )
+    if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
+        raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
+
+
+def _spins_for(machine: Machine, data: Any) -> Tensor:
+    spins = torch.from_numpy(data) if isinstance(data, np.ndarray) else data
+    if not isinstance(spins, Tensor):
+        raise InputError(
+            f"train needs spins (samples, visible) or a Split, such as data.train, not "
+            f"{type(spins).__name__}"
+        )
+    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
+        raise InputError(
+            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
+        )
+    if spins.dtype == torch.bool or not bool((spins.abs() == 1).all()):
+        raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts others")
+    return spins
 
 
 def _copy_into(here: Tensor, saved: Tensor, name: str) -> None:
