@@ -31,6 +31,7 @@ Update = Annotated[
     typer.Option(help="Take the checkpoint after this update (default: the newest).", min=0),
 ]
 Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, …")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 DATA, MACHINE, PHASES, UPDATES, LOOKING, WHERE = (
     "Data",
@@ -367,7 +368,13 @@ def demo(
 
 
 @app.command()
-def evaluate(run: RunFolder, update: Update = None, seed: Seed = 0, as_json: Json = False) -> None:
+def evaluate(
+    run: RunFolder,
+    update: Update = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
     """Likelihood, reconstruction errors and energies of a trained machine.
 
     Exact log-likelihoods and ground states are given where the states can be enumerated.
@@ -378,7 +385,7 @@ def evaluate(run: RunFolder, update: Update = None, seed: Seed = 0, as_json: Jso
     screen = Screen(as_json)
     opened = Run(run)
     with screen.err.status("evaluating"):
-        rows, notes = evaluation(opened, update, seed)
+        rows, notes = evaluation(opened, update, seed, device)
     screen.result(
         {
             "run": str(run),
@@ -418,10 +425,12 @@ def sample(
         Path | None,
         typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/samples.png)."),
     ] = None,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Draw samples by Gibbs sampling, as a picture or an array."""
     from . import pictures, sampling
+    from .checkpoint import device_named
     from .runs import Run
 
     screen = Screen(as_json)
@@ -429,9 +438,8 @@ def sample(
     target = sampling.target(out, opened, "samples.png")
     with screen.err.status(f"sampling, {sweeps} sweeps"):
         data = opened.data()
-        spins = sampling.samples(
-            opened.machine(update).replica(replica), data, count, sweeps, start, beta, seed
-        )
+        machine = opened.machine(update).replica(replica).to(device_named(device))
+        spins = sampling.samples(machine, data, count, sweeps, start, beta, seed)
     if target.suffix == ".npy":
         sampling.write_array(target, spins)
     else:
@@ -463,6 +471,7 @@ def reconstruct(
         Path | None,
         typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/reconstructions.png)."),
     ] = None,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Fill in the unknown pixels of images: the paper's task is one pass with nothing held."""
@@ -474,7 +483,7 @@ def reconstruct(
     target = sampling.target(out, opened, "reconstructions.png")
     with screen.err.status("reconstructing"):
         images, distance = sampling.reconstructions(
-            opened, part, mask, count, passes, clamp, replica, update, seed, target
+            opened, part, mask, count, passes, clamp, replica, update, seed, device, target
         )
     screen.result({"run": str(run), "images": images, "hamming": distance, "out": str(target)})
     screen.say(f"share of wrong pixels {distance:.4f} → {target}")

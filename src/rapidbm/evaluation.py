@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .checkpoint import load_tensors
+from .checkpoint import device_named, load_tensors
 from .enumeration import states_of
 from .ground import ground_state
 from .likelihood import can_enumerate, log_likelihood, log_z
+from .machine import Machine
 from .metrics import (
     gibbs_accessibility,
     hamming_distance,
@@ -23,12 +24,12 @@ LARGEST = 2**22  # states worth waiting for
 
 
 def evaluation(
-    run: Run, update: int | None = None, seed: int = 0
+    run: Run, update: int | None = None, seed: int = 0, device: str = "cpu"
 ) -> tuple[dict[str, list[float | None]], list[str]]:
     """Named values per replica, and notes on what could not be had."""
-    data, machine = run.data(), run.machine(update)
+    data, machine = run.data(), run.machine(update).to(device_named(device))
     splits = {"train": data.train, "test": data.test}
-    rng = generator(seed, "evaluate")
+    rng = generator(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = []
     for part, split in splits.items():
@@ -53,7 +54,7 @@ def evaluation(
                 data.train,
                 rng,
                 negative=run.recipe.negative_phase(),
-                chains=_chains(run) if update is None else None,
+                chains=_chains(run, machine) if update is None else None,
                 ground=ground,
             )
         notes.append(f"log Z and the ground state are exact, over {states:,} states")
@@ -70,6 +71,6 @@ def evaluation(
     return {name: as_list(value) for name, value in rows.items()}, notes
 
 
-def _chains(run: Run) -> Tensor | None:
+def _chains(run: Run, machine: Machine) -> Tensor | None:
     chains = load_tensors(run.latest)[0].get("training/chains")
-    return chains if chains is not None and chains.shape[1] else None
+    return chains.to(machine.device) if chains is not None and chains.shape[1] else None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import pictures
-from .checkpoint import write_bytes
+from .checkpoint import device_named, write_bytes
 from .errors import InputError, check_beta, check_choice, lookup
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
@@ -51,11 +51,11 @@ def samples(
     """Visible spins (count, v) after `sweeps` sweeps from random spins, training images or patterns."""
     check_choice("start", start, ("random", "data", "patterns"))
     check_beta(beta)
-    rng = generator(seed, "sample")
+    rng = generator(seed, "sample", device=machine.device)
     if start == "random":
         spins = machine.random(count, rng)
     elif start == "data":
-        rows = torch.randint(len(data.train), (count,), generator=rng)
+        rows = torch.randint(len(data.train), (count,), generator=generator(seed, "rows"))
         spins = machine.with_visible(data.train.spins[rows])
     else:
         if machine.patterns is None:
@@ -63,7 +63,7 @@ def samples(
         xi = sign(machine.patterns.detach()[..., : machine.visible])
         rows = torch.arange(count) % xi.shape[1]
         spins = machine.with_visible(xi[:, rows])
-    return run_sweeps(machine, spins, rng, sweeps, beta)[0, :, : machine.visible]
+    return run_sweeps(machine, spins, rng, sweeps, beta)[0, :, : machine.visible].cpu()
 
 
 def reconstructions(
@@ -76,6 +76,7 @@ def reconstructions(
     replica: int,
     update: int | None,
     seed: int,
+    device: str,
     path: Path,
 ) -> tuple[int, float]:
     """Draws or writes reconstructions; answers how many, and their share of wrong pixels."""
@@ -84,17 +85,18 @@ def reconstructions(
     split = split.take(slice(0, count))
     if mask is not None:
         split = Split(split.spins, split.labels, _mask(mask, data))
-    machine = run.machine(update).replica(replica)
-    filled = reconstruct(machine, split, generator(seed, "reconstruct"), passes=passes, clamp=clamp)
+    machine = run.machine(update).replica(replica).to(device_named(device))
+    rng = generator(seed, "reconstruct", device=machine.device)
+    filled = reconstruct(machine, split, rng, passes=passes, clamp=clamp)[0].cpu()
     if path.suffix == ".npy":
-        write_array(path, filled[0])
+        write_array(path, filled)
     else:
-        rows = (("original", split.spins), ("given", corrupt(split)), ("filled in", filled[0]))
+        rows = (("original", split.spins), ("given", corrupt(split)), ("filled in", filled))
         fig = pictures.figure(min(14.0, 0.6 * len(split) + 1.5), 3.6)
         for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
             pictures.show_images(axes, images, data.shape, len(split), title)
         pictures.save(fig, path)
-    return len(split), float((filled[0] != split.spins).double().mean())
+    return len(split), float((filled != split.spins).double().mean())
 
 
 def _mask(path: Path, data: Dataset) -> Tensor:
