@@ -1,19 +1,22 @@
-"""Partition function and likelihood.
+"""Partition function and likelihood, between two bounds.
 
     Z = Σ_s exp(−β E(s)),        log p(v) = log Σ_h exp(−β E(v, h)) − log Z               (1)
 
-Here by enumeration: exact, in float64, so that both bounds coincide.
+`exact` enumerates in float64, and both bounds coincide. `ais` anneals: forward for a lower bound in
+probability, and back from equilibrated samples for an upper one (`ais.py`).
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from . import ais
+from .couplings import Patterns
 from .enumeration import (
     LARGEST,
     check_states,
@@ -22,8 +25,12 @@ from .enumeration import (
     log_weight,
     states_of,
 )
-from .errors import check_beta, check_choice
+from .errors import InputError, check_beta, check_choice, check_count
+from .gibbs import sweeps
 from .machine import Machine
+from .streams import generator, seed_from
+
+Method = Literal["auto", "exact", "ais"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +39,16 @@ class Bounds:
 
     lower: Tensor  # (e,) float64
     upper: Tensor  # (e,) float64
+    interval: tuple[Tensor, Tensor]  # the ends of the 95 % interval
+    ess: Tensor  # (e,): how many samples carry the estimate, the smaller of the two directions'
+    largest: Tensor  # (e,): the largest weight's share, the larger of the two directions'
     method: str
-    states: int  # how many were enumerated
+    effort: str  # what it took, in words
 
-    @property
-    def interval(self) -> tuple[Tensor, Tensor]:
-        """The ends of the 95 % interval; an exact value is its own interval."""
-        return self.lower, self.upper
+    @staticmethod
+    def exactly(value: Tensor, effort: str) -> Bounds:
+        none = torch.zeros_like(value)
+        return Bounds(value, value, (value, value), none + torch.inf, none, "exact", effort)
 
 
 def can_enumerate(machine: Machine, largest: int = LARGEST) -> bool:
@@ -48,11 +58,32 @@ def can_enumerate(machine: Machine, largest: int = LARGEST) -> bool:
 
 @torch.no_grad()
 def log_z(
-    machine: Machine, *, method: Literal["auto", "exact"] = "auto", beta: float = 1.0
+    machine: Machine,
+    *,
+    method: Method = "auto",
+    beta: float = 1.0,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    data: Any = None,
+    samples: Tensor | None = None,
+    chains: int = 500,
+    most: int = 10_000,
 ) -> Bounds:
-    """log Z, eq. (1)."""
-    check_choice("method for log Z", method, ("auto", "exact"))
+    """log Z, eq. (1); `auto` is exact where at most 2^20 states do.
+
+    The rest is for annealing. Its base is the machine's biases alone, or with `data` the data's
+    marginals. `samples` (e, c, n) are equilibrated configurations for the way back; without them the
+    forward chains are drawn again by their weights and swept. `most` limits the temperatures.
+    """
+    check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
+    if method == "exact" or (method == "auto" and can_enumerate(machine, 2**20)):
+        return _exact(machine, beta)
+    check_count("the number of chains", chains, least=2)
+    return _annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)
+
+
+def _exact(machine: Machine, beta: float) -> Bounds:
     check_states(machine.layers, what="exact log Z")
     double = copy.deepcopy(machine).double()
     free = free_layers(machine.layers)
@@ -64,23 +95,87 @@ def log_z(
         count += spins.shape[1]
     if machine.symmetric:  # s and −s weigh the same
         total = total + torch.log(torch.tensor(2.0, dtype=torch.float64))
-    return Bounds(total, total, "exact", count)
+    return Bounds.exactly(total, f"{count:,} states")
+
+
+def _annealed(
+    machine: Machine,
+    beta: float,
+    seed: int,
+    data: Any,
+    samples: Tensor | None,
+    chains: int,
+    most: int,
+) -> Bounds:
+    if beta != 1.0:
+        machine = scaled(machine, beta)
+    path = ais.Path(machine, _base(machine, data))
+
+    def stream(name: str) -> torch.Generator:
+        return generator(seed, "log_z", name, device=machine.device)
+
+    betas = ais.schedule(path, stream("schedule"), most=most)
+    logs, ends = ais.forward(path, betas, chains, stream("forward"))
+    if samples is None:
+        settle = stream("settle")
+        samples = sweeps(machine, ais.resample(ends, logs, settle), settle, 100)
+    back = ais.backward(path, betas, machine.configuration(samples), stream("backward"))
+    start, below, above = path.log_z0(), ais.LogMean.of(logs), ais.LogMean.of(back)
+    lower, upper = start + below.value, start - above.value
+    return Bounds(
+        lower,
+        upper,
+        (lower - 1.96 * below.error, upper + 1.96 * above.error),
+        torch.minimum(below.ess, above.ess),
+        torch.maximum(below.largest, above.largest),
+        "ais",
+        f"{len(betas):,} temperatures, {chains:,} chains",
+    )
+
+
+def _base(machine: Machine, data: Any) -> Tensor:
+    """b⁰ of the path, (e, n)."""
+    shape = (machine.replicas, machine.layers.units)
+    base = torch.zeros(shape, dtype=machine.dtype, device=machine.device)
+    if machine.biases is not None:
+        base += machine.biases.data
+    if data is not None:
+        spins = torch.as_tensor(getattr(data, "spins", data))
+        if spins.dim() != 2 or spins.shape[1] != machine.visible:
+            raise InputError(
+                f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
+            )
+        mean = spins.to(machine.device, torch.float64).sum(0) / (len(spins) + 2.0)
+        base[:, : machine.visible] = torch.atanh(mean).to(machine.dtype)
+    return base
+
+
+def scaled(machine: Machine, beta: float) -> Machine:
+    """A machine whose energy is β times this one's."""
+    other = copy.deepcopy(machine)
+    for name, parameter in other.named_parameters():
+        # J is bilinear in the patterns.
+        root = isinstance(other.couplings, Patterns) and name != "biases"
+        parameter.data.mul_(beta**0.5 if root else beta)
+    return other
 
 
 @torch.no_grad()
 def log_likelihood(
     machine: Machine,
-    data: Tensor,
+    data: Any,
     *,
-    method: Literal["auto", "exact"] = "auto",
+    method: Method = "auto",
     beta: float = 1.0,
+    seed: int | None = None,
     normaliser: Bounds | None = None,
 ) -> Bounds:
     """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z."""
-    z = normaliser or log_z(machine, method=method, beta=beta)
+    z = normaliser or log_z(machine, method=method, beta=beta, seed=seed)
     double = copy.deepcopy(machine).double()
     spins = torch.as_tensor(getattr(data, "spins", data))
     step = max(1, 2**24 // (machine.layers.units * machine.replicas))
     parts = [double.log_prob_unnormalised(some, beta).sum(1) for some in torch.split(spins, step)]
     mean = torch.stack(parts).sum(0) / len(spins)
-    return Bounds(mean - z.upper, mean - z.lower, z.method, z.states)
+    ends = (mean - z.interval[1], mean - z.interval[0])
+    return Bounds(mean - z.upper, mean - z.lower, ends, z.ess, z.largest, z.method, z.effort)

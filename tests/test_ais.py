@@ -1,0 +1,166 @@
+"""Annealed importance sampling against enumeration."""
+
+import itertools
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm import ais, likelihood
+from rapidbm.data import load
+from rapidbm.errors import InputError
+from rapidbm.likelihood import log_likelihood, log_z, scaled
+from rapidbm.machine import dbm, rbm
+from rapidbm.streams import generator
+from rapidbm.testing import chi_squared, exact_distribution
+
+EVERY = machines(3) + machines(2, biases=False)
+
+
+def inside(found, exact, errors=4.0):
+    """The exact value within four standard errors of both bounds."""
+    below, above = (
+        (found.lower - found.interval[0]) / 1.96,
+        (found.interval[1] - found.upper) / 1.96,
+    )
+    return bool(
+        (exact > found.lower - errors * below).all()
+        and (exact < found.upper + errors * above).all()
+    )
+
+
+@pytest.mark.parametrize("machine", EVERY)
+@pytest.mark.parametrize("beta", [1.0, 1.8])
+def test_both_bounds_hold_and_are_close(machine, beta):
+    exact = log_z(machine, method="exact", beta=beta).lower
+    found = log_z(machine, method="ais", beta=beta, seed=0, chains=300)
+    assert inside(found, exact)
+    width = found.interval[1] - found.interval[0]
+    assert float(width.max()) < 0.4
+    assert float((found.lower - exact).abs().max()) < 0.15
+    assert float((found.upper - exact).abs().max()) < 0.15
+    assert float(found.ess.min()) > 50
+    assert found.method == "ais"
+
+
+def test_the_interval_holds_as_often_as_it_says():
+    """100 machines at once: their 95 % intervals hold the exact value in at least 90 cases."""
+    for machine in (
+        rbm(6, 5, replicas=100, scale=0.5, seed=0),
+        dbm(5, (4, 3), 2, replicas=100, seed=1),
+    ):
+        exact = log_z(machine, method="exact").lower
+        found = log_z(machine, method="ais", seed=1, chains=300)
+        held = (found.interval[0] <= exact) & (exact <= found.interval[1])
+        assert int(held.sum()) >= 90
+        assert float((found.interval[1] - found.interval[0]).median()) < 0.3
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_every_machine_of_the_path_is_sampled_rightly(machine):
+    """Eq. (1): a move at β leaves its distribution in place."""
+    path = ais.Path(machine, likelihood._base(machine, None) * 0.5 + 0.2)
+    beta = 0.6
+    every, _ = exact_distribution(machine)
+    energy = beta * machine.energy(every) - (1 - beta) * (path.base @ every.T)
+    p = torch.softmax(-energy.detach(), 1)
+    rng = generator(0)
+    spins = every[torch.multinomial(p, 30_000, replacement=True, generator=rng)]
+    for _ in range(2):
+        spins = path.move(spins, rng, beta)
+    powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
+    numbers = ((spins > 0).long() * powers).sum(2)
+    for e in range(2):
+        assert chi_squared(numbers[e].bincount(minlength=len(every)), p[e]) > 1e-4
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_f_is_the_sum_over_the_free_layers(machine):
+    path = ais.Path(machine, torch.full((2, machine.layers.units), 0.3, dtype=torch.float64))
+    every, _ = exact_distribution(machine)
+    free = [
+        i
+        for layer in machine.layers.inferred
+        for i in range(*machine.layers.slices[layer].indices(99))
+    ]
+    kept = [i for i in range(machine.layers.units) if i not in free]
+    for beta in (0.0, 0.4, 1.0):
+        minus = -beta * machine.energy(every).detach() + (1 - beta) * (path.base @ every.T)
+        found = path.terms(every[None].expand(2, -1, -1)).log_f(beta).detach()
+        for row in (0, 5):
+            same = (every[:, kept] == every[row, kept]).all(1)
+            assert torch.allclose(found[:, row], torch.logsumexp(minus[:, same], 1), atol=1e-12)
+
+
+def test_a_wrong_weight_shows(monkeypatch):
+    machine = rbm(6, 5, replicas=3, scale=0.6, seed=0)
+    exact = log_z(machine, method="exact").lower
+    plain = ais.Terms.log_f
+    monkeypatch.setattr(ais.Terms, "log_f", lambda self, beta: plain(self, 0.9 * beta))
+    assert not inside(log_z(machine, method="ais", seed=0, chains=300), exact)
+
+
+def test_the_steps_are_even_and_the_limit_is_kept():
+    machine = rbm(10, 30, 3, seed=0)
+    path = ais.Path(machine, likelihood._base(machine, None))
+    betas = ais.schedule(path, generator(0), spread=0.25)
+    assert betas[0] == 0.0
+    assert betas[-1] == 1.0
+    assert all(a < b for a, b in itertools.pairwise(betas))
+    few = ais.schedule(path, generator(0), most=60)
+    assert len(few) <= 61 < len(betas)
+    with pytest.raises(InputError, match="more than 3 temperatures"):
+        ais.schedule(path, generator(0), most=3)
+
+
+def test_base_samples_and_likelihood():
+    machine = rbm(16, 8, biases=True, replicas=2, seed=0, scale=0.4)
+    data = load("bars4")
+    machine.start_biases(data.train.spins)
+    exact = log_z(machine, method="exact").lower
+    from_data = log_z(machine, method="ais", seed=0, data=data.train, chains=300)
+    assert inside(from_data, exact)
+    every = exact_samples(machine, 300)
+    assert inside(log_z(machine, method="ais", seed=0, samples=every, chains=300), exact)
+    found = log_likelihood(machine, data.test, method="ais", seed=0)
+    wanted = log_likelihood(machine, data.test, method="exact").lower
+    assert inside(found, wanted)
+    with pytest.raises(InputError, match=r"\(samples, 16\)"):
+        log_z(machine, method="ais", data=torch.ones(3, 5))
+
+
+def exact_samples(machine, count):
+    from rapidbm.enumeration import AllStates
+    from rapidbm.gibbs import sweep
+
+    whole = AllStates(machine).whole()
+    rows = torch.multinomial(whole.weights, count, True, generator=generator(7))
+    known = whole.spins.gather(1, rows[..., None].expand(-1, -1, whole.spins.shape[2]))
+    cover = machine.layers.cover()
+    clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+    for layer in cover:
+        clamp[machine.layers.slices[layer]] = True
+    return sweep(machine, known, generator(8), clamp=clamp)
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_scaled_energy(machine):
+    spins = machine.random(5, generator(0))
+    assert torch.allclose(
+        scaled(machine, 0.3).energy(spins), 0.3 * machine.energy(spins), atol=1e-12
+    )
+
+
+def test_the_same_seed_gives_the_same_bits():
+    machine = rbm(6, 5, replicas=2, seed=0)
+    a, b = (log_z(machine, method="ais", seed=3, chains=50) for _ in range(2))
+    assert torch.equal(a.lower, b.lower)
+    assert torch.equal(a.upper, b.upper)
+
+
+def test_auto_is_exact_where_it_can_be():
+    assert log_z(rbm(6, 5, seed=0)).method == "exact"
+    large = rbm(40, 50, seed=0)
+    found = log_z(large, seed=0, chains=100)
+    assert found.method == "ais"
+    assert "100 chains" in found.effort
