@@ -113,6 +113,8 @@ def test_the_matrix_is_built_only_where_that_is_cheaper(monkeypatch):
     wide.field(wide.random(50, generator(0)), 1)
     assert not built
     narrow = rbm(6, 6, 30, seed=0)  # K(V+H) > VH
+    narrow.field(narrow.random(2, generator(0)), 1)  # but for two chains W does not pay
+    assert not built
     narrow.field(narrow.random(500, generator(0)), 1)
     assert built
 

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
+from rapidbm import metrics
 from rapidbm.data import load
 from rapidbm.errors import InputError
-from rapidbm.gibbs import sweep
+from rapidbm.gibbs import sweep, sweeps
 from rapidbm.ground import ground_state
 from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import (
@@ -15,7 +16,8 @@ from rapidbm.metrics import (
     method_accessibility,
     reconstruct,
 )
-from rapidbm.negative import ContrastiveDivergence, PatternInduced, Persistent
+from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
+from rapidbm.spins import states
 from rapidbm.splits import Split
 from rapidbm.streams import generator
 
@@ -87,6 +89,75 @@ def test_accessibilities():
         )
         assert found.shape == (3,)
         assert 0.5 < float(found.min()) <= float(found.max()) <= 1 + 1e-6
+
+
+def test_a_paramagnet_is_not_made_cold_by_its_means():
+    """The configurations that cd and pcd use, not the best hidden state for each of them."""
+    hot = rbm(16, 300, replicas=2, seed=0, scale=1e-2)
+    ground = ground_state(hot).energy
+    for negative in (ContrastiveDivergence(5), Persistent(50, 5)):
+        found = method_accessibility(
+            hot, DATA.train, generator(0), negative=negative, ground=ground
+        )
+        assert float(found.max()) < 0.5
+    chains = hot.random(50, generator(1))
+    found = method_accessibility(
+        hot, DATA.train, generator(0), negative=Persistent(50), chains=chains, ground=ground
+    )
+    assert torch.allclose(found, hot.energy(chains).detach().amin(1) / ground)
+    cd = ContrastiveDivergence(2)
+    found = method_accessibility(
+        hot, DATA.train, generator(3), negative=cd, repeats=4, ground=ground
+    )
+    rng, lowest = generator(3), torch.full((2,), torch.inf)
+    for _ in range(4):
+        spins = sweeps(hot, hot.with_visible(DATA.train.spins), rng, 2)
+        lowest = torch.minimum(lowest, hot.energy(spins).detach().amin(1))
+    assert torch.allclose(found, lowest / ground)
+    with pytest.raises(InputError, match="no configurations of its own"):
+        method_accessibility(hot, DATA.train, generator(0), negative=Exact())
+
+
+def test_gibbs_accessibility_is_the_lowest_of_the_chains():
+    machine = rbm(16, 30, replicas=2, seed=0, scale=0.2)
+    found = gibbs_accessibility(machine, DATA.train, generator(5), chains=4, steps=3)
+    rng = generator(5)
+    spins = sweeps(machine, machine.random(4, rng), rng, 3)
+    assert torch.allclose(
+        found, machine.energy(spins).detach().amin(1) / ground_state(machine).energy
+    )
+
+
+def test_the_default_number_of_tries(monkeypatch):
+    calls = []
+    plain = metrics._mismatch
+    monkeypatch.setattr(metrics, "_mismatch", lambda *a: calls.append(1) or plain(*a))
+    hamming_distance(rbm(16, 4, seed=0), DATA.train, generator(0))
+    assert len(calls) == 100
+
+
+def test_hamming_distance_is_exact_in_expectation():
+    """Against the sum over all hidden states of a small machine."""
+    machine = rbm(16, 5, seed=0, scale=0.5, dtype=torch.float64)
+    start = machine.with_visible(corrupt(DATA.test))
+    up = torch.sigmoid(2 * machine.field(start, 1))  # (1, c, 5)
+    hidden = states(5, 0, 32).double()
+    p = torch.where(hidden[:, None] > 0, up, 1 - up).prod(-1)  # (32, c)
+    wrong = 0.0
+    for h, weight in zip(hidden, p, strict=True):
+        spins = start.clone()
+        spins[..., 16:] = h
+        field = machine.field(spins, 0)
+        wrong = wrong + weight * torch.sigmoid(-2 * DATA.test.spins * field).mean(-1)[0]
+    found = hamming_distance(machine, DATA.test, generator(0), tries=4000)
+    assert float(found) == pytest.approx(float(wrong.mean().detach()), abs=0.003)
+
+
+def test_the_number_of_passes():
+    machine = rbm(16, 12, 3, seed=0, scale=0.3)
+    found = reconstruct(machine, DATA.test, generator(0), passes=3)
+    wanted = sweeps(machine, machine.with_visible(corrupt(DATA.test)), generator(0), 3)
+    assert torch.equal(found, wanted[..., :16])
 
 
 def test_method_accessibility_of_pure_pid_is_the_energy_of_the_patterns():

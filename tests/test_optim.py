@@ -67,6 +67,15 @@ def test_weight_decay_is_decoupled_and_spares_biases():
             assert torch.allclose(mine[name], yours[name], atol=1e-12)
 
 
+def test_torch_spares_the_biases_too():
+    mine = parameters()
+    start = {name: p.detach().clone() for name, p in mine.items()}
+    updater = TorchOptimizer("SGD", 0.1, (("weight_decay", 0.5),)).bind(mine)
+    updater.step({name: torch.zeros_like(p) for name, p in mine.items()}, (0.1,))
+    assert torch.equal(mine["biases"], start["biases"])
+    assert torch.allclose(mine["couplings.patterns"], 0.95 * start["couplings.patterns"])
+
+
 @pytest.mark.parametrize("make", [lambda r: sgd(r, momentum=0.5, weight_decay=0.1), adam])
 def test_a_rate_for_each_replica(make):
     rates = (0.1, 0.2, 0.05)
@@ -112,6 +121,7 @@ def test_schedules():
     assert paper.rate(0.015, 100, 0) == 0.015
     assert paper.rate(0.015, 102, 0) == pytest.approx(0.015 * 0.99**2)
     assert paper.rate(0.015, 10_000, 0) == 1e-3
+    assert paper.rate(1e-4, 10_000, 0) == 1e-4  # a floor does not lift a rate that starts below it
     assert Schedule(fall="linear").rate(0.5, 3, 0.25) == 0.375
     assert Schedule(fall="cosine").rate(0.5, 3, 0.25) == pytest.approx(
         0.25 * (1 + math.cos(math.pi / 4))

@@ -7,6 +7,7 @@ from conftest import machines
 from rapidbm import spins as spin_module
 from rapidbm.enumeration import AllStates
 from rapidbm.errors import InputError
+from rapidbm.gibbs import sweeps
 from rapidbm.machine import Machine, bm, dbm, rbm
 from rapidbm.negative import (
     NEGATIVE,
@@ -21,6 +22,7 @@ from rapidbm.positive import (
     ConditionalMean,
     Enumerated,
     MeanField,
+    mean_field,
     positive_for,
 )
 from rapidbm.spins import sign, states
@@ -124,6 +126,40 @@ def test_chains_in_equilibrium_give_the_exact_gradient(machine, negative):
         if name == "biases" or "weights" in name:
             scale = 4.5 / count**0.5  # products of spins have variance of at most 1
         assert float((value - exact[name]).abs().max()) < scale, name
+
+
+@pytest.mark.parametrize("machine", machines(2))
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_phase_makes_the_sweeps_it_says_from_where_it_says(machine, count):
+    data = machine.random(4, generator(1))[..., : machine.visible]
+    chains = machine.random(6, generator(2))
+
+    def after(start):
+        return machine.infer(sweeps(machine, start, generator(3), count))
+
+    found, _ = ContrastiveDivergence(count).step(machine, chains[:, :0], data, generator(3))
+    assert torch.equal(found.spins, after(machine.with_visible(data)))
+    found, moved = Persistent(6, count).step(machine, chains, data, generator(3))
+    assert torch.equal(found.spins, after(chains))
+    assert torch.equal(moved, sweeps(machine, chains, generator(3), count))
+    if machine.patterns is not None:
+        xi = sign(machine.patterns.detach())
+        found, _ = PatternInduced(count).step(machine, chains[:, :0], data, generator(3))
+        assert torch.equal(found.spins, after(machine.with_visible(xi[..., : machine.visible])))
+        found, _ = PatternInduced(count, "all").step(machine, chains[:, :0], data, generator(3))
+        assert torch.equal(found.spins, after(xi))
+        found, _ = PatternInduced().step(machine, chains[:, :0], data, generator(3))
+        assert torch.equal(found.spins, mean_field(machine, xi[..., : machine.visible], 30))
+
+
+def test_mean_field_of_a_full_machine_does_not_oscillate():
+    """Without damping, the parallel step of this antiferromagnet flips for ever."""
+    machine = bm(2, 6, seed=0, dtype=torch.float64)
+    machine.couplings.weights["1-1"].data.fill_(-0.4).triu_(1)  # antiferromagnet
+    machine.couplings.weights["0-1"].data.fill_(0.05)
+    spins = mean_field(machine, torch.ones(1, 1, 2), 400)
+    wanted = torch.tanh(machine.field(spins, 1)).detach()
+    assert torch.allclose(spins[..., 2:], wanted, atol=1e-6)
 
 
 def test_persistent_chains_go_on():

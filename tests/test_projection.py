@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
+from rapidbm.gibbs import resample
 from rapidbm.machine import bm, dbm, rbm
 from rapidbm.projection import PROJECTIONS, Clip, GibbsProjection, NoProjection, Sign
 from rapidbm.streams import generator
@@ -45,6 +46,32 @@ def test_gibbs_draws_the_visible_part_from_the_hidden_part_first():
         up += made.patterns.detach() > 0
     wanted = torch.sigmoid(2 * torch.einsum("evh,ekh->ekv", J, xi[..., 4:]))
     assert float((up[..., :4] / count - wanted).abs().max()) < 4 * 0.5 / count**0.5
+
+
+def test_gibbs_draws_the_hidden_part_from_the_new_visible_part():
+    made = machine()
+    xi, J = made.patterns.detach().clone(), made.couplings.matrix(0, 1).detach()
+    count, total, wanted = 4000, torch.zeros(2, 2, 3), torch.zeros(2, 2, 3)
+    for i in range(count):
+        made.couplings.patterns.data.copy_(xi)
+        GibbsProjection().apply(made, generator(i))
+        new = made.patterns.detach()
+        total += new[..., 4:] > 0
+        wanted += torch.sigmoid(2 * torch.einsum("evh,ekv->ekh", J, new[..., :4]))
+    assert float((total - wanted).abs().max()) / count < 4 * 0.5 / count**0.5
+
+
+def test_gibbs_sweeps_more_than_once():
+    once, twice = machine(), machine()
+    xi = once.patterns.detach().clone()
+    rng = generator(7)
+    GibbsProjection(2).apply(twice, generator(7))
+    spins = xi.clone()
+    for _ in range(2):
+        for layer in (0, 1):
+            where = once.layers.slices[layer]
+            spins[..., where] = resample(once, spins, layer, rng)  # couplings of before
+    assert torch.equal(twice.patterns, spins)
 
 
 def test_moments():

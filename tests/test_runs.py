@@ -15,8 +15,10 @@ from safetensors.torch import save_file
 from rapidbm.checkpoint import load_machine, load_tensors, save_machine
 from rapidbm.errors import InputError
 from rapidbm.machine import bm, dbm, rbm
+from rapidbm.metrics import hamming_distance
 from rapidbm.recipe import PRESETS, Recipe, preset_for
 from rapidbm.runs import Run
+from rapidbm.streams import generator
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
 PCD = {
@@ -82,6 +84,49 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, chosen, cut):
         same_tensors(path, resumed.checkpoints()[update])
     drop = [{k: v for k, v in r.items() if k != "seconds"} for r in whole.metrics()]
     assert drop == [{k: v for k, v in r.items() if k != "seconds"} for r in resumed.metrics()]
+
+
+@pytest.mark.parametrize("chosen", [TINY, PCD], ids=["plain", "averaged"])
+def test_a_record_is_what_the_checkpoint_gives(tmp_path, chosen):
+    run = go(tmp_path / "R", **chosen)
+    data, record = run.data(), run.metrics()[-1]
+    rng = generator(run.recipe.seed, "evaluate", record["update"])
+    for part, split in (("train", data.train), ("test", data.test)):
+        wanted = hamming_distance(run.machine(), split, rng)
+        assert record[f"hamming_{part}"] == pytest.approx(wanted.tolist(), rel=1e-6)
+
+
+def test_the_state_is_saved_every_so_often(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapidbm.runs.SAVE_SECONDS", 0.0)
+    run = Run.create(tmp_path / "R", Recipe.made("bars4", {**TINY, "checkpoints": "end"}))
+    for step in run.go():
+        if step.update > 3:
+            assert load_tensors(run.latest)[1]["update"] == step.update - 1
+        if step.update == 6:
+            break
+
+
+def test_seconds_add_up_over_resumes(tmp_path):
+    count = iter(range(1000))
+    part = go(tmp_path / "R", stop=lambda: next(count) == 30)
+    before = part.info["seconds"]
+    for _ in Run(tmp_path / "R").go():
+        pass
+    times = [r["seconds"] for r in part.metrics()]
+    assert times == sorted(times)
+    assert times[-1] > before > 0
+
+
+def test_biases_start_at_the_marginals_of_the_data(tmp_path):
+    import numpy as np
+
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((200, 16)) < 0.8)
+    chosen = {**TINY, "biases": True, "epochs": 1, "projection": "none"}
+    run = Run.create(tmp_path / "R", Recipe.made(str(tmp_path / "x.npy"), chosen))
+    next(run.go())
+    start = run.machine().biases.detach()
+    mean = run.data().train.spins.double().sum(0) / (160 + 2)
+    assert torch.allclose(torch.tanh(start[:, :16].double()), mean.expand(2, 16), atol=1e-6)
 
 
 def test_leaving_the_loop_saves(tmp_path):
@@ -355,6 +400,12 @@ def test_changed_data_are_noticed(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(1).random((20, 16)) < 0.5)
     with pytest.raises(InputError, match="checksum differs"):
         run.data()
+    bits = np.random.default_rng(0).random((20, 16)) < 0.5
+    np.savez(tmp_path / "y.npz", train=bits, test=bits[:5])
+    run = Run.create(tmp_path / "S", Recipe.made(str(tmp_path / "y.npz"), {**TINY, "epochs": 2}))
+    np.savez(tmp_path / "y.npz", train=bits, test=bits[5:10])
+    with pytest.raises(InputError, match="checksum differs"):
+        run.data()
 
 
 @pytest.mark.parametrize(
@@ -409,6 +460,32 @@ def test_the_papers_settings():
         1e-3,
     )
     assert mnist.split == "paper"
+    for recipe, projection in ((bars, "sign"), (bas, "sign"), (mnist, "clip")):
+        assert (recipe.negative, recipe.projection, recipe.biases) == ("pid", projection, False)
+    assert (bars.sweeps, bars.rate_floor, mnist.bound) == (None, 1e-5, 1.0)
+
+
+def test_the_better_recipe():
+    recipe = Recipe.made("mnist", {})
+    assert (recipe.scale, recipe.biases, recipe.negative, recipe.particles) == (
+        0.1,
+        True,
+        "pcd",
+        1000,
+    )
+    assert (recipe.sweeps, recipe.optimizer, recipe.rate, recipe.fall) == (
+        10,
+        "adam",
+        (1e-3,),
+        "linear",
+    )
+    assert (recipe.hidden, recipe.patterns, recipe.batch_size) == ((3000,), 190, 500)
+
+
+def test_options_reach_the_optimiser():
+    recipe = Recipe.made("bars4", {"momentum": 0.7, "weight_decay": 0.1, "decay": 0.9})
+    choice = recipe.optimizer_choice()
+    assert (choice.momentum, choice.weight_decay, choice.schedule.decay) == (0.7, 0.1, 0.9)
 
 
 def test_a_changed_choice_drops_what_belonged_to_the_old_one():

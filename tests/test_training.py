@@ -217,6 +217,55 @@ def test_the_nominal_divisor_weakens_the_positive_phase_of_the_last_batch():
     assert torch.allclose(moves["nominal"] - moves["true"], wanted[None], atol=1e-12)
 
 
+def test_the_projection_comes_with_the_last_update_of_an_epoch():
+    machine = rbm(16, 20, 4, seed=0)
+    options = {"epochs": 2, "batch_size": 4, "projection": Sign(), "seed": 0}
+    for progress in train(machine, BARS, PatternInduced(), sgd(0.01), every="update", **options):
+        spins = bool((machine.patterns.abs() == 1).all())
+        assert spins == progress.epoch_end
+
+
+def test_the_rates_that_the_updater_gets():
+    machine = rbm(16, 8, seed=0)
+    trainer = Trainer(
+        machine,
+        BARS.spins,
+        ContrastiveDivergence(),
+        sgd(0.1, decay=0.5, after=1, fall="linear"),
+        epochs=4,
+        batch_size=5,
+        positive=None,
+        projection=None,
+        batch_mean="true",
+        average=None,
+        seed=0,
+    )
+    seen = []
+    plain = trainer.updater.step
+    trainer.updater.step = lambda gradients, rates: seen.append(rates[0]) or plain(gradients, rates)
+    for _ in trainer.run("epoch"):
+        pass
+    wanted = [0.1 * 0.5 ** max(0, u // 2 - 1) * (1 - u / 8) for u in range(8)]
+    assert seen == pytest.approx(wanted)
+
+
+def test_one_bad_gradient_of_several_is_enough():
+    machine = rbm(16, 8, biases=True, replicas=2, seed=0)
+    machine.couplings.weights["0-1"].data[0] = math.nan
+    for progress in train(machine, BARS, Persistent(4), sgd(0.1), epochs=1, batch_size=10, seed=0):
+        assert progress.diverged == (0,)
+    healthy = rbm(16, 8, biases=True, replicas=2, seed=0)
+    trainer = Trainer(
+        healthy, BARS.spins, Persistent(4), sgd(0.1), epochs=1, batch_size=10, positive=None,
+        projection=None, batch_mean="true", average=None, seed=0,
+    )  # fmt: skip
+    gradients = {name: torch.ones_like(p) for name, p in healthy.named_parameters()}
+    first = next(iter(gradients))
+    gradients[first][1] = math.inf
+    trainer.descend(gradients, (0.1,))
+    assert trainer.diverged() == (1,)
+
+
 def test_a_rate_per_replica():
     machine = rbm(16, 20, 4, replicas=2, seed=0)
     start = machine.patterns.detach().clone()
@@ -359,3 +408,46 @@ def test_a_state_of_another_machine_is_refused():
         train(
             rbm(16, 5, seed=0), BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, state=state
         )
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    machine = rbm(16, 4, seed=0)
+    for progress in train(machine, BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, seed=0):
+        state = progress.state()
+    other = rbm(16, 4, seed=1)
+    before = parameters(other)
+    with pytest.raises(InputError, match="training/chains is"):
+        train(other, BARS, Persistent(5), sgd(0.1), epochs=1, batch_size=4, state=state)
+    with pytest.raises(InputError, match="another optimiser"):
+        train(other, BARS, Persistent(3), adam(0.1), epochs=1, batch_size=4, state=state)
+    assert torch.equal(parameters(other)[0], before[0])
+
+
+PRESETS_TO_MEET = {
+    "paper-bars": ("bars4", {"replicas": 40}, 0.06, 0.04),
+    "paper-bas12": ("bas12", {"replicas": 2}, 0.06, 0.06),
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS_TO_MEET)
+def test_the_papers_settings_learn(preset):
+    from rapidbm.recipe import Recipe
+
+    name, chosen, train_bar, test_bar = PRESETS_TO_MEET[preset]
+    recipe = Recipe.made(name, {**chosen, "seed": 1}, preset)
+    data = recipe.data()
+    machine = recipe.machine(data, torch.device("cpu"))
+    for progress in train(
+        machine,
+        data.train,
+        recipe.negative_phase(),
+        recipe.optimizer_choice(),
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+        projection=recipe.projection_choice(),
+        batch_mean=recipe.batch_mean,
+        seed=1,
+    ):
+        rng = progress.rng
+    assert float(hamming_distance(machine, data.train, rng, tries=1).mean()) < train_bar
+    assert float(hamming_distance(machine, data.test, rng, tries=5).mean()) < test_bar

@@ -130,6 +130,11 @@ def schedule(
     return [a + (b - a) * i / pieces for a, b in pairwise(betas) for i in range(pieces)] + [1.0]
 
 
+def halved(betas: list[float]) -> list[float]:
+    """The same schedule with every step divided in two."""
+    return [x for a, b in pairwise(betas) for x in (a, 0.5 * (a + b))] + betas[-1:]
+
+
 @torch.no_grad()
 def forward(
     path: Path, betas: list[float], chains: int, rng: torch.Generator

@@ -76,8 +76,9 @@ def train(
         str | None,
         option(
             WHERE,
-            "Start from named settings: paper-bars, paper-bas12, paper-mnist, mnist, …; every other "
-            "option changes one of them (default: the one for the data set).",
+            "Start from named settings: paper-bars, paper-bars-exact, paper-bars-cd, paper-bars-pcd, "
+            "paper-bas12, paper-mnist, mnist, small; every other option changes one of them "
+            "(default: the one for the data set).",
         ),
     ] = None,
     threshold: Annotated[
@@ -174,12 +175,18 @@ def train(
         list[float] | None,
         option(UPDATES, "Learning rate; repeat it to give each replica its own."),
     ] = None,
-    momentum: Annotated[float | None, option(UPDATES, "Momentum of sgd.")] = None,
+    momentum: Annotated[
+        float | None, option(UPDATES, "Momentum of sgd, or of torch's optimisers that have one.")
+    ] = None,
     weight_decay: Annotated[
-        float | None, option(UPDATES, "Shrinks the couplings by rate·decay per update.")
+        float | None,
+        option(
+            UPDATES,
+            "Shrinks the couplings by rate·decay per update (torch's optimisers: their way).",
+        ),
     ] = None,
     decay: Annotated[float | None, option(UPDATES, "Factor on the rate after each epoch.")] = None,
-    decay_after: Annotated[int | None, option(UPDATES, "First epoch of the decay.")] = None,
+    decay_after: Annotated[int | None, option(UPDATES, "Last epoch with the full rate.")] = None,
     rate_floor: Annotated[float | None, option(UPDATES, "The decay ends at this rate.")] = None,
     fall: Annotated[
         str | None,
@@ -227,11 +234,17 @@ def train(
 ) -> None:
     """Train a machine into a run folder.
 
-    [bold]rapidbm train bars4 --replicas 100[/]  the paper's 4×4 bars, 100 trainings at once
-    [bold]rapidbm train bas12 --replicas 4 --out R[/]  12×12 bars and stripes
-    [bold]rapidbm train mnist --preset mnist[/]  the recipe for a good likelihood (a GPU helps)
-    [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]  an ordinary RBM
-    [bold]rapidbm train --resume --out R[/]  go on after an interruption, to the same bits
+    The paper's 4×4 bars, 100 trainings at once:
+    [bold]rapidbm train bars4 --replicas 100[/]
+
+    The recipe for a good likelihood (a GPU helps):
+    [bold]rapidbm train mnist --preset mnist[/]
+
+    An ordinary RBM on data of your own:
+    [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]
+
+    Go on after an interruption, to the same bits:
+    [bold]rapidbm train --resume --out R[/]
     """
     given = dict(locals())
     renamed = {"metric": "metrics", "evaluate_at": "evaluate"}
@@ -436,16 +449,16 @@ def sample(
     screen = Screen(as_json)
     opened = Run(run)
     target = sampling.target(out, opened, "samples.png")
-    with screen.err.status(f"sampling, {sweeps} sweeps"):
-        data = opened.data()
-        machine = opened.machine(update).replica(replica).to(device_named(device))
-        spins = sampling.samples(machine, data, count, sweeps, start, beta, seed)
+    data = opened.data()
+    machine = opened.machine(update).replica(replica).to(device_named(device))
+    spins = sampling.samples(machine, data, count, sweeps, start, beta, seed, screen.track)
     if target.suffix == ".npy":
         sampling.write_array(target, spins)
     else:
         pictures.save(pictures.image_figure(spins, data.shape), target)
     screen.result({"run": str(run), "samples": count, "sweeps": sweeps, "out": str(target)})
-    screen.say(f"{count} samples after {sweeps} sweeps from {start} starts → {target}")
+    where = {"random": "random spins", "data": "training images", "patterns": "the patterns"}[start]
+    screen.say(f"{count} samples, {sweeps} sweeps from {where} → {target}")
 
 
 @app.command()
@@ -510,7 +523,7 @@ def main() -> None:
     from .errors import InputError
 
     try:
-        app()
+        app(prog_name="rapidbm")
     except InputError as error:
         _fail(str(error), EXIT_BAD_INPUT)
     except BrokenPipeError:  # the reader of our output has left

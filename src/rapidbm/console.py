@@ -7,7 +7,7 @@ import signal
 import statistics
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ class _Console(Console):
 
 
 class Screen:
-    """Where the command writes. Results go to standard output, everything else to standard error."""
+    """Where the command writes: what it did to standard output, warnings and errors to the other."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -46,6 +46,13 @@ class Screen:
         if self.as_json:
             sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
             sys.stdout.flush()
+
+    def track(self, steps: range) -> Iterable[int]:
+        """A bar over the steps, on a terminal."""
+        from rich.progress import track
+
+        shown = self.err.is_terminal and not self.as_json
+        return track(steps, "sweeps", console=self.err, transient=True, disable=not shown)
 
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
@@ -102,6 +109,9 @@ def record_line(record: dict[str, Any]) -> str:
         f"{name} train {spread(record[f'{name}_train'])}, test {spread(record[f'{name}_test'])}"
         for name in names
     ]
+    aside = ("epoch", "update", "seconds", "diverged")
+    alone = [k for k in record if k not in aside and not k.endswith(("_train", "_test"))]
+    parts += [f"{name} {spread(record[name])}" for name in alone]
     return f"epoch {record['epoch']:>4}  " + "; ".join(parts)
 
 

@@ -19,7 +19,7 @@ DATASETS: dict[str, tuple[Callable[..., Dataset], tuple[str, ...], str]] = {
     "basN": (
         bars_and_stripes,
         ("seed",),
-        "N×N bars and stripes for any N, bas12 for instance; made on the spot",
+        "N×N bars and stripes, N from 2 to 32, bas12 for instance; made on the spot",
     ),
     "digits": (digits, ("threshold", "seed"), "1,797 digits of 8×8 pixels; in scikit-learn"),
     "mnist": (

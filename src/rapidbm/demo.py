@@ -31,7 +31,7 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
     folder = out or next(
         path for i in count(1) if not (path := Path("runs") / f"demo-{i}").exists()
     )
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and ((folder / "demo.png").exists() or not _begun(folder)):
         raise InputError(f"{folder} exists and is not empty; choose another --out")
     screen.say(
         "RAPID: the couplings are built from K patterns, and the patterns themselves stand in for\n"
@@ -40,7 +40,10 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
     )
     runs = []
     for dataset, chosen in PARTS.items():
-        run = Run.create(folder / dataset, Recipe.made(dataset, {**chosen, "seed": seed}))
+        if (folder / dataset / "run.json").is_file():
+            run = Run(folder / dataset)
+        else:
+            run = Run.create(folder / dataset, Recipe.made(dataset, {**chosen, "seed": seed}))
         machine = run.recipe
         screen.say(
             f"\n{dataset}: {run.info['data']['train']:,} images to train, "
@@ -50,8 +53,8 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
         follow(run, screen, stopper)
         if run.status == "interrupted":
             screen.say(
-                f"interrupted; what was done is in {run.folder}. Go on with: rapidbm train "
-                f"--resume --out {shlex.quote(str(run.folder))}"
+                f"interrupted; everything is saved. Go on with: rapidbm demo --out "
+                f"{shlex.quote(str(folder))}"
             )
             raise typer.Exit(128 + (stopper.signal or 2))
         screen.say(f"{run.info['seconds']:.1f} s of training; pictures in {draw(run, seed)}")
@@ -61,8 +64,13 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
     screen.result({"event": "finished", "out": str(folder), "picture": str(path)})
 
 
+def _begun(folder: Path) -> bool:
+    """True for a folder that holds nothing but the parts of an unfinished demo."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= set(PARTS)
+
+
 def draw(run: Run, seed: int) -> Path:
-    """Curves, samples, patterns and reconstructions of a run as pictures."""
+    """Curves, samples and patterns of a run as pictures."""
     data, folder = run.data(), run.figures
     machine = run.machine().replica(0)
     assert machine.patterns is not None
@@ -92,7 +100,9 @@ def overview(runs: list[Run], seed: int) -> Figure:
         some = data.test.take(slice(0, 4))
         filled = reconstruct(machine, some, generator(seed, "demo"))[0]
         task = torch.cat([some.spins, corrupt(some), filled])
-        pictures.show_images(row[1], task, data.shape, len(some), "test image, given, filled in")
+        pictures.show_images(
+            row[1], task, data.shape, len(some), "test images; what is given; filled in"
+        )
         drawn = samples(machine, data, 16, SWEEPS, "random", 1.0, seed)
         pictures.show_images(row[2], drawn, data.shape, 4, f"{SWEEPS} sweeps from random starts")
         visible = machine.patterns.detach()[0, :16, : machine.visible]

@@ -52,7 +52,7 @@ def mnist(
     threshold: float | None = None,
     binarize: Literal["threshold", "stochastic"] = "threshold",
     split: Literal["usual", "paper"] = "usual",
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Dataset:
     """MNIST, pixels brighter than `threshold` (0.3) up; `binarize="stochastic"` draws each pixel once
     with its intensity as the probability.
@@ -64,6 +64,8 @@ def mnist(
     check_choice("split", split, ("usual", "paper"))
     if threshold is not None and binarize == "stochastic":
         raise InputError("a stochastic binarization has no threshold; leave it out")
+    if seed is not None and binarize == "threshold":
+        raise InputError("a threshold draws nothing, there is nothing to seed; leave the seed out")
     cut = _share(0.3 if threshold is None else threshold, "threshold")
     parts = {}
     for part in ("train", "t10k") if split == "usual" else ("train",):
@@ -72,7 +74,7 @@ def mnist(
         shade = torch.from_numpy(pixels).float() / 255.0
         level: float | Tensor = cut
         if binarize == "stochastic":
-            level = torch.rand(shade.shape, generator=generator(seed, "mnist", part))
+            level = torch.rand(shade.shape, generator=generator(seed or 0, "mnist", part))
         parts[part] = Split(
             (shade > level).to(torch.int8) * 2 - 1,
             torch.from_numpy(labels.astype(np.int64)),
@@ -144,13 +146,14 @@ def _static(part: str) -> Tensor:
     if path is not None:
         packed = read_numpy(path).get(part, np.empty((0, 98), np.uint8))
     else:
-        text = _fetch(f"{STATIC_URL}binarized_mnist_{part}.amat", None).read_bytes()
-        flat = np.frombuffer(text.replace(b" ", b"").replace(b"\n", b""), np.uint8) - ord("0")
-        packed = np.packbits(flat.reshape(-1, 784), axis=1)
+        path = _fetch(f"{STATIC_URL}binarized_mnist_{part}.amat", None)
+        text = path.read_bytes().replace(b" ", b"").replace(b"\n", b"")
+        flat = np.frombuffer(text, np.uint8) - ord("0")
+        packed = np.packbits(flat[: flat.size // 784 * 784].reshape(-1, 784), axis=1)
     found = hashlib.sha256(packed.tobytes()).hexdigest()
     if packed.ndim != 2 or len(packed) != STATIC_ROWS[part] or found != STATIC_SHA[part]:
         raise InputError(
-            f"{path or STATIC_URL} does not hold the static MNIST {part} set: shape {packed.shape} "
+            f"{path} does not hold the static MNIST {part} set: shape {packed.shape} "
             f"with SHA-256 {found} instead of {STATIC_ROWS[part]} with {STATIC_SHA[part]}; replace it"
         )
     return to_spins(np.unpackbits(packed, axis=1, count=784))

@@ -87,12 +87,16 @@ def infer(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta =
     return spins
 
 
+def _units(layers: Layers, chosen: tuple[int, ...]) -> list[int]:
+    return [i for layer in chosen for i in range(*layers.slices[layer].indices(layers.units))]
+
+
 def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
     """All states in chunks (e, c, n) with the free layers at 0; `half` leaves out the negatives."""
     layers = machine.layers
     chosen = layers.cover()
     bits = sum(layers.sizes[i] for i in chosen)
-    where = [i for layer in chosen for i in range(*layers.slices[layer].indices(layers.units))]
+    where = _units(layers, chosen)
     count = 2**bits // (2 if half and bits else 1)
     row = machine.replicas * layers.units * torch.finfo(machine.dtype).bits // 8
     if machine.device.type == "cpu":
@@ -112,20 +116,19 @@ class AllStates:
     """Every state with its Boltzmann weight, as `WeightedSpins` that need not fit in memory."""
 
     machine: HasEnergy
-    beta: float = 1.0
 
     @torch.no_grad()
     def _parts(self, half: bool) -> Iterator[WeightedSpins]:
         free = free_layers(self.machine.layers)
         logs = [
-            log_weight(self.machine, spins, free, self.beta)
+            log_weight(self.machine, spins, free, 1.0)
             for spins in enumerate_spins(self.machine, half=half)
         ]
         weights = torch.softmax(torch.cat(logs, 1), 1).to(self.machine.dtype)  # (e, c)
         start = 0
         for spins in enumerate_spins(self.machine, half=half):
             stop = start + spins.shape[1]
-            filled = infer(self.machine, spins.clone(), free, self.beta)
+            filled = infer(self.machine, spins.clone(), free)
             yield WeightedSpins(filled, weights[:, start:stop])
             start = stop
 
@@ -157,7 +160,7 @@ def clamped_states(machine: HasEnergy, visible: Tensor, beta: float = 1.0) -> tu
     free = free_layers(layers, (0,))
     e, c, v = visible.shape
     bits = sum(layers.sizes[i] for i in chosen)
-    where = [i for layer in chosen for i in range(*layers.slices[layer].indices(layers.units))]
+    where = _units(layers, chosen)
     spins = torch.zeros((e, c, 2**bits, layers.units), dtype=machine.dtype, device=machine.device)
     spins[..., :v] = visible[:, :, None]
     spins[..., where] = states(bits, 0, 2**bits, device=machine.device).to(machine.dtype)

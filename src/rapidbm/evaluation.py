@@ -20,7 +20,8 @@ from .runs import Run, as_list
 from .spins import sign
 from .streams import generator
 
-LARGEST = 2**22  # states worth waiting for
+WORTH = 2**22  # states worth waiting for
+HIDDEN = 2**16  # hidden states per image
 
 
 def evaluation(
@@ -34,14 +35,15 @@ def evaluation(
     notes = []
     for part, split in splits.items():
         rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
-    if states_of(machine.layers, (0,)) <= 2**10:
+    summable = states_of(machine.layers, (0,)) <= HIDDEN
+    if summable:
         for part, split in splits.items():
             rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
     states = states_of(machine.layers)
-    if can_enumerate(machine, LARGEST):
+    if can_enumerate(machine, WORTH):
         z = log_z(machine, method="exact")
         rows["log_z"] = z.lower
-        if states_of(machine.layers, (0,)) <= 2**10:
+        if summable:
             for part, split in splits.items():
                 found = log_likelihood(machine, split.spins, normaliser=z)
                 rows[f"log_likelihood_{part}"] = found.lower
@@ -61,8 +63,12 @@ def evaluation(
     else:
         bits = states.bit_length() - 1
         notes.append(
-            f"log Z and the ground state would take 2^{bits} states: no exact likelihood here"
+            f"log Z and the ground state would take 2^{bits} states, more than {WORTH:,}: no exact "
+            "likelihood here"
         )
+    if not summable:
+        bits = states_of(machine.layers, (0,)).bit_length() - 1
+        notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
     with torch.no_grad():
         spins = machine.random(100, rng)
         rows["energy_random"] = machine.energy(spins).mean(1)

@@ -356,17 +356,15 @@ def _machine(
 def critical_patterns(layers: Layers) -> float:
     """The number of random ±1 patterns beyond which descent leaves them (`docs/decisions/load.md`).
 
-    Two layers, as measured: 0.2 √(n_a n_b), and at most 0.7 times the smaller one. A layer with
-    itself: 0.138 n, the Hopfield value.
+    Full connectivity: 0.138 N, the Hopfield value. Otherwise the visible layer and the one that it
+    is coupled to, as measured: 0.2 √(n_a n_b), and at most 0.7 times the smaller one.
     """
-    sizes = layers.sizes
-    limits = [
-        0.138 * sizes[a]
-        if a == b
-        else min(0.2 * math.sqrt(sizes[a] * sizes[b]), 0.7 * min(sizes[a], sizes[b]))
-        for a, b in layers.edges
-    ]
-    return min(limits)
+    sizes, count = layers.sizes, len(layers.sizes)
+    if len(layers.edges) == count * (count + 1) // 2:
+        return 0.138 * layers.units
+    pairs = [(sizes[0], sizes[i]) for i in layers.neighbours(0)]
+    limits = [min(0.2 * math.sqrt(a * b), 0.7 * min(a, b)) for a, b in pairs]
+    return max(limits, default=0.138 * sizes[0])
 
 
 def warn_of_load(layers: Layers, patterns: int) -> None:
@@ -374,9 +372,9 @@ def warn_of_load(layers: Layers, patterns: int) -> None:
     if patterns > max(limit, 1):
         warnings.warn(
             f"K = {patterns} random patterns are too many for layers of {layers.describe()} units: "
-            f"beyond about {max(limit, 1):.0f} they are no longer low-energy states, descent from "
-            "them ends elsewhere and the machine starts glassy, so PID averages over the wrong "
-            "states; take fewer patterns or larger layers, or a negative phase that samples (pcd)",
+            f"beyond about {max(limit, 1):.0f} they are no longer low-energy states, and descent from "
+            "them ends elsewhere, so that PID averages over the wrong states; for PID take fewer "
+            "patterns or larger layers; a negative phase that samples (pcd) does not rely on them",
             LoadWarning,
             stacklevel=4,
         )

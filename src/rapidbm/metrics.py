@@ -22,8 +22,8 @@ from .gibbs import sweep, sweeps
 from .ground import ground_state
 from .likelihood import log_likelihood
 from .machine import Machine
-from .negative import NegativePhase, PatternInduced
-from .spins import sign, up_probability
+from .negative import HasConfigurations, NegativePhase
+from .spins import up_probability
 from .splits import Split
 
 Metric = Callable[[Machine, Split, torch.Generator], Tensor]
@@ -132,22 +132,24 @@ def method_accessibility(
     repeats: int = 10,
     ground: Tensor | None = None,
 ) -> Tensor:
-    """The lowest energy among the configurations that a negative phase uses, over the ground state's.
-
-    Pure PID uses the patterns as spins, sign(ξ); every other phase is asked for its configurations,
-    `repeats` times where they start from the data, and means become spins by their sign.
+    """The lowest energy among the configurations that a negative phase uses, over the ground state's:
+    the patterns as spins, the chains as they are, or `repeats` times what k sweeps from the data reach.
     """
+    if not isinstance(negative, HasConfigurations):
+        raise InputError(
+            f"{type(negative).__name__} averages over no configurations of its own; method "
+            "accessibility needs a phase with configurations(), such as cd, pcd or pid"
+        )
     ground = ground_state(machine).energy if ground is None else ground
-    if isinstance(negative, PatternInduced) and not negative.sweeps:
-        assert machine.patterns is not None
-        return machine.energy(sign(machine.patterns)).amin(1) / ground
+    data = machine.visible_spins(split.spins)
     if chains is None:
         chains = negative.init(machine, rng)
-    data = machine.visible_spins(split.spins)
+        if chains.shape[1]:
+            _, chains = negative.step(machine, chains, data, rng)
     lowest = torch.full_like(ground, torch.inf)
     for _ in range(1 if chains.shape[1] else repeats):
-        used, _ = negative.step(machine, chains, data, rng)
-        lowest = torch.minimum(lowest, machine.energy(sign(used.spins)).amin(1))
+        used = negative.configurations(machine, chains, data, rng)
+        lowest = torch.minimum(lowest, machine.energy(used).amin(1))
     return lowest / ground
 
 
@@ -160,6 +162,7 @@ def check_metric(name: str, machine: Machine) -> None:
         check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
 
 
+SPLIT_FREE = ("gibbs_accessibility",)  # they look at the machine alone
 METRICS: dict[str, Metric] = {
     "hamming": hamming_distance,
     "log_likelihood": exact_log_likelihood,

@@ -9,7 +9,7 @@ carries from one update to the next is a plain tensor of chains, (e, c, n) with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -35,6 +35,15 @@ class NegativePhase(Protocol):
     ) -> tuple[WeightedSpins | AllStates, Tensor]:
         """Weighted configurations, and the chains for the next call. `data` is the batch (e, b, v)."""
         ...
+
+
+@runtime_checkable
+class HasConfigurations(Protocol):
+    """A negative phase that can show the spins it averages over, before any of them become means."""
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -68,8 +77,13 @@ class ContrastiveDivergence:
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[WeightedSpins, Tensor]:
-        spins = run_sweeps(machine, machine.with_visible(data), rng, self.sweeps)
+        spins = self.configurations(machine, chains, data, rng)
         return WeightedSpins.even(machine.infer(spins)), chains
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        return run_sweeps(machine, machine.with_visible(data), rng, self.sweeps)
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,11 @@ class Persistent:
     ) -> tuple[WeightedSpins, Tensor]:
         chains = run_sweeps(machine, chains, rng, self.sweeps)
         return WeightedSpins.even(machine.infer(chains)), chains
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        return chains
 
 
 @dataclass(frozen=True)
@@ -121,18 +140,26 @@ class PatternInduced:
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[WeightedSpins, Tensor]:
-        assert machine.patterns is not None  # init refuses dense couplings
-        patterns = machine.patterns.detach()  # (e, k, n): k configurations, nothing to draw
-        if self.units == "all":
-            spins = sign(patterns)
-        else:
-            visible = sign(patterns[..., : machine.visible])
-            if not self.sweeps:
-                return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
-            spins = machine.with_visible(visible)
-        if self.sweeps:
-            spins = machine.infer(run_sweeps(machine, spins, rng, self.sweeps))
-        return WeightedSpins.even(spins), chains
+        if self.units == "visible" and not self.sweeps:
+            visible = sign(_patterns(machine)[..., : machine.visible])  # k configurations
+            return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
+        spins = self.configurations(machine, chains, data, rng)
+        return WeightedSpins.even(machine.infer(spins) if self.sweeps else spins), chains
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        spins = sign(_patterns(machine))
+        if not self.sweeps:
+            return spins
+        if self.units == "visible":
+            spins = machine.with_visible(spins[..., : machine.visible])
+        return run_sweeps(machine, spins, rng, self.sweeps)
+
+
+def _patterns(machine: Machine) -> Tensor:
+    assert machine.patterns is not None  # init refuses dense couplings
+    return machine.patterns.detach()  # (e, k, n)
 
 
 def _no_chains(machine: Machine) -> Tensor:

@@ -1,7 +1,8 @@
 """Optimisers whose rate may differ from replica to replica.
 
-Every one works element by element, so that no update couples two replicas. A weight decay is
-decoupled from the gradient, θ ← θ (1 − rate · decay), and leaves the biases alone.
+Every one works element by element, so that no update couples two replicas. A weight decay leaves the
+biases alone; here it is decoupled from the gradient, θ ← θ (1 − rate · decay), while torch's optimisers
+have it their own way.
 
     SGD    u ← momentum · u + g,                 θ ← θ − rate · u                         (1)
     Adam   a ← β₁ a + (1−β₁) g,  q ← β₂ q + (1−β₂) g²,
@@ -135,10 +136,19 @@ class TorchOptimizer:
     def bind(self, parameters: Parameters) -> Updater:
         kind = getattr(torch.optim, self.name)
         try:
-            made = kind(list(parameters.values()), lr=self.rate, **dict(self.options))
+            made = kind(self._groups(parameters), lr=self.rate, **dict(self.options))
         except (TypeError, ValueError) as error:
             raise InputError(f"torch.optim.{self.name} refuses its options: {error}") from error
         return _TorchUpdater(made, parameters)
+
+    def _groups(self, parameters: Parameters) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = [
+            {"params": [p for name, p in parameters.items() if name != "biases"]}
+        ]
+        if "biases" in parameters:
+            spared = {"weight_decay": 0.0} if "weight_decay" in dict(self.options) else {}
+            groups.append({"params": [parameters["biases"]], **spared})
+        return groups
 
 
 def sgd(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from .checkpoint import write_bytes
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#1d2b36"
-DOWN, UNKNOWN = "#e3e9ee", "#86b0cb"
+DOWN, UNKNOWN = "#d3dde5", "#86b0cb"
 
 
 def mosaic(
@@ -48,7 +51,8 @@ def show_images(
         mosaic(images, shape, columns), cmap=colours, vmin=-1, vmax=1, interpolation="nearest"
     )
     axes.set_axis_off()
-    axes.set_title(title, fontsize=10, color=INK)
+    if title:
+        axes.set_title(title, fontsize=10, color=INK)
 
 
 def figure(width: float, height: float) -> Figure:
@@ -71,26 +75,35 @@ def image_figure(
 
 def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
     """A metric of the training and the test set against epochs: mean and one standard deviation."""
+    from matplotlib.ticker import MaxNLocator
+
     epochs = [record["epoch"] for record in records]
-    for part, colour, style in (("train", BLUE, "-"), ("test", ORANGE, "--")):
-        key = f"{name}_{part}"
+    alone = name in records[0]
+    parts = (("", BLUE, "-"),) if alone else (("train", BLUE, "-"), ("test", ORANGE, "--"))
+    for part, colour, style in parts:
+        key = name if alone else f"{name}_{part}"
         found = [[x for x in record[key] if x is not None] for record in records]
         mean = np.array([np.mean(row) if row else np.nan for row in found])
         axes.plot(epochs, mean, style, color=colour, label=part, linewidth=1.8)
         if len(records[0][key]) > 1:
             spread = np.array([np.std(row, ddof=1) if len(row) > 1 else 0.0 for row in found])
-            axes.fill_between(epochs, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
+            low = mean - spread
+            if name == "hamming":
+                low = np.maximum(low, 0.0)
+            axes.fill_between(epochs, low, mean + spread, color=colour, alpha=0.18, lw=0)
     axes.set_xlabel("epoch")
     axes.set_ylabel(label)
-    axes.legend(frameon=False, fontsize=9)
+    if not alone:
+        axes.legend(frameon=False, fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     """All metrics of a run, one panel each."""
-    names = sorted(
-        {key.removesuffix("_train") for r in records for key in r if key.endswith("_train")}
-    )
+    aside = ("epoch", "update", "seconds", "diverged")
+    keys = {key for record in records for key in record if key not in aside}
+    names = sorted({key.removesuffix("_train").removesuffix("_test") for key in keys})
     fig = figure(4.6 * len(names), 3.4)
     for axes, name in zip(np.ravel(fig.subplots(1, len(names))), names, strict=True):
         show_curves(axes, records, name, label_of(name))
@@ -105,7 +118,7 @@ def label_of(metric: str) -> str:
 def save(fig: Figure, path: Path) -> Path:
     """Writes a figure; the ending says how."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.part{path.suffix}")
-    fig.savefig(temporary, dpi=160)
-    temporary.replace(path)
+    buffer = io.BytesIO()
+    fig.savefig(buffer, dpi=160, format=path.suffix.removeprefix("."))
+    write_bytes(path, buffer.getvalue())
     return path

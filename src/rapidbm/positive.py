@@ -25,8 +25,8 @@ from .spins import WeightedSpins, mean_spin
 class PositivePhase(Protocol):
     """`step` completes visible spins (e, c, v) to weighted configurations; the weights sum to one."""
 
-    def check(self, machine: Machine) -> None:
-        """Raises InputError for a machine that it cannot serve."""
+    def check(self, machine: Machine, batch_size: int) -> None:
+        """Raises InputError for a machine, or a batch, that it cannot serve."""
         ...
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins: ...
@@ -36,7 +36,7 @@ class PositivePhase(Protocol):
 class ConditionalMean:
     """Hidden units at their exact means given the data; restricted machines only."""
 
-    def check(self, machine: Machine) -> None:
+    def check(self, machine: Machine, batch_size: int) -> None:
         if not machine.layers.restricted:
             raise InputError(
                 "the positive phase 'mean' needs hidden units that are independent given the data; "
@@ -45,7 +45,7 @@ class ConditionalMean:
             )
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
-        self.check(machine)
+        self.check(machine, data.shape[-2])
         return WeightedSpins.even(machine.complete(data))
 
 
@@ -58,7 +58,7 @@ class MeanField:
     def __post_init__(self) -> None:
         check_count("the number of mean-field iterations", self.iterations)
 
-    def check(self, machine: Machine) -> None:
+    def check(self, machine: Machine, batch_size: int) -> None:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
@@ -74,7 +74,7 @@ class ClampedChains:
     def __post_init__(self) -> None:
         check_count("the number of clamped sweeps", self.sweeps)
 
-    def check(self, machine: Machine) -> None:
+    def check(self, machine: Machine, batch_size: int) -> None:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
@@ -89,19 +89,19 @@ class ClampedChains:
 class Enumerated:
     """Every hidden state with its exact weight, for each image."""
 
-    def check(self, machine: Machine) -> None:
+    def check(self, machine: Machine, batch_size: int) -> None:
         check_states(machine.layers, (0,), largest=2**10, what="the enumerated positive phase")
-
-    @torch.no_grad()
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
-        self.check(machine)
-        numbers = data.shape[-2] * machine.replicas * states_of(machine.layers, (0,))
+        numbers = batch_size * machine.replicas * states_of(machine.layers, (0,))
         if numbers * machine.layers.units > 2**29:
             raise InputError(
                 f"the enumerated positive phase would hold {numbers:,} configurations of "
                 f"{machine.layers.units} units at once; take smaller batches, fewer replicas, or "
                 "'meanfield' or 'clamped'"
             )
+
+    @torch.no_grad()
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+        self.check(machine, data.shape[-2])
         spins, logs = clamped_states(machine, machine.visible_spins(data))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)

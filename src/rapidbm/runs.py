@@ -41,7 +41,7 @@ from .checkpoint import (
 )
 from .errors import InputError, LoadWarning
 from .machine import Machine
-from .metrics import METRICS, check_metric
+from .metrics import METRICS, SPLIT_FREE, check_metric
 from .recipe import Recipe, spacing_of
 from .splits import Dataset
 from .training import Progress, Trainer
@@ -288,6 +288,9 @@ class Run:
             "seconds": round(seconds, 6),
         }
         for name in self.recipe.metrics:
+            if name in SPLIT_FREE:
+                record[name] = as_list(METRICS[name](machine, data.train, rng))
+                continue
             record[f"{name}_train"] = as_list(METRICS[name](machine, data.train, rng))
             record[f"{name}_test"] = as_list(METRICS[name](machine, data.test, rng))
         if progress.diverged:
@@ -384,7 +387,7 @@ def _due(spacing: str, update: int, progress: Progress, *, by_epoch: bool = Fals
         return progress.epoch_end
     if isinstance(chosen, int):
         return update % chosen == 0
-    if chosen == "log" and by_epoch:  # epochs 1 to 10, then about ten per decade
+    if chosen == "log" and by_epoch:  # epochs 1 to 10, then thirteen per decade
         return progress.epoch_end and _on_log_grid(progress.epoch)
     return bool(chosen == "log" and update & (update - 1) == 0)  # powers of two
 

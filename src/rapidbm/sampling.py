@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from . import pictures
 from .checkpoint import device_named, write_bytes
 from .errors import InputError, check_beta, check_choice, lookup
-from .gibbs import sweeps as run_sweeps
+from .gibbs import sweep
 from .machine import Machine
 from .metrics import corrupt, reconstruct
 from .runs import Run
@@ -47,6 +48,7 @@ def samples(
     start: str,
     beta: float,
     seed: int,
+    track: Callable[[range], Iterable[int]] = iter,
 ) -> Tensor:
     """Visible spins (count, v) after `sweeps` sweeps from random spins, training images or patterns."""
     check_choice("start", start, ("random", "data", "patterns"))
@@ -63,7 +65,9 @@ def samples(
         xi = sign(machine.patterns.detach()[..., : machine.visible])
         rows = torch.arange(count) % xi.shape[1]
         spins = machine.with_visible(xi[:, rows])
-    return run_sweeps(machine, spins, rng, sweeps, beta)[0, :, : machine.visible].cpu()
+    for _ in track(range(sweeps)):
+        spins = sweep(machine, spins, rng, beta)
+    return spins[0, :, : machine.visible].cpu()
 
 
 def reconstructions(

@@ -109,9 +109,18 @@ def log_likelihood_gradient(
     positive: WeightedSpins,
     negative: WeightedSpins | AllStates,
 ) -> dict[str, Tensor]:
-    """∂⟨log p⟩/∂θ from the moments of the two phases, the bracket of eq. (1) with the sign turned."""
-    data, model = machine.gradient(positive), machine.gradient(negative)
-    return {name: model[name] - data[name] for name in data}
+    """∂⟨log p⟩/∂θ from the moments of the two phases."""
+    return {name: -value for name, value in descent(machine, positive, negative).items()}
+
+
+def descent(
+    machine: Machine, positive: WeightedSpins, negative: WeightedSpins | AllStates
+) -> dict[str, Tensor]:
+    """The bracket of eq. (1)."""
+    difference = machine.gradient(positive)
+    for name, value in machine.gradient(negative).items():
+        difference[name].sub_(value)
+    return difference
 
 
 class Trainer:
@@ -143,7 +152,7 @@ class Trainer:
         self.machine, self.negative = machine, negative
         self.spins = _spins_for(machine, spins).to(machine.device)
         self.positive = positive or positive_for(machine)
-        self.positive.check(machine)
+        self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
         self.projection.check(machine)
         self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
@@ -201,10 +210,7 @@ class Trainer:
         if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
             data = WeightedSpins(data.spins, data.weights * (batch.shape[1] / self.batch_size))
         model, self.chains = self.negative.step(self.machine, self.chains, batch, self.rng)
-        gradients = self.machine.gradient(data)
-        for name, value in self.machine.gradient(model).items():
-            gradients[name].sub_(value)
-        self.descend(gradients, self.rates(epoch))
+        self.descend(descent(self.machine, data, model), self.rates(epoch))
         self.update += 1
         if self.projection.every == "update" or self.update % self.per_epoch == 0:
             self.project()
@@ -297,31 +303,40 @@ class Trainer:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Goes back to a saved state; one that does not fit changes nothing but the memory here."""
-        parts: dict[str, dict[str, Tensor]] = {"optimizer": {}}
+        """Goes back to a saved state; one that does not fit is refused before anything changes."""
+        parts: dict[str, dict[str, Tensor]] = {"parameter": {}, "average": {}, "optimizer": {}}
         for key, value in state.items():
             part, _, name = key.partition("/")
             parts.setdefault(part, {})[name] = value
-        try:
-            for name, parameter in self.parameters.items():
-                _copy_into(parameter.data, parts["parameter"][name], name)
-            for name, mean in self.mean_of.items():
-                _copy_into(mean, parts["average"][name], f"the average of {name}")
-            self.updater.load(parts["optimizer"])
-            training = parts["training"]
-            _copy_into(self.alive, training["alive"], "alive")
-            self.all_alive = bool(self.alive.all())
-            if training["chains"].shape != self.chains.shape:
-                raise _does_not_fit("chains", self.chains, training["chains"])
-            # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
-            self.chains = training["chains"].to(self.machine.device).clone()
-            self.rng.set_state(training["rng"].cpu().clone())
-            self.seed, self.update = int(training["seed"]), int(training["update"])
-        except (KeyError, RuntimeError, TypeError) as error:
+        here = self.state()
+        lost = [key for key in here if key not in state and not key.startswith("optimizer/")]
+        if lost:
             raise InputError(
-                f"the saved state does not fit this training: {error!r} is missing or wrong; it "
-                "belongs to other settings, or is damaged"
+                f"the saved state lacks {lost[0]}; it is damaged, or of other settings"
+            )
+        for key, value in here.items():
+            if key in state and state[key].shape != value.shape:
+                raise InputError(
+                    f"the saved state does not fit: {key} is {tuple(value.shape)} here and "
+                    f"{tuple(state[key].shape)} there"
+                )
+        try:
+            self.updater.load(parts["optimizer"])
+        except KeyError as error:
+            raise InputError(
+                f"the saved state lacks the optimiser's {error}; it is of another optimiser"
             ) from error
+        for name, parameter in self.parameters.items():
+            parameter.data.copy_(parts["parameter"][name])
+        for name, mean in self.mean_of.items():
+            mean.copy_(parts["average"][name])
+        training = parts["training"]
+        self.alive.copy_(training["alive"])
+        self.all_alive = bool(self.alive.all())
+        # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
+        self.chains = training["chains"].to(self.machine.device).clone()
+        self.rng.set_state(training["rng"].cpu().clone())
+        self.seed, self.update = int(training["seed"]), int(training["update"])
 
 
 def _check_objects(
@@ -355,16 +370,3 @@ def _spins_for(machine: Machine, data: Any) -> Tensor:
     if spins.dtype == torch.bool or not bool((spins.abs() == 1).all()):
         raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts others")
     return spins
-
-
-def _copy_into(here: Tensor, saved: Tensor, name: str) -> None:
-    if saved.shape != here.shape:
-        raise _does_not_fit(name, here, saved)
-    here.copy_(saved)
-
-
-def _does_not_fit(name: str, here: Tensor, saved: Tensor) -> InputError:
-    return InputError(
-        f"the saved state does not fit this machine: {name} is {tuple(here.shape)} here and "
-        f"{tuple(saved.shape)} there"
-    )
