@@ -522,6 +522,10 @@ def main() -> None:
     """Runs the command; bad input ends it with its message and exit code 2."""
     from .errors import InputError
 
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # Read when torch is loaded: how long its threads spin before they sleep
+        # (docs/decisions/threads.md).
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     try:
         app(prog_name="rapidbm")
     except InputError as error:
