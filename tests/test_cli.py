@@ -238,8 +238,12 @@ def test_evaluate_gives_the_exact_likelihood(rapidbm, trained):
 def test_evaluate_says_what_cannot_be_had(rapidbm):
     rapidbm("train", "bas6", "--hidden", 40, "--patterns", 3, "--epochs", 1, "--out", "R")
     _, out, _ = rapidbm("evaluate", "R")
-    assert "2^36 states" in out
-    assert "no exact likelihood" in out
+    assert "the ground state would take 2^36 states" in out
+    assert "log Z is exact, over" in out  # K = 3: counted by the kinds of units
+    rapidbm("train", "bas6", "--hidden", 40, "--patterns", 9, "--epochs", 1, "--out", "S")
+    assert (
+        "log Z, the likelihood and the ground state would take 2^36" in rapidbm("evaluate", "S")[1]
+    )
 
 
 def test_samples(rapidbm, trained, tmp_path):

@@ -8,7 +8,7 @@ from torch import Tensor
 from .checkpoint import device_named, load_tensors
 from .enumeration import states_of
 from .ground import ground_state
-from .likelihood import can_enumerate, log_likelihood, log_z
+from .likelihood import can_be_exact, log_likelihood, log_z
 from .machine import Machine
 from .metrics import (
     gibbs_accessibility,
@@ -39,14 +39,16 @@ def evaluation(
     if summable:
         for part, split in splits.items():
             rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
-    states = states_of(machine.layers)
-    if can_enumerate(machine, WORTH):
+    if can_be_exact(machine, WORTH):
         z = log_z(machine, method="exact")
         rows["log_z"] = z.lower
+        notes.append(f"log Z is exact, over {z.effort}")
         if summable:
             for part, split in splits.items():
                 found = log_likelihood(machine, split.spins, normaliser=z)
                 rows[f"log_likelihood_{part}"] = found.lower
+    states = states_of(machine.layers)
+    if states <= WORTH:
         ground = ground_state(machine).energy
         rows["ground_state_energy"] = ground
         rows["gibbs_accessibility"] = gibbs_accessibility(machine, data.train, rng, ground=ground)
@@ -59,13 +61,11 @@ def evaluation(
                 chains=_chains(run, machine) if update is None else None,
                 ground=ground,
             )
-        notes.append(f"log Z and the ground state are exact, over {states:,} states")
     else:
-        bits = states.bit_length() - 1
-        notes.append(
-            f"log Z and the ground state would take 2^{bits} states, more than {WORTH:,}: no exact "
-            "likelihood here"
+        lost = (
+            "the ground state" if "log_z" in rows else "log Z, the likelihood and the ground state"
         )
+        notes.append(f"{lost} would take 2^{states.bit_length() - 1} states, more than {WORTH:,}")
     if not summable:
         bits = states_of(machine.layers, (0,)).bit_length() - 1
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")

@@ -82,16 +82,17 @@ def log_z(
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
-    if method == "exact" or (method == "auto" and _cheap(machine)):
+    if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20)):
         return _exact(machine, beta)
     check_count("the number of chains", chains, least=2)
     return _annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)
 
 
-def _cheap(machine: Machine) -> bool:
-    if can_enumerate(machine, 2**20):
+def can_be_exact(machine: Machine, largest: int = LARGEST) -> bool:
+    """True when log Z takes at most so many terms, by enumeration or by counting."""
+    if can_enumerate(machine, largest):
         return True
-    return can_count(machine) and terms_of(machine) <= 2**20
+    return can_count(machine) and terms_of(machine) <= largest
 
 
 def _exact(machine: Machine, beta: float) -> Bounds:

@@ -6,6 +6,7 @@ data; the other methods build the objects that `train` takes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from .data import FILE_ENDINGS, load
-from .errors import InputError, check_choice, check_count, lookup, unknown
+from .errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
 from .machine import Machine, bm, dbm, rbm
 from .metrics import METRICS
 from .negative import NEGATIVE, NegativePhase
@@ -156,12 +157,15 @@ class Recipe:
             "device": device,
             "dtype": DTYPES[self.dtype],
         }
-        if self.model == "rbm":
-            machine = rbm(data.visible, self.hidden[0], **common)
-        elif self.model == "dbm":
-            machine = dbm(data.visible, self.hidden, **common)
-        else:
-            machine = bm(data.visible, self.hidden[0] if self.hidden else 0, **common)
+        with warnings.catch_warnings():
+            if self.negative != "pid":  # the others do not rely on the patterns as states
+                warnings.simplefilter("ignore", LoadWarning)
+            if self.model == "rbm":
+                machine = rbm(data.visible, self.hidden[0], **common)
+            elif self.model == "dbm":
+                machine = dbm(data.visible, self.hidden, **common)
+            else:
+                machine = bm(data.visible, self.hidden[0] if self.hidden else 0, **common)
         if self.biases and self.bias_start == "marginals":
             machine.start_biases(data.train.spins)
         return machine
