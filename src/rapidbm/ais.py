@@ -16,8 +16,10 @@ and walk back have ⟨1/w⟩ = Z_0 / Z and lie above it. Both come with their st
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -38,6 +40,12 @@ class Path:
     machine: Machine
     base: Tensor  # (e, n): b⁰
 
+    @cached_property
+    def precise(self) -> Machine:
+        """The same machine in float64: chains may move in float32, weights must not round. A cold
+        machine has energies of 10⁵ and more, and log w is a sum of thousands of small differences."""
+        return copy.deepcopy(self.machine).double()
+
     def log_z0(self) -> Tensor:
         return log_2cosh(self.base.double()).sum(1)  # (e,)
 
@@ -57,15 +65,17 @@ class Path:
     def terms(self, spins: Tensor) -> Terms:
         """What log f_β of these configurations depends on, for all β at once."""
         layers = self.machine.layers
-        kept = spins.clone()
+        kept = spins.double()
+        if kept is spins:
+            kept = spins.clone()
         for layer in layers.inferred:
             kept[..., layers.slices[layer]] = 0.0
-        base = self.base[:, None]
+        base = self.base[:, None].double()
         return Terms(
-            self.machine.energy(kept).double(),
-            -(kept * base).sum(-1, dtype=torch.float64),
+            self.precise.energy(kept),
+            -(kept * base).sum(-1),
             [
-                (self.machine.field(kept, layer), base[..., layers.slices[layer]])
+                (self.precise.field(kept, layer), base[..., layers.slices[layer]])
                 for layer in layers.inferred
             ],
         )
@@ -83,7 +93,7 @@ class Terms:
         total = -beta * self.energy - (1.0 - beta) * self.base_energy
         for field, base in self.free:
             both = field * beta + base * (1.0 - beta)
-            total = total + log_2cosh(both).sum(-1, dtype=torch.float64)
+            total = total + log_2cosh(both).sum(-1)
         return total
 
 
