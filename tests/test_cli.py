@@ -372,7 +372,6 @@ BAD = {
     "train bars4 --model dmb": "did you mean 'dbm'",
     "train bars4 --device gpu": "cannot be used",
     "train bars4 --device meta": "cannot be used",
-    "train bars4 --hidden 100000000000": "memory",
     "train bars4 --optimizer adagrad --momentum 0.5": "refuses its options",
     "train bars4 --metric log_likelihood --model dbm --hidden 30 --hidden 30": "2^",
     "train bars4 --threshold 0.2": "not 'threshold'",
@@ -434,6 +433,17 @@ def test_what_the_system_refuses_is_said_in_a_line(rapidbm, trained, tmp_path):
     (tmp_path / "full" / "demo.png").write_text("mine")
     code, _, err = rapidbm("demo", "--out", "full")
     assert (code, "exists and is not empty" in err) == (2, True)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried …")])
+def test_too_little_memory_is_said_in_a_line(rapidbm, monkeypatch, tmp_path, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("rapidbm.recipe.Recipe.machine", fail)
+    code, _, err = rapidbm("train", "bars4", "--out", "R")
+    assert (code, "out of memory" in err, "smaller machine" in err) == (2, True, True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_evaluate_leaves_out_replicas_that_diverged(rapidbm):
