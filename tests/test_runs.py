@@ -459,10 +459,15 @@ def test_the_papers_settings():
         100,
         1e-3,
     )
-    assert mnist.split == "paper"
     for recipe, projection in ((bars, "sign"), (bas, "sign"), (mnist, "clip")):
         assert (recipe.negative, recipe.projection, recipe.biases) == ("pid", projection, False)
     assert (bars.sweeps, bars.rate_floor, mnist.bound) == (None, 1e-5, 1.0)
+
+
+def test_the_papers_split_is_mnists_alone():
+    assert Recipe.made("mnist", {}, "paper-mnist").split == "paper"
+    assert Recipe.made("mnist-static", {}, "paper-mnist").split is None
+    assert Recipe.made("digits", {}, "paper-mnist").split is None
 
 
 def test_the_better_recipe():

@@ -26,7 +26,7 @@ def bars_and_stripes(size: int, seed: int = 0) -> Dataset:
     """N×N images of bars (label 0) or stripes (label 1), without the two uniform ones, which are both.
 
     An image and its negative stay in the same split: without biases a machine cannot tell them
-    apart. There are 2(2^N − 2) images; beyond N = 16 a seeded draw of 100,000 to 130,000 serves.
+    apart. There are 2(2^N − 2) images; beyond N = 16 a seeded draw of 100,000 to 131,072 serves.
     """
     if not 2 <= size <= 32:
         raise InputError(f"bars and stripes have a side of 2 to 32 pixels, not {size}")

@@ -30,7 +30,7 @@ DATASETS: dict[str, tuple[Callable[..., Dataset], tuple[str, ...], str]] = {
     "mnist-static": (
         mnist_static,
         (),
-        "Larochelle's binarization of MNIST; $RAPIDBM_DATA/binarized-mnist or a download of 110 MB",
+        "Larochelle's binarization of MNIST; $RAPIDBM_DATA/binarized-mnist or a download of 94 MB",
     ),
 }
 FILE_ENDINGS = (".npy", ".npz", ".csv", ".h5", ".hdf5")

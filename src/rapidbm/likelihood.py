@@ -33,7 +33,7 @@ from .gibbs import sweeps
 from .machine import Machine
 from .streams import generator, seed_from
 
-LARGEST_COUNT = 2**33  # terms; a billion take about a minute on two cores
+LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
 COUNTING = "states counted by the kinds of units"
 Method = Literal["auto", "exact", "ais"]
 

@@ -120,6 +120,8 @@ class Recipe:
         """A recipe from what was chosen; a preset fills in the rest."""
         name = preset or preset_for(dataset)
         values = {**lookup("preset", name, PRESETS), **chosen}
+        if dataset != "mnist" and "split" not in chosen:
+            values.pop("split", None)  # only mnist has the paper's split
         if chosen.get("decay") == 1:
             values = {k: v for k, v in values.items() if k in chosen or k not in _DECAY}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
@@ -232,8 +234,8 @@ class Recipe:
             raise InputError(f"this is not a recipe: {error}; restore the file") from error
 
 
+_DECAY = ("decay_after", "rate_floor")  # they mean nothing without a decay
 # key: the choice that it belongs to
-_DECAY = ("decay_after", "rate_floor")
 _BELONGS = {
     "sweeps": "negative",
     "particles": "negative",
