@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import ais, likelihood
+from rapidbm import ais, routes
 from rapidbm.data import load
 from rapidbm.errors import InputError
-from rapidbm.likelihood import log_likelihood, log_z, scaled
-from rapidbm.machine import dbm, rbm
+from rapidbm.likelihood import log_likelihood, log_z
+from rapidbm.machine import dbm, rbm, scaled
+from rapidbm.routes import Path, path_to
 from rapidbm.streams import generator
 from rapidbm.testing import chi_squared, exact_distribution
 
@@ -59,10 +60,10 @@ def test_the_interval_holds_as_often_as_it_says():
 @pytest.mark.parametrize("machine", machines(2))
 def test_every_machine_of_the_path_is_sampled_rightly(machine):
     """Eq. (1): a move at β leaves its distribution in place."""
-    path = ais.Path(machine, likelihood._base(machine, None) * 0.5 + 0.2)
+    path = Path(machine, path_to(machine).base * 0.5 + 0.2)
     beta = 0.6
     every, _ = exact_distribution(machine)
-    energy = beta * machine.energy(every) - (1 - beta) * (path.base @ every.T)
+    energy = beta * machine.energy(every) - (1 - beta) * (path.base[:, 0] @ every.T)
     p = torch.softmax(-energy.detach(), 1)
     rng = generator(0)
     spins = every[torch.multinomial(p, 30_000, replacement=True, generator=rng)]
@@ -76,7 +77,7 @@ def test_every_machine_of_the_path_is_sampled_rightly(machine):
 
 @pytest.mark.parametrize("machine", machines(2))
 def test_f_is_the_sum_over_the_free_layers(machine):
-    path = ais.Path(machine, torch.full((2, machine.layers.units), 0.3, dtype=torch.float64))
+    path = Path(machine, torch.full((2, 1, machine.layers.units), 0.3, dtype=torch.float64))
     every, _ = exact_distribution(machine)
     free = [
         i
@@ -85,7 +86,7 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     ]
     kept = [i for i in range(machine.layers.units) if i not in free]
     for beta in (0.0, 0.4, 1.0):
-        minus = -beta * machine.energy(every).detach() + (1 - beta) * (path.base @ every.T)
+        minus = -beta * machine.energy(every).detach() + (1 - beta) * (path.base[:, 0] @ every.T)
         found = path.terms(every[None].expand(2, -1, -1)).log_f(beta).detach()
         for row in (0, 5):
             same = (every[:, kept] == every[row, kept]).all(1)
@@ -95,14 +96,14 @@ def test_f_is_the_sum_over_the_free_layers(machine):
 def test_a_wrong_weight_shows(monkeypatch):
     machine = rbm(6, 5, replicas=3, scale=0.6, seed=0)
     exact = log_z(machine, method="exact").lower
-    plain = ais.Terms.log_f
-    monkeypatch.setattr(ais.Terms, "log_f", lambda self, beta: plain(self, 0.9 * beta))
+    plain = routes.Terms.log_f
+    monkeypatch.setattr(routes.Terms, "log_f", lambda self, beta: plain(self, 0.9 * beta))
     assert not inside(log_z(machine, method="ais", seed=0, chains=300), exact)
 
 
 def test_the_steps_are_even_and_the_limit_is_kept():
     machine = rbm(10, 30, 3, seed=0)
-    path = ais.Path(machine, likelihood._base(machine, None))
+    path = path_to(machine)
     betas = ais.schedule(path, generator(0), spread=0.25)
     assert betas[0] == 0.0
     assert betas[-1] == 1.0

@@ -92,6 +92,7 @@ def test_train_for_machines(rapidbm):
     "words",
     [
         ["--dense", "--negative", "cd", "--sweeps", "2"],
+        ["--patterns", "3", "--negative", "pt", "--particles", "7", "--rungs", "4", "--biases"],
         [
             "--dense",
             "--negative",

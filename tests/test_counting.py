@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapidbm.counting import can_count, kinds_of, log_z_by_counting, terms_of
+from rapidbm.counting import Kinds, can_count, log_z_by_counting, rows_of, terms_of
 from rapidbm.likelihood import log_z
 from rapidbm.machine import Machine, dbm, rbm
 from rapidbm.spins import states
@@ -40,12 +40,12 @@ def test_continuous_patterns_have_a_kind_for_every_unit():
 
 def test_flipped_units_are_of_the_same_kind():
     machine = rbm(300, 40, 3, seed=0)
-    kinds = kinds_of(machine, 0, 0)
+    kinds = Kinds.of(rows_of(machine, 0, (0,)))
     assert len(kinds.counts) == 4  # 2^(K−1)
     assert int(kinds.counts.sum()) == 300
     zero = rbm(6, 4, 1, seed=0)
     zero.couplings.patterns.data.zero_()
-    assert kinds_of(zero, 0, 0).counts.tolist() == [6]
+    assert Kinds.of(rows_of(zero, 0, (0,))).counts.tolist() == [6]
     assert float(log_z(zero, method="exact").lower) == pytest.approx(
         10 * torch.log(torch.tensor(2.0)).item()
     )

@@ -15,6 +15,7 @@ from rapidbm.negative import (
     Exact,
     PatternInduced,
     Persistent,
+    Tempered,
 )
 from rapidbm.positive import (
     POSITIVE,
@@ -41,6 +42,7 @@ CHOICES = {
         PatternInduced(0, "all"),
         PatternInduced(1, "all"),
     ],
+    "pt": [Tempered(5, 3), Tempered(2, 2, 2)],
 }
 
 

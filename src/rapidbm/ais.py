@@ -1,172 +1,119 @@
-"""Annealed importance sampling of log Z, forward and in reverse.
+"""Annealed importance sampling along a route, forward and in reverse (`routes.py`).
 
-The path leads from independent units with biases b⁰ to the machine,
+A chain that visits s_1, s_2, … at positions β_1 < β_2 < … < β_T of a route gathers
 
-    E_β(s) = β E(s) − (1 − β) b⁰·s,        β from 0 to 1                                  (1)
-    f_β(s) = Σ_free exp(−E_β),        Z_0 = Π_i 2 cosh b⁰_i                               (2)
-
-where the free layers (`layers.inferred`) are summed in closed form. A chain that visits s_1, s_2, … at
-β_1 < β_2 < … < β_T gathers
-
-    w = Π_t f_{β_t}(s_t) / f_{β_{t−1}}(s_t),        ⟨w⟩ = Z / Z_0                         (3)
+    w = Π_t f_{β_t}(s_t) / f_{β_{t−1}}(s_t),        ⟨w⟩ = Z / Z_0                         (1)
 
 so that log Z_0 + log (mean w) lies below log Z on average (Jensen); chains that start from the machine
-and walk back have ⟨1/w⟩ = Z_0 / Z and lie above it. Both come with their standard errors.
+and walk back have ⟨1/w⟩ = Z_0 / Z and lie above it. Both come with their standard errors. Bennett's
+ratio joins the two: of all estimates from n chains each way, the one of least variance,
+
+    Σ_forward 1 / (1 + exp(c) / w) = Σ_back 1 / (1 + w exp(−c)),        c = log Z / Z_0   (2)
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from .errors import InputError
-from .gibbs import sweep
-from .machine import Machine
-from .spins import draw, log_2cosh
+from .routes import Route, Weights
 
 STEP = 0.3  # pilot: standard deviation of log w that one step may add
 
 
-@dataclass(frozen=True)
-class Path:
-    """Eq. (1): the family of machines between independent units and a machine."""
-
-    machine: Machine
-    base: Tensor  # (e, n): b⁰
-
-    @cached_property
-    def precise(self) -> Machine:
-        """The same machine in float64: chains may move in float32, weights must not round. A cold
-        machine has energies of 10⁵ and more, and log w is a sum of thousands of small differences."""
-        return copy.deepcopy(self.machine).double()
-
-    def log_z0(self) -> Tensor:
-        return log_2cosh(self.base.double()).sum(1)  # (e,)
-
-    def start(self, chains: int, rng: torch.Generator) -> Tensor:
-        """Exact draws at β = 0, (e, c, n)."""
-        return draw(self.base[:, None].expand(-1, chains, -1), rng)
-
-    def move(self, spins: Tensor, rng: torch.Generator, beta: float) -> Tensor:
-        """A sweep that leaves eq. (1) at β in place."""
-        if beta == 0:
-            return self.start(spins.shape[1], rng)
-        extra = (1.0 - beta) / beta * self.base
-        own = self.machine.biases
-        between = Machine(self.machine.couplings, extra if own is None else own.data + extra)
-        return sweep(between, spins, rng, beta)
-
-    def terms(self, spins: Tensor) -> Terms:
-        """What log f_β of these configurations depends on, for all β at once."""
-        layers = self.machine.layers
-        kept = spins.double()
-        if kept is spins:
-            kept = spins.clone()
-        for layer in layers.inferred:
-            kept[..., layers.slices[layer]] = 0.0
-        base = self.base[:, None].double()
-        return Terms(
-            self.precise.energy(kept),
-            -(kept * base).sum(-1),
-            [
-                (self.precise.field(kept, layer), base[..., layers.slices[layer]])
-                for layer in layers.inferred
-            ],
-        )
-
-
-@dataclass(frozen=True)
-class Terms:
-    """log f_β(s) = −β E − (1 − β) E⁰ + Σ_free log 2cosh(β field + (1 − β) b⁰)."""
-
-    energy: Tensor  # (e, c)
-    base_energy: Tensor  # (e, c)
-    free: list[tuple[Tensor, Tensor]]  # fields (e, c, n_l) and b⁰ (e, 1, n_l)
-
-    def log_f(self, beta: float) -> Tensor:
-        total = -beta * self.energy - (1.0 - beta) * self.base_energy
-        for field, base in self.free:
-            both = field * beta + base * (1.0 - beta)
-            total = total + log_2cosh(both).sum(-1)
-        return total
-
-
 @torch.no_grad()
-def schedule(
-    path: Path, rng: torch.Generator, *, chains: int = 100, spread: float = 0.25, most: int = 10_000
-) -> list[float]:
-    """Inverse temperatures from 0 to 1, evenly spaced in what a step adds to the spread of log w.
-
-    A pilot run takes the longest step that keeps the standard deviation of its log weight below
-    `STEP` in every replica; each step is then divided so that the variances add up to `spread`, or
-    to as little as `most` temperatures allow.
-    """
-    spins = path.start(chains, rng)
-    betas = [0.0]
-    while betas[-1] < 1.0:
-        terms, here = path.terms(spins), betas[-1]
+def pilot(
+    route: Route,
+    rng: torch.Generator,
+    *,
+    chains: int = 100,
+    step: float = STEP,
+    most: int = 10_000,
+    shortest: float = 1e-6,
+) -> tuple[list[float], list[Tensor]]:
+    """Positions from 0 to the end, each as far from the last as keeps the standard deviation of a
+    step's log weight below `step` in every replica, and the chains that stood there."""
+    spins = route.start(chains, rng)
+    end = route.end
+    betas, stood = [0.0], [spins]
+    while betas[-1] < end:
+        terms, here = route.terms(spins), betas[-1]
         before = terms.log_f(here)
 
-        def fits(there: float, terms: Terms = terms, before: Tensor = before) -> bool:
-            return float((terms.log_f(there) - before).std(1).max()) <= STEP
+        def fits(there: float, terms: Weights = terms, before: Tensor = before) -> bool:
+            return float((terms.log_f(there) - before).std(1).max()) <= step
 
-        low, high = here, 1.0
-        if fits(1.0):
-            low = 1.0
+        low, high = here, end
+        if fits(end):
+            low = end
         else:
-            step = 1e-6
-            while here + step < 1.0 and fits(here + step):  # by doubling, then by halving
-                low, step = here + step, 2.0 * step
-            high = min(1.0, here + step)
+            stride = shortest
+            while here + stride < end and fits(here + stride):  # by doubling, then by halving
+                low, stride = here + stride, 2.0 * stride
+            high = min(end, here + stride)
             for _ in range(8):
                 middle = 0.5 * (low + high)
                 low, high = (middle, high) if fits(middle) else (low, middle)
-            low = max(low, min(1.0, here + 1e-6))
+            low = max(low, min(end, here + shortest))
         betas.append(low)
-        spins = path.move(spins, rng, low)
+        spins = route.move(spins, rng, low)
+        stood.append(spins)
         if len(betas) > most:
             raise InputError(
                 f"annealing this machine needs more than {most:,} temperatures (β = {low:.3g} so "
                 "far); allow more, or use another method"
             )
+    return betas, stood
+
+
+def schedule(
+    route: Route, rng: torch.Generator, *, chains: int = 100, spread: float = 0.25, most: int = 10_000
+) -> list[float]:
+    """Positions from 0 to the end, evenly spaced in what a step adds to the spread of log w.
+
+    Each step of the pilot is divided so that the variances add up to `spread`, or to as little as
+    `most` temperatures allow.
+    """
+    betas, _ = pilot(route, rng, chains=chains, most=most)
     steps = len(betas) - 1
     pieces = max(1, min(math.ceil(steps * STEP**2 / spread), most // steps))
-    return [a + (b - a) * i / pieces for a, b in pairwise(betas) for i in range(pieces)] + [1.0]
+    return resized(betas, steps * pieces + 1)
 
 
-def halved(betas: list[float]) -> list[float]:
-    """The same schedule with every step divided in two."""
-    return [x for a, b in pairwise(betas) for x in (a, 0.5 * (a + b))] + betas[-1:]
+def resized(betas: list[float], count: int) -> list[float]:
+    """About `count` positions with the same density as these."""
+    pieces = max(1, round((count - 1) / (len(betas) - 1)))
+    between = [a + (b - a) * i / pieces for a, b in pairwise(betas) for i in range(pieces)]
+    return [*between, betas[-1]]
 
 
 @torch.no_grad()
 def forward(
-    path: Path, betas: list[float], chains: int, rng: torch.Generator
+    route: Route, betas: list[float], chains: int, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """log w of eq. (3), (e, c), and where the chains end, (e, c, n)."""
-    spins = path.start(chains, rng)
+    """log w of eq. (1), (e, c), and where the chains end, (e, c, n)."""
+    spins = route.start(chains, rng)
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(betas):
-        terms = path.terms(spins)
+        terms = route.terms(spins)
         total += terms.log_f(there) - terms.log_f(here)
-        spins = path.move(spins, rng, there)
+        spins = route.move(spins, rng, there)
     return total, spins
 
 
 @torch.no_grad()
-def backward(path: Path, betas: list[float], spins: Tensor, rng: torch.Generator) -> Tensor:
+def backward(route: Route, betas: list[float], spins: Tensor, rng: torch.Generator) -> Tensor:
     """log 1/w, (e, c), of chains that start from the machine's own distribution."""
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(reversed(betas)):
         # The last move at β_T, then the weight of the step down: the mirror image of `forward`.
-        spins = path.move(spins, rng, here)
-        terms = path.terms(spins)
+        spins = route.move(spins, rng, here)
+        terms = route.terms(spins)
         total += terms.log_f(there) - terms.log_f(here)
     return total
 
@@ -196,3 +143,30 @@ def resample(spins: Tensor, logs: Tensor, rng: torch.Generator) -> Tensor:
     """Chains drawn again in proportion to their weights."""
     rows = torch.multinomial(torch.softmax(logs, 1), spins.shape[1], True, generator=rng)
     return spins.gather(1, rows[..., None].expand(-1, -1, spins.shape[2]))
+
+
+@torch.no_grad()
+def bennett(forward: Tensor, back: Tensor) -> LogMean:
+    """Eq. (2): c from log w (e, n) of the chains forward and log 1/w (e, n) of those that walk back."""
+    low = torch.minimum(forward.amin(1), -back.amax(1))
+    high = torch.maximum(forward.amax(1), -back.amin(1))
+    ratio = math.log(forward.shape[1] / back.shape[1])
+
+    def sides(c: Tensor) -> tuple[Tensor, Tensor]:
+        there = torch.sigmoid(forward - c[:, None] - ratio)
+        return there, torch.sigmoid(back + c[:, None] + ratio)
+
+    for _ in range(80):  # the difference of the two sides falls with c: bisection
+        middle = 0.5 * (low + high)
+        there, again = sides(middle)
+        up = there.sum(1) > again.sum(1)
+        low, high = torch.where(up, middle, low), torch.where(up, high, middle)
+    c = 0.5 * (low + high)
+
+    def variance(x: Tensor) -> Tensor:  # Bennett 1976, eq. (10)
+        return (x.square().mean(1) / x.mean(1).square() - 1.0).clamp(min=0.0) / x.shape[1]
+
+    there, again = sides(c)
+    error = (variance(there) + variance(again)).sqrt()
+    one, two = LogMean.of(forward), LogMean.of(back)
+    return LogMean(c, error, torch.minimum(one.ess, two.ess), torch.maximum(one.largest, two.largest))

@@ -142,14 +142,18 @@ def train(
         str | None,
         option(
             PHASES,
-            "Model average: pid (patterns), cd, pcd or exact. pid with --sweeps 0 needs no Monte Carlo.",
+            "Model average: pid (patterns), cd, pcd, pt (parallel tempering) or exact. pid with "
+            "--sweeps 0 needs no Monte Carlo.",
         ),
     ] = None,
     sweeps: Annotated[
         int | None,
         option(PHASES, "Gibbs sweeps per update: from the patterns, the data, the chains."),
     ] = None,
-    particles: Annotated[int | None, option(PHASES, "Chains of pcd.")] = None,
+    particles: Annotated[
+        int | None, option(PHASES, "Chains of pcd; of pt, on every rung.")
+    ] = None,
+    rungs: Annotated[int | None, option(PHASES, "Temperatures of pt.")] = None,
     pattern_units: Annotated[
         str | None,
         option(PHASES, "What pid takes of a pattern: visible (rest inferred) or all units."),

@@ -14,6 +14,7 @@ instead of 2^V.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,30 +29,38 @@ CHUNK = 2**18  # terms at a time
 
 @dataclass(frozen=True)
 class Kinds:
-    """The kinds of units of one layer of one replica."""
+    """The kinds of some units, up to a sign of their own: unit i has the row flip_i · rows[which_i]."""
 
-    columns: Tensor  # (t, k)
-    biases: Tensor  # (t,)
+    rows: Tensor  # (t, k + 1): a column of patterns, and the bias
     counts: Tensor  # (t,) int64
+    which: Tensor  # (n,) int64
+    flip: Tensor  # (n,) ±1
+
+    @staticmethod
+    def of(rows: Tensor) -> Kinds:
+        """From rows (n, k + 1); the first entry that is not 0 decides the sign of a row."""
+        first = (rows != 0).to(torch.int8).argmax(1, keepdim=True)
+        flip = torch.where(rows.gather(1, first) < 0, -1.0, 1.0).to(rows)  # (n, 1)
+        unique, which, counts = torch.unique(
+            rows * flip, dim=0, return_inverse=True, return_counts=True
+        )
+        return Kinds(unique, counts, which, flip.squeeze(1))
 
     @property
     def terms(self) -> int:
+        """How many magnetisations the kinds can have."""
         return math.prod(n + 1 for n in self.counts.tolist())
 
 
-def kinds_of(machine: Machine, replica: int, layer: int) -> Kinds:
-    """The kinds of a layer's units, in float64."""
+def rows_of(machine: Machine, replica: int, layers: Sequence[int]) -> Tensor:
+    """Columns of patterns and biases of the units of some layers, (n, k + 1) in float64."""
     assert isinstance(machine.couplings, Patterns)
-    columns = machine.couplings.of_layer(layer)[replica].detach().double().T  # (n_l, k)
-    biases = torch.zeros(len(columns), dtype=torch.float64, device=columns.device)
+    columns = torch.cat([machine.couplings.of_layer(i)[replica].T for i in layers]).detach().double()
+    biases = columns.new_zeros(len(columns), 1)
     if machine.biases is not None:
-        biases = machine.biases[replica, machine.layers.slices[layer]].detach().double()
-    rows = torch.cat([columns, biases[:, None]], 1)
-    # The first entry that is not 0 decides the sign of a row.
-    first = (rows != 0).to(torch.int8).argmax(1, keepdim=True)
-    rows = rows * torch.where(rows.gather(1, first) < 0, -1.0, 1.0)
-    unique, counts = torch.unique(rows, dim=0, return_counts=True)
-    return Kinds(unique[:, :-1], unique[:, -1], counts)
+        where = [machine.biases[replica, machine.layers.slices[i]] for i in layers]
+        biases = torch.cat(where).detach().double()[:, None]
+    return torch.cat([columns, biases], 1)
 
 
 def can_count(machine: Machine) -> bool:
@@ -60,38 +69,45 @@ def can_count(machine: Machine) -> bool:
     return two and isinstance(machine.couplings, Patterns)
 
 
+def sides(machine: Machine, replica: int) -> tuple[int, Kinds, Kinds]:
+    """Which layer is counted, its kinds, and those of the layer that is summed."""
+    both = [Kinds.of(rows_of(machine, replica, (layer,))) for layer in (0, 1)]
+    few = int(both[1].terms < both[0].terms)
+    return few, both[few], both[1 - few]
+
+
 def terms_of(machine: Machine) -> int:
     """How many terms eq. (1) has, in the replica that has most of them."""
-    return max(
-        min(kinds_of(machine, e, layer).terms for layer in (0, 1)) for e in range(machine.replicas)
-    )
+    return max(sides(machine, e)[1].terms for e in range(machine.replicas))
+
+
+def terms(
+    machine: Machine, replica: int, counted: Kinds, summed: Kinds, beta: float
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The logarithm of eq. (1)'s summands (c,), the magnetisations of the counted kinds (c, t) and β
+    times the fields on the summed ones (c, τ)."""
+    assert isinstance(machine.couplings, Patterns)
+    n = counted.counts.double()
+    sizes = (counted.counts + 1).tolist()
+    for start in range(0, counted.terms, CHUNK):
+        index = torch.arange(start, min(start + CHUNK, counted.terms), device=n.device)
+        up = torch.stack(torch.unravel_index(index, sizes), 1).double()  # (c, t)
+        magnet = 2.0 * up - n  # Σ of the spins of each kind
+        ways = (torch.lgamma(n + 1) - torch.lgamma(up + 1) - torch.lgamma(n - up + 1)).sum(1)
+        m = machine.couplings.scale * magnet @ counted.rows[:, :-1]  # (c, k)
+        field = beta * (m @ summed.rows[:, :-1].T + summed.rows[:, -1])
+        free = log_2cosh(field) @ summed.counts.double()
+        yield ways + beta * (magnet @ counted.rows[:, -1]) + free, magnet, field
 
 
 @torch.no_grad()
 def log_z_by_counting(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (1) for every replica, (e,) float64."""
-    assert isinstance(machine.couplings, Patterns)
     values = []
     for replica in range(machine.replicas):
-        few, many = sorted(
-            (kinds_of(machine, replica, layer) for layer in (0, 1)), key=lambda kinds: kinds.terms
-        )
-        values.append(_sum(few, many, machine.couplings.scale, beta))
+        _, few, many = sides(machine, replica)
+        parts = [
+            torch.logsumexp(logs, 0) for logs, _, _ in terms(machine, replica, few, many, beta)
+        ]
+        values.append(torch.logsumexp(torch.stack(parts), 0))
     return torch.stack(values)
-
-
-def _sum(counted: Kinds, summed: Kinds, scale: float, beta: float) -> Tensor:
-    n = counted.counts.double()
-    device = n.device
-    sizes = (counted.counts + 1).tolist()
-    total = torch.tensor(-torch.inf, dtype=torch.float64, device=device)
-    for start in range(0, counted.terms, CHUNK):
-        index = torch.arange(start, min(start + CHUNK, counted.terms), device=device)
-        up = torch.stack(torch.unravel_index(index, sizes), 1).double()  # (c, t)
-        magnet = 2.0 * up - n  # Σ of the spins of each kind
-        ways = (torch.lgamma(n + 1) - torch.lgamma(up + 1) - torch.lgamma(n - up + 1)).sum(1)
-        field = scale * (magnet @ counted.columns) @ summed.columns.T + summed.biases
-        free = log_2cosh(beta * field) @ summed.counts.double()
-        logs = ways + beta * (magnet @ counted.biases) + free
-        total = torch.logaddexp(total, torch.logsumexp(logs, 0))
-    return total

@@ -24,6 +24,7 @@ from .memory import keep_freed_memory
 from .spins import Beta, WeightedSpins, log_2cosh, mean_spin, states
 
 LARGEST = 2**26  # states that an exact method takes on unless it is told otherwise
+GPU_LARGEST = 2**28
 CHUNK_BYTES = 2**22  # on a CPU: what stays in its caches
 GPU_CHUNK_BYTES = 2**28
 
@@ -53,6 +54,11 @@ def free_layers(layers: Layers, given: tuple[int, ...] = ()) -> tuple[int, ...]:
 def states_of(layers: Layers, given: tuple[int, ...] = ()) -> int:
     """How many states an exact sum runs through."""
     return int(2 ** sum(layers.sizes[i] for i in layers.cover(given)))
+
+
+def most_states(device: torch.device) -> int:
+    """How many states an exact method takes on there."""
+    return LARGEST if device.type == "cpu" else GPU_LARGEST
 
 
 def check_states(

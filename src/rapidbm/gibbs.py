@@ -29,11 +29,13 @@ def sweep(
     rng: torch.Generator,
     beta: float | Tensor = 1.0,
     clamp: Tensor | None = None,
+    push: Tensor | None = None,
 ) -> Tensor:
     """One Gibbs pass over all layers, the visible one last; the input is left as it is.
 
     `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
-    stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown.
+    stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown. `push` is added
+    to β·field, (e, c, n) or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
     spins = machine.configuration(spins).clone()
     beta = _per_chain(spins, beta)
@@ -41,7 +43,8 @@ def sweep(
     for layer in machine.layers.order:
         where = machine.layers.slices[layer]
         stay = None if keep is None else keep[..., where]
-        spins[..., where] = resample(machine, spins, layer, rng, beta, stay)
+        more = None if push is None else push[..., where]
+        spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
     return spins
 
 
@@ -68,16 +71,21 @@ def resample(
     rng: torch.Generator,
     beta: Beta = 1.0,
     stay: Tensor | None = None,
+    push: Tensor | None = None,
 ) -> Tensor:
     """New spins of one layer given all the others, (e, c, n_l)."""
     old = spins[..., machine.layers.slices[layer]]
     if not machine.layers.self_coupled(layer):
-        new = draw(machine.field(spins, layer), rng, beta)
+        new = _draw(machine.field(spins, layer), rng, beta, push)
     elif isinstance(machine.couplings, Patterns):
-        new = _by_gaussian_fields(machine, machine.couplings, spins, layer, rng, beta)
+        new = _by_gaussian_fields(machine, machine.couplings, spins, layer, rng, beta, push)
     else:
-        return _unit_by_unit(machine, spins, layer, rng, beta, stay)
+        return _unit_by_unit(machine, spins, layer, rng, beta, stay, push)
     return new if stay is None else torch.where(stay, old, new)
+
+
+def _draw(field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None) -> Tensor:
+    return draw(field, rng, beta) if push is None else draw(field * beta + push, rng)
 
 
 def _by_gaussian_fields(
@@ -87,13 +95,15 @@ def _by_gaussian_fields(
     layer: int,
     rng: torch.Generator,
     beta: Beta,
+    push: Tensor | None,
 ) -> Tensor:
     m = couplings.overlap(spins, layer)  # (e, c, k)
     root = beta**0.5 * couplings.scale**0.5  # √β K^(−1/4)
     noise = torch.randn(m.shape, generator=rng, dtype=m.dtype, device=m.device)
     z = root * m + noise
     outside = machine.field(spins, layer, own=False)
-    return draw(beta * outside + (root * z) @ couplings.of_layer(layer), rng)  # eq. (2)
+    own = (root * z) @ couplings.of_layer(layer)
+    return draw(beta * outside + own + (0.0 if push is None else push), rng)  # eq. (2)
 
 
 def _unit_by_unit(
@@ -103,13 +113,14 @@ def _unit_by_unit(
     rng: torch.Generator,
     beta: Beta,
     stay: Tensor | None,
+    push: Tensor | None,
 ) -> Tensor:
     new = spins[..., machine.layers.slices[layer]].clone()
     outside = machine.field(spins, layer, own=False)
     matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
     for i in range(new.shape[-1]):
         field = outside[..., i : i + 1] + new @ matrix[:, :, i : i + 1]  # (e, c, 1)
-        unit = draw(field, rng, beta)
+        unit = _draw(field, rng, beta, None if push is None else push[..., i : i + 1])
         old = new[..., i : i + 1]
         new[..., i : i + 1] = unit if stay is None else torch.where(stay[..., i : i + 1], old, unit)
     return new

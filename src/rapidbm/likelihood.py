@@ -2,8 +2,8 @@
 
     Z = Σ_s exp(−β E(s)),        log p(v) = log Σ_h exp(−β E(v, h)) − log Z               (1)
 
-`exact` enumerates in float64, or counts states by the kinds of their units (`counting.py`), and both
-bounds coincide. `ais` anneals: forward for a lower bound in
+`exact` enumerates in float64, counts states by the kinds of their units (`counting.py`) or integrates
+over Gaussian fields (`quadrature.py`), whichever is least, and both bounds coincide. `ais` anneals: forward for a lower bound in
 probability, and back from equilibrated samples for an upper one (`ais.py`).
 """
 
@@ -19,22 +19,25 @@ from torch import Tensor
 
 from . import ais
 from .counting import can_count, log_z_by_counting, terms_of
-from .couplings import Patterns
 from .enumeration import (
-    LARGEST,
     check_states,
     enumerate_spins,
     free_layers,
     log_weight,
+    most_states,
     states_of,
 )
-from .errors import InputError, check_beta, check_choice, check_count
+from .errors import check_beta, check_choice, check_count
 from .gibbs import sweeps
-from .machine import Machine
+from .machine import Machine, scaled
+from .quadrature import can_integrate, log_z_by_quadrature, points_of
+from .routes import path_to
 from .streams import generator, seed_from
 
 LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
-COUNTING = "states counted by the kinds of units"
+ENUMERATION = "states"
+COUNTING = "terms of states counted by the kinds of units"
+QUADRATURE = "points of a lattice of Gaussian fields"
 Method = Literal["auto", "exact", "ais"]
 
 
@@ -56,9 +59,9 @@ class Bounds:
         return Bounds(value, value, (value, value), none + torch.inf, none, "exact", effort)
 
 
-def can_enumerate(machine: Machine, largest: int = LARGEST) -> bool:
+def can_enumerate(machine: Machine, largest: int | None = None) -> bool:
     """True when log Z by enumeration is within reach."""
-    return states_of(machine.layers) <= largest
+    return states_of(machine.layers) <= (largest or most_states(machine.device))
 
 
 @torch.no_grad()
@@ -82,24 +85,34 @@ def log_z(
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
-    if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20)):
+    if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
         return _exact(machine, beta)
     check_count("the number of chains", chains, least=2)
     return _annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)
 
 
-def can_be_exact(machine: Machine, largest: int = LARGEST) -> bool:
-    """True when log Z takes at most so many terms, by enumeration or by counting."""
-    if can_enumerate(machine, largest):
-        return True
-    return can_count(machine) and terms_of(machine) <= largest
+def _terms(machine: Machine, beta: float) -> dict[str, int]:
+    """How many terms each exact method takes."""
+    found = {ENUMERATION: states_of(machine.layers) // (2 if machine.symmetric else 1)}
+    if can_count(machine):
+        found[COUNTING] = terms_of(machine)
+    if can_integrate(machine):
+        found[QUADRATURE] = points_of(machine, beta)
+    return found
+
+
+def can_be_exact(machine: Machine, largest: int | None = None, beta: float = 1.0) -> bool:
+    """True when log Z takes at most so many terms, by enumeration, counting or quadrature."""
+    return min(_terms(machine, beta).values()) <= (largest or most_states(machine.device))
 
 
 def _exact(machine: Machine, beta: float) -> Bounds:
-    terms = terms_of(machine) if can_count(machine) else math.inf
-    if terms < states_of(machine.layers) and terms <= LARGEST_COUNT:
-        return Bounds.exactly(log_z_by_counting(machine, beta), f"{terms:,} terms of {COUNTING}")
-    check_states(machine.layers, what="exact log Z")
+    terms = _terms(machine, beta)
+    for name, sum_up in ((COUNTING, log_z_by_counting), (QUADRATURE, log_z_by_quadrature)):
+        cheapest = terms.get(name, math.inf) == min(terms.values())
+        if cheapest and terms[name] <= LARGEST_COUNT:
+            return Bounds.exactly(sum_up(machine, beta), f"{terms[name]:,} {name}")
+    check_states(machine.layers, largest=most_states(machine.device), what="exact log Z")
     double = copy.deepcopy(machine).double()
     free = free_layers(machine.layers)
     total = torch.full((machine.replicas,), -torch.inf, dtype=torch.float64, device=machine.device)
@@ -124,7 +137,7 @@ def _annealed(
 ) -> Bounds:
     if beta != 1.0:
         machine = scaled(machine, beta)
-    path = ais.Path(machine, _base(machine, data))
+    path = path_to(machine, data)
 
     def stream(name: str) -> torch.Generator:
         return generator(seed, "log_z", name, device=machine.device)
@@ -142,8 +155,9 @@ def _annealed(
         # Where chains move slowly, steps add up to more than the pilot saw: take shorter ones.
         if float(ess.min()) >= 0.2 * chains or 2 * len(betas) > most:
             break
-        betas = ais.halved(betas)
-    lower, upper = path.log_z0() + below.value, path.log_z0() - above.value
+        betas = ais.resized(betas, 2 * len(betas) - 1)
+    start = path.log_z0().squeeze(1)
+    lower, upper = start + below.value, start - above.value
     below_error, above_error = 1.96 * below.error, 1.96 * above.error
     return Bounds(
         lower,
@@ -158,33 +172,6 @@ def _annealed(
         "ais",
         f"{len(betas):,} temperatures, {chains:,} chains",
     )
-
-
-def _base(machine: Machine, data: Any) -> Tensor:
-    """b⁰ of the path, (e, n)."""
-    shape = (machine.replicas, machine.layers.units)
-    base = torch.zeros(shape, dtype=machine.dtype, device=machine.device)
-    if machine.biases is not None:
-        base += machine.biases.data
-    if data is not None:
-        spins = torch.as_tensor(getattr(data, "spins", data))
-        if spins.dim() != 2 or spins.shape[1] != machine.visible:
-            raise InputError(
-                f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
-            )
-        mean = spins.to(machine.device, torch.float64).sum(0) / (len(spins) + 2.0)
-        base[:, : machine.visible] = torch.atanh(mean).to(machine.dtype)
-    return base
-
-
-def scaled(machine: Machine, beta: float) -> Machine:
-    """A machine whose energy is β times this one's."""
-    other = copy.deepcopy(machine)
-    for name, parameter in other.named_parameters():
-        # J is bilinear in the patterns.
-        root = isinstance(other.couplings, Patterns) and name != "biases"
-        parameter.data.mul_(beta**0.5 if root else beta)
-    return other
 
 
 @torch.no_grad()

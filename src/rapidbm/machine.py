@@ -230,6 +230,16 @@ def stack(machines: Sequence[Machine]) -> Machine:
     return whole
 
 
+def scaled(machine: Machine, beta: float) -> Machine:
+    """A machine whose energy is β times this one's."""
+    other = copy.deepcopy(machine)
+    for name, parameter in other.named_parameters():
+        # J is bilinear in the patterns.
+        root = isinstance(other.couplings, Patterns) and name != "biases"
+        parameter.data.mul_(beta**0.5 if root else beta)
+    return other
+
+
 # -- constructors -------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,8 @@
     ∂ log p(v) / ∂θ  =  −⟨∂E/∂θ⟩_data  +  ⟨∂E/∂θ⟩_model                                  (1)
 
 Every estimator answers with weighted spins, so training evaluates (1) in one way. What an estimator
-carries from one update to the next is a plain tensor of chains, (e, c, n) with c = 0 for none.
+carries from one update to the next is a plain tensor of chains, (e, c, n) with c = 0 for none; columns
+after the n spins are the estimator's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from .errors import InputError, check_choice, check_count
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
 from .positive import mean_field
+from .routes import path_to
 from .spins import WeightedSpins, sign
+from .tempering import exchange
 
 
 class NegativePhase(Protocol):
@@ -157,6 +160,66 @@ class PatternInduced:
         return run_sweeps(machine, spins, rng, self.sweeps)
 
 
+@dataclass(frozen=True)
+class Tempered:
+    """PT: persistent chains on `rungs` temperatures that trade places; the coldest ones count.
+
+    β runs from 0 (the biases alone) to 1. A pair that exchanges more often than the mean moves apart,
+    so that the ladder follows the machine. A chain carries its β beside its spins, (e, c, n + 1).
+    """
+
+    particles: int = 100
+    rungs: int = 10
+    sweeps: int = 1
+
+    pace: ClassVar[float] = 0.1  # how fast the gaps of the ladder follow their rates
+
+    def __post_init__(self) -> None:
+        check_count("the number of particles", self.particles)
+        check_count("the number of rungs", self.rungs, least=2)
+        check_count("the number of sweeps of tempered chains", self.sweeps)
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        spins = machine.random(self.rungs * self.particles, rng)
+        ladder = torch.linspace(0, 1, self.rungs, dtype=machine.dtype, device=machine.device)
+        return self._chains(spins, ladder.expand(machine.replicas, -1))
+
+    def _chains(self, spins: Tensor, ladder: Tensor) -> Tensor:
+        return torch.cat([spins, ladder.repeat_interleave(self.particles, 1)[..., None]], 2)
+
+    def ladder(self, chains: Tensor) -> Tensor:
+        """β of every rung, (e, t)."""
+        return chains[:, :: self.particles, -1]
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[WeightedSpins, Tensor]:
+        route = path_to(machine, exact=False)
+        ladder, spins = self.ladder(chains), chains[..., :-1]
+        for _ in range(self.sweeps):
+            rates = []
+            for odd in (False, True):
+                index, chance = exchange(route, spins, ladder, rng, odd)
+                spins = spins.gather(1, index[..., None].expand_as(spins))
+                rates.append(chance.mean(2))
+            spins = route.move(spins, rng, ladder)
+            ladder = _even(ladder, 0.5 * (rates[0] + rates[1]), self.pace)
+        cold = spins[:, -self.particles :]
+        return WeightedSpins.even(machine.infer(cold)), self._chains(spins, ladder)
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        return chains[:, -self.particles :, :-1]
+
+
+def _even(ladder: Tensor, rates: Tensor, pace: float) -> Tensor:
+    """The ladder with wider gaps where the rates (e, t−1) are above their mean."""
+    gaps = ladder.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()
+    places = torch.cat([gaps.new_zeros(len(gaps), 1), gaps.cumsum(1)], 1)
+    return (places / places[:, -1:]).to(ladder)
+
+
 def _patterns(machine: Machine) -> Tensor:
     assert machine.patterns is not None  # init refuses dense couplings
     return machine.patterns.detach()  # (e, k, n)
@@ -173,4 +236,5 @@ NEGATIVE: dict[str, type[NegativePhase]] = {
     "cd": ContrastiveDivergence,
     "pcd": Persistent,
     "pid": PatternInduced,
+    "pt": Tempered,
 }

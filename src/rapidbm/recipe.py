@@ -54,6 +54,7 @@ class Recipe:
     negative: str = "pid"
     sweeps: int | None = None
     particles: int | None = None
+    rungs: int | None = None
     pattern_units: str | None = None
     positive: str = "auto"
     positive_steps: int | None = None
@@ -176,6 +177,7 @@ class Recipe:
         options = {
             "sweeps": ("sweeps", self.sweeps),
             "particles": ("particles", self.particles),
+            "rungs": ("rungs", self.rungs),
             "pattern-units": ("units", self.pattern_units),
         }
         return _build("negative phase", NEGATIVE, self.negative, options)
@@ -239,6 +241,7 @@ _DECAY = ("decay_after", "rate_floor")  # they mean nothing without a decay
 _BELONGS = {
     "sweeps": "negative",
     "particles": "negative",
+    "rungs": "negative",
     "pattern_units": "negative",
     "bound": "projection",
     "project_every": "projection",

@@ -1,0 +1,212 @@
+"""Routes from a distribution that is easy to sample to a machine, for annealing and tempering.
+
+`Path` leads from independent units with biases b⁰ to the machine,
+
+    E_β(s) = β E(s) − (1 − β) b⁰·s,        β from 0 to 1                                  (1)
+    f_β(s) = Σ_free exp(−E_β),        Z_0 = Π_i 2 cosh b⁰_i                               (2)
+
+where the free layers (`layers.inferred`) are summed in closed form. `Trajectory` leads through
+machines of the same shape, such as the checkpoints of a run, by the parameters in between,
+
+    θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
+
+A position on a route is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c, n).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .enumeration import log_weight
+from .errors import InputError
+from .gibbs import sweep
+from .machine import Machine
+from .spins import draw, log_2cosh
+
+Position = float | Tensor
+
+
+class Weights(Protocol):
+    def log_f(self, at: Position) -> Tensor:
+        """log f of given configurations at a position, (e, c) float64."""
+        ...
+
+
+class Route(Protocol):
+    """A family of distributions between an easy one at 0 and the machine at `end`."""
+
+    @property
+    def end(self) -> float: ...
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        """Draws at position 0, (e, c, n)."""
+        ...
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        """A sweep that leaves the distribution at `at` in place."""
+        ...
+
+    def terms(self, spins: Tensor) -> Weights: ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """Eq. (1). `base` is b⁰, (e, 1, n) or (e, c, n); units where `given` is not 0 are held there."""
+
+    machine: Machine
+    base: Tensor
+    given: Tensor | None = None  # (e, c, n)
+    exact: bool = True  # weights in float64
+
+    @property
+    def end(self) -> float:
+        return 1.0
+
+    @cached_property
+    def precise(self) -> Machine:
+        """The same machine in float64: chains may move in float32, weights must not round. A cold
+        machine has energies of 10⁵ and more, and log w is a sum of thousands of small differences."""
+        return copy.deepcopy(self.machine).double() if self.exact else self.machine
+
+    def log_z0(self) -> Tensor:
+        each = log_2cosh(self.base.double())  # (e, c, n)
+        return (each if self.given is None else torch.where(self.given == 0, each, 0.0)).sum(-1)
+
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        """Exact draws at β = 0."""
+        spins = draw(self.base.expand(-1, chains, -1), rng)
+        return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        beta = _per_chain(at, spins)
+        push = self.base * (1.0 - (beta[..., None] if isinstance(beta, Tensor) else beta))
+        clamp = None if self.given is None else self.given != 0
+        return sweep(self.machine, spins, rng, beta, clamp, push)
+
+    def terms(self, spins: Tensor) -> Terms:
+        """What log f_β of these configurations depends on, for all β at once."""
+        layers = self.machine.layers
+        kept = spins.to(self.precise.dtype, copy=True)
+        for layer in layers.inferred:
+            kept[..., layers.slices[layer]] = 0.0
+        base = self.base.to(self.precise.dtype)
+        if self.given is not None:
+            base = torch.where(self.given == 0, base, 0.0)
+        return Terms(
+            self.precise.energy(kept),
+            -(kept * base).sum(-1),
+            [
+                (self.precise.field(kept, layer), base[..., layers.slices[layer]])
+                for layer in layers.inferred
+            ],
+        )
+
+
+def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
+    """The path whose base is the machine's biases alone, or with `data` the data's marginals."""
+    shape = (machine.replicas, 1, machine.layers.units)
+    base = torch.zeros(shape, dtype=machine.dtype, device=machine.device)
+    if machine.biases is not None:
+        base += machine.biases.detach()[:, None]
+    if data is not None:
+        spins = torch.as_tensor(getattr(data, "spins", data))
+        if spins.dim() != 2 or spins.shape[1] != machine.visible:
+            raise InputError(
+                f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
+            )
+        mean = spins.to(machine.device, torch.float64).sum(0) / (len(spins) + 2.0)
+        base[..., : machine.visible] = torch.atanh(mean).to(machine.dtype)
+    return Path(machine, base, exact=exact)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """log f_β(s) = −β E − (1 − β) E⁰ + Σ_free log 2cosh(β field + (1 − β) b⁰)."""
+
+    energy: Tensor  # (e, c)
+    base_energy: Tensor  # (e, c)
+    free: list[tuple[Tensor, Tensor]]  # fields (e, c, n_l) and b⁰ (e, c, n_l)
+
+    def log_f(self, at: Position) -> Tensor:
+        beta = _per_chain(at, self.energy)
+        total = (-beta * self.energy - (1.0 - beta) * self.base_energy).double()
+        inner = beta[..., None] if isinstance(beta, Tensor) else beta
+        for field, base in self.free:
+            total = total + log_2cosh(field * inner + base * (1.0 - inner)).sum(-1)
+        return total
+
+
+class Trajectory:
+    """Eq. (3) through machines of the same shape; it starts from `first`, (e, c, n), or at random."""
+
+    def __init__(self, machines: Sequence[Machine], first: Tensor | None = None) -> None:
+        if len(machines) < 2:
+            raise InputError(f"a trajectory leads through two machines or more, not {len(machines)}")
+        self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
+        self.first = first
+        self.stops = {  # (machine, e, …)
+            name: torch.stack([m.get_parameter(name).detach() for m in machines])
+            for name, _ in self.machine.named_parameters()
+        }
+
+    @property
+    def end(self) -> float:
+        return float(len(next(iter(self.stops.values()))) - 1)
+
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        if self.first is None:
+            return self.machine.random(chains, rng)
+        rows = torch.arange(chains, device=self.first.device) % self.first.shape[1]
+        return self.first[:, rows]
+
+    def at(self, at: Position) -> Machine:
+        """The machines at these positions: replicas e·t, rung after rung of each."""
+        device = self.machine.device
+        where = at if isinstance(at, Tensor) else torch.full((self.machine.replicas, 1), float(at))
+        where = where.to(device, torch.float64).clamp(0.0, self.end)  # (e, t)
+        left = where.floor().long().clamp(max=int(self.end) - 1)
+        replica = torch.arange(len(where), device=device)[:, None]
+        made = copy.deepcopy(self.machine)
+        for name, parameter in made.named_parameters():
+            stops = self.stops[name]
+            share = (where - left).to(stops).reshape(*where.shape, *([1] * (stops.dim() - 2)))
+            mixed = torch.lerp(stops[left, replica], stops[left + 1, replica], share)
+            parameter.data = mixed.flatten(0, 1)
+        return made
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        machine = self.at(at)
+        apart = spins.reshape(machine.replicas, -1, spins.shape[2])
+        return sweep(machine, apart, rng).reshape(spins.shape)
+
+    def terms(self, spins: Tensor) -> Visited:
+        return Visited(self, spins)
+
+
+@dataclass(frozen=True)
+class Visited:
+    """Configurations whose weights are asked for along a trajectory."""
+
+    route: Trajectory
+    spins: Tensor
+
+    def log_f(self, at: Position) -> Tensor:
+        machine = self.route.at(at).double()
+        layers = machine.layers
+        kept = self.spins.reshape(machine.replicas, -1, layers.units).to(torch.float64, copy=True)
+        for layer in layers.inferred:
+            kept[..., layers.slices[layer]] = 0.0
+        return log_weight(machine, kept, layers.inferred, 1.0).reshape(self.spins.shape[:2])
+
+
+def _per_chain(at: Position, like: Tensor) -> Position:
+    """Rungs (e, t) as one value per chain, (e, t·c)."""
+    if not isinstance(at, Tensor):
+        return at
+    return at.repeat_interleave(like.shape[1] // at.shape[1], 1).to(like)

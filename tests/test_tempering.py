@@ -1,0 +1,278 @@
+"""Tempering and the other samplers against enumeration."""
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm import tempering
+from rapidbm.errors import InputError
+from rapidbm.gibbs import sweeps
+from rapidbm.machine import Machine, rbm, scaled
+from rapidbm.negative import Tempered
+from rapidbm.routes import Trajectory, path_to
+from rapidbm.samplers import (
+    SAMPLERS,
+    Annealing,
+    Gibbs,
+    ParallelTempering,
+    TrajectoryTempering,
+    sample,
+)
+from rapidbm.streams import generator
+from rapidbm.testing import chi_squared, exact_distribution
+
+EVERY = machines(2) + machines(1, biases=False)
+
+
+def numbers(spins):
+    """The number of each state, (e, c)."""
+    powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
+    return ((spins > 0).long() * powers).sum(2)
+
+
+def p_values(spins, exact):
+    found = numbers(spins)
+    return [
+        chi_squared(found[e].bincount(minlength=exact.shape[1]), exact[e])
+        for e in range(len(exact))
+    ]
+
+
+def three_rungs(machine, chains, seed=0):
+    """Exact draws on three rungs of a path, and the exact distributions there."""
+    path = path_to(machine)
+    rungs = torch.tensor([[0.0, 0.45, 1.0]] * machine.replicas, dtype=torch.float64)
+    every, _ = exact_distribution(machine)
+    base = path.base[:, 0].double() @ every.double().T
+    exact, starts = [], []
+    for beta in rungs[0]:
+        logs = -beta * machine.energy(every).detach() + (1 - beta) * base
+        exact.append(torch.softmax(logs, 1))
+        rows = torch.multinomial(exact[-1], chains, True, generator=generator(seed, float(beta)))
+        starts.append(every[rows])
+    return path, rungs, torch.cat(starts, 1), exact
+
+
+def turned(machine, chains=20_000, turns=4):
+    path, rungs, spins, exact = three_rungs(machine, chains)
+    walkers = tempering._walkers(spins, rungs)
+    rng = generator(1)
+    for _ in range(turns):
+        walkers = tempering.turn(path, walkers, rng)
+    apart = walkers.spins.unflatten(1, (3, chains))
+    return [p for t in range(3) for p in p_values(apart[:, t], exact[t])]
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_turns_leave_every_rung_in_place(machine):
+    assert min(turned(machine)) > 1e-4
+
+
+def test_a_wrong_chance_shows(monkeypatch):
+    machine = rbm(4, 3, scale=0.8, seed=1, dtype=torch.float64)
+    assert min(turned(machine)) > 1e-4
+    plain = torch.Tensor.clamp
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "clamp", lambda x, *a, **k: plain(0.5 * x, *a, **k))
+        assert min(turned(machine)) < 1e-4
+
+
+def test_chances_are_those_of_equation_one():
+    machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
+    path, rungs, spins, _ = three_rungs(machine, 5)
+    index, chance = tempering.exchange(path, spins, rungs, generator(0), odd=False)
+    terms = path.terms(spins)
+    f = [terms.log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
+    for t in range(2):
+        ratio = f[t][:, t + 1] + f[t + 1][:, t] - f[t][:, t] - f[t + 1][:, t + 1]
+        assert torch.allclose(chance[:, t], ratio.clamp(max=0).exp(), atol=1e-12)
+    assert torch.equal(index[:, 10:], torch.arange(10, 15)[None])  # the odd pair waits
+    assert sorted(index[0].tolist()) == list(range(15))
+
+
+def test_the_ladder_has_even_rates_and_counts_round_trips():
+    machine = rbm(30, 30, 2, replicas=2, seed=0)
+    path = path_to(machine, exact=False)
+    rng = generator(0)
+    walkers = tempering.climb(path, 20, rng)
+    for _ in range(200):
+        walkers = tempering.turn(path, walkers, rng)
+    assert walkers.rungs[0, 0] == 0
+    assert walkers.rungs[0, -1] == 1
+    assert bool((walkers.rungs.diff(dim=1) > 0).all())
+    assert float(walkers.rates.min()) > 0.35
+    assert float(walkers.rates.max()) < 0.75
+    assert int(walkers.trips.min()) > 10
+    plain = torch.linspace(0, 1, walkers.rungs.shape[1], dtype=torch.float64)
+    spread = tempering._walkers(walkers.spins, plain.expand(2, -1).clone())
+    for _ in range(100):
+        spread = tempering.turn(path, spread, rng)
+    assert float(spread.rates.min()) < 0.1  # evenly spaced β do much worse
+    assert tempering.climb(path, 5, rng, rungs=4).rungs.shape == (2, 4)
+    assert tempering.climb(path, 5, rng, most=6).rungs.shape == (2, 6)
+
+
+def test_heading_and_trips_by_hand(monkeypatch):
+    """One walker is carried up a ladder of three rungs and back: one round trip."""
+    spins = torch.arange(3.0).reshape(1, 3, 1)
+    walkers = tempering._walkers(spins, torch.tensor([[0.0, 0.5, 1.0]]))
+    trades = iter([[1, 0, 2], [0, 2, 1], [0, 2, 1], [1, 0, 2]])
+    monkeypatch.setattr(
+        tempering, "exchange", lambda *a: (torch.tensor([next(trades)]), torch.ones(1, 2, 1))
+    )
+
+    class Still:
+        def move(self, spins, rng, at):
+            return spins
+
+    seen = []
+    for _ in range(4):
+        walkers = tempering.turn(Still(), walkers, generator(0))
+        seen.append((walkers.spins.flatten().tolist(), int(walkers.trips)))
+    assert [trips for _, trips in seen] == [0, 0, 0, 1]
+    assert seen[1][0][2] == 0  # walker 0 at the cold end
+    assert seen[3][0][0] == 0
+
+
+def two_wells():
+    """±ξ with a barrier of about 30 kT between them and a bias that prefers one of them."""
+    machine = rbm(8, 10, 1, scale=0.75, seed=3, dtype=torch.float64)
+    tilt = 0.03 * machine.patterns.detach()[:, 0].sign()
+    return Machine(machine.couplings, tilt)
+
+
+def wells(machine, spins):
+    return ((spins * machine.biases.detach()[:, None]).sum(2) > 0).long()  # (e, c)
+
+
+def test_tempering_crosses_where_gibbs_does_not():
+    machine = two_wells()
+    every, exact = exact_distribution(machine)
+    right = float((exact[0] * wells(machine, every[None])[0]).sum())
+    assert 0.6 < right < 0.9
+    start = machine.biases.detach().sign()[:, None].expand(-1, 100, -1)
+    stuck = sweeps(machine, start, generator(0), 1000)  # 10⁵ sweeps in all
+    assert bool((wells(machine, stuck) == 1).all())
+    # Independent walkers, one final state each.
+    spins = sample(machine, 4000, sampler=ParallelTempering(), steps=60, seed=0)
+    counts = wells(machine, spins)[0].bincount(minlength=2)
+    assert chi_squared(counts, torch.tensor([1 - right, right])) > 1e-4
+
+
+def exact_draws(machine, chains):
+    every, exact = exact_distribution(machine)
+    return every[torch.multinomial(exact, chains, True, generator=generator(3))]
+
+
+def choices(machine):
+    steps = tuple(scaled(machine, beta) for beta in (0.5, 1.0))
+    return {
+        "gibbs": (Gibbs(), 3),
+        "annealing": (Annealing(temperatures=60), 0),
+        "pt": (ParallelTempering(), 10),
+        "trajectory": (TrajectoryTempering(steps), 10),
+    }
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("machine", EVERY)
+def test_every_sampler_against_enumeration(machine, name):
+    sampler, steps = choices(machine)[name]
+    _, exact = exact_distribution(machine)
+    if name == "gibbs":  # for want of mixing, from exact draws
+        sampler, steps = Gibbs(start=exact_draws(machine, 3000)), 3
+    before = {key: p.detach().clone() for key, p in machine.named_parameters()}
+    chains = 3000
+    spins = sample(machine, chains, sampler=sampler, steps=steps, seed=5)
+    assert spins.shape == (machine.replicas, chains, machine.layers.units)
+    assert spins.dtype == machine.dtype
+    assert min(p_values(spins, exact)) > 1e-4
+    again = sample(machine, chains, sampler=sampler, steps=steps, seed=5)
+    assert torch.equal(spins, again)
+    assert all(torch.equal(p, before[key]) for key, p in machine.named_parameters())
+
+
+def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
+    machine = rbm(5, 4, scale=0.6, seed=0, dtype=torch.float64)
+    start = machine.random(3, generator(0))
+    assert torch.equal(Gibbs(start=start).init(machine, 3, generator(1)), start)
+    assert torch.equal(sample(machine, 2, sampler=Gibbs(start=start), steps=0, seed=0), start[:, :2])
+    spins = sample(machine, 8000, sampler=ParallelTempering(), steps=10, beta=1.6, seed=0)
+    _, exact = exact_distribution(machine, 1.6)
+    assert min(p_values(spins, exact)) > 1e-4
+
+
+@pytest.mark.parametrize("machine", machines(3))
+def test_trajectories_pass_through_their_machines(machine):
+    other = scaled(machine, 0.4)
+    route = Trajectory([other, machine])
+    spins = machine.random(6, generator(0))
+    at = torch.tensor([[0.0, 1.0]] * 3)
+    both = route.at(at)
+    assert both.replicas == 6
+    wanted = torch.stack([other.energy(spins), machine.energy(spins)], 1).flatten(0, 1)
+    doubled = spins.repeat_interleave(2, 0)
+    assert torch.allclose(both.energy(doubled), wanted)
+    logs = route.terms(spins).log_f(1.0)
+    assert torch.allclose(logs, path_to(machine).terms(spins).log_f(1.0))
+    half = route.at(0.5)
+    name, parameter = next(iter(half.named_parameters()))
+    mean = 0.5 * (other.get_parameter(name) + machine.get_parameter(name))
+    assert torch.allclose(parameter, mean)
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_the_tempered_phase_against_enumeration(machine):
+    phase = Tempered(particles=2000, rungs=4, sweeps=2)
+    rng = generator(0)
+    chains = phase.init(machine, rng)
+    data = machine.random(2, rng)[..., : machine.visible]
+    for _ in range(25):
+        _, chains = phase.step(machine, chains, data, rng)
+    _, exact = exact_distribution(machine)
+    assert min(p_values(phase.configurations(machine, chains, data, rng), exact)) > 1e-4
+
+
+def test_the_tempered_ladder_follows_the_machine():
+    machine = rbm(20, 20, 2, replicas=2, seed=0)
+    phase = Tempered(particles=50, rungs=10)
+    rng = generator(0)
+    chains = phase.init(machine, rng)
+    data = machine.random(2, rng)[..., :20]
+
+    def lowest(chains):
+        path = path_to(machine, exact=False)
+        spins = chains[..., :-1]
+        return float(
+            tempering.exchange(path, spins, phase.ladder(chains), generator(1), False)[1]
+            .mean(2)
+            .min()
+        )
+
+    for _ in range(20):
+        _, chains = phase.step(machine, chains, data, rng)
+    early = lowest(chains)
+    for _ in range(400):
+        _, chains = phase.step(machine, chains, data, rng)
+    assert lowest(chains) > early + 0.2
+    ladder = phase.ladder(chains)
+    assert torch.equal(ladder[:, [0, -1]], torch.tensor([[0.0, 1.0]] * 2))
+    assert bool((ladder.diff(dim=1) > 0).all())
+
+
+def test_bad_choices():
+    machine = rbm(4, 3, seed=0)
+    for call, text in (
+        (lambda: ParallelTempering(rungs=1), "rungs"),
+        (lambda: TrajectoryTempering(()), "machines of a training"),
+        (lambda: Trajectory([machine]), "two machines"),
+        (lambda: Tempered(rungs=1), "rungs"),
+        (lambda: Gibbs(sweeps=0), "sweeps a step"),
+        (lambda: sample(machine, 0), "chains"),
+        (
+            lambda: sample(machine, 2, sampler=TrajectoryTempering((scaled(machine, 2.0),))),
+            "the last machine of a trajectory",
+        ),
+    ):
+        with pytest.raises(InputError, match=text):
+            call()
