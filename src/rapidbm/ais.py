@@ -72,7 +72,12 @@ def pilot(
 
 
 def schedule(
-    route: Route, rng: torch.Generator, *, chains: int = 100, spread: float = 0.25, most: int = 10_000
+    route: Route,
+    rng: torch.Generator,
+    *,
+    chains: int = 100,
+    spread: float = 0.25,
+    most: int = 10_000,
 ) -> list[float]:
     """Positions from 0 to the end, evenly spaced in what a step adds to the spread of log w.
 
@@ -169,4 +174,6 @@ def bennett(forward: Tensor, back: Tensor) -> LogMean:
     there, again = sides(c)
     error = (variance(there) + variance(again)).sqrt()
     one, two = LogMean.of(forward), LogMean.of(back)
-    return LogMean(c, error, torch.minimum(one.ess, two.ess), torch.maximum(one.largest, two.largest))
+    return LogMean(
+        c, error, torch.minimum(one.ess, two.ess), torch.maximum(one.largest, two.largest)
+    )

@@ -150,9 +150,7 @@ def train(
         int | None,
         option(PHASES, "Gibbs sweeps per update: from the patterns, the data, the chains."),
     ] = None,
-    particles: Annotated[
-        int | None, option(PHASES, "Chains of pcd; of pt, on every rung.")
-    ] = None,
+    particles: Annotated[int | None, option(PHASES, "Chains of pcd; of pt, on every rung.")] = None,
     rungs: Annotated[int | None, option(PHASES, "Temperatures of pt.")] = None,
     pattern_units: Annotated[
         str | None,

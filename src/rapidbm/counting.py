@@ -55,7 +55,9 @@ class Kinds:
 def rows_of(machine: Machine, replica: int, layers: Sequence[int]) -> Tensor:
     """Columns of patterns and biases of the units of some layers, (n, k + 1) in float64."""
     assert isinstance(machine.couplings, Patterns)
-    columns = torch.cat([machine.couplings.of_layer(i)[replica].T for i in layers]).detach().double()
+    columns = (
+        torch.cat([machine.couplings.of_layer(i)[replica].T for i in layers]).detach().double()
+    )
     biases = columns.new_zeros(len(columns), 1)
     if machine.biases is not None:
         where = [machine.biases[replica, machine.layers.slices[i]] for i in layers]

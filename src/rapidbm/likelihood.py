@@ -3,8 +3,9 @@
     Z = Σ_s exp(−β E(s)),        log p(v) = log Σ_h exp(−β E(v, h)) − log Z               (1)
 
 `exact` enumerates in float64, counts states by the kinds of their units (`counting.py`) or integrates
-over Gaussian fields (`quadrature.py`), whichever is least, and both bounds coincide. `ais` anneals: forward for a lower bound in
-probability, and back from equilibrated samples for an upper one (`ais.py`).
+over Gaussian fields (`quadrature.py`), whichever is least, and both bounds coincide. `ais` anneals:
+forward for a lower bound in probability, and back from equilibrated samples for an upper one
+(`ais.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from . import ais
+from .ais import LogMean
 from .counting import can_count, log_z_by_counting, terms_of
 from .enumeration import (
     check_states,
@@ -30,10 +32,13 @@ from .enumeration import (
 from .errors import check_beta, check_choice, check_count
 from .gibbs import sweeps
 from .machine import Machine, scaled
+from .posterior import hidden_sums
 from .quadrature import can_integrate, log_z_by_quadrature, points_of
 from .routes import path_to
 from .streams import generator, seed_from
 
+SETTLE = 100  # sweeps between the two directions
+HIDDEN = 2**16  # hidden states per image that are summed one by one
 LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
 ENUMERATION = "states"
 COUNTING = "terms of states counted by the kinds of units"
@@ -52,6 +57,7 @@ class Bounds:
     largest: Tensor  # (e,): the largest weight's share, the larger of the two directions'
     method: str
     effort: str  # what it took, in words
+    gap: Tensor | None = None  # (e,): how far the variational bound over hidden units lies below
 
     @staticmethod
     def exactly(value: Tensor, effort: str) -> Bounds:
@@ -88,7 +94,7 @@ def log_z(
     if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
         return _exact(machine, beta)
     check_count("the number of chains", chains, least=2)
-    return _annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)
+    return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)[0]
 
 
 def _terms(machine: Machine, beta: float) -> dict[str, int]:
@@ -126,7 +132,7 @@ def _exact(machine: Machine, beta: float) -> Bounds:
     return Bounds.exactly(total, f"{count:,} states")
 
 
-def _annealed(
+def annealed(
     machine: Machine,
     beta: float,
     seed: int,
@@ -134,7 +140,8 @@ def _annealed(
     samples: Tensor | None,
     chains: int,
     most: int,
-) -> Bounds:
+) -> tuple[Bounds, Tensor]:
+    """log Z by annealing both ways, and the configurations that the way back started from."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     path = path_to(machine, data)
@@ -148,16 +155,22 @@ def _annealed(
         settled = samples
         if settled is None:
             settle = stream("settle")
-            settled = sweeps(machine, ais.resample(ends, logs, settle), settle, 100)
-        back = ais.backward(path, betas, machine.configuration(settled), stream("backward"))
+            settled = sweeps(machine, ais.resample(ends, logs, settle), settle, SETTLE)
+        settled = machine.configuration(settled)
+        back = ais.backward(path, betas, settled, stream("backward"))
         below, above = ais.LogMean.of(logs), ais.LogMean.of(back)
-        ess = torch.minimum(below.ess, above.ess)
         # Where chains move slowly, steps add up to more than the pilot saw: take shorter ones.
-        if float(ess.min()) >= 0.2 * chains or 2 * len(betas) > most:
+        least = float(torch.minimum(below.ess, above.ess).min())
+        if least >= 0.2 * chains or 2 * len(betas) > most:
             break
         betas = ais.resized(betas, 2 * len(betas) - 1)
     start = path.log_z0().squeeze(1)
-    lower, upper = start + below.value, start - above.value
+    effort = f"{len(betas):,} temperatures, {chains:,} chains"
+    return between(start + below.value, start - above.value, below, above, effort), settled
+
+
+def between(lower: Tensor, upper: Tensor, below: LogMean, above: LogMean, effort: str) -> Bounds:
+    """Bounds with the errors of two directions of annealing."""
     below_error, above_error = 1.96 * below.error, 1.96 * above.error
     return Bounds(
         lower,
@@ -167,10 +180,10 @@ def _annealed(
             torch.minimum(lower - below_error, upper - above_error),
             torch.maximum(lower + below_error, upper + above_error),
         ),
-        ess,
+        torch.minimum(below.ess, above.ess),
         torch.maximum(below.largest, above.largest),
         "ais",
-        f"{len(betas):,} temperatures, {chains:,} chains",
+        effort,
     )
 
 
@@ -184,12 +197,41 @@ def log_likelihood(
     seed: int | None = None,
     normaliser: Bounds | None = None,
 ) -> Bounds:
-    """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z."""
-    z = normaliser or log_z(machine, method=method, beta=beta, seed=seed)
-    double = copy.deepcopy(machine).double()
+    """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z.
+
+    Annealing starts from the marginals of the data. Where hidden units are coupled to each other and
+    too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
+    variational bound (mean field) lies below it.
+    """
     spins = torch.as_tensor(getattr(data, "spins", data))
+    seed = seed_from(seed, None)
+    z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
+    if states_of(machine.layers, (0,)) > HIDDEN:
+        return _between_hidden(machine, spins, beta, seed, z)
+    double = copy.deepcopy(machine).double()
     step = max(1, 2**24 // (machine.layers.units * machine.replicas))
     parts = [double.log_prob_unnormalised(some, beta).sum(1) for some in torch.split(spins, step)]
     mean = torch.stack(parts).sum(0) / len(spins)
     ends = (mean - z.interval[1], mean - z.interval[0])
     return Bounds(mean - z.upper, mean - z.lower, ends, z.ess, z.largest, z.method, z.effort)
+
+
+def _between_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bounds) -> Bounds:
+    if beta != 1.0:
+        machine = scaled(machine, beta)
+    rng = generator(seed, "hidden", device=machine.device)
+    found = hidden_sums(machine, spins, rng)
+    # Standard errors of independent parts add in squares.
+    low = ((z.interval[1] - z.upper).square() + (1.96 * found.lower_error).square()).sqrt()
+    high = ((z.lower - z.interval[0]).square() + (1.96 * found.upper_error).square()).sqrt()
+    lower, upper = found.lower - z.upper, found.upper - z.lower
+    return Bounds(
+        lower,
+        upper,
+        (torch.minimum(lower, upper) - low, torch.maximum(lower, upper) + high),
+        z.ess,
+        z.largest,
+        z.method,
+        f"{z.effort}; hidden units over {found.steps:,} temperatures",
+        0.5 * (found.lower + found.upper) - found.mean_field,
+    )

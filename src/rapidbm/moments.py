@@ -1,8 +1,9 @@
 """Exact first and second moments, ⟨s_i⟩ and ⟨s_i s_j⟩, by the routes that give an exact log Z.
 
-Enumeration sums over states (`enumeration.py`), quadrature over Gaussian fields (`quadrature.py`): either way the
-other units are independent given what is summed over, and ⟨s_i s_j⟩ is the mean of a product of means.
-Counting sums over the magnetisations M_t of the n_t units of each kind (`counting.py`); for two units of a kind
+Enumeration sums over states (`enumeration.py`), quadrature over Gaussian fields (`quadrature.py`):
+either way the other units are independent given what is summed over, and ⟨s_i s_j⟩ is the mean of a
+product of means. Counting sums over the magnetisations M_t of the n_t units of each kind
+(`counting.py`); for two units of a kind
 
     ⟨s_i s_j⟩ = (⟨M_t²⟩ − n_t) / (n_t (n_t − 1))                                          (1)
 """

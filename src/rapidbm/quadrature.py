@@ -3,12 +3,13 @@
     −E = (1/2√K) Σ_k [ (m^k)² − Σ_i (ξ_i^k)² ] + b·s                                      (1)
     Z = C ∫ Π_k dz_k φ(z_k) · Π_i 2 cosh( β b_i + √β K^(−1/4) Σ_k ξ_i^k z_k )              (2)
 
-with φ the normal density and C = exp(−(β/2√K) Σ ξ²). On a lattice of spacing h the sum that stands for (2) has a
-relative error below 2K exp(−2π²/h²): under the integral |cosh(x + iy)| ≤ cosh x, so that by moving the line of
-integration into the complex plane its Fourier transform at 2π/h is at most exp(−2π²/h²) of the whole
-(Trefethen and Weideman 2014 on the trapezoid rule). Given s, z_k is normal with mean √β K^(−1/4) m^k, so that
-the lattice may end where |z_k| exceeds √β K^(−1/4) Σ_i |ξ_i^k| by a few. Units of one kind share a factor.
-Given z the units are independent with means tanh(…): the same lattice gives all moments.
+with φ the normal density and C = exp(−(β/2√K) Σ ξ²). On a lattice of spacing h the sum that stands for
+(2) has a relative error below 2K exp(−2π²/h²): under the integral |cosh(x + iy)| ≤ cosh x, so that by
+moving the line of integration into the complex plane its Fourier transform at 2π/h is at most
+exp(−2π²/h²) of the whole (Trefethen and Weideman 2014 on the trapezoid rule). Given s, z_k is normal
+with mean √β K^(−1/4) m^k, so that the lattice may end where |z_k| exceeds √β K^(−1/4) Σ_i |ξ_i^k| by a
+few. Units of one kind share a factor. Given z the units are independent with means tanh(…): the same
+lattice gives all moments.
 """
 
 from __future__ import annotations

@@ -5,12 +5,17 @@
     E_β(s) = β E(s) − (1 − β) b⁰·s,        β from 0 to 1                                  (1)
     f_β(s) = Σ_free exp(−E_β),        Z_0 = Π_i 2 cosh b⁰_i                               (2)
 
-where the free layers (`layers.inferred`) are summed in closed form. `Trajectory` leads through
-machines of the same shape, such as the checkpoints of a run, by the parameters in between,
+where the free layers (`layers.inferred`) are summed in closed form. `Trajectory` leads through machines
+of the same shape, such as the checkpoints of a run, by the parameters in between,
 
     θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
 
-A position on a route is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c, n).
+`Crossing` leads from one machine to another of the same shape by their energies,
+
+    E_x(s) = (1 − x) E_0(s) + x E_1(s)                                                    (4)
+
+A position on a route is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
+n).
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from .couplings import Couplings, Dense, Patterns
 from .enumeration import log_weight
 from .errors import InputError
 from .gibbs import sweep
@@ -147,7 +153,9 @@ class Trajectory:
 
     def __init__(self, machines: Sequence[Machine], first: Tensor | None = None) -> None:
         if len(machines) < 2:
-            raise InputError(f"a trajectory leads through two machines or more, not {len(machines)}")
+            raise InputError(
+                f"a trajectory leads through two machines or more, not {len(machines)}"
+            )
         self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
         self.first = first
         self.stops = {  # (machine, e, …)
@@ -203,6 +211,79 @@ class Visited:
         for layer in layers.inferred:
             kept[..., layers.slices[layer]] = 0.0
         return log_weight(machine, kept, layers.inferred, 1.0).reshape(self.spins.shape[:2])
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Eq. (4), from chains `first` (e, c, n) of the machine `here`."""
+
+    here: Machine
+    there: Machine
+    first: Tensor
+
+    @property
+    def end(self) -> float:
+        return 1.0
+
+    @cached_property
+    def precise(self) -> tuple[Machine, Machine]:
+        return copy.deepcopy(self.here).double(), copy.deepcopy(self.there).double()
+
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        rows = torch.arange(chains, device=self.first.device) % self.first.shape[1]
+        return self.first[:, rows]
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        return sweep(mixed(self.here, self.there, float(at)), spins, rng)
+
+    def terms(self, spins: Tensor) -> CrossingTerms:
+        layers = self.here.layers
+        kept = spins.to(torch.float64, copy=True)
+        for layer in layers.inferred:
+            kept[..., layers.slices[layer]] = 0.0
+        here, there = self.precise
+        fields = [(here.field(kept, i), there.field(kept, i)) for i in layers.inferred]
+        return CrossingTerms(here.energy(kept), there.energy(kept), fields)
+
+
+@dataclass(frozen=True)
+class CrossingTerms:
+    """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
+
+    here: Tensor  # (e, c)
+    there: Tensor  # (e, c)
+    free: list[tuple[Tensor, Tensor]]  # (e, c, n_l)
+
+    def log_f(self, at: Position) -> Tensor:
+        x = float(at)
+        total = -torch.lerp(self.here, self.there, x)
+        for here, there in self.free:
+            total = total + log_2cosh(torch.lerp(here, there, x)).sum(-1)
+        return total
+
+
+def mixed(here: Machine, there: Machine, x: float) -> Machine:
+    """The machine of eq. (4); its couplings are those of both, so 2K patterns where there were K."""
+    a, b = here.couplings, there.couplings
+    made: Couplings
+    if isinstance(a, Patterns) and isinstance(b, Patterns):
+        more = 2.0**0.25  # 1/√(2K) instead of 1/√K
+        parts = [more * (1 - x) ** 0.5 * a.patterns.detach(), more * x**0.5 * b.patterns.detach()]
+        made = Patterns(a.layers, torch.cat(parts, 1))
+    else:
+        assert isinstance(a, Dense)
+        assert isinstance(b, Dense)
+        edges = {edge: f"{edge[0]}-{edge[1]}" for edge in a.layers.edges}
+        made = Dense(
+            a.layers,
+            {
+                edge: torch.lerp(a.weights[key].detach(), b.weights[key].detach(), x)
+                for edge, key in edges.items()
+            },
+        )
+    if here.biases is None or there.biases is None:
+        return Machine(made)
+    return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x))
 
 
 def _per_chain(at: Position, like: Tensor) -> Position:

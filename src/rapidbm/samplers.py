@@ -196,6 +196,40 @@ def sample(
     return sampler.spins(state)
 
 
+@torch.no_grad()
+def record(
+    machine: Machine,
+    chains: int,
+    steps: int,
+    *,
+    sampler: Sampler[Any] | None = None,
+    skip: int | None = None,
+    every: int = 1,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    track: Callable[[range], Iterable[int]] = iter,
+) -> tuple[Tensor, Any]:
+    """Time series of configurations as int8, (e, chains, steps, n), and the sampler's last state.
+
+    The first `skip` steps are left out (as many as are recorded, unless told otherwise), and of the
+    rest each `every`-th is kept.
+    """
+    check_count("the number of chains", chains)
+    check_count("the number of recorded steps", steps)
+    check_count("the steps between two recorded ones", every)
+    skip = steps * every if skip is None else skip
+    check_count("the number of skipped steps", skip, least=0)
+    sampler = sampler or Gibbs()
+    rng = generator(seed_from(seed, rng), "record", device=machine.device)
+    state = sampler.init(machine, chains, rng)
+    kept = []
+    for number in track(range(1, skip + steps * every + 1)):
+        state = sampler.step(machine, state, rng)
+        if number > skip and (number - skip) % every == 0:
+            kept.append(sampler.spins(state).to(torch.int8))
+    return torch.stack(kept, 2), state
+
+
 SAMPLERS: dict[str, type[Sampler[Any]]] = {
     "gibbs": Gibbs,
     "annealing": Annealing,

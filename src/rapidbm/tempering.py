@@ -142,7 +142,7 @@ def climb(
             walkers = turn(route, walkers, rng)
         walkers = _placed(walkers, rungs, most)
     spins, down = route.start(chains, rng), []
-    for rung in walkers.rungs.split(1, 1):
+    for rung in torch.split(walkers.rungs, 1, 1):
         spins = route.move(spins, rng, rung)
         down.append(spins)
     return _walkers(torch.cat(down, 1), walkers.rungs)

@@ -1,0 +1,182 @@
+"""log Z along a training, from each checkpoint to the next.
+
+Neighbours are bridged by annealing through the machines between them (`routes.Crossing`), both ways,
+and Bennett's ratio joins the two directions:
+
+    log Z_{i+1} = log Z_i + c_i,        c_i by eq. (2) of `ais.py`                        (1)
+
+The chains that arrive at one checkpoint go on to the next, so that a whole curve costs little more than
+its ends, which are anchors: annealed from independent units, or exact. Chains that miss a mode on their
+way would not show it, so anchors must agree with the bridges between them; where they do not, the
+middle becomes an anchor too, and where a bridge fails, its far end. Between two anchors a checkpoint is
+reached from both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import ais
+from .errors import InputError, check_count
+from .gibbs import sweeps
+from .likelihood import Bounds, annealed, can_be_exact, log_z
+from .machine import Machine
+from .routes import Crossing
+from .streams import generator, seed_from
+
+SETTLE = 20  # sweeps between the two directions
+ENOUGH = 0.3  # share of effective chains
+LONGEST = 500  # steps of a bridge; what needs more is annealed on its own
+AGREE = 3.5  # standard errors between bridges and an anchor
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """log Z_{i+1} / Z_i, forward, back and by eq. (1)."""
+
+    forward: ais.LogMean
+    back: ais.LogMean
+    best: ais.LogMean
+    steps: int
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value with its variance, (e,)."""
+
+    value: Tensor
+    variance: Tensor
+
+    @staticmethod
+    def of(bounds: Bounds) -> Known:
+        low, high = bounds.interval
+        return Known(0.5 * (low + high), ((high - low) / 3.92).square())
+
+
+@torch.no_grad()
+def log_z_along(
+    machines: Sequence[Machine],
+    *,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    data: Any = None,
+    chains: int = 500,
+    most: int = 10_000,
+    track: Callable[[range], Iterable[int]] = iter,
+) -> list[Bounds]:
+    """log Z of machines of one shape, such as a run's checkpoints in their order, eq. (1).
+
+    `lower` and `upper` add up the forward and the backward steps from the anchor before; the interval
+    is Bennett's, from the anchors on both sides.
+    """
+    if not machines:
+        raise InputError("give the machines of a training, one at least; there are none")
+    check_count("the number of chains", chains, least=2)
+    seed = seed_from(seed, rng)
+
+    def anchor(i: int) -> tuple[Bounds, Tensor]:
+        found, settled = annealed(
+            machines[i], 1.0, seed_from(None, stream(seed, i, "anchor")), data, None, chains, most
+        )
+        if can_be_exact(machines[i], 2**20):
+            found = log_z(machines[i], method="exact")
+        return found, settled
+
+    last = len(machines) - 1
+    anchors: dict[int, Bounds] = {}
+    anchors[0], spins = anchor(0)
+    bridges: list[Bridge] = []
+    for i in track(range(last)):
+        bridge, spins = _bridge(machines[i], machines[i + 1], spins, seed, i)
+        bridges.append(bridge)
+        if i + 1 == last or not bridge.holds:
+            anchors[i + 1], spins = anchor(i + 1)
+    while (doubtful := _doubtful(anchors, bridges)) is not None:
+        anchors[doubtful] = anchor(doubtful)[0]
+    return [anchors[i] if i in anchors else _between(anchors, bridges, i) for i in range(last + 1)]
+
+
+def stream(seed: int, *words: object, device: torch.device | str = "cpu") -> torch.Generator:
+    return generator(seed, "along", *words, device=device)
+
+
+def _bridge(
+    here: Machine, there: Machine, spins: Tensor, seed: int, number: int
+) -> tuple[Bridge, Tensor]:
+    """The bridge between two machines, and the chains that have arrived."""
+    route = Crossing(here, there, spins)
+    chains = spins.shape[1]
+
+    def streams(name: str) -> torch.Generator:
+        return stream(seed, number, name, device=here.device)
+
+    places, _ = ais.pilot(route, streams("pilot"), most=LONGEST, shortest=0.1 / LONGEST)
+    while True:
+        logs, ends = ais.forward(route, places, chains, streams("forward"))
+        settle = streams("settle")
+        arrived = sweeps(there, ais.resample(ends, logs, settle), settle, SETTLE)
+        back = ais.backward(route, places, arrived, streams("back"))
+        best = ais.bennett(logs, back)
+        steps, least = len(places) - 1, float(best.ess.min()) / chains
+        if least >= ENOUGH or 2 * steps > LONGEST:
+            holds = least >= ENOUGH
+            return Bridge(ais.LogMean.of(logs), ais.LogMean.of(back), best, steps, holds), arrived
+        # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
+        factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
+        places = ais.resized(places, min(LONGEST, factor * steps) + 1)
+
+
+def _across(start: Known, bridges: Sequence[Bridge], sign: int = 1) -> Known:
+    """The value on the other side of some bridges."""
+    value, variance = start.value, start.variance
+    for bridge in bridges:
+        value = value + sign * bridge.best.value
+        variance = variance + bridge.best.error.square()
+    return Known(value, variance)
+
+
+def _doubtful(anchors: dict[int, Bounds], bridges: list[Bridge]) -> int | None:
+    """The middle of two anchors that contradict the bridges between them."""
+    known = sorted(anchors)
+    for a, b in pairwise(known):
+        if b - a < 2 or not bridges[b - 1].holds:
+            continue
+        there, end = _across(Known.of(anchors[a]), bridges[a:b]), Known.of(anchors[b])
+        error = (there.variance + end.variance).sqrt()
+        if bool(((there.value - end.value).abs() > AGREE * error).any()):
+            return (a + b) // 2
+    return None
+
+
+def _between(anchors: dict[int, Bounds], bridges: list[Bridge], i: int) -> Bounds:
+    """A checkpoint between two anchors, from both sides."""
+    a = max(k for k in anchors if k < i)
+    b = min(k for k in anchors if k > i)
+    found = _across(Known.of(anchors[a]), bridges[a:i])
+    if bridges[b - 1].holds:
+        other = _across(Known.of(anchors[b]), bridges[i:b], -1)
+        share = other.variance / (found.variance + other.variance).clamp(min=1e-300)
+        variance = (
+            found.variance * other.variance / (found.variance + other.variance).clamp(min=1e-300)
+        )
+        found = Known(share * found.value + (1.0 - share) * other.value, variance)
+    width = 1.96 * found.variance.sqrt()
+    own = bridges[i - 1]
+    zero = torch.zeros_like(width)
+    return Bounds(
+        anchors[a].lower + sum((x.forward.value for x in bridges[a:i]), zero),
+        anchors[a].upper - sum((x.back.value for x in bridges[a:i]), zero),
+        (found.value - width, found.value + width),
+        own.best.ess,
+        own.best.largest,
+        "bridged",
+        f"{own.steps:,} steps from the checkpoint before",
+    )

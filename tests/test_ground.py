@@ -1,0 +1,387 @@
+"""Ground states: the zonotope against enumeration, heuristics and bounds against both."""
+
+import warnings
+from itertools import islice
+
+import hypothesis.extra.numpy as arrays
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import rapidbm.zonotope
+from conftest import machines
+from rapidbm.bounds import edge_bound, lower_bound, semidefinite_bound
+from rapidbm.couplings import Patterns
+from rapidbm.errors import InputError
+from rapidbm.ground import HEURISTICS, ground_state
+from rapidbm.layers import Layers
+from rapidbm.machine import Machine, bm, dbm, rbm, stack
+from rapidbm.spins import random_spins, states
+from rapidbm.streams import generator
+from rapidbm.zonotope import Zonotope, zonotopes
+
+GRAPHS = {
+    "rbm": Layers((6, 5), ((0, 1),)),
+    "dbm": Layers((4, 3, 3), ((0, 1), (1, 2))),
+    "deeper": Layers((3, 3, 3, 2), ((0, 1), (1, 2), (2, 3))),  # two sums of overlaps on either side
+    "bm": Layers((6, 4), ((0, 0), (0, 1), (1, 1))),
+    "visible": Layers((9,), ((0, 0),)),
+    "half": Layers((6, 4), ((0, 0), (0, 1))),  # hidden units not coupled to each other
+    "alone": Layers((5, 4, 2), ((0, 1),)),  # a layer without couplings
+}
+EVERY = machines(1) + machines(3) + machines(2, biases=False)
+
+
+def patterns_of(kind, shape, rng):
+    if kind == "continuous":
+        return torch.rand(shape, generator=rng, dtype=torch.float64) * 2 - 1
+    if kind == "integer":
+        return torch.randint(-2, 3, shape, generator=rng).double()
+    xi = random_spins(shape, rng, torch.float64)
+    if kind == "repeated" and shape[1] > 1:
+        xi[:, -1] = -xi[:, 0]
+    if kind == "zeros":
+        xi[..., ::3] = 0
+    return xi
+
+
+def machine_of(graph, k, kind, biases, seed, replicas=1):
+    layers, rng = GRAPHS[graph], generator(seed, graph, k, kind)
+    xi = patterns_of(kind, (replicas, k, layers.units), rng)
+    b = patterns_of("integer" if kind == "integer" else "continuous", xi.shape, rng)[:, 0]
+    if biases == "visible":
+        b[:, layers.sizes[0] :] = 0
+    if biases == "hidden":
+        b[:, : layers.sizes[0]] = 0
+    return Machine(Patterns(layers, xi), {"none": None, "zero": 0 * b}.get(biases, b))
+
+
+def lowest(machine):
+    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    return machine.energy(every).detach().amin(1)
+
+
+def check(machine, found):
+    assert torch.allclose(found.energy, lowest(machine), atol=1e-10)
+    assert torch.allclose(machine.energy(found.spins[:, None])[:, 0], found.energy, atol=1e-10)
+    assert bool((found.spins.abs() == 1).all())
+    assert found.method == "exact"
+    assert torch.equal(found.bound, found.energy)
+    assert bool((found.found == 1).all())
+
+
+@pytest.fixture
+def no_head_start(monkeypatch):
+    """The faces alone must find the best vertex: no climb before them, no descent after, and no
+    short cut through all signs."""
+    monkeypatch.setattr("rapidbm.ground.descend", lambda machine, spins: spins)
+    monkeypatch.setattr(rapidbm.zonotope, "CLIMBS", 1)
+    monkeypatch.setattr(Zonotope, "climb", lambda self, signs: torch.ones_like(signs))
+    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
+
+
+# -- exact --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("biases", ["none", "zero", "visible", "hidden", "both"])
+@pytest.mark.parametrize("kind", ["sign", "continuous", "integer", "repeated", "zeros"])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.usefixtures("no_head_start")
+def test_the_best_corner_is_the_ground_state(graph, kind, biases):
+    for k in (1, 2, 3):
+        machine = machine_of(graph, k, kind, biases, seed=k)
+        check(machine, ground_state(machine, method="zonotope"))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("graph", ["rbm", "bm"])
+def test_sign_patterns_with_more_of_them(graph, k):
+    for biases in ("none", "both"):
+        machine = machine_of(graph, k, "sign", biases, seed=k, replicas=3)
+        check(machine, ground_state(machine, method="zonotope"))
+
+
+@pytest.mark.parametrize("k", [4, 5])
+@pytest.mark.usefixtures("no_head_start")
+def test_faces_of_sign_patterns_are_not_in_general_position(k, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        machine = rbm(14, 40, k, replicas=2, seed=1, dtype=torch.float64)
+    wanted = ground_state(machine, method="enumeration")
+    shaken = []
+    search = rapidbm.zonotope._search_faces
+    monkeypatch.setattr(
+        rapidbm.zonotope,
+        "_search_faces",
+        lambda *a, check=True: (shaken.append(not check), search(*a, check=check))[1],
+    )
+    found = ground_state(machine, method="zonotope")
+    assert torch.allclose(found.energy, wanted.energy)
+    assert any(shaken)
+
+
+def test_general_position_is_not_shaken(monkeypatch):
+    machine = rbm(14, 30, 3, continuous=True, seed=0)
+    wanted = ground_state(machine, method="enumeration")
+    monkeypatch.setattr(rapidbm.zonotope, "SHAKE", torch.nan)
+    found = ground_state(machine, method="zonotope")
+    assert torch.allclose(found.energy, wanted.energy)
+    assert found.effort == "364 corners of a zonotope in 3 dimensions"  # C(14, 2) · 4
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    graph=some.sampled_from(sorted(GRAPHS)),
+    xi=arrays.arrays("int8", (3, 11), elements=some.integers(-2, 2)),
+    k=some.integers(1, 3),
+    biases=some.none() | arrays.arrays("int8", 11, elements=some.integers(-1, 1)),
+)
+def test_small_integers(graph, xi, k, biases):
+    layers = GRAPHS[graph]
+    n = layers.units
+    b = None if biases is None else torch.from_numpy(biases)[None, :n].double()
+    machine = Machine(Patterns(layers, torch.from_numpy(xi)[None, :k, :n].double()), b)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
+        check(machine, ground_state(machine, method="zonotope"))
+    check(machine, ground_state(machine, method="zonotope"))
+
+
+LARGER = {
+    "rbm": Layers((14, 30), ((0, 1),)),
+    "dbm": Layers((7, 20, 7), ((0, 1), (1, 2))),
+    "bm": Layers((9, 5), ((0, 0), (0, 1), (1, 1))),
+}
+
+
+def larger(graph, k, kind, biased, seed=0):
+    rng, layers = generator(seed, graph, kind), LARGER[graph]
+    xi = patterns_of(kind, (1, k, layers.units), rng)
+    b = torch.randn((1, layers.units), generator=rng, dtype=torch.float64)
+    return Machine(Patterns(layers, xi), b if biased else None)
+
+
+def misses(machine):
+    found = ground_state(machine, method="zonotope").energy
+    return not torch.allclose(found, ground_state(machine, method="enumeration").energy, rtol=1e-12)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("kind", ["sign", "continuous", "integer"])
+@pytest.mark.parametrize("graph", LARGER)
+@pytest.mark.usefixtures("no_head_start")
+def test_fewer_corners_than_states_suffice(graph, kind, biased):
+    for k in (2, 3, 4):
+        machine = larger(graph, k, kind, biased)
+        if k == 2:
+            assert zonotopes(machine)[0].candidates < 2**13
+        assert not misses(machine)
+
+
+def without_negatives(self, p, value=Zonotope.value):
+    return value(self, p)[0], torch.zeros(len(p), dtype=torch.bool)
+
+
+MUTATIONS = {
+    "corners": ("corner_signs", lambda count: torch.ones(1, count)),
+    "bound": ("Zonotope.slopes", lambda self: torch.zeros(len(self.generators))),
+    "negatives": ("Zonotope.value", without_negatives),
+    "faces": ("_rays", lambda directions, rays=rapidbm.zonotope._rays: islice(rays(directions), 1)),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.usefixtures("no_head_start")
+def test_a_broken_search_shows(name, monkeypatch):
+    where, wrong = MUTATIONS[name]
+    monkeypatch.setattr(f"rapidbm.zonotope.{where}", wrong)
+    if name == "faces":  # one chunk of sets, of several
+        monkeypatch.setattr(rapidbm.zonotope, "SETS", 40)
+    assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
+
+
+@pytest.mark.parametrize("kind", ["sign", "continuous"])
+def test_many_chunks_give_the_same(kind, monkeypatch):
+    machine = machine_of("rbm", 3, kind, "both", seed=0)
+    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: False))
+    wanted = ground_state(machine, method="zonotope")
+    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: 3)
+    check(machine, wanted)
+    check(machine, ground_state(machine, method="zonotope"))
+
+
+def test_the_cheaper_side_is_taken():
+    machine = rbm(300, 20, 2, continuous=True, seed=0)
+    (plan,) = zonotopes(machine)
+    assert plan.chosen == (1,)
+    assert plan.candidates == 20 * 2
+    assert zonotopes(Machine(machine.couplings, torch.zeros(1, 320)))[0].candidates == 20 * 2
+    # A bias costs a dimension on its own side, 2^2 · C(20, 2) corners instead of 2 · 20, and only there;
+    # anywhere it breaks the symmetry, which doubles the work.
+    biased = Machine(machine.couplings, torch.zeros(1, 320))
+    biased.biases.data[:, 300:] = 1.0
+    assert zonotopes(biased)[0].chosen == (0,)
+    assert zonotopes(biased)[0].candidates == 2 * 300 * 2
+    biased.biases.data[:] = torch.linspace(-1, 1, 320)
+    assert zonotopes(biased)[0].chosen == (1,)
+    assert zonotopes(biased)[0].candidates == 2 * 190 * 4
+
+
+def test_a_large_machine_with_few_patterns():
+    machine = rbm(400, 300, 2, continuous=True, seed=0, replicas=2)
+    found = ground_state(machine)
+    assert found.method == "exact"
+    assert found.effort == "600 corners of a zonotope in 2 dimensions"
+    other = ground_state(machine, method="annealing", starts=20, sweeps=30, seed=0)
+    assert bool((other.energy >= found.energy - 1e-6).all())
+    assert torch.allclose(other.energy, found.energy, rtol=1e-3)
+    assert bool((lower_bound(machine).energy <= found.energy).all())
+
+
+def test_planted_signs_at_the_size_of_mnist():
+    machine = rbm(784, 3000, 1, seed=0)
+    found = ground_state(machine)
+    assert float(found.energy) == -784 * 3000
+    machine = rbm(784, 3000, 4, seed=0)
+    found = ground_state(machine)
+    started = ground_state(machine, method="descent", starts=50, seed=0)
+    assert float(found.energy) <= float(started.energy)
+    assert found.energy.item() == pytest.approx(started.energy.item(), rel=1e-6)
+
+
+def test_replicas_do_not_meet():
+    parts = [machine_of("rbm", 3, kind, "both", seed=3) for kind in ("sign", "continuous", "zeros")]
+    whole = stack(parts)
+    for method in ("exact", "enumeration", "zonotope"):
+        together = ground_state(whole, method=method).energy
+        alone = torch.cat([ground_state(part, method=method).energy for part in parts])
+        assert torch.allclose(together, alone, rtol=1e-14)
+
+
+# -- heuristic ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", sorted(HEURISTICS))
+@pytest.mark.parametrize("machine", EVERY)
+def test_heuristics_find_small_ground_states(machine, method):
+    found = ground_state(machine, method=method, starts=60, sweeps=20, seed=0)
+    assert torch.allclose(found.energy, lowest(machine), atol=1e-10)
+    assert torch.allclose(machine.energy(found.spins[:, None])[:, 0], found.energy, atol=1e-10)
+    assert found.method == method
+    assert bool((found.bound <= found.energy).all())
+    assert bool((found.found > 0).all())
+    assert bool((found.found <= 1).all())
+    again = ground_state(machine, method=method, starts=60, sweeps=20, seed=0)
+    assert torch.equal(again.spins, found.spins)
+    assert torch.equal(again.found, found.found)
+
+
+def test_found_counts_the_starts():
+    # Descent from random states finds the pattern, or its negative, whatever the start.
+    found = ground_state(rbm(21, 31, 1, seed=0), method="descent", starts=10, seed=0)
+    assert found.found.item() == 1
+    assert found.energy.item() == -21 * 31
+    assert found.bound.item() == pytest.approx(-21 * 31)
+    assert found.effort.startswith("14 starts;")  # ± the pattern, whole and inferred
+    # A dense glass has many minima.
+    glass = bm(40, 0, scale=1.0, seed=0)
+    found = ground_state(glass, method="annealing", starts=20, sweeps=5, seed=0)
+    assert 0 < found.found.item() < 1
+
+
+def test_cooling_does_not_depend_on_the_units_of_energy():
+    glass = bm(24, 0, scale=1.0, seed=0, dtype=torch.float64)
+    cold = stack([glass, glass])
+    cold.couplings.weights["0-0"].data[1] *= 1e-6
+    found = ground_state(cold, method="annealing", starts=100, sweeps=30, seed=0)
+    assert found.energy[1].item() == pytest.approx(1e-6 * found.energy[0].item())
+    nothing = rbm(3, 2, seed=0)
+    nothing.couplings.weights["0-1"].data.zero_()
+    assert ground_state(nothing, method="annealing", starts=2, sweeps=3, seed=0).energy.item() == 0
+
+
+def test_auto_is_exact_where_that_is_cheap():
+    assert ground_state(rbm(8, 100, seed=0), method="auto").method == "exact"
+    assert ground_state(rbm(60, 50, 3, continuous=True, seed=0), method="auto").method == "exact"
+    machine = rbm(40, 30, 8, continuous=True, seed=0)
+    found = ground_state(machine, method="auto", starts=20, sweeps=20, seed=0)
+    assert found.method == "descent+annealing"
+    assert found.effort.startswith("72 starts, 20 sweeps each; bound")  # 4 K + 20, and 20
+    for method in HEURISTICS:
+        alone = ground_state(machine, method=method, starts=20, sweeps=20, seed=0)
+        assert bool((found.bound <= alone.energy).all())
+
+
+def test_bad_input():
+    machine = rbm(100, 200, 30, seed=0)
+    with pytest.raises(InputError, match=r"2\^100 .* zonotope has 10\^\d+ of them.*method='auto'"):
+        ground_state(machine, method="exact")
+    with pytest.raises(InputError, match=r"up to 2,147,483,648 candidates.*30 dimensions"):
+        ground_state(machine, method="zonotope")
+    with pytest.raises(InputError, match=r"2\^100"):
+        ground_state(machine, method="enumeration")
+    with pytest.raises(InputError, match=r"needs patterns.*dense couplings"):
+        ground_state(rbm(3, 2, seed=0), method="zonotope")
+    ring = Layers((2, 2, 2), ((0, 1), (0, 2), (1, 2)))
+    with pytest.raises(InputError, match="two sides"):
+        ground_state(Machine(Patterns(ring, torch.ones(1, 1, 6))), method="zonotope")
+    with pytest.raises(InputError, match="did you mean 'annealing'"):
+        ground_state(machine, method="anealing")
+    with pytest.raises(InputError, match="number of starts must be"):
+        ground_state(machine, method="descent", starts=0)
+    with pytest.raises(InputError, match="number of sweeps must be"):
+        ground_state(machine, method="annealing", sweeps=0)
+    with pytest.raises(InputError, match="seed= or rng="):
+        ground_state(machine, method="descent", seed=0, rng=generator(0))
+
+
+# -- bounds -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_no_energy_lies_below_the_bounds(machine):
+    energy = lowest(machine)
+    for bound in (edge_bound(machine), semidefinite_bound(machine)):
+        assert bool((bound <= energy + 1e-12).all())
+    # Whatever d the mixing stops at, the eigenvalue proves the bound.
+    assert bool((semidefinite_bound(machine, passes=1) <= energy + 1e-12).all())
+    tight = lower_bound(machine).energy
+    assert bool((tight >= edge_bound(machine)).all())
+    assert bool((tight >= 1.3 * energy).all())
+
+
+@pytest.mark.parametrize("kind", ["sign", "continuous", "integer", "zeros"])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_no_energy_of_patterns_lies_below_the_bounds(graph, kind):
+    for k, biases in ((1, "none"), (3, "both"), (4, "hidden")):
+        machine = machine_of(graph, k, kind, biases, seed=k, replicas=2)
+        energy = lowest(machine)
+        assert bool((edge_bound(machine) <= energy + 1e-10).all())
+        assert bool((semidefinite_bound(machine) <= energy + 1e-10).all())
+
+
+def test_the_semidefinite_bound_of_a_glass_is_the_better_one():
+    for seed in range(3):
+        machine = rbm(12, 12, scale=1.0, seed=seed)
+        energy = ground_state(machine).energy.item()
+        edge, tight = edge_bound(machine).item(), semidefinite_bound(machine).item()
+        assert edge < tight < energy
+        assert tight > 1.2 * energy
+        assert machine.couplings.weights["0-1"].detach().abs().sum().item() > -edge
+
+
+def test_one_pattern_is_bounded_tightly():
+    for machine in (rbm(30, 20, 1, continuous=True, seed=0), dbm(9, (8, 7), 1, seed=0)):
+        energy = ground_state(machine, method="zonotope").energy.item()
+        assert edge_bound(machine).item() == pytest.approx(energy, rel=1e-9)
+        assert semidefinite_bound(machine).item() == pytest.approx(energy, rel=1e-6)
+
+
+def test_large_machines_are_bounded_edge_by_edge():
+    machine = rbm(1500, 1600, 40, seed=0)
+    bound = lower_bound(machine)
+    assert "3,000 units, not 3,100" in bound.method
+    # √(VH) σ(J): far tighter than Σ_k |ξ|₁ |ξ|₁ / √K once there are many patterns
+    assert bound.energy.item() > -1500 * 1600 * 40**0.5 / 10
+    assert bound.energy.item() < machine.energy(machine.patterns.sign()).min().item()

@@ -1,0 +1,269 @@
+"""Quality of samples: known answers for equal, shifted and copied distributions, errors that hold."""
+
+import math
+
+import pytest
+import torch
+
+from rapidbm import quality_pictures
+from rapidbm.errors import InputError
+from rapidbm.gibbs import sweeps
+from rapidbm.machine import rbm
+from rapidbm.pictures import figure, save
+from rapidbm.quality import (
+    _nearest,
+    _wasserstein,
+    adversarial_accuracy,
+    moments,
+    nearest,
+    projections,
+    relaxation,
+)
+from rapidbm.spins import random_spins
+from rapidbm.streams import generator
+from rapidbm.testing import exact_distribution
+
+
+def mixture(rng, *shape, shift=0.0, pixels=12):
+    """Correlated spins: two hidden causes per image."""
+    weights = torch.randn((2, pixels), generator=generator(5))
+    field = torch.randn((*shape, 2), generator=rng) @ weights + shift
+    draws = torch.rand((*shape, pixels), generator=rng)
+    return torch.where(draws < torch.sigmoid(2 * field), 1.0, -1.0)
+
+
+# -- neighbours ---------------------------------------------------------------------------------------
+
+
+def test_distances_to_blocks_are_the_hamming_distances():
+    rng = generator(0)
+    a, b = random_spins((12, 9), rng), random_spins((20, 9), rng)
+    whole = (a[:, None] != b).sum(-1)
+    forth, back = _nearest(a, b, 4)
+    assert torch.equal(forth.long(), whole.view(12, 4, 5).amin(-1))
+    assert torch.equal(back.long(), whole.T.reshape(20, 4, 3).amin(-1))
+    own = (a[:, None] != a).sum(-1) + 99 * torch.eye(12, dtype=torch.long)
+    assert torch.equal(_nearest(a, a, 4, own=True)[0].long(), own.view(12, 4, 3).amin(-1))
+
+
+def test_equal_distributions_have_accuracy_one_half_and_errors_that_cover_it():
+    rng = generator(1)
+    found = adversarial_accuracy(mixture(rng, 60, 240), mixture(rng, 240), rng)
+    again = [adversarial_accuracy(mixture(rng, 240), mixture(rng, 240), rng) for _ in range(60)]
+    for name in ("truth", "synthetic"):
+        half = torch.cat([getattr(x, name).value for x in again])
+        error = torch.cat([getattr(x, name).error for x in again]).mean()
+        assert abs(float(half.mean()) - 0.5) < 4 * float(half.std()) / 60**0.5 + 1 / 480
+        assert 0.9 < float(error / half.std()) < 2.2  # on the large side, as the module says
+        assert getattr(found, name).value.shape == (60,)
+
+
+def test_accuracy_of_shifted_samples_and_of_copies():
+    rng = generator(2)
+    data = mixture(rng, 400, pixels=30)
+    shifted = adversarial_accuracy(mixture(rng, 400, shift=3.0, pixels=30), data, rng)
+    assert float(shifted.truth.value) > 0.9
+    assert float(shifted.synthetic.value) > 0.9
+    assert float(shifted.distance.value) > 0.4
+    copies = adversarial_accuracy(data, data, rng)
+    assert float(copies.truth.value + 4 * copies.truth.error) < 0.4
+    # One image again and again is a bad generator that fools half of the test.
+    stuck = adversarial_accuracy(data[:1].expand(400, -1), data, rng)
+    assert float(stuck.truth.value) > 0.8
+    assert float(stuck.synthetic.value) == pytest.approx(0.5, abs=0.01)
+
+
+def test_ties_count_one_half():
+    same = torch.ones(40, 6)
+    found = adversarial_accuracy(same, same, generator(0))
+    assert (float(found.truth.value), float(found.synthetic.value)) == (0.5, 0.5)
+    assert float(found.truth.error) == 0.0
+
+
+def test_a_replica_is_judged_as_if_alone_and_inputs_are_kept():
+    data = mixture(generator(3), 200).to(torch.int8)
+    samples = mixture(generator(4), 3, 150)
+    before = samples.clone()
+    together = adversarial_accuracy(samples, data, generator(5))
+    alone = adversarial_accuracy(samples[1], data, generator(5))
+    assert torch.equal(together.truth.value[1:2], alone.truth.value)
+    assert torch.equal(together.distance.error[1:2], alone.distance.error)
+    assert torch.equal(samples, before)
+
+
+def test_nearest_training_image():
+    rng = generator(6)
+    train, test = mixture(rng, 300, pixels=40), mixture(rng, 200, pixels=40)
+    fresh = torch.stack([mixture(rng, 500, pixels=40), train[:250].repeat(2, 1)])
+    found = nearest(fresh, train, test)
+    wanted = (fresh[0][:, None] != train).double().mean(-1).amin(1)
+    assert torch.allclose(found.samples[0], wanted)
+    assert found.copies.value[1] == 1.0
+    assert found.mean.value[1] == 0.0
+    value, error = found.ratio.replica(0)
+    assert abs(value - 1) < 4 * error
+    assert 0 < error < 0.1
+    assert float(found.test_mean.value) == pytest.approx(float(found.test.mean()))
+
+
+# -- moments ------------------------------------------------------------------------------------------
+
+
+def test_moments_of_exact_draws_are_those_of_enumeration():
+    machine = rbm(6, 3, scale=0.6, biases=True, seed=1, dtype=torch.float64)
+    machine.biases.data.normal_(0, 0.3, generator=generator(0))
+    states, p = exact_distribution(machine)
+    visible, weights = states[:, :6].double(), p[0]
+    mean = weights @ visible
+    away = visible - mean
+    pairs = torch.einsum("x,xi,xj->ij", weights, away, away)
+    triples = torch.einsum("x,xi,xj,xk->ijk", weights, away, away, away)
+    i, j, k = torch.combinations(torch.arange(6), 3).T
+    above = torch.ones(6, 6, dtype=torch.bool).triu(1)
+    wanted = (mean, pairs[above], triples[i, j, k])
+
+    rng = generator(7)
+    rows = torch.multinomial(weights, 40_000, replacement=True, generator=rng)
+    draws = visible[rows]
+    found = moments(draws[:20_000], draws[20_000:], rng)
+    assert [x.order for x in found] == [1, 2, 3]
+    for moment, exact in zip(found, wanted, strict=True):
+        assert moment.samples.shape == (1, len(exact))
+        # The floor is for the difference of two draws; of one draw to the truth it is smaller by √2.
+        noise = float(moment.floor) / 2**0.5
+        assert float((moment.samples[0] - exact).square().mean().sqrt()) < 2.5 * noise
+        assert float((moment.samples[0] - exact).abs().max()) < 8 * noise
+        assert abs(float(moment.slope.value) - 1) < 5 * float(moment.slope.error) + 0.01
+        assert float(moment.correlation.value) > 0.99
+
+
+def test_the_floor_is_the_difference_of_two_draws():
+    rng = generator(8)
+    trials = [moments(mixture(rng, 300), mixture(rng, 500), rng) for _ in range(30)]
+    for order in range(3):
+        rms = torch.cat([x[order].rms.value for x in trials])
+        floor = torch.cat([x[order].floor for x in trials])
+        ratio = float(rms.square().mean() / floor.square().mean())
+        spread = float(rms.square().std() / rms.square().mean()) / 30**0.5
+        assert abs(ratio - 1) < 4 * spread
+        error = torch.cat([x[order].rms.error for x in trials]).mean()
+        assert 0.8 < float(error / rms.std()) < 2.2
+    shifted = moments(mixture(rng, 300, shift=0.5), mixture(rng, 500), rng)[0]
+    assert float(shifted.rms.value) > 4 * float(shifted.floor)
+
+
+def test_many_triples_are_sampled():
+    rng = generator(9)
+    found = moments(mixture(rng, 2, 50, pixels=30), mixture(rng, 50, pixels=30), rng, triples=70)
+    assert found[2].samples.shape == (2, 70)
+    none = moments(mixture(rng, 50), mixture(rng, 50), rng, triples=0)[2]
+    assert none.data.shape == (0,)
+    assert math.isnan(float(none.rms.value))
+
+
+# -- projections --------------------------------------------------------------------------------------
+
+
+def test_distance_of_distributions_on_a_line():
+    a = torch.tensor([[0.0, 0.0], [1.0, 2.0]])
+    b = torch.tensor([[0.0, 1.0], [1.0, 1.0], [1.0, 1.0], [2.0, 1.0]])
+    # Column 0: a quarter moves from 0 to 2 … ∫|F_a − F_b| = 1/4 + 1/4; column 1: every part moves by 1.
+    assert _wasserstein(a, b).tolist() == [0.5, 1.0]
+
+
+def test_projections():
+    rng = generator(10)
+    data = mixture(rng, 600, pixels=20)
+    samples = torch.stack([mixture(rng, 300, pixels=20), mixture(rng, 300, pixels=20, shift=1.0)])
+    found = projections(samples, data, rng, components=3)
+    assert torch.allclose(found.axes @ found.axes.T, torch.eye(3, dtype=torch.float64), atol=1e-9)
+    variance = found.data.var(0, correction=0)
+    assert torch.allclose(variance / data.double().var(0, correction=0).sum(), found.share)
+    assert bool((found.share.diff() <= 0).all())
+    assert bool((found.distance.value[0] < 3 * found.floor).all())
+    assert bool((found.distance.value[1] > 2 * found.floor).all())
+    assert found.distance.error.shape == (2, 3)
+    with pytest.raises(InputError, match="at most 20 principal components, not 21; ask for fewer"):
+        projections(samples, data, rng, components=21)
+
+
+# -- relaxation ---------------------------------------------------------------------------------------
+
+
+def test_a_small_machine_comes_to_equilibrium():
+    machine = rbm(12, 6, scale=0.35, replicas=2, seed=0)
+    rng = generator(11)
+    data = sweeps(machine, machine.random(1200, rng), rng, 50)[0, :, :12]
+    found = relaxation(machine, data, rng, sweeps=(0, 1, 3, 10, 30), chains=300)
+    assert all(met in (1, 3, 10) for met in found.equilibrium)
+    assert found.random.accuracy.value.shape == (2, 5)
+    # The data are replica 0's: there, chains from data are good at once, the others in the end.
+    late, start = found.random.accuracy.value[0, -1], found.random.accuracy.value[0, 0]
+    assert float(late) < 0.06 < float(start)
+    assert float(found.data.accuracy.value[0].max()) < 0.06
+    assert float(found.data.second.value[1, -1]) > 2 * float(found.data.second.value[0, -1])
+
+
+def test_two_frozen_wells_are_not_in_equilibrium():
+    machine = rbm(40, 40, 1, scale=0.4, seed=0)
+    rng = generator(12)
+    well = machine.patterns.detach().sign().expand(-1, 200, -1)
+    data = sweeps(machine, well, rng, 10)[0, :, :40]
+    found = relaxation(machine, data, rng, sweeps=(0, 3, 10, 30), chains=100)
+    assert found.equilibrium == (None,)
+    assert float(found.data.accuracy.value[0, -1]) < 0.05 < float(found.between.value[0, -1])
+
+
+# -- refusals and pictures ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "data", "message"),
+    [
+        (
+            torch.ones(5, 3),
+            torch.ones(5, 4),
+            r"samples are \(c, 4\).*not \(1, 5, 3\); give the visible",
+        ),
+        (torch.ones(5), torch.ones(5, 4), r"samples are \(c, 4\)"),
+        (torch.ones(1, 4), torch.ones(5, 4), "c of at least 2"),
+        (torch.ones(5, 4), torch.ones(5, 2, 2), r"not \(5, 2, 2\); flatten images first"),
+        (
+            torch.zeros(5, 4),
+            torch.ones(5, 4),
+            r"samples must be spins, ±1, but hold \[0.0.*to_spins",
+        ),
+        (torch.ones(5, 4), torch.ones(5, 4) > 0, "data must be spins"),
+    ],
+)
+def test_bad_input_is_refused(samples, data, message):
+    rng = generator(0)
+    for call in (adversarial_accuracy, moments, projections):
+        with pytest.raises(InputError, match=message):
+            call(samples, data, rng)
+
+
+def test_bad_requests_are_refused():
+    machine, rng = rbm(4, 3, seed=0), generator(0)
+    with pytest.raises(InputError, match=r"increase, not \(0, 5, 5\)"):
+        relaxation(machine, torch.ones(8, 4), rng, sweeps=(0, 5, 5))
+    with pytest.raises(InputError, match="needs 4 images, not 3; give more"):
+        relaxation(machine, torch.ones(3, 4), rng)
+    with pytest.raises(InputError, match=r"test images are \(c, 4\)"):
+        nearest(torch.ones(5, 4), torch.ones(5, 4), torch.ones(5, 3))
+    with pytest.raises(InputError, match="number of triples must be a whole number"):
+        moments(torch.ones(5, 4), torch.ones(5, 4), rng, triples=-1)
+
+
+def test_pictures(tmp_path):
+    machine, rng = rbm(12, 6, scale=0.35, replicas=2, seed=0), generator(13)
+    data, samples = mixture(rng, 200), mixture(rng, 2, 100)
+    course = relaxation(machine, data, rng, sweeps=(0, 1, 3), chains=60)
+    fig = figure(9, 5)
+    axes = fig.subplots(2, 3).ravel()
+    quality_pictures.show_moments(axes[0], moments(samples, data, rng)[1], 1)
+    quality_pictures.show_projections(axes[1], projections(samples, data, rng, components=2))
+    quality_pictures.show_nearest(axes[2], nearest(samples, data, mixture(rng, 80)))
+    quality_pictures.show_relaxation(axes[3], course)
+    quality_pictures.show_relaxation(axes[4], course, 1, "second")
+    assert save(fig, tmp_path / "quality.png").stat().st_size > 20_000
