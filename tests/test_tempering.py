@@ -83,9 +83,11 @@ def test_chances_are_those_of_equation_one():
     index, chance = tempering.exchange(path, spins, rungs, generator(0), odd=False)
     terms = path.terms(spins)
     f = [terms.log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
-    for t in range(2):
+    _, other = tempering.exchange(path, spins, rungs, generator(0), odd=True)
+    assert chance.shape == other.shape == (1, 1, 5)
+    for t, found in enumerate((chance, other)):
         ratio = f[t][:, t + 1] + f[t + 1][:, t] - f[t][:, t] - f[t + 1][:, t + 1]
-        assert torch.allclose(chance[:, t], ratio.clamp(max=0).exp(), atol=1e-12)
+        assert torch.allclose(found[:, 0], ratio.clamp(max=0).exp(), atol=1e-12)
     assert torch.equal(index[:, 10:], torch.arange(10, 15)[None])  # the odd pair waits
     assert sorted(index[0].tolist()) == list(range(15))
 
@@ -118,7 +120,7 @@ def test_heading_and_trips_by_hand(monkeypatch):
     walkers = tempering._walkers(spins, torch.tensor([[0.0, 0.5, 1.0]]))
     trades = iter([[1, 0, 2], [0, 2, 1], [0, 2, 1], [1, 0, 2]])
     monkeypatch.setattr(
-        tempering, "exchange", lambda *a: (torch.tensor([next(trades)]), torch.ones(1, 2, 1))
+        tempering, "exchange", lambda *a: (torch.tensor([next(trades)]), torch.ones(1, 1, 1))
     )
 
     class Still:
@@ -169,8 +171,8 @@ def choices(machine):
     return {
         "gibbs": (Gibbs(), 3),
         "annealing": (Annealing(temperatures=60), 0),
-        "pt": (ParallelTempering(), 10),
-        "trajectory": (TrajectoryTempering(steps), 10),
+        "pt": (ParallelTempering(), 25),
+        "trajectory": (TrajectoryTempering(steps), 25),
     }
 
 
@@ -182,7 +184,7 @@ def test_every_sampler_against_enumeration(machine, name):
     if name == "gibbs":  # for want of mixing, from exact draws
         sampler, steps = Gibbs(start=exact_draws(machine, 3000)), 3
     before = {key: p.detach().clone() for key, p in machine.named_parameters()}
-    chains = 3000
+    chains = 2000
     spins = sample(machine, chains, sampler=sampler, steps=steps, seed=5)
     assert spins.shape == (machine.replicas, chains, machine.layers.units)
     assert spins.dtype == machine.dtype
@@ -244,12 +246,9 @@ def test_the_tempered_ladder_follows_the_machine():
 
     def lowest(chains):
         path = path_to(machine, exact=False)
-        spins = chains[..., :-1]
-        return float(
-            tempering.exchange(path, spins, phase.ladder(chains), generator(1), False)[1]
-            .mean(2)
-            .min()
-        )
+        spins, ladder = chains[..., :-1], phase.ladder(chains)
+        both = [tempering.exchange(path, spins, ladder, generator(1), odd) for odd in (False, True)]
+        return min(float(chance.mean(2).min()) for _, chance in both)
 
     for _ in range(20):
         _, chains = phase.step(machine, chains, data, rng)

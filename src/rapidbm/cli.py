@@ -425,6 +425,80 @@ def evaluate(
 
 
 @app.command()
+def diagnose(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder, or a machine's .safetensors file.",
+            show_default=False,
+        ),
+    ],
+    update: Update = None,
+    replica: Replica = 0,
+    chains: Annotated[int, typer.Option(help="Chains of each sampler.", min=4)] = 64,
+    sweeps: Annotated[int, typer.Option(help="Sweeps before anything is recorded.", min=1)] = 500,
+    starts: Annotated[
+        int, typer.Option(help="Random states from which descent looks for minima.", min=2)
+    ] = 400,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the pictures (default: RUN/figures, or beside the file)."),
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Is it glassy, does it mix, what are its minima, how good are its samples?
+
+    Prints numbers with their errors and a verdict, and draws where the machine stands among the phases,
+    its landscape, and the quality of its samples. The start of a training is --update 0.
+    """
+    from . import pictures
+    from .diagnosis import diagnose as look
+    from .diagnosis import opened
+
+    screen = Screen(as_json)
+    machine, data, past = opened(run, update, replica, device)
+    folder = out or (run.parent if run.is_file() else run / "figures")
+    name = run.stem if run.is_file() else run.resolve().name
+    after = "" if update is None else f", update {update}"
+    with screen.err.status("diagnosing") as status:
+        found = look(
+            machine,
+            data,
+            past=past,
+            chains=chains,
+            sweeps=sweeps,
+            starts=starts,
+            seed=seed,
+            title=f"{name}{after}: {_words(machine)}",
+            tell=status.update,
+        )
+    prefix = f"{run.stem}-" if run.is_file() else ""
+    suffix = "" if update is None else f"-{update}"
+    files = {
+        key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
+        for key, figure in found.figures.items()
+    }
+    screen.result({"run": str(run), "update": update, **found.as_dict(), "figures": files})
+    section = ""
+    for row in found.rows:
+        if row.section != section:
+            section = row.section
+            screen.say(section)
+        screen.say(f"  {row.name:<40}  {row.text()}")
+    screen.say(f"pictures: {', '.join(files.values())}")
+
+
+def _words(machine: Any) -> str:
+    """The machine in a few words."""
+    k = None if machine.patterns is None else machine.patterns.shape[1]
+    kind = "dense" if k is None else f"K={k}"
+    return f"{machine.layers.describe()}, {kind}"
+
+
+@app.command()
 def sample(
     run: RunFolder,
     count: Annotated[int, typer.Option(help="How many samples.", min=1)] = 64,

@@ -108,7 +108,7 @@ def mean_free_energy(machine: Machine, split: Split, rng: torch.Generator) -> Te
 @torch.no_grad()
 def gibbs_accessibility(
     machine: Machine,
-    split: Split,
+    split: Split | None,
     rng: torch.Generator,
     *,
     chains: int = 10,

@@ -72,6 +72,9 @@ def mixing(machine: Machine, series: Tensor) -> Mixing:
             each = values[replica].cpu().numpy()
             if np.ptp(each) == 0:  # nothing moved: neither is defined
                 continue
+            if np.ptp(each, axis=1).max() < 1e-9 * np.ptp(each):  # each chain stays at its place
+                rhat[replica, x], ess[replica, x] = np.inf, c
+                continue
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 rhat[replica, x] = float(arviz.rhat(each))

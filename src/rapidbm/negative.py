@@ -197,13 +197,13 @@ class Tempered:
         route = path_to(machine, exact=False)
         ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
-            rates = []
+            rates = torch.zeros_like(ladder[:, 1:])
             for odd in (False, True):
                 index, chance = exchange(route, spins, ladder, rng, odd)
                 spins = spins.gather(1, index[..., None].expand_as(spins))
-                rates.append(chance.mean(2))
+                rates[:, int(odd) :: 2] = chance.mean(2)
             spins = route.move(spins, rng, ladder)
-            ladder = _even(ladder, 0.5 * (rates[0] + rates[1]), self.pace)
+            ladder = _even(ladder, rates, self.pace)
         cold = spins[:, -self.particles :]
         return WeightedSpins.even(machine.infer(cold)), self._chains(spins, ladder)
 

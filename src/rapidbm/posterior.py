@@ -71,32 +71,57 @@ def _some(
     """Eq. (1) from below and above, eq. (2), and both errors, each (e, d); and the temperatures."""
     means = mean_field(machine, visible, iterations=50)  # (e, d, n)
     e, images, n = means.shape
-    edge = 1.0 - 1e-4  # a base that is certain could not be left
-    base = torch.atanh(means.clamp(-edge, edge))
-    base[..., : machine.visible] = 0.0
-    given = machine.with_visible(visible)
-    path = Path(machine, base.repeat_interleave(chains, 1), given.repeat_interleave(chains, 1))
+    paths = [
+        Path(machine, base.repeat_interleave(chains, 1), given.repeat_interleave(chains, 1))
+        for base, given in _bases(machine, visible, means)
+    ]
+    apart = (e * images, chains)
+    starts = [path.log_z0().reshape(apart) for path in paths]
     clamp = torch.arange(n, device=machine.device) < machine.visible
     steps = 50
     while True:
         betas = [i / steps for i in range(steps + 1)]
-        logs, ends = ais.forward(path, betas, images * chains, rng)
-        apart = (e * images, chains)
-        forward = ais.LogMean.of(logs.reshape(apart))
-        again = ais.resample(ends.reshape(*apart, n), logs.reshape(apart), rng).reshape(ends.shape)
-        settled = sweeps(machine, again, rng, SETTLE, clamp=clamp)
-        back = ais.LogMean.of(ais.backward(path, betas, settled, rng).reshape(apart))
-        ess = torch.minimum(forward.ess, back.ess).median()
-        if float(ess) >= 0.5 * chains or 2 * steps > most:
+        runs = [ais.forward(path, betas, images * chains, rng) for path in paths]
+        logs = [start + run[0].reshape(apart) for start, run in zip(starts, runs, strict=True)]
+        # The ends of both paths, weighted, are one population; each path takes half of it back.
+        ends = torch.cat([run[1].reshape(*apart, n) for run in runs], 1)
+        again = ais.resample(ends, torch.cat(logs, 1), rng).split(chains, 1)
+        ways = []
+        for path, start, log, half in zip(paths, starts, logs, again, strict=True):
+            settled = sweeps(machine, half.reshape(e, -1, n), rng, SETTLE, clamp=clamp)
+            back = ais.backward(path, betas, settled, rng).reshape(apart) - start
+            forward, back = ais.LogMean.of(log), ais.LogMean.of(back)
+            ess = torch.minimum(forward.ess, back.ess)
+            ways.append(torch.stack([forward.value, -back.value, forward.error, back.error, ess]))
+        one, two = ways  # (5, e·d)
+        found = torch.where(_doubt(one) <= _doubt(two), one, two)
+        if float(found[4].median()) >= 0.5 * chains or 2 * steps > most:
             break
         steps *= 2
-    start = path.log_z0().reshape(e, images, chains)[..., 0]
+    below, above, below_error, above_error, _ = found.reshape(-1, e, images)
+    return [below, above, variational_bound(machine, means), below_error, above_error], steps
 
-    below, above, below_error, above_error = (
-        x.reshape(e, images) for x in (forward.value, back.value, forward.error, back.error)
-    )
-    bound = variational_bound(machine, means)
-    return [start + below, start - above, bound, below_error, above_error], steps
+
+def _bases(machine: Machine, visible: Tensor, means: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """b⁰ of the two paths, each with the units that are held, (e, d, n).
+
+    Mean field is near a machine that has one mode, and blind to the others where there are more;
+    half of the field of the visible units is far from all of them, and finds them.
+    """
+    given = machine.with_visible(visible)
+    edge = 1.0 - 1e-4  # a base that is certain could not be left
+    near = torch.atanh(means.clamp(-edge, edge))
+    near[..., : machine.visible] = 0.0
+    far = torch.zeros_like(near)
+    for layer in machine.layers.hidden:
+        far[..., machine.layers.slices[layer]] = 0.5 * machine.field(given, layer)
+    return [(near, given), (far, given)]
+
+
+def _doubt(way: Tensor) -> Tensor:
+    """How far the two directions are apart, and how uncertain they are."""
+    below, above, below_error, above_error, _ = way
+    return (above - below).square() + below_error.square() + above_error.square()
 
 
 def variational_bound(machine: Machine, means: Tensor) -> Tensor:

@@ -74,8 +74,10 @@ def show_phases(
     if len(points):
         axes.plot(points[:, 0], points[:, 1], "-", color=ORANGE, lw=1.8, zorder=4)
         axes.plot(points[1:-1, 0], points[1:-1, 1], ".", color=ORANGE, ms=5, zorder=4)
-        ends = (("start", 0, "white"), ("end", -1, ORANGE))
-        for end, i, face in ends[: len(points)]:
+        ends = [("start", 0, "white"), ("end", -1, ORANGE)]
+        if len(points) == 1:
+            ends = [("here", 0, ORANGE)]
+        for end, i, face in ends:
             axes.plot(*points[i], "o", mfc=face, mec=ORANGE, mew=1.6, ms=7, zorder=5)
             aside = points[i, 0] > 0.3 * right  # no room to the right of it
             axes.annotate(

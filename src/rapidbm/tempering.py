@@ -36,6 +36,7 @@ class Walkers:
     heading: Tensor  # (e, t·c): +1 came from the hot end last, −1 from the cold one, 0 from neither
     trips: Tensor  # (e,): round trips from the hot end to the cold one and back
     rate_sum: Tensor  # (e, t−1): sum of the chances (1), mean over chains
+    tried: Tensor  # (t−1,): how often each pair had its turn
     turns: int = 0
 
     @property
@@ -50,7 +51,7 @@ class Walkers:
     @property
     def rates(self) -> Tensor:
         """The mean chance that neighbours exchange, (e, t−1)."""
-        return self.rate_sum / max(1, self.turns)
+        return self.rate_sum / self.tried.clamp(min=1)
 
     def anew(self) -> Walkers:
         """The same walkers with their books closed."""
@@ -62,29 +63,30 @@ def _walkers(spins: Tensor, rungs: Tensor) -> Walkers:
     heading = torch.zeros(spins.shape[:2], dtype=torch.int8, device=spins.device)
     heading[:, : spins.shape[1] // t] = 1
     zero = torch.zeros(e, dtype=torch.long, device=spins.device)
-    return Walkers(spins, rungs, heading, zero, rungs.new_zeros(e, t - 1))
+    tried = torch.zeros(t - 1, dtype=torch.long, device=spins.device)
+    return Walkers(spins, rungs, heading, zero, rungs.new_zeros(e, t - 1), tried)
 
 
 @torch.no_grad()
 def exchange(
     route: Route, spins: Tensor, rungs: Tensor, rng: torch.Generator, odd: bool
 ) -> tuple[Tensor, Tensor]:
-    """Which chain every place gets, (e, t·c), and the chances (1) of all neighbours, (e, t−1, c)."""
+    """Which chain every place gets, (e, t·c), and the chances (1) of the pairs whose turn it is,
+    (e, pairs, c): rungs 0 and 1, 2 and 3, …, or when `odd` 1 and 2, 3 and 4, …"""
     e, t = rungs.shape
-    chains = spins.shape[1] // t
+    chains, device = spins.shape[1] // t, spins.device
+    first = torch.arange(int(odd), t - 1, 2, device=device)
+    partner = torch.arange(t, device=device)
+    partner[first], partner[first + 1] = first + 1, first
     terms = route.terms(spins)
-    apart = (e, t, chains)
-    own = terms.log_f(rungs).reshape(apart)
-    up = terms.log_f(torch.cat([rungs[:, 1:], rungs[:, -1:]], 1)).reshape(apart)
-    down = terms.log_f(torch.cat([rungs[:, :1], rungs[:, :-1]], 1)).reshape(apart)
-    chance = ((up - own)[:, :-1] + (down - own)[:, 1:]).clamp(max=0.0).exp()  # (e, t−1, c)
-    lucky = torch.rand(chance.shape, generator=rng, device=chance.device, dtype=chance.dtype)
-    turn = torch.arange(t - 1, device=chance.device) % 2 == int(odd)
-    trade = (lucky < chance) & turn[:, None]
-    place = torch.arange(t, device=chance.device)[:, None].expand(e, -1, chains).clone()
-    place[:, :-1] += trade.long()
-    place[:, 1:] -= trade.long()
-    index = place * chains + torch.arange(chains, device=chance.device)
+    gain = (terms.log_f(rungs[:, partner]) - terms.log_f(rungs)).reshape(e, t, chains)
+    chance = (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp()  # (e, pairs, c)
+    lucky = torch.rand(chance.shape, generator=rng, device=device, dtype=chance.dtype)
+    trade = (lucky < chance).long()
+    place = torch.arange(t, device=device)[:, None].expand(e, -1, chains).clone()
+    place[:, first] += trade
+    place[:, first + 1] -= trade
+    index = place * chains + torch.arange(chains, device=device)
     return index.flatten(1), chance
 
 
@@ -102,12 +104,16 @@ def turn(route: Route, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) 
     heading[:, -chains:] = torch.where(cold == 1, -1, cold)
     for _ in range(sweeps):
         spins = route.move(spins, rng, walkers.rungs)
+    rate_sum, tried = walkers.rate_sum.clone(), walkers.tried.clone()
+    rate_sum[:, int(odd) :: 2] += chance.mean(2).to(rate_sum)
+    tried[int(odd) :: 2] += 1
     return replace(
         walkers,
         spins=spins,
         heading=heading,
         trips=walkers.trips + back.sum(1),
-        rate_sum=walkers.rate_sum + chance.mean(2).to(walkers.rate_sum),
+        rate_sum=rate_sum,
+        tried=tried,
         turns=walkers.turns + 1,
     )
 
@@ -120,7 +126,7 @@ def climb(
     *,
     rungs: int | None = None,
     most: int = 64,
-    rounds: int = 4,
+    rounds: int = 5,
     turns: int = 15,
 ) -> Walkers:
     """Walkers on a ladder whose rates are even; `rungs` fixes their number, else eq. (2) sets it.
