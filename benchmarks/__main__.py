@@ -7,9 +7,9 @@ python -m benchmarks replicas pid
 import json
 import sys
 
-from . import pid, replicas
+from . import coverage, pid, replicas
 
-BENCHMARKS = {"replicas": replicas.run, "pid": pid.run}
+BENCHMARKS = {"replicas": replicas.run, "pid": pid.run, "coverage": coverage.run}
 
 
 def main() -> None:

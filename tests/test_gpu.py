@@ -3,18 +3,24 @@
 import pytest
 import torch
 
+from rapidbm.bridging import log_z_along
 from rapidbm.checkpoint import load_tensors
+from rapidbm.data import load
+from rapidbm.diagnosis import diagnose
 from rapidbm.gibbs import sweep
+from rapidbm.ground import ground_state
 from rapidbm.likelihood import log_z
-from rapidbm.machine import rbm
+from rapidbm.machine import rbm, scaled
+from rapidbm.moments import exact_moments
 from rapidbm.negative import PatternInduced, Persistent
 from rapidbm.optim import adam, sgd
 from rapidbm.projection import Sign
 from rapidbm.recipe import Recipe
 from rapidbm.runs import Run
+from rapidbm.samplers import ParallelTempering, sample
 from rapidbm.spins import WeightedSpins
 from rapidbm.streams import generator
-from rapidbm.testing import check_sampler, small_machines
+from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
 from rapidbm.training import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -80,3 +86,44 @@ def test_resume_on_a_gpu(tmp_path):
     a, b = load_tensors(whole.latest)[0], load_tensors(part.latest)[0]
     for name, value in a.items():
         assert torch.equal(value, b[name]), name
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_samplers_and_annealing(machine):
+    machine.cuda()
+    _, exact = exact_distribution(machine)
+    spins = sample(machine, 3000, sampler=ParallelTempering(), steps=25, seed=0)
+    powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1, device="cuda")
+    numbers = ((spins > 0).long() * powers).sum(2)
+    for e in range(2):
+        assert chi_squared(numbers[e].bincount(minlength=exact.shape[1]), exact[e]) > 1e-4
+    wanted = log_z(machine, method="exact").lower
+    found = log_z(machine, method="ais", seed=0)
+    assert bool((found.interval[0] - 0.1 < wanted).all())
+    assert bool((wanted < found.interval[1] + 0.1).all())
+    along = log_z_along([scaled(machine, 0.8), machine], seed=0, chains=200)
+    assert float((along[-1].lower - wanted).abs().max()) < 0.2
+    moments = exact_moments(machine)
+    assert torch.allclose(moments.mean.cpu(), exact_moments(machine.cpu()).mean, atol=1e-10)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_ground_states(machine):
+    machine.cuda()
+    exact = ground_state(machine, method="enumeration").energy
+    methods = ("exact", "descent", "annealing", "tempering")
+    if machine.patterns is not None:
+        methods += ("zonotope",)
+    for method in methods:
+        found = ground_state(machine, method=method, starts=20, sweeps=20, seed=0)
+        assert torch.allclose(found.energy, exact)
+        assert bool((found.bound <= exact + 1e-9).all())
+
+
+@pytest.mark.parametrize("patterns", [None, 2])
+def test_diagnosis(patterns):
+    data = load("bars4")
+    machine = rbm(16, 20, patterns, seed=0, scale=0.5).cuda()
+    found = diagnose(machine, data, chains=8, sweeps=20, starts=20)
+    assert set(found.figures) == {"phases", "landscape", "quality"}
+    assert found.verdict

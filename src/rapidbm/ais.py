@@ -23,7 +23,7 @@ from torch import Tensor
 from .errors import InputError
 from .routes import Route, Weights
 
-STEP = 0.3  # pilot: standard deviation of log w that one step may add
+STEP = 0.6  # pilot: standard deviation of log w that one step may add
 
 
 @torch.no_grad()
@@ -144,15 +144,20 @@ class LogMean:
 
 
 @torch.no_grad()
-def resample(spins: Tensor, logs: Tensor, rng: torch.Generator) -> Tensor:
-    """Chains drawn again in proportion to their weights."""
+def resample(spins: Tensor, logs: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Chains drawn again in proportion to their weights, and how many different ones there are, (e,)."""
     rows = torch.multinomial(torch.softmax(logs, 1), spins.shape[1], True, generator=rng)
-    return spins.gather(1, rows[..., None].expand(-1, -1, spins.shape[2]))
+    drawn = torch.zeros_like(logs, dtype=torch.bool).scatter_(1, rows, True)
+    return spins.gather(1, rows[..., None].expand(-1, -1, spins.shape[2])), drawn.sum(1)
 
 
 @torch.no_grad()
-def bennett(forward: Tensor, back: Tensor) -> LogMean:
-    """Eq. (2): c from log w (e, n) of the chains forward and log 1/w (e, n) of those that walk back."""
+def bennett(forward: Tensor, back: Tensor, apart: Tensor | None = None) -> LogMean:
+    """Eq. (2): c from log w (e, n) of the chains forward and log 1/w (e, n) of those that walk back.
+
+    `apart` (e,) says how many of the latter are independent: those drawn again from one chain count
+    as one in the error.
+    """
     low = torch.minimum(forward.amin(1), -back.amax(1))
     high = torch.maximum(forward.amax(1), -back.amin(1))
     ratio = math.log(forward.shape[1] / back.shape[1])
@@ -168,11 +173,12 @@ def bennett(forward: Tensor, back: Tensor) -> LogMean:
         low, high = torch.where(up, middle, low), torch.where(up, high, middle)
     c = 0.5 * (low + high)
 
-    def variance(x: Tensor) -> Tensor:  # Bennett 1976, eq. (10)
-        return (x.square().mean(1) / x.mean(1).square() - 1.0).clamp(min=0.0) / x.shape[1]
+    def spread(x: Tensor) -> Tensor:  # Bennett 1976, eq. (10)
+        return (x.square().mean(1) / x.mean(1).square() - 1.0).clamp(min=0.0)
 
     there, again = sides(c)
-    error = (variance(there) + variance(again)).sqrt()
+    count = back.shape[1] if apart is None else apart
+    error = (spread(there) / forward.shape[1] + spread(again) / count).sqrt()
     one, two = LogMean.of(forward), LogMean.of(back)
     return LogMean(
         c, error, torch.minimum(one.ess, two.ess), torch.maximum(one.largest, two.largest)

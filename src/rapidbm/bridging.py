@@ -8,8 +8,8 @@ and Bennett's ratio joins the two directions:
 The chains that arrive at one checkpoint go on to the next, so that a whole curve costs little more than
 its ends, which are anchors: annealed from independent units, or exact. Chains that miss a mode on their
 way would not show it, so anchors must agree with the bridges between them; where they do not, the
-middle becomes an anchor too, and where a bridge fails, its far end. Between two anchors a checkpoint is
-reached from both sides.
+middle becomes an anchor too, and where a bridge fails, both its ends. Between two anchors a checkpoint
+is reached from both sides.
 """
 
 from __future__ import annotations
@@ -79,6 +79,13 @@ def log_z_along(
     """
     if not machines:
         raise InputError("give the machines of a training, one at least; there are none")
+    shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in machines]
+    for i, machine in enumerate(machines):
+        if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
+            raise InputError(
+                f"machines along a training have one shape, {shapes[0]}, but number {i} has "
+                f"{shapes[i]}; give each shape on its own"
+            )
     check_count("the number of chains", chains, least=2)
     seed = seed_from(seed, rng)
 
@@ -97,6 +104,8 @@ def log_z_along(
     for i in track(range(last)):
         bridge, spins = _bridge(machines[i], machines[i + 1], spins, seed, i)
         bridges.append(bridge)
+        if not bridge.holds and i not in anchors:  # else nothing would check the bridges before it
+            anchors[i] = anchor(i)[0]
         if i + 1 == last or not bridge.holds:
             anchors[i + 1], spins = anchor(i + 1)
     while (doubtful := _doubtful(anchors, bridges)) is not None:
@@ -118,13 +127,15 @@ def _bridge(
     def streams(name: str) -> torch.Generator:
         return stream(seed, number, name, device=here.device)
 
-    places, _ = ais.pilot(route, streams("pilot"), most=LONGEST, shortest=0.1 / LONGEST)
+    # Steps are never so short that the pilot would give up: a bridge that is too long fails below.
+    places, _ = ais.pilot(route, streams("pilot"), most=LONGEST + 2, shortest=1.0 / LONGEST)
     while True:
         logs, ends = ais.forward(route, places, chains, streams("forward"))
         settle = streams("settle")
-        arrived = sweeps(there, ais.resample(ends, logs, settle), settle, SETTLE)
+        drawn, apart = ais.resample(ends, logs, settle)
+        arrived = sweeps(there, drawn, settle, SETTLE)
         back = ais.backward(route, places, arrived, streams("back"))
-        best = ais.bennett(logs, back)
+        best = ais.bennett(logs, back, apart)
         steps, least = len(places) - 1, float(best.ess.min()) / chains
         if least >= ENOUGH or 2 * steps > LONGEST:
             holds = least >= ENOUGH
@@ -147,7 +158,7 @@ def _doubtful(anchors: dict[int, Bounds], bridges: list[Bridge]) -> int | None:
     """The middle of two anchors that contradict the bridges between them."""
     known = sorted(anchors)
     for a, b in pairwise(known):
-        if b - a < 2 or not bridges[b - 1].holds:
+        if b - a < 2:
             continue
         there, end = _across(Known.of(anchors[a]), bridges[a:b]), Known.of(anchors[b])
         error = (there.variance + end.variance).sqrt()
@@ -161,13 +172,11 @@ def _between(anchors: dict[int, Bounds], bridges: list[Bridge], i: int) -> Bound
     a = max(k for k in anchors if k < i)
     b = min(k for k in anchors if k > i)
     found = _across(Known.of(anchors[a]), bridges[a:i])
-    if bridges[b - 1].holds:
-        other = _across(Known.of(anchors[b]), bridges[i:b], -1)
-        share = other.variance / (found.variance + other.variance).clamp(min=1e-300)
-        variance = (
-            found.variance * other.variance / (found.variance + other.variance).clamp(min=1e-300)
-        )
-        found = Known(share * found.value + (1.0 - share) * other.value, variance)
+    other = _across(Known.of(anchors[b]), bridges[i:b], -1)
+    both = (found.variance + other.variance).clamp(min=1e-300)
+    share = other.variance / both
+    value = share * found.value + (1.0 - share) * other.value
+    found = Known(value, found.variance * other.variance / both)
     width = 1.96 * found.variance.sqrt()
     own = bridges[i - 1]
     zero = torch.zeros_like(width)

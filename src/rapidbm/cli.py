@@ -386,21 +386,35 @@ def demo(
 def evaluate(
     run: RunFolder,
     update: Update = None,
+    likelihood: Annotated[
+        str,
+        typer.Option(
+            help="auto (exact, or annealed where that is a matter of minutes), exact, ais or none."
+        ),
+    ] = "auto",
+    curve: Annotated[
+        bool,
+        typer.Option("--curve", help="The likelihood of every checkpoint instead, and a picture."),
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Likelihood, reconstruction errors and energies of a trained machine.
 
-    Exact log-likelihoods and ground states are given where the states can be enumerated.
+    Log-likelihoods and ground states are exact where that can be had; else annealing gives two bounds
+    and a 95 % interval, and a search the best energy, beside one that no state can go below.
     """
     from .evaluation import evaluation
     from .runs import Run
 
     screen = Screen(as_json)
     opened = Run(run)
+    if curve:
+        _curve(opened, screen, update, likelihood, seed, device)
+        return
     with screen.err.status("evaluating"):
-        rows, notes = evaluation(opened, update, seed, device)
+        rows, notes = evaluation(opened, update, seed, device, likelihood)
     screen.result(
         {
             "run": str(run),
@@ -415,13 +429,39 @@ def evaluate(
     )
     lost = [] if update is not None else opened.info.get("diverged", [])
     for name, values in rows.items():
-        screen.say(
-            f"  {name:<{width}}  {spread([v for i, v in enumerate(values) if i not in lost])}"
-        )
+        kept = [v for i, v in enumerate(values) if i not in lost]
+        screen.say(f"  {name:<{width}}  {spread(kept)}")
     if lost:
         screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out of the means")
     for note in notes:
         screen.say(f"  {note}")
+
+
+def _curve(
+    run: Any, screen: Screen, update: int | None, likelihood: str, seed: int, device: str
+) -> None:
+    from . import pictures
+    from .errors import InputError
+    from .evaluation import curve_figure, likelihood_curve, middle
+
+    if update is not None or likelihood != "auto":
+        raise InputError("--curve takes all checkpoints; leave --update and --likelihood out")
+    records = likelihood_curve(run, seed, device, screen.track)
+    screen.say("log-likelihood per image: mean ± standard deviation over replicas; widest interval")
+    for record in records:
+        screen.result(record)
+        told = []
+        for part in ("train", "test"):
+            ends = zip(
+                record[f"log_likelihood_{part}_from"],
+                record[f"log_likelihood_{part}_to"],
+                strict=True,
+            )
+            widest = max((b - a for a, b in ends if a is not None and b is not None), default=0.0)
+            told.append(f"{part} {spread(middle(record, part))} (within {widest:.2g})")
+        screen.say(f"  update {record['update']:>8}  {'; '.join(told)}; {record['method']}")
+    figure = curve_figure(records, run.info["data"]["name"])
+    screen.say(f"picture: {pictures.save(figure, run.figures / 'likelihood.png')}")
 
 
 @app.command()
@@ -502,9 +542,25 @@ def _words(machine: Any) -> str:
 def sample(
     run: RunFolder,
     count: Annotated[int, typer.Option(help="How many samples.", min=1)] = 64,
-    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps from the start.", min=0)] = 1000,
+    sampler: Annotated[
+        str,
+        typer.Option(
+            help="gibbs, pt (parallel tempering), trajectory (tempering along the run's checkpoints) or "
+            "annealing."
+        ),
+    ] = "gibbs",
+    sweeps: Annotated[
+        int | None,
+        typer.Option(
+            help="Sweeps from the start, turns of tempering, annealings after the first (default: "
+            "1000, 500, 0).",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     start: Annotated[
-        str, typer.Option(help="Where chains start: random, data (training images) or patterns.")
+        str,
+        typer.Option(help="Where Gibbs chains start: random, data (training images) or patterns."),
     ] = "random",
     beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
     replica: Replica = 0,
@@ -517,7 +573,7 @@ def sample(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Draw samples by Gibbs sampling, as a picture or an array."""
+    """Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing."""
     from . import pictures, sampling
     from .checkpoint import device_named
     from .runs import Run
@@ -525,16 +581,28 @@ def sample(
     screen = Screen(as_json)
     opened = Run(run)
     target = sampling.target(out, opened, "samples.png")
-    data = opened.data()
+    shape = opened.info["data"]["shape"]
     machine = opened.machine(update).replica(replica).to(device_named(device))
-    spins = sampling.samples(machine, data, count, sweeps, start, beta, seed, screen.track)
+    machine.requires_grad_(False)
+    chosen = sampling.sampler_named(sampler, opened, machine, start, update, replica, seed)
+    spins, steps, told = sampling.samples(machine, chosen, count, sweeps, beta, seed, screen.track)
     if target.suffix == ".npy":
         sampling.write_array(target, spins)
     else:
-        pictures.save(pictures.image_figure(spins, data.shape), target)
-    screen.result({"run": str(run), "samples": count, "sweeps": sweeps, "out": str(target)})
+        pictures.save(pictures.image_figure(spins, (shape[0], shape[1])), target)
+    screen.result(
+        {
+            "run": str(run),
+            "samples": count,
+            "sampler": sampler,
+            "sweeps": steps,
+            "out": str(target),
+            **({"tempering": told} if told else {}),
+        }
+    )
     where = {"random": "random spins", "data": "training images", "patterns": "the patterns"}[start]
-    screen.say(f"{count} samples, {sweeps} sweeps from {where} → {target}")
+    how = f"{steps} sweeps from {where}" if sampler == "gibbs" else f"{sampler}, {steps} steps"
+    screen.say(f"{count} samples, {how}{'; ' if told else ''}{told} → {target}")
 
 
 @app.command()

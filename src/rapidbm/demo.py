@@ -16,6 +16,7 @@ from .errors import InputError
 from .metrics import corrupt, reconstruct
 from .recipe import Recipe
 from .runs import Run
+from .samplers import Gibbs
 from .sampling import samples
 from .streams import generator
 
@@ -75,7 +76,7 @@ def draw(run: Run, seed: int) -> Path:
     machine = run.machine().replica(0)
     assert machine.patterns is not None
     pictures.save(pictures.curve_figure(run.metrics(), data.name), folder / "curves.png")
-    drawn = samples(machine, data, 64, SWEEPS, "random", 1.0, seed)
+    drawn = samples(machine, Gibbs(), 64, SWEEPS, 1.0, seed)[0]
     pictures.save(
         pictures.image_figure(drawn, data.shape, title=f"{SWEEPS} sweeps from random starts"),
         folder / "samples.png",
@@ -103,7 +104,7 @@ def overview(runs: list[Run], seed: int) -> Figure:
         pictures.show_images(
             row[1], task, data.shape, len(some), "test images; what is given; filled in"
         )
-        drawn = samples(machine, data, 16, SWEEPS, "random", 1.0, seed)
+        drawn = samples(machine, Gibbs(), 16, SWEEPS, 1.0, seed)[0]
         pictures.show_images(row[2], drawn, data.shape, 4, f"{SWEEPS} sweeps from random starts")
         visible = machine.patterns.detach()[0, :16, : machine.visible]
         pictures.show_images(row[3], visible, data.shape, 4, "patterns (visible part)")

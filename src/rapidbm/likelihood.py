@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from . import ais
-from .ais import LogMean
 from .counting import can_count, log_z_by_counting, terms_of
 from .enumeration import (
     check_states,
@@ -80,19 +79,21 @@ def log_z(
     rng: torch.Generator | None = None,
     data: Any = None,
     samples: Tensor | None = None,
-    chains: int = 500,
+    chains: int | None = None,
     most: int = 10_000,
 ) -> Bounds:
     """log Z, eq. (1); `auto` is exact where at most 2^20 terms do.
 
     The rest is for annealing. Its base is the machine's biases alone, or with `data` the data's
     marginals. `samples` (e, c, n) are equilibrated configurations for the way back; without them the
-    forward chains are drawn again by their weights and swept. `most` limits the temperatures.
+    forward chains are drawn again by their weights and swept. There are 500 `chains`, on a GPU, which
+    would idle, 1,000; `most` limits the temperatures.
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
     if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
         return _exact(machine, beta)
+    chains = (500 if machine.device.type == "cpu" else 1000) if chains is None else chains
     check_count("the number of chains", chains, least=2)
     return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)[0]
 
@@ -152,10 +153,11 @@ def annealed(
     betas = ais.schedule(path, stream("schedule"), most=most)
     while True:
         logs, ends = ais.forward(path, betas, chains, stream("forward"))
-        settled = samples
+        settled, apart = samples, None
         if settled is None:
             settle = stream("settle")
-            settled = sweeps(machine, ais.resample(ends, logs, settle), settle, SETTLE)
+            drawn, apart = ais.resample(ends, logs, settle)
+            settled = sweeps(machine, drawn, settle, SETTLE)
         settled = machine.configuration(settled)
         back = ais.backward(path, betas, settled, stream("backward"))
         below, above = ais.LogMean.of(logs), ais.LogMean.of(back)
@@ -165,26 +167,23 @@ def annealed(
             break
         betas = ais.resized(betas, 2 * len(betas) - 1)
     start = path.log_z0().squeeze(1)
-    effort = f"{len(betas):,} temperatures, {chains:,} chains"
-    return between(start + below.value, start - above.value, below, above, effort), settled
-
-
-def between(lower: Tensor, upper: Tensor, below: LogMean, above: LogMean, effort: str) -> Bounds:
-    """Bounds with the errors of two directions of annealing."""
-    below_error, above_error = 1.96 * below.error, 1.96 * above.error
-    return Bounds(
+    lower, upper, best = start + below.value, start - above.value, ais.bennett(logs, back, apart)
+    middle, error = start + best.value, 1.96 * best.error
+    bounds = Bounds(
         lower,
         upper,
-        # Both estimates belong to it, also where the two contradict each other.
+        # Bennett's, which leans on both directions alike; each of them, within one standard error,
+        # belongs to it too, so that it is wide where they contradict each other.
         (
-            torch.minimum(lower - below_error, upper - above_error),
-            torch.maximum(lower + below_error, upper + above_error),
+            torch.stack([middle - error, lower - below.error, upper - above.error]).amin(0),
+            torch.stack([middle + error, lower + below.error, upper + above.error]).amax(0),
         ),
-        torch.minimum(below.ess, above.ess),
-        torch.maximum(below.largest, above.largest),
+        best.ess,
+        best.largest,
         "ais",
-        effort,
+        f"{len(betas):,} temperatures, {chains:,} chains",
     )
+    return bounds, settled
 
 
 @torch.no_grad()

@@ -52,6 +52,8 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     _, vectors = torch.linalg.eigh((seen.mT @ seen).double())  # (e, v, v), the largest last
     count = min(DIRECTIONS, machine.visible)
     along = seen @ vectors[..., -count:].flip(-1).to(seen.dtype)
+    # A spin moves by 2: a direction along which less is seen holds rounding errors.
+    along = torch.where(along.amax(1, True) - along.amin(1, True) > 1e-3, along, 0.0)
     for i in range(count):
         found[f"direction {i + 1}"] = along[..., i].double().reshape(e, c, t)
     return found
@@ -59,7 +61,7 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
 
 def mixing(machine: Machine, series: Tensor) -> Mixing:
     """R-hat, ESS and autocorrelation times of recorded chains; needs `rapidbm[diagnostics]`."""
-    if series.shape[1] < 2 or series.shape[2] < 4:
+    if series.dim() == 4 and (series.shape[1] < 2 or series.shape[2] < 4):
         raise InputError(
             f"R-hat compares two chains or more of four steps or more, not {tuple(series.shape[1:3])}"
         )

@@ -376,7 +376,7 @@ def relaxation(
         for each in (random, from_data)
     ]
     other = _joined([x for x, _ in between])
-    agree = torch.stack([x for _, x in between], 1)  # (e, s)
+    agree = torch.stack([x for _, x in between], 1).to(other.value.device)  # (e, s)
     for name in ("accuracy", "second"):
         one, two = getattr(courses[0], name), getattr(courses[1], name)
         agree &= _agree(one.value, one.error, two.value, two.error)

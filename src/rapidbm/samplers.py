@@ -86,7 +86,7 @@ class Annealing:
         coarse, _ = ais.pilot(path, rng)
         betas = ais.resized(coarse, self.temperatures)
         logs, ends = ais.forward(path, betas, state.shape[1], rng)
-        return run_sweeps(machine, ais.resample(ends, logs, rng), rng, 1)
+        return run_sweeps(machine, ais.resample(ends, logs, rng)[0], rng, 1)
 
     def spins(self, state: Tensor) -> Tensor:
         return state

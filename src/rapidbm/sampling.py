@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +14,14 @@ from torch import Tensor
 from . import pictures
 from .checkpoint import device_named, write_bytes
 from .errors import InputError, check_beta, check_choice, lookup
-from .gibbs import sweep
-from .machine import Machine
+from .machine import Machine, scaled
 from .metrics import corrupt, reconstruct
 from .runs import Run
+from .samplers import SAMPLERS, Annealing, Gibbs, ParallelTempering, Sampler, TrajectoryTempering
 from .spins import sign
 from .splits import Dataset, Split
 from .streams import generator
+from .tempering import Walkers
 
 
 def target(out: Path | None, run: Run, name: str) -> Path:
@@ -40,34 +42,63 @@ def write_array(path: Path, spins: Tensor) -> None:
     write_bytes(path, buffer.getvalue())
 
 
+def sampler_named(
+    name: str, run: Run, machine: Machine, start: str, update: int | None, replica: int, seed: int
+) -> Sampler[Any]:
+    """A sampler by its name in the registry."""
+    lookup("sampler", name, SAMPLERS)
+    check_choice("start", start, ("random", "data", "patterns"))
+    if name != "gibbs":
+        if start != "random":
+            raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
+        if name == "trajectory":
+            last = max(run.checkpoints(), default=0) if update is None else update
+            past = [u for u in run.checkpoints() if u < last]
+            machines = [run.machine(u).replica(replica).to(machine.device) for u in past]
+            return TrajectoryTempering((*machines, machine))
+        data = run.data().train
+        return ParallelTempering(data=data) if name == "pt" else Annealing(data=data)
+    if start == "random":
+        return Gibbs()
+    if start == "data":
+        images = run.data().train.spins
+        order = torch.randperm(len(images), generator=generator(seed, "rows"))
+        return Gibbs(start=machine.with_visible(images[order]))
+    if machine.patterns is None:
+        raise InputError("these couplings are dense, there are no patterns to start from")
+    return Gibbs(start=machine.with_visible(sign(machine.patterns[..., : machine.visible])))
+
+
 def samples(
     machine: Machine,
-    data: Dataset,
+    sampler: Sampler[Any],
     count: int,
-    sweeps: int,
-    start: str,
+    sweeps: int | None,
     beta: float,
     seed: int,
     track: Callable[[range], Iterable[int]] = iter,
-) -> Tensor:
-    """Visible spins (count, v) after `sweeps` sweeps from random spins, training images or patterns."""
-    check_choice("start", start, ("random", "data", "patterns"))
+) -> tuple[Tensor, int, str]:
+    """Visible spins (count, v) after so many steps, how many there were, and how the sampler fared."""
     check_beta(beta)
+    if beta != 1.0:
+        if isinstance(sampler, TrajectoryTempering):
+            raise InputError(
+                f"a trajectory ends at the machine itself, β = 1, not {beta}; leave --beta out"
+            )
+        machine = scaled(machine, beta)
+    steps = sampler.steps if sweeps is None else sweeps
     rng = generator(seed, "sample", device=machine.device)
-    if start == "random":
-        spins = machine.random(count, rng)
-    elif start == "data":
-        rows = torch.randint(len(data.train), (count,), generator=generator(seed, "rows"))
-        spins = machine.with_visible(data.train.spins[rows])
-    else:
-        if machine.patterns is None:
-            raise InputError("these couplings are dense, there are no patterns to start from")
-        xi = sign(machine.patterns.detach()[..., : machine.visible])
-        rows = torch.arange(count) % xi.shape[1]
-        spins = machine.with_visible(xi[:, rows])
-    for _ in track(range(sweeps)):
-        spins = sweep(machine, spins, rng, beta)
-    return spins[0, :, : machine.visible].cpu()
+    state = sampler.init(machine, count, rng)
+    for _ in track(range(steps)):
+        state = sampler.step(machine, state, rng)
+    told = ""
+    if isinstance(state, Walkers) and steps > 1:
+        low, high = float(state.rates.min()), float(state.rates.max())
+        told = (
+            f"{state.rungs.shape[1]} rungs, swap rates {low:.2f} to {high:.2f}, "
+            f"{int(state.trips[0])} round trips"
+        )
+    return sampler.spins(state)[0, :, : machine.visible].cpu(), steps, told
 
 
 def reconstructions(

@@ -1,0 +1,394 @@
+"""Bridges between machines, Bennett's ratio, and log Z along a training."""
+
+import math
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm import ais, bridging, routes
+from rapidbm.bridging import log_z_along
+from rapidbm.couplings import Patterns
+from rapidbm.data import load
+from rapidbm.errors import InputError
+from rapidbm.likelihood import log_z
+from rapidbm.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.negative import Exact
+from rapidbm.optim import adam
+from rapidbm.routes import Crossing, mixed
+from rapidbm.streams import generator
+from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.training import train
+
+EVERY = machines(2) + machines(1, biases=False)
+
+
+def other(machine, seed=0, step=0.4):
+    """A machine of the same shape elsewhere."""
+    made = scaled(machine, 1.0)
+    rng = generator(seed)
+    for parameter in made.parameters():
+        noise = torch.randn(parameter.shape, generator=rng, dtype=parameter.dtype)
+        parameter.data.add_(step * noise)
+    return made
+
+
+@pytest.fixture
+def inexact(monkeypatch):
+    """Anchors are annealed, however small the machine."""
+    monkeypatch.setattr(bridging, "can_be_exact", lambda *a: False)
+
+
+def held(found, exact):
+    """For every machine and replica, whether the interval holds the exact value."""
+    return torch.stack(
+        [
+            (x.interval[0] <= value) & (value <= x.interval[1])
+            for x, value in zip(found, exact, strict=True)
+        ]
+    )
+
+
+def exact_values(chain):
+    return [log_z(machine, method="exact").lower for machine in chain]
+
+
+# -- eq. (4) of routes.py -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_energies_mix(machine):
+    there = other(machine)
+    spins = machine.random(20, generator(1))
+    for x in (0.0, 0.3, 1.0):
+        wanted = (1 - x) * machine.energy(spins) + x * there.energy(spins)
+        between = mixed(machine, there, x)
+        assert torch.allclose(between.energy(spins), wanted, atol=1e-12)
+        for layer in range(len(machine.layers.sizes)):
+            field = (1 - x) * machine.field(spins, layer) + x * there.field(spins, layer)
+            assert torch.allclose(between.field(spins, layer), field, atol=1e-12)
+        assert (between.biases is None) == (machine.biases is None)
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_f_is_the_sum_over_the_free_layers(machine):
+    there = other(machine)
+    every, _ = exact_distribution(machine)
+    layers = machine.layers
+    free = {i for layer in layers.inferred for i in range(layers.units)[layers.slices[layer]]}
+    kept = [i for i in range(layers.units) if i not in free]
+    whole = every[None].expand(machine.replicas, -1, -1)
+    terms = Crossing(machine, there, whole).terms(whole)
+    for x in (0.0, 0.35, 1.0):
+        minus = -((1 - x) * machine.energy(every) + x * there.energy(every)).detach()
+        found = terms.log_f(x).detach()
+        assert found.dtype == torch.float64
+        for row in (0, 5, 17):
+            same = (every[:, kept] == every[row, kept]).all(1)
+            assert torch.allclose(found[:, row], torch.logsumexp(minus[:, same], 1), atol=1e-12)
+
+
+def move_p_values(machine, x=0.6, chains=20_000):
+    there = other(machine)
+    every, _ = exact_distribution(machine)
+    minus = -((1 - x) * machine.energy(every) + x * there.energy(every)).detach()
+    p = torch.softmax(minus, 1)
+    rng = generator(0)
+    spins = every[torch.multinomial(p, chains, True, generator=rng)]
+    route = Crossing(machine, there, spins)
+    for _ in range(2):
+        spins = route.move(spins, rng, x)
+    powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
+    numbers = ((spins > 0).long() * powers).sum(2)
+    return [
+        chi_squared(numbers[e].bincount(minlength=len(every)), p[e])
+        for e in range(machine.replicas)
+    ]
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_a_move_leaves_its_distribution_in_place(machine):
+    assert min(move_p_values(machine)) > 1e-4
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_a_wrong_mixture_shows(machine, monkeypatch):
+    monkeypatch.setattr(routes, "mixed", lambda a, b, x: mixed(a, b, 0.8 * x))
+    assert min(move_p_values(machine)) < 1e-4
+
+
+def test_a_crossing_starts_from_its_chains():
+    machine = rbm(4, 3, seed=0)
+    first = machine.random(3, generator(0))
+    route = Crossing(machine, other(machine), first)
+    assert torch.equal(route.start(5, generator(0)), first[:, [0, 1, 2, 0, 1]])
+    assert route.end == 1.0
+
+
+# -- eq. (2) of ais.py --------------------------------------------------------------------------------
+
+RATIO = 1.3
+
+
+def gaussian(replicas, forward, back, spread, seed=0):
+    """Gaussian log w that obey Crooks' relation, so that log Z / Z_0 is exactly `RATIO`."""
+    rng = generator(seed)
+    drift = spread**2 / 2
+
+    def normal(count):
+        return torch.randn((replicas, count), generator=rng, dtype=torch.float64)
+
+    return (
+        RATIO - drift + spread * normal(forward),
+        -RATIO - drift + spread * normal(back),
+    )
+
+
+def least_error(forward, back, spread):
+    """Bennett 1976: 1/σ² + … from the overlap of the two densities of log w, by quadrature."""
+    x = torch.linspace(-40, 40, 200_001, dtype=torch.float64)
+
+    def density(mean):
+        exponent = -((x - mean) ** 2) / (2 * spread**2)
+        return exponent.exp() / (spread * math.sqrt(2 * math.pi))
+
+    one, two = forward * density(-(spread**2) / 2), back * density(spread**2 / 2)
+    overlap = torch.trapezoid(one * two / (one + two).clamp(min=1e-300), x)
+    return math.sqrt(1 / float(overlap) - 1 / forward - 1 / back)
+
+
+@pytest.mark.parametrize(
+    ("forward", "back", "spread"),
+    [(300, 300, 1.0), (300, 300, 3.0), (1000, 100, 1.0), (60, 900, 2.0)],
+)
+def test_bennett_has_the_known_value_and_error(forward, back, spread):
+    """1000 repetitions: no bias, the least possible error, and an error bar that says so."""
+    found = ais.bennett(*gaussian(1000, forward, back, spread))
+    wanted = least_error(forward, back, spread)
+    off = found.value - RATIO
+    assert abs(float(off.mean())) < 4 * wanted / math.sqrt(1000) + 0.1 * wanted**2
+    assert abs(float(off.std()) / wanted - 1) < 0.08
+    assert abs(float(found.error.mean()) / wanted - 1) < 0.08
+    inside = (off.abs() < 1.96 * found.error).double().mean()
+    assert 0.93 < float(inside) < 0.97
+    # Better than either direction alone.
+    works = gaussian(1000, forward, back, spread)
+    for one, sign in zip(works, (1, -1), strict=True):
+        assert float(off.std()) < float((sign * ais.LogMean.of(one).value - RATIO).std())
+
+
+def test_bennett_ignores_no_count():
+    """The numbers of chains enter as log(n / m); without them the value is off."""
+    forward, back = gaussian(500, 1000, 25, 2.0)
+    right = ais.bennett(forward, back).value
+    repeated = ais.bennett(forward, back.repeat(1, 40)).value  # forty times as sure, wrongly
+    assert abs(float((right - RATIO).std())) < 0.9 * abs(float((repeated - RATIO).std()))
+
+
+def test_bennett_of_equal_works_is_exact():
+    logs = torch.full((2, 10), 0.7, dtype=torch.float64)
+    found = ais.bennett(logs, -logs[:, :4])
+    assert torch.allclose(found.value, logs[:, 0])
+    assert float(found.error.abs().max()) < 1e-7
+    assert torch.allclose(found.ess, torch.full((2,), 4.0, dtype=torch.float64))
+
+
+# -- along a training ---------------------------------------------------------------------------------
+
+
+def training(machine, epochs=6, rate=0.05):
+    """Checkpoints of a short training on bars and stripes of 3 × 3."""
+    chain = [scaled(machine, 1.0)]
+    data = load("bas3").train
+    for _ in train(machine, data, Exact(), adam(rate), epochs=epochs, batch_size=2, seed=0):
+        chain.append(scaled(machine, 1.0))
+    return chain
+
+
+TRAINED = {
+    "rbm-dense": lambda e: rbm(9, 6, replicas=e, biases=True, scale=0.1, seed=0),
+    "rbm-patterns": lambda e: rbm(9, 6, 3, replicas=e, scale=0.5, seed=0),
+    "dbm-dense": lambda e: dbm(9, (5, 3), replicas=e, scale=0.2, seed=0),
+    "dbm-patterns": lambda e: dbm(9, (5, 3), 3, replicas=e, biases=True, scale=0.5, seed=0),
+    "bm-dense": lambda e: bm(9, 2, replicas=e, biases=True, scale=0.1, seed=0),
+    "bm-patterns": lambda e: bm(9, 2, 3, replicas=e, scale=0.4, seed=0),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.usefixtures("inexact")
+def test_along_trainings(name):
+    """At least 90 % of the 95 % intervals hold, over checkpoints and replicas."""
+    chain = training(TRAINED[name](20))
+    exact = exact_values(chain)
+    assert float((exact[-1] - exact[0]).abs().median()) > 0.4  # there is something to bridge
+    found = log_z_along(chain, seed=0, chains=200)
+    assert len(found) == len(chain)
+    assert [x.method for x in found] == ["ais", *["bridged"] * (len(chain) - 2), "ais"]
+    assert float(held(found, exact).double().mean()) >= 0.9
+    for x, value in zip(found, exact, strict=True):
+        assert float((x.lower - value).abs().max()) < 0.3
+        assert float((x.upper - value).abs().max()) < 0.3
+        assert float((x.interval[1] - x.interval[0]).max()) < 0.3
+        assert float(x.ess.min()) > 0.2 * 200
+
+
+def test_exact_anchors_are_used():
+    chain = training(TRAINED["rbm-dense"](3))
+    found = log_z_along(chain, seed=0, chains=200)
+    exact = exact_values(chain)
+    assert [x.method for x in found] == ["exact", *["bridged"] * (len(chain) - 2), "exact"]
+    for i in (0, -1):
+        assert torch.equal(found[i].lower, exact[i])
+    for x, value in zip(found, exact, strict=True):
+        error = (x.interval[1] - x.interval[0]) / 3.92
+        middle = 0.5 * (x.interval[0] + x.interval[1])
+        assert bool(((middle - value).abs() <= 4 * error).all())
+        assert float(error.max()) < 0.06
+
+
+@pytest.mark.usefixtures("inexact")
+def test_a_wrong_weight_shows(monkeypatch):
+    chain = training(TRAINED["bm-patterns"](20), epochs=3)
+    exact = exact_values(chain)
+    plain = routes.CrossingTerms.log_f
+    monkeypatch.setattr(routes.CrossingTerms, "log_f", lambda self, at: plain(self, 0.8 * at))
+    monkeypatch.setattr(bridging, "_doubtful", lambda *a: None)
+    found = log_z_along(chain, seed=0, chains=200)
+    assert float(held(found[1:-1], exact[1:-1]).double().mean()) < 0.6
+
+
+def two_modes(depths):
+    """One pattern stays as deep as it is and is preferred at first; the other deepens step by step."""
+    first = rbm(12, 12, 2, seed=5, dtype=torch.float64)
+    xi = first.patterns.detach()
+    return [
+        Machine(
+            Patterns(first.layers, xi * torch.tensor([0.75, depth], dtype=torch.float64)[:, None]),
+            0.1 * xi[:, 0],
+        )
+        for depth in depths
+    ]
+
+
+@pytest.mark.parametrize("depths", [(0.5, 0.7, 0.76, 0.79), (0.6, 0.75, 0.8, 0.85, 0.9)])
+@pytest.mark.usefixtures("inexact")
+def test_a_mode_that_the_bridges_miss_is_doubted(depths, monkeypatch):
+    """The chains stay in the mode that they came from; the anchor at the end knows better."""
+    chain = two_modes(depths)
+    exact = exact_values(chain)
+    plain, doubts = bridging._doubtful, []
+
+    def doubtful(*given):
+        doubts.append(plain(*given))
+        return doubts[-1]
+
+    monkeypatch.setattr(bridging, "_doubtful", doubtful)
+    found = log_z_along(chain, seed=0, chains=300)
+    assert doubts[0] is not None
+    assert doubts[-1] is None
+    assert any(x.method == "ais" for x in found[1:-1])
+    errors = torch.stack([(x.interval[1] - x.interval[0]) / 3.92 for x in found])
+    middles = torch.stack([0.5 * (x.interval[0] + x.interval[1]) for x in found])
+    assert bool(((middles - torch.stack(exact)).abs() < 3 * errors).all())
+    assert float(errors.max()) < 0.1
+    # Without the doubt the bridges would be wrong, and sure of themselves.
+    monkeypatch.setattr(bridging, "_doubtful", lambda *a: None)
+    monkeypatch.setattr(bridging, "ENOUGH", 0.0)  # every bridge holds
+    blind = log_z_along(chain, seed=0, chains=150)
+    assert not bool(held(blind, exact).all())
+
+
+@pytest.mark.usefixtures("inexact")
+def test_where_a_bridge_fails_both_ends_are_anchored(monkeypatch):
+    monkeypatch.setattr(bridging, "LONGEST", 8)
+    near = rbm(10, 10, 2, replicas=2, scale=0.6, seed=0)
+    far = rbm(10, 10, 2, replicas=2, scale=1.0, seed=1)
+    chain = [
+        *(scaled(near, b) for b in (0.94, 0.97, 1.0)),
+        *(scaled(far, b) for b in (1.0, 1.02, 1.04)),
+    ]
+    plain, made = bridging._bridge, []
+
+    def bridge(*given):
+        made.append(plain(*given)[0])
+        return plain(*given)
+
+    monkeypatch.setattr(bridging, "_bridge", bridge)
+    found = log_z_along(chain, seed=0, chains=200)
+    assert [x.holds for x in made] == [True, True, False, True, True]
+    assert all(x.steps <= 2 * 8 for x in made)
+    assert [x.method for x in found] == ["ais", "bridged", "ais", "ais", "bridged", "ais"]
+    assert bool(held(found, exact_values(chain)).all())
+
+
+def test_a_bridge_that_is_too_long_fails_and_does_not_raise():
+    """Patterns that have nothing in common: thousands of steps would be needed."""
+    here, there = (rbm(250, 250, 2, seed=seed) for seed in (0, 1))
+    start = here.patterns.detach().repeat(1, 10, 1)
+    bridge, arrived = bridging._bridge(here, there, start, 0, 0)
+    assert not bridge.holds
+    assert arrived.shape == start.shape
+
+
+@pytest.mark.usefixtures("inexact")
+def test_one_machine_and_two():
+    machine = rbm(6, 5, replicas=2, scale=0.4, seed=0)
+    alone = log_z_along([machine], seed=0, chains=100)
+    assert len(alone) == 1
+    assert alone[0].method == "ais"
+    assert bool(held(alone, exact_values([machine])).all())
+    both = log_z_along([machine, machine], seed=0, chains=100)
+    assert [x.method for x in both] == ["ais", "ais"]
+
+
+def test_machines_that_do_not_change_cost_one_step():
+    machine = rbm(6, 5, replicas=2, scale=0.4, seed=0)
+    found = log_z_along([machine] * 4, seed=0, chains=50)
+    for x in found:
+        assert torch.allclose(x.lower, found[0].lower)
+        assert torch.allclose(x.interval[0], x.interval[1])
+    assert found[1].effort.startswith("1 steps")
+
+
+@pytest.mark.usefixtures("inexact")
+def test_the_same_seed_gives_the_same_bits():
+    chain = [rbm(5, 4, replicas=2, scale=s, seed=0) for s in (0.2, 0.3, 0.4)]
+    before = [[p.detach().clone() for p in machine.parameters()] for machine in chain]
+    seen = []
+
+    def track(numbers):
+        seen.extend(numbers)
+        return iter(numbers)
+
+    runs = [
+        log_z_along(chain, seed=3, chains=50, track=track),
+        log_z_along(chain, seed=3, chains=50),
+        log_z_along(chain, rng=generator(1), chains=50),
+        log_z_along(chain, rng=generator(1), chains=50),
+    ]
+    assert seen == [0, 1]
+    for one, two in (runs[:2], runs[2:]):
+        for a, b in zip(one, two, strict=True):
+            assert torch.equal(a.lower, b.lower)
+            assert torch.equal(a.upper, b.upper)
+            assert torch.equal(a.interval[0], b.interval[0])
+    assert not torch.equal(runs[0][1].lower, runs[2][1].lower)
+    after = [[p.detach() for p in machine.parameters()] for machine in chain]
+    assert all(
+        torch.equal(*p) for b, a in zip(before, after, strict=True) for p in zip(b, a, strict=True)
+    )
+
+
+def test_bad_input():
+    machine = rbm(4, 3, 2, seed=0)
+    for call, text in (
+        (lambda: log_z_along([]), "there are none"),
+        (lambda: log_z_along([machine], chains=1), "chains"),
+        (lambda: log_z_along([machine], seed=0, rng=generator(0)), "seed= or rng="),
+        (lambda: log_z_along([machine, rbm(4, 3, 3, seed=0)]), "one shape.*number 1"),
+        (lambda: log_z_along([machine, rbm(4, 3, seed=0)]), "one shape"),
+        (lambda: log_z_along([machine, rbm(4, 3, 2, biases=True, seed=0)]), "one shape"),
+    ):
+        with pytest.raises(InputError, match=text):
+            call()

@@ -1,0 +1,254 @@
+"""The sum over hidden states that are too many to enumerate, against enumeration."""
+
+import copy
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm import likelihood, posterior, routes
+from rapidbm.errors import InputError
+from rapidbm.likelihood import log_likelihood, log_z
+from rapidbm.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.positive import mean_field
+from rapidbm.posterior import hidden_sums, variational_bound
+from rapidbm.streams import generator
+from rapidbm.testing import exact_distribution
+
+EVERY = machines(3) + machines(2, biases=False)
+
+
+def images(machine, count=8, seed=1):
+    return machine.random(count, generator(seed))[0, :, : machine.visible]
+
+
+def exact_sums(machine, visible):
+    """log p*(v), (e, d), by brute force over every unit."""
+    every, _ = exact_distribution(machine)
+    minus = -machine.energy(every).detach().double()  # (e, x)
+    same = (every[None, :, : machine.visible] == visible.to(every)[:, None]).all(2)  # (d, x)
+    return torch.stack([torch.logsumexp(minus[:, rows], 1) for rows in same], 1)
+
+
+def held(found, exact):
+    return (found.interval[0] <= exact) & (exact <= found.interval[1])
+
+
+def many(kind, biases=False, replicas=100):
+    """Machines of a kind, coupled so strongly that many posteriors have several modes."""
+    made = {
+        "dbm-dense": lambda: dbm(5, (5, 4), replicas=replicas, scale=0.8, seed=0),
+        "dbm-patterns": lambda: dbm(5, (5, 4), 3, replicas=replicas, scale=0.8, seed=0),
+        "deep-patterns": lambda: dbm(4, (4, 4, 3), 3, replicas=replicas, scale=0.7, seed=0),
+        "bm-dense": lambda: bm(5, 6, replicas=replicas, scale=0.5, seed=0),
+        "bm-patterns": lambda: bm(5, 6, 3, replicas=replicas, scale=0.8, seed=0),
+    }[kind]()
+    if not biases:
+        return made
+    noise = torch.randn((replicas, made.layers.units), generator=generator(2))
+    return Machine(made.couplings, 0.3 * noise)
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_both_sides_hold_and_are_close(machine):
+    visible = images(machine)
+    before = {name: p.detach().clone() for name, p in machine.named_parameters()}
+    exact = exact_sums(machine, visible).mean(1)
+    found = hidden_sums(machine, visible, generator(0), chains=50)
+    for values, errors in (
+        (found.lower, found.lower_error),
+        (found.upper, found.upper_error),
+    ):
+        assert values.shape == errors.shape == (machine.replicas,)
+        assert values.dtype == errors.dtype == torch.float64
+        assert bool(((values - exact).abs() < 4 * errors + 1e-9).all())
+    assert float(found.lower_error.max()) < 0.05
+    # The variational gap, eq. (1) minus eq. (2).
+    assert bool((exact - found.mean_field > -1e-9).all())
+    gap = 0.5 * (found.lower + found.upper) - found.mean_field
+    error = 0.5 * (found.lower_error + found.upper_error)
+    assert bool((gap > -4 * error - 1e-9).all())
+    assert bool(((gap - (exact - found.mean_field)).abs() < 4 * error + 1e-9).all())
+    assert all(torch.equal(p, before[name]) for name, p in machine.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("kind", "biases"),
+    [
+        ("dbm-dense", True),
+        ("dbm-patterns", False),
+        ("deep-patterns", False),
+        ("bm-dense", False),
+        ("bm-patterns", False),
+        ("bm-patterns", True),
+    ],
+)
+def test_the_interval_holds_as_often_as_it_says(kind, biases, monkeypatch):
+    """100 machines at once: their 95 % intervals hold the exact value in at least 92 cases."""
+    machine = many(kind, biases)
+    visible = images(machine, 6)
+    exact = log_likelihood(machine, visible)
+    assert exact.gap is None
+    monkeypatch.setattr(likelihood, "HIDDEN", 0)
+    found = log_likelihood(machine, visible, seed=0)
+    assert int(held(found, exact.lower).sum()) >= 92
+    assert float((found.interval[1] - found.interval[0]).median()) < 0.35
+    assert float((found.upper - found.lower).median().abs()) < 0.05
+    bound = variational_bound(machine, mean_field(machine, visible, 50)).mean(1)
+    wanted = exact.lower + log_z(machine).lower - bound  # the true gap
+    error = (found.interval[1] - found.interval[0]) / 3.92
+    assert bool((wanted > -1e-5).all())
+    assert bool(((found.gap - wanted).abs() < 5 * error).all())
+
+
+def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
+    """From the mean-field base alone the errors are small and the values wrong."""
+    machine = many("bm-patterns")
+    visible = images(machine, 6)
+    exact = exact_sums(machine, visible).mean(1)
+
+    def score():
+        found = hidden_sums(machine, visible, generator(0))
+        low = torch.minimum(found.lower, found.upper) - 1.96 * found.lower_error
+        high = torch.maximum(found.lower, found.upper) + 1.96 * found.upper_error
+        return int(((low <= exact) & (exact <= high)).sum()), float((found.upper - exact).min())
+
+    count, worst = score()
+    assert count >= 92
+    assert worst > -0.25
+    plain = posterior._bases
+    monkeypatch.setattr(posterior, "_bases", lambda *a: (plain(*a)[0],) * 2)
+    count, worst = score()
+    assert count < 75
+    assert worst < -0.3
+
+
+def test_a_frozen_posterior_is_summed_from_mean_field():
+    """One mode of many units: mean field is at hand, and fifty temperatures are enough."""
+    machine = dbm(60, (40, 10), 4, scale=1.0, seed=0)
+    visible = machine.patterns.detach()[0, :, :60]
+    exact = copy.deepcopy(machine).double().log_prob_unnormalised(visible).detach().mean(1)
+    found = hidden_sums(machine, visible, generator(0))
+    assert found.steps == 50
+    assert float((found.lower - exact).abs()) < 0.05
+    assert float((found.upper - exact).abs()) < 0.05
+    again = hidden_sums(machine, visible, generator(0))
+    assert torch.equal(found.lower, again.lower)
+    assert torch.equal(found.upper, again.upper)
+
+
+@pytest.mark.parametrize("machine", machines(2))
+@pytest.mark.parametrize("beta", [0.5, 1.7])
+def test_other_temperatures(machine, beta, monkeypatch):
+    visible = images(machine)
+    exact = log_likelihood(machine, visible, beta=beta).lower
+    sums = exact_sums(scaled(machine, beta), visible).mean(1)
+    assert torch.allclose(exact, sums - log_z(machine, beta=beta).lower)
+    monkeypatch.setattr(likelihood, "HIDDEN", 0)
+    found = log_likelihood(machine, visible, beta=beta, seed=1)
+    error = (found.interval[1] - found.interval[0]) / 3.92
+    assert bool(((found.lower - exact).abs() < 4 * error + 1e-6).all())
+    assert bool(((found.upper - exact).abs() < 4 * error + 1e-6).all())
+
+
+def test_a_restricted_machine_has_no_gap():
+    machine = rbm(6, 5, replicas=2, scale=0.5, seed=0, biases=True, dtype=torch.float64)
+    visible = images(machine)
+    exact = exact_sums(machine, visible)
+    bound = variational_bound(machine, machine.complete(visible)).detach()
+    assert torch.allclose(bound, exact, atol=1e-12)
+    found = hidden_sums(machine, visible, generator(0))
+    assert torch.allclose(found.mean_field, exact.mean(1), atol=1e-12)
+    assert bool(((found.lower - exact.mean(1)).abs() < 4 * found.lower_error).all())
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_the_bound_holds_for_any_means(machine):
+    visible = images(machine, 5)
+    exact = exact_sums(machine, visible)
+    means = machine.with_visible(visible).clone()
+    width = machine.layers.units - machine.visible
+    for seed in range(5):
+        noise = torch.rand((2, 5, width), generator=generator(seed), dtype=means.dtype)
+        means[..., machine.visible :] = 2 * noise - 1
+        assert bool((variational_bound(machine, means) <= exact + 1e-12).all())
+    means[..., machine.visible :] = 1.0  # a single state, without entropy
+    lone = -machine.energy(means)
+    assert torch.allclose(variational_bound(machine, means), lone)
+
+
+def test_the_bound_is_in_float64():
+    """Energies of 10⁵ in float32 would lose the gap of a nat."""
+    machine = bm(300, 300, 4, seed=0)
+    means = machine.patterns.detach()[:, :1]
+    precise = -copy.deepcopy(machine).double().energy(means)
+    assert torch.equal(variational_bound(machine, means), precise)
+
+
+@pytest.mark.parametrize("kind", ["dbm-dense", "bm-patterns"])
+def test_a_wrong_weight_shows(kind, monkeypatch):
+    machine = many(kind, replicas=30)
+    visible = images(machine, 6)
+    exact = exact_sums(machine, visible).mean(1)
+
+    def far_off():
+        found = hidden_sums(machine, visible, generator(0))
+        return int(((found.lower - exact).abs() > 4 * found.lower_error).sum())
+
+    assert far_off() < 2
+    plain = routes.Terms.log_f
+    monkeypatch.setattr(routes.Terms, "log_f", lambda self, at: plain(self, 0.9 * at))
+    assert far_off() > 15
+
+
+def test_a_wrong_base_shows(monkeypatch):
+    machine = many("dbm-dense", replicas=30)
+    visible = images(machine, 6)
+    exact = exact_sums(machine, visible).mean(1)
+    plain = routes.Path.log_z0
+    monkeypatch.setattr(routes.Path, "log_z0", lambda self: plain(self) + 0.2)
+    found = hidden_sums(machine, visible, generator(0))
+    assert int(((found.lower - exact).abs() > 4 * found.lower_error).sum()) > 15
+
+
+def test_images_in_parts(monkeypatch):
+    """Many images go through in parts; `steps` is the largest of theirs."""
+    machine = dbm(4, (3, 3), replicas=2, scale=0.4, seed=0)
+    visible = images(machine, 9)
+    sizes = []
+    plain = posterior._some
+
+    def some(machine, visible, *rest):
+        sizes.append(len(visible))
+        return plain(machine, visible, *rest)
+
+    monkeypatch.setattr(posterior, "_some", some)
+    monkeypatch.setattr(posterior, "AT_ONCE", 2 * 10 * 500 * 6)
+    found = hidden_sums(machine, visible, generator(0), chains=500)
+    assert sizes == [6, 3]
+    exact = exact_sums(machine, visible).mean(1)
+    assert bool(((found.lower - exact).abs() < 4 * found.lower_error).all())
+    assert float(found.lower_error.max()) < 0.01  # of 9 · 500 chains
+    assert found.steps == 50
+
+
+def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
+    machine = dbm(4, (3, 3), replicas=2, scale=0.4, seed=0)
+    visible = images(machine)
+    exact = log_likelihood(machine, visible).lower
+    monkeypatch.setattr(likelihood, "HIDDEN", 0)
+    z = log_z(machine, method="ais", seed=3, chains=100)
+    found = log_likelihood(machine, visible, seed=0, normaliser=z)
+    assert found.method == "ais"
+    assert "hidden units over 50 temperatures" in found.effort
+    assert bool(held(found, exact).all())
+    # Errors of independent parts add in squares.
+    sums = hidden_sums(machine, visible, generator(0, "hidden"))
+    assert torch.equal(found.lower, sums.lower - z.upper)
+    assert torch.equal(found.upper, sums.upper - z.lower)
+    low = torch.hypot(z.interval[1] - z.upper, 1.96 * sums.lower_error)
+    assert torch.allclose(found.interval[0], torch.minimum(found.lower, found.upper) - low)
+    same = log_likelihood(machine, visible, seed=0, normaliser=z)
+    assert torch.equal(found.lower, same.lower)
+    with pytest.raises(InputError, match="chains"):
+        hidden_sums(machine, visible, generator(0), chains=1)
