@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from rapidbm.checkpoint import save_machine
 from rapidbm.cli import main
 from rapidbm.data import load
 from rapidbm.runs import Run
@@ -236,15 +237,88 @@ def test_evaluate_gives_the_exact_likelihood(rapidbm, trained):
     assert "exact" in out
 
 
-def test_evaluate_says_what_cannot_be_had(rapidbm):
+def test_evaluate_says_how_it_knows(rapidbm, monkeypatch):
     rapidbm("train", "bas6", "--hidden", 40, "--patterns", 3, "--epochs", 1, "--out", "R")
     _, out, _ = rapidbm("evaluate", "R")
-    assert "the ground state would take 2^36 states" in out
+    assert "ground state: exact, 8 signs of 4 kinds of units" in out
     assert "log Z is exact, over" in out  # K = 3: counted by the kinds of units
-    rapidbm("train", "bas6", "--hidden", 40, "--patterns", 9, "--epochs", 1, "--out", "S")
-    assert (
-        "log Z, the likelihood and the ground state would take 2^36" in rapidbm("evaluate", "S")[1]
-    )
+    words = ["--hidden", 40, "--patterns", 9, "--scale", 0.1, "--rate", 1e-4, "--epochs", 1]
+    rapidbm("train", "bas6", *words, "--projection", "none", "--out", "S")
+    _, out, _ = rapidbm("evaluate", "S", "--json")
+    found = json.loads(out)
+    ends = [found[f"log_likelihood_test_{end}"][0] for end in ("from", "lower", "upper", "to")]
+    assert min(ends) == ends[0]
+    assert max(ends) == ends[3]
+    assert found["ground_state_bound"][0] <= found["ground_state_energy"][0] < 0
+    assert 0 < found["ground_state_found"][0] <= 1
+    assert any("between bounds of annealing" in note for note in found["notes"])
+    assert "log_z" not in rapidbm("evaluate", "S", "--likelihood", "none")[1]
+    monkeypatch.setattr("rapidbm.evaluation.WORK", 1.0)
+    assert "--likelihood ais takes its time" in rapidbm("evaluate", "S")[1]
+    code, _, err = rapidbm("evaluate", "S", "--likelihood", "exact")
+    assert code == 2
+    assert "2^36" in err
+    assert rapidbm("evaluate", "S", "--likelihood", "guess")[0] == 2
+
+
+def test_the_curve_of_likelihoods(rapidbm, trained):
+    code, out, _ = rapidbm("evaluate", trained, "--curve", "--json")
+    assert code == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["update"] for line in lines] == sorted(Run(trained).checkpoints())
+    last = json.loads(rapidbm("evaluate", trained, "--json")[1])
+    ends = [lines[-1][f"log_likelihood_test_{end}"] for end in ("from", "to")]
+    for value, low, high in zip(last["log_likelihood_test"], *ends, strict=True):
+        assert low - 1e-6 <= value <= high + 1e-6
+    assert (Run(trained).figures / "likelihood.png").stat().st_size > 5000
+    assert "update" in rapidbm("evaluate", trained, "--curve")[1]
+    assert rapidbm("evaluate", trained, "--curve", "--update", 0)[0] == 2
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "pt", "trajectory", "annealing"])
+def test_every_sampler(rapidbm, trained, sampler):
+    words = ["--sampler", sampler, "--count", 5, "--out", f"{sampler}.npy"]
+    if sampler in ("pt", "trajectory"):
+        words += ["--sweeps", 10]
+    code, out, _ = rapidbm("sample", trained, *words)
+    assert code == 0
+    assert np.load(f"{sampler}.npy").shape == (5, 16)
+    assert ("round trips" in out) == (sampler in ("pt", "trajectory"))
+    if sampler != "gibbs":
+        code, _, err = rapidbm("sample", trained, "--sampler", sampler, "--start", "data")
+        assert code == 2
+        assert "leave --start out" in err
+
+
+def test_trajectories_are_not_heated(rapidbm, trained):
+    code, _, err = rapidbm("sample", trained, "--sampler", "trajectory", "--beta", 0.5)
+    assert code == 2
+    assert "leave --beta out" in err
+
+
+def test_diagnose(rapidbm, trained, tmp_path):
+    words = ["--chains", 8, "--sweeps", 10, "--starts", 20]
+    code, out, _ = rapidbm("diagnose", trained, *words)
+    assert code == 0
+    for text in ("verdict", "q_EA", "load", "Chao 1", "adversarial accuracy", "R-hat of energy"):
+        assert text in out
+    for name in ("phases", "landscape", "quality"):
+        assert (Run(trained).figures / f"{name}.png").stat().st_size > 10_000
+    code, out, _ = rapidbm("diagnose", trained, *words, "--update", 0, "--json")
+    found = json.loads(out)
+    assert found["minima"]["two descents meet (Y)"]["error"] >= 0
+    assert found["figures"]["phases"].endswith("phases-0.png")
+    again = json.loads(rapidbm("diagnose", trained, *words, "--update", 0, "--json")[1])
+    assert again == found
+    machine = Run(trained).machine().replica(0)
+    save_machine(machine, tmp_path / "m.safetensors")
+    code, out, _ = rapidbm("diagnose", tmp_path / "m.safetensors", *words)
+    assert code == 0
+    assert "adversarial" not in out  # there are no data
+    assert (tmp_path / "m-landscape.png").is_file()
+    assert rapidbm("diagnose", tmp_path / "m.safetensors", "--update", 3)[0] == 2
+    assert rapidbm("diagnose", trained, "--replica", 99)[0] == 2
+    assert rapidbm("diagnose", tmp_path / "nowhere")[0] == 2
 
 
 def test_samples(rapidbm, trained, tmp_path):

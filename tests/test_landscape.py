@@ -7,11 +7,11 @@ import torch
 
 from conftest import machines
 from rapidbm.couplings import Dense, Patterns
+from rapidbm.cuts import cut, growth
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
 from rapidbm.gibbs import sweep
 from rapidbm.glass import energies, overlap_distribution, ultrametricity
-from rapidbm.growth import cut, growth
 from rapidbm.landscape import (
     Minima,
     Valleys,

@@ -123,9 +123,10 @@ def test_gibbs_accessibility_is_the_lowest_of_the_chains():
     found = gibbs_accessibility(machine, DATA.train, generator(5), chains=4, steps=3)
     rng = generator(5)
     spins = sweeps(machine, machine.random(4, rng), rng, 3)
-    assert torch.allclose(
-        found, machine.energy(spins).detach().amin(1) / ground_state(machine).energy
-    )
+    lowest = machine.energy(spins).detach().amin(1)
+    assert torch.allclose(found, lowest / ground_state(machine).energy.float())
+    low = gibbs_accessibility(machine, None, generator(5), ground=torch.full((2,), -1e-3))
+    assert torch.equal(low, torch.ones(2))  # a search that missed lower energies
 
 
 def test_the_default_number_of_tries(monkeypatch):

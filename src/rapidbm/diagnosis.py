@@ -19,6 +19,9 @@ from torch import Tensor
 
 from . import pictures, quality
 from .checkpoint import device_named, load_machine
+from .convergence import mixing
+from .diagram import boundaries, standing
+from .diagram_pictures import show_phases
 from .errors import InputError, check_count
 from .estimates import Estimate
 from .glass import energies, overlap_distribution, ultrametricity
@@ -26,14 +29,11 @@ from .ground import ground_state
 from .landscape_pictures import landscape_figure
 from .machine import Machine
 from .metrics import gibbs_accessibility
-from .mixing import mixing
 from .quality_pictures import show_moments, show_nearest, show_projections, show_relaxation
 from .runs import Run
 from .samplers import Gibbs, ParallelTempering, record, sample
 from .spectra import pattern_overlaps
 from .splits import Dataset
-from .standing import boundaries, standing
-from .standing_pictures import show_phases
 from .streams import generator
 from .verdict import glassiness
 

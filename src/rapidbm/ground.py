@@ -29,7 +29,7 @@ from .enumeration import LARGEST, check_states, enumerate_spins, free_layers, st
 from .errors import InputError, check_choice, check_count, lookup
 from .gibbs import sweep
 from .machine import Machine, scaled
-from .routes import path_to
+from .routes import Path
 from .spins import sign
 from .streams import generator, seed_from
 from .tempering import climb, turn
@@ -196,8 +196,10 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
 @torch.no_grad()
 def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
     """Walkers of parallel tempering down to the last temperature of eq. (2), from all rungs."""
-    _, cold = _scales(machine, machine.random(starts, rng))
-    path = path_to(scaled(machine, float(cold.max())), exact=False)
+    random = machine.random(starts, rng)
+    _, cold = _scales(machine, random)
+    # From free spins: biases as strong as this would hold them already at the hot end.
+    path = Path(scaled(machine, float(cold.max())), torch.zeros_like(random[:, :1]), exact=False)
     walkers = climb(path, starts, rng)
     for _ in range(sweeps):
         walkers = turn(path, walkers, rng)

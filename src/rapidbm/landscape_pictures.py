@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .cuts import Growth
 from .glass import Energies, OverlapDistribution, Ultrametricity
-from .growth import Growth
 from .landscape import Minima
 from .pictures import BLUE, INK, ORANGE, figure
 from .spectra import Spectrum

@@ -4,7 +4,7 @@
     state = sampler.step(machine, state, rng)       # as often as wanted
     spins = sampler.spins(state)                    # (e, c, n) at the machine's own temperature
 
-`sample` does this for you, and `rapidbm.mixing` says whether it was enough.
+`sample` does this for you, and `rapidbm.convergence` says whether it was enough.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .cuts import Growth, growth
 from .errors import InputError
 from .estimates import Estimate
 from .glass import freezing, overlap_distribution
-from .growth import Growth, growth
 from .landscape import Minima, minima, stability
 from .machine import Machine
 from .spectra import Spectrum, spectrum

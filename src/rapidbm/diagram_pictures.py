@@ -1,4 +1,4 @@
-"""Pictures of where a machine stands among the phases of random pattern machines (`standing.py`)."""
+"""Pictures of where a machine stands among the phases of random pattern machines (`diagram.py`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from .diagram import HOPFIELD, Boundaries, glass_line
 from .pictures import DOWN, INK, ORANGE, UNKNOWN
-from .standing import HOPFIELD, Boundaries, glass_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm import standing_pictures
+from rapidbm import diagram_pictures
 from rapidbm.descent import descend
-from rapidbm.errors import InputError
-from rapidbm.machine import Machine, bm, dbm, rbm
-from rapidbm.pictures import figure, save
-from rapidbm.standing import (
+from rapidbm.diagram import (
     BIDIRECTIONAL,
     COLD,
     HOPFIELD,
@@ -25,6 +22,9 @@ from rapidbm.standing import (
     phases_at,
     standing,
 )
+from rapidbm.errors import InputError
+from rapidbm.machine import Machine, bm, dbm, rbm
+from rapidbm.pictures import figure, save
 
 
 def of(*loads):
@@ -213,5 +213,5 @@ def test_picture_of_the_phases(tmp_path):
     lines = boundaries(load=of(0.001, 0.01, 0.05, 0.1, 0.19, 0.3, 1.0))
     for path in ((), [(0.1, 0.01)], [(0.1, 0.01), (0.1, 0.1), (300.0, 40.0)]):
         fig = figure(4, 3)
-        standing_pictures.show_phases(fig.subplots(), lines, path, title="phases")
+        diagram_pictures.show_phases(fig.subplots(), lines, path, title="phases")
         assert save(fig, tmp_path / "phases.png").stat().st_size > 10_000

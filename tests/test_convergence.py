@@ -5,9 +5,9 @@ import sys
 import pytest
 import torch
 
+from rapidbm.convergence import mixing, statistics
 from rapidbm.errors import InputError
 from rapidbm.machine import Machine, rbm
-from rapidbm.mixing import mixing, statistics
 from rapidbm.samplers import Gibbs, ParallelTempering, record, sample
 from rapidbm.streams import generator
 from rapidbm.testing import exact_distribution
