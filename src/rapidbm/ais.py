@@ -40,7 +40,7 @@ def pilot(
     step's log weight below `step` in every replica, and the chains that stood there."""
     spins = route.start(chains, rng)
     end = route.end
-    betas, stood = [0.0], [spins]
+    betas, stood, last = [0.0], [spins], shortest
     while betas[-1] < end:
         terms, here = route.terms(spins), betas[-1]
         before = terms.log_f(here)
@@ -52,14 +52,15 @@ def pilot(
         if fits(end):
             low = end
         else:
-            stride = shortest
-            while here + stride < end and fits(here + stride):  # by doubling, then by halving
+            stride = max(shortest, 0.5 * last)  # from the last step, by doubling, then by halving
+            while here + stride < end and fits(here + stride):
                 low, stride = here + stride, 2.0 * stride
             high = min(end, here + stride)
-            for _ in range(8):
+            for _ in range(5):
                 middle = 0.5 * (low + high)
                 low, high = (middle, high) if fits(middle) else (low, middle)
             low = max(low, min(end, here + shortest))
+        last = low - here
         betas.append(low)
         spins = route.move(spins, rng, low)
         stood.append(spins)

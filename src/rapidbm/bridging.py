@@ -32,8 +32,8 @@ from .routes import Crossing
 from .streams import generator, seed_from
 
 SETTLE = 20  # sweeps between the two directions
-ENOUGH = 0.3  # share of effective chains
-LONGEST = 500  # steps of a bridge; what needs more is annealed on its own
+ENOUGH = 0.1  # share of effective chains in either direction: Bennett's ratio needs no more
+LONGEST = 500  # steps of a bridge; what needs more, or more than the last annealing, is annealed
 AGREE = 3.5  # standard errors between bridges and an anchor
 
 
@@ -92,10 +92,14 @@ def log_z_along(
     if all(can_be_exact(machine, 2**20) for machine in machines):
         return [log_z(machines[i], method="exact") for i in track(range(len(machines)))]
 
+    longest = LONGEST
+
     def anchor(i: int) -> tuple[Bounds, Tensor]:
-        found, settled = annealed(
+        nonlocal longest
+        found, settled, steps = annealed(
             machines[i], 1.0, seed_from(None, stream(seed, i, "anchor")), data, None, chains, most
         )
+        longest = min(LONGEST, max(20, steps))
         if can_be_exact(machines[i], 2**20):
             found = log_z(machines[i], method="exact")
         return found, settled
@@ -105,7 +109,7 @@ def log_z_along(
     anchors[0], spins = anchor(0)
     bridges: list[Bridge] = []
     for i in track(range(last)):
-        bridge, spins = _bridge(machines[i], machines[i + 1], spins, seed, i)
+        bridge, spins = _bridge(machines[i], machines[i + 1], spins, seed, i, longest)
         bridges.append(bridge)
         if not bridge.holds and i not in anchors:  # else nothing would check the bridges before it
             anchors[i] = anchor(i)[0]
@@ -121,9 +125,10 @@ def stream(seed: int, *words: object, device: torch.device | str = "cpu") -> tor
 
 
 def _bridge(
-    here: Machine, there: Machine, spins: Tensor, seed: int, number: int
+    here: Machine, there: Machine, spins: Tensor, seed: int, number: int, longest: int
 ) -> tuple[Bridge, Tensor]:
-    """The bridge between two machines, and the chains that have arrived."""
+    """The bridge between two machines, and the chains that have arrived; it fails where it would need
+    more than `longest` steps."""
     route = Crossing(here, there, spins)
     chains = spins.shape[1]
 
@@ -131,7 +136,7 @@ def _bridge(
         return stream(seed, number, name, device=here.device)
 
     # Steps are never so short that the pilot would give up: a bridge that is too long fails below.
-    places, _ = ais.pilot(route, streams("pilot"), most=LONGEST + 2, shortest=1.0 / LONGEST)
+    places, _ = ais.pilot(route, streams("pilot"), most=longest + 2, shortest=1.0 / longest)
     while True:
         logs, ends = ais.forward(route, places, chains, streams("forward"))
         settle = streams("settle")
@@ -140,12 +145,12 @@ def _bridge(
         back = ais.backward(route, places, arrived, streams("back"))
         best = ais.bennett(logs, back, apart)
         steps, least = len(places) - 1, float(best.ess.min()) / chains
-        if least >= ENOUGH or 2 * steps > LONGEST:
+        if least >= ENOUGH or 2 * steps > longest:
             holds = least >= ENOUGH
             return Bridge(ais.LogMean.of(logs), ais.LogMean.of(back), best, steps, holds), arrived
         # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
         factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
-        places = ais.resized(places, min(LONGEST, factor * steps) + 1)
+        places = ais.resized(places, min(longest, factor * steps) + 1)
 
 
 def _across(start: Known, bridges: Sequence[Bridge], sign: int = 1) -> Known:

@@ -37,6 +37,7 @@ from .routes import path_to
 from .streams import generator, seed_from
 
 SETTLE = 100  # sweeps between the two directions
+NARROW = 0.25  # nats: an interval that needs no more temperatures
 HIDDEN = 2**16  # hidden states per image that are summed one by one
 LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
 ENUMERATION = "states"
@@ -87,13 +88,13 @@ def log_z(
     The rest is for annealing. Its base is the machine's biases alone, or with `data` the data's
     marginals. `samples` (e, c, n) are equilibrated configurations for the way back; without them the
     forward chains are drawn again by their weights and swept. There are 500 `chains`, on a GPU, which
-    would idle, 1,000; `most` limits the temperatures.
+    would idle, 2,000; `most` limits the temperatures.
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
     if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
         return _exact(machine, beta)
-    chains = (500 if machine.device.type == "cpu" else 1000) if chains is None else chains
+    chains = (500 if machine.device.type == "cpu" else 2000) if chains is None else chains
     check_count("the number of chains", chains, least=2)
     return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)[0]
 
@@ -141,8 +142,9 @@ def annealed(
     samples: Tensor | None,
     chains: int,
     most: int,
-) -> tuple[Bounds, Tensor]:
-    """log Z by annealing both ways, and the configurations that the way back started from."""
+) -> tuple[Bounds, Tensor, int]:
+    """log Z by annealing both ways, the configurations that the way back started from, and how many
+    steps it took."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     path = path_to(machine, data)
@@ -150,7 +152,7 @@ def annealed(
     def stream(name: str) -> torch.Generator:
         return generator(seed, "log_z", name, device=machine.device)
 
-    betas = ais.schedule(path, stream("schedule"), most=most)
+    betas = ais.schedule(path, stream("schedule"), most=max(2, most // 2))
     while True:
         logs, ends = ais.forward(path, betas, chains, stream("forward"))
         settled, apart = samples, None
@@ -160,16 +162,22 @@ def annealed(
             settled = sweeps(machine, drawn, settle, SETTLE)
         settled = machine.configuration(settled)
         back = ais.backward(path, betas, settled, stream("backward"))
-        below, above = ais.LogMean.of(logs), ais.LogMean.of(back)
+        effort = f"{len(betas):,} temperatures, {chains:,} chains"
+        found = _joined(path.log_z0().squeeze(1), logs, back, apart, effort)
+        narrow = float((found.interval[1] - found.interval[0]).max()) <= NARROW
         # Where chains move slowly, steps add up to more than the pilot saw: take shorter ones.
-        least = float(torch.minimum(below.ess, above.ess).min())
-        if least >= 0.2 * chains or 2 * len(betas) > most:
-            break
+        if narrow or float(found.ess.min()) >= 0.2 * chains or 2 * len(betas) > most:
+            return found, settled, len(betas) - 1
         betas = ais.resized(betas, 2 * len(betas) - 1)
-    start = path.log_z0().squeeze(1)
-    lower, upper, best = start + below.value, start - above.value, ais.bennett(logs, back, apart)
-    middle, error = start + best.value, 1.96 * best.error
-    bounds = Bounds(
+
+
+def _joined(start: Tensor, logs: Tensor, back: Tensor, apart: Tensor | None, effort: str) -> Bounds:
+    """Bounds from log w of both directions."""
+    below, above = ais.LogMean.of(logs), ais.LogMean.of(back)
+    best = ais.bennett(logs, back, apart)
+    lower, upper, middle = start + below.value, start - above.value, start + best.value
+    error = 1.96 * best.error
+    return Bounds(
         lower,
         upper,
         # Bennett's, which leans on both directions alike; each of them, within one standard error,
@@ -181,9 +189,8 @@ def annealed(
         best.ess,
         best.largest,
         "ais",
-        f"{len(betas):,} temperatures, {chains:,} chains",
+        effort,
     )
-    return bounds, settled
 
 
 @torch.no_grad()
