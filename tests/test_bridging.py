@@ -227,10 +227,10 @@ def test_along_trainings(name):
     assert [x.method for x in found] == ["ais", *["bridged"] * (len(chain) - 2), "ais"]
     assert float(held(found, exact).double().mean()) >= 0.9
     for x, value in zip(found, exact, strict=True):
-        assert float((x.lower - value).abs().max()) < 0.3
-        assert float((x.upper - value).abs().max()) < 0.3
+        assert float((x.lower - value).abs().max()) < 0.5
+        assert float((x.upper - value).abs().max()) < 0.5
         assert float((x.interval[1] - x.interval[0]).max()) < 0.3
-        assert float(x.ess.min()) > 0.2 * 200
+        assert float(x.ess.min()) > bridging.ENOUGH * 200
 
 
 def test_exact_anchors_are_used(monkeypatch):
@@ -328,7 +328,7 @@ def test_a_bridge_that_is_too_long_fails_and_does_not_raise():
     """Patterns that have nothing in common: thousands of steps would be needed."""
     here, there = (rbm(250, 250, 2, seed=seed) for seed in (0, 1))
     start = here.patterns.detach().repeat(1, 10, 1)
-    bridge, arrived = bridging._bridge(here, there, start, 0, 0)
+    bridge, arrived = bridging._bridge(here, there, start, 0, 0, bridging.LONGEST)
     assert not bridge.holds
     assert arrived.shape == start.shape
 

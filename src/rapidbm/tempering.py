@@ -173,7 +173,10 @@ def _placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
     left = right - 1
     share = (wanted - total.gather(1, left)) / (total.gather(1, right) - total.gather(1, left))
     share = share.clamp(0.0, 1.0)
-    places = torch.lerp(walkers.rungs.gather(1, left), walkers.rungs.gather(1, right), share)
+    below, above = walkers.rungs.gather(1, left), walkers.rungs.gather(1, right)
+    # A machine freezes at some β and little happens beyond: by ratios, the rungs find that place.
+    ratio = below * (above / below.clamp(min=1e-300)) ** share
+    places = torch.where(below > 0, ratio, torch.lerp(below, above, share))
     places[:, 0], places[:, -1] = walkers.rungs[:, 0], walkers.rungs[:, -1]
     nearest = torch.where(share < 0.5, left, right)
     chains = walkers.chains
