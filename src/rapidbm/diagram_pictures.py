@@ -24,12 +24,13 @@ def show_phases(
     boundaries: Boundaries,
     path: Sequence[tuple[float, float]] = (),
     *,
+    names: Sequence[str] = (),
     rule: bool = True,
     title: str = "",
 ) -> None:
     """The phases in load and temperature, and a machine's (load, temperature) during training.
 
-    `rule` marks K = 0.138 N beside the capacity of two layers, which depends on H/V.
+    With `names` the points are so many machines instead, not joined. `rule` marks K = 0.138 N beside the capacity of two layers, which depends on H/V.
     """
     load, glass, retrieval, stable = (
         x.numpy()
@@ -72,11 +73,12 @@ def show_phases(
         axes.axvline(at, color=INK, lw=1.0, ls=":")
         axes.text(at * 1.06, low * 1.25, "K = 0.138 N", color=INK, fontsize=8, rotation=90)
     if len(points):
-        axes.plot(points[:, 0], points[:, 1], "-", color=ORANGE, lw=1.8, zorder=4)
-        axes.plot(points[1:-1, 0], points[1:-1, 1], ".", color=ORANGE, ms=5, zorder=4)
         ends = [("start", 0, "white"), ("end", -1, ORANGE)]
-        if len(points) == 1:
-            ends = [("here", 0, ORANGE)]
+        if len(points) == 1 or names:
+            ends = [(name, i, ORANGE) for i, name in enumerate(names or ("here",))]
+        else:
+            axes.plot(points[:, 0], points[:, 1], "-", color=ORANGE, lw=1.8, zorder=4)
+            axes.plot(points[1:-1, 0], points[1:-1, 1], ".", color=ORANGE, ms=5, zorder=4)
         for end, i, face in ends:
             axes.plot(*points[i], "o", mfc=face, mec=ORANGE, mew=1.6, ms=7, zorder=5)
             aside = points[i, 0] > 0.3 * right  # no room to the right of it

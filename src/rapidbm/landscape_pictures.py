@@ -41,6 +41,9 @@ def show_energies(axes: Axes, samples: Energies, minima: Minima, replica: int = 
     valley = minima.valleys[replica]
     warm, cold = _numbers(samples.values[replica]), _numbers(valley.energies)
     low, high = min(warm.min(), cold.min()), max(warm.max(), cold.max())
+    least = 0.02 * max(abs(low), abs(high), 1e-6)  # energies that all agree still need a width
+    if high - low < least:
+        low, high = low - least / 2, high + least / 2
     edges = np.linspace(low, high + 1e-9 * (1 + abs(high)), 41).tolist()
     axes.hist(warm, edges, density=True, color=BLUE, alpha=0.45, label="samples")
     axes.hist(
@@ -94,10 +97,10 @@ def show_rarefaction(
     axes.annotate(
         "every start a new one",
         (0.5 * minima.starts, 0.5 * minima.starts),
-        xytext=(-4, 4),
+        xytext=(6, -10),
         textcoords="offset points",
-        ha="right",
-        fontsize=8,
+        ha="left",
+        fontsize=7,
         color=INK,
     )
     _label(axes, "starts", "distinct minima")
