@@ -24,6 +24,15 @@ def test_the_readmes_python_runs(capsys):
     assert capsys.readouterr().out.startswith("1 tensor(")
 
 
+@pytest.mark.parametrize("name", ["likelihood", "glass"])
+def test_the_documents_python_runs(name):
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    space = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, name, "exec"), space)
+    assert "machine" in space
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_options_and_links_exist(page):
     text = page.read_text()

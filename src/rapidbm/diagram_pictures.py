@@ -30,7 +30,8 @@ def show_phases(
 ) -> None:
     """The phases in load and temperature, and a machine's (load, temperature) during training.
 
-    With `names` the points are so many machines instead, not joined. `rule` marks K = 0.138 N beside the capacity of two layers, which depends on H/V.
+    With `names` the points are so many machines instead, not joined. `rule` marks K = 0.138 N beside
+    the capacity of two layers, which depends on H/V.
     """
     load, glass, retrieval, stable = (
         x.numpy()

@@ -37,7 +37,7 @@ from .routes import path_to
 from .streams import generator, seed_from
 
 SETTLE = 100  # sweeps between the two directions
-NARROW = 0.25  # nats: an interval that needs no more temperatures
+NARROW = 0.5  # nats: an interval that needs no more temperatures
 HIDDEN = 2**16  # hidden states per image that are summed one by one
 LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
 ENUMERATION = "states"
@@ -176,15 +176,15 @@ def _joined(start: Tensor, logs: Tensor, back: Tensor, apart: Tensor | None, eff
     below, above = ais.LogMean.of(logs), ais.LogMean.of(back)
     best = ais.bennett(logs, back, apart)
     lower, upper, middle = start + below.value, start - above.value, start + best.value
-    error = 1.96 * best.error
+    error = 2.24 * best.error  # 97.5 % of a normal: the error is itself an estimate
     return Bounds(
         lower,
         upper,
-        # Bennett's, which leans on both directions alike; each of them, within one standard error,
-        # belongs to it too, so that it is wide where they contradict each other.
+        # Bennett's, which leans on both directions alike; both estimates belong to it, so that it is
+        # wide where they contradict each other.
         (
-            torch.stack([middle - error, lower - below.error, upper - above.error]).amin(0),
-            torch.stack([middle + error, lower + below.error, upper + above.error]).amax(0),
+            torch.stack([middle - error, lower, upper]).amin(0),
+            torch.stack([middle + error, lower, upper]).amax(0),
         ),
         best.ess,
         best.largest,
