@@ -177,14 +177,16 @@ def _joined(start: Tensor, logs: Tensor, back: Tensor, apart: Tensor | None, eff
     best = ais.bennett(logs, back, apart)
     lower, upper, middle = start + below.value, start - above.value, start + best.value
     error = 2.24 * best.error  # 97.5 % of a normal: the error is itself an estimate
+    # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with
+    # their own errors where they contradict each other.
+    apart_too_far = (upper - lower).abs() > 1.96 * torch.hypot(below.error, above.error)
+    low, high = (torch.where(apart_too_far, 1.96 * x.error, 0.0) for x in (below, above))
     return Bounds(
         lower,
         upper,
-        # Bennett's, which leans on both directions alike; both estimates belong to it, so that it is
-        # wide where they contradict each other.
         (
-            torch.stack([middle - error, lower, upper]).amin(0),
-            torch.stack([middle + error, lower, upper]).amax(0),
+            torch.stack([middle - error, lower - low, upper - high]).amin(0),
+            torch.stack([middle + error, lower + low, upper + high]).amax(0),
         ),
         best.ess,
         best.largest,
