@@ -1,6 +1,7 @@
 """Annealed importance sampling against enumeration."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -55,6 +56,38 @@ def test_the_interval_holds_as_often_as_it_says():
         held = (found.interval[0] <= exact) & (exact <= found.interval[1])
         assert int(held.sum()) >= 90
         assert float((found.interval[1] - found.interval[0]).median()) < 0.3
+
+
+def test_the_interval_is_not_wider_than_it_must_be():
+    """It leans to the safe side, by less than a factor of two."""
+    machine = rbm(6, 5, replicas=100, scale=0.5, seed=0)
+    exact = log_z(machine, method="exact").lower
+    low, high = log_z(machine, method="ais", seed=1, chains=300).interval
+    off = (0.5 * (low + high) - exact) / ((high - low) / 3.92)
+    assert 0.55 < float(off.square().mean().sqrt()) < 1.1
+
+
+def test_log_mean_by_hand():
+    """Weights 1, 1, 2 and 4 have mean 2, variance 2, and squares that add up to 22."""
+    logs = torch.tensor([[1.0, 1.0, 2.0, 4.0]], dtype=torch.float64).log()
+    found = ais.LogMean.of(logs)
+    assert float(found.value) == pytest.approx(math.log(2))
+    assert float(found.error) == pytest.approx(math.sqrt(2 / 4) / 2)
+    assert float(found.ess) == pytest.approx(8**2 / 22)
+    assert float(found.largest) == pytest.approx(0.5)
+
+
+def test_chains_are_drawn_again_by_their_weights():
+    spins = torch.arange(3.0)[None, :, None].repeat(1, 1000, 1)  # 0, 1, 2, 0, 1, 2, …
+    logs = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log().repeat(1, 1000)
+    drawn, apart = ais.resample(spins, logs, generator(0))
+    counts = drawn.flatten().long().bincount(minlength=3)
+    assert chi_squared(counts, torch.tensor([0.125, 0.25, 0.625])) > 1e-4
+    one = torch.full((1, 3000), -torch.inf, dtype=torch.float64)
+    one[0, [4, 8]] = 0.0
+    drawn, apart = ais.resample(spins, one, generator(0))
+    assert int(apart) == 2
+    assert set(drawn.flatten().tolist()) == {1.0, 2.0}
 
 
 @pytest.mark.parametrize("machine", machines(2))
@@ -128,6 +161,28 @@ def test_base_samples_and_likelihood():
     assert inside(found, wanted)
     with pytest.raises(InputError, match=r"\(samples, 16\)"):
         log_z(machine, method="ais", data=torch.ones(3, 5))
+
+
+def test_what_is_given_is_used():
+    """`samples` are where the way back starts, and `data` are where the way there does."""
+    machine = rbm(5, 4, biases=True, replicas=2, seed=0, scale=0.3)
+    options = {"method": "ais", "chains": 50}
+    one, two, plain = (
+        log_z(machine, seed=0, samples=samples, **options)
+        for samples in (exact_samples(machine, 50), exact_samples(machine, 40), None)
+    )
+    assert torch.equal(one.lower, two.lower)
+    assert len({float(x.upper[0]) for x in (one, two, plain)}) == 3
+    assert not torch.equal(log_z(machine, seed=1, **options).lower, plain.lower)
+    # From its own biases a machine without couplings is exact at once, from data it is not.
+    machine.couplings.weights["0-1"].data.zero_()
+    data = torch.tensor([[1.0, 1, -1, 1, -1], [1, -1, -1, 1, 1], [1, 1, -1, 1, 1]])
+    assert float(log_z(machine, seed=0, **options).ess.min()) == pytest.approx(50)
+    assert float(log_z(machine, seed=0, data=data, **options).ess.max()) < 49.9
+    base = path_to(machine, data).base
+    marginals = torch.tensor([3.0, 1, -3, 3, 1]) / 5  # of two more images, which cancel
+    assert torch.allclose(base[..., :5].tanh(), marginals.expand(2, 1, -1))
+    assert torch.equal(base[..., 5:], machine.biases.detach()[:, None, 5:])
 
 
 def exact_samples(machine, count):

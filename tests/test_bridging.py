@@ -11,7 +11,7 @@ from rapidbm.bridging import log_z_along
 from rapidbm.couplings import Patterns
 from rapidbm.data import load
 from rapidbm.errors import InputError
-from rapidbm.likelihood import log_z
+from rapidbm.likelihood import Bounds, log_z
 from rapidbm.machine import Machine, bm, dbm, rbm, scaled
 from rapidbm.negative import Exact
 from rapidbm.optim import adam
@@ -231,6 +231,47 @@ def test_along_trainings(name):
         assert float((x.upper - value).abs().max()) < 0.5
         assert float((x.interval[1] - x.interval[0]).max()) < 0.3
         assert float(x.ess.min()) > bridging.ENOUGH * 200
+
+
+def numbers(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_bennett_knows_how_many_chains_are_apart():
+    """Back from copies of few chains: the copies add no certainty."""
+    forward, back = gaussian(500, 200, 20, 1.5)
+    apart = torch.full((500,), 20)
+    copied = ais.bennett(forward, back.repeat(1, 10), apart)
+    spread = float((copied.value - RATIO).std())
+    assert 0.8 < float(copied.error.mean()) / spread < 1.25
+    assert float(ais.bennett(forward, back.repeat(1, 10)).error.mean()) < 0.7 * spread
+
+
+def test_between_two_anchors_by_hand():
+    """From 1 ± 0.3 over 2 ± 0.4 it is 3 ± 0.5, from 7 ± 0.6 back over 3 ± 0.8 it is 4 ± 1."""
+
+    def anchor(value, error):
+        value, width = numbers(value), 1.96 * numbers(error)
+        ends = (value - width, value + width)
+        return Bounds(value - 0.1, value + 0.2, ends, value, value, "ais", "")
+
+    def bridge(value, error):
+        def mean(x):
+            return ais.LogMean(numbers(x), numbers(error), numbers(30.0), numbers(0.1))
+
+        return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), 5, True)
+
+    anchors, bridges = {0: anchor(1.0, 0.3), 2: anchor(7.0, 0.6)}, [bridge(2, 0.4), bridge(3, 0.8)]
+    found = bridging._between(anchors, bridges, 1)
+    value, error = (3 / 0.25 + 4 / 1) / (1 / 0.25 + 1), (1 / 0.25 + 1) ** -0.5
+    assert [float(x) for x in found.interval] == pytest.approx(
+        [value - 1.96 * error, value + 1.96 * error]
+    )
+    assert float(found.lower) == pytest.approx(1 - 0.1 + 1.99)
+    assert float(found.upper) == pytest.approx(1 + 0.2 + 2.02)
+    # 1 + 2 + 3 = 6 and 7 differ by less than 3.5 of 1.118; 10 is too far.
+    assert bridging._doubtful(anchors, bridges) is None
+    assert bridging._doubtful(anchors | {2: anchor(10.0, 0.6)}, bridges) == 1
 
 
 def test_exact_anchors_are_used(monkeypatch):

@@ -8,11 +8,23 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from rapidbm.checkpoint import save_machine
 from rapidbm.cli import main
+from rapidbm.convergence import mixing
 from rapidbm.data import load
+from rapidbm.diagnosis import diagnose, opened
+from rapidbm.glass import freezing, overlap_distribution, ultrametricity
+from rapidbm.ground import ground_state
+from rapidbm.landscape import minima
+from rapidbm.machine import rbm
+from rapidbm.quality import nearest
 from rapidbm.runs import Run
+from rapidbm.samplers import Gibbs, ParallelTempering, record, sample
+from rapidbm.sampling import sampler_named, samples
+from rapidbm.spectra import spectrum
+from rapidbm.streams import generator
 
 SMALL = ["--hidden", "30", "--patterns", "4", "--epochs", "3", "--device", "cpu"]
 
@@ -228,9 +240,12 @@ def test_evaluate_gives_the_exact_likelihood(rapidbm, trained):
     machine, data = Run(trained).machine(), load("bars4")
     assert code == 0
     assert found["log_z"] == pytest.approx(log_z(machine).lower.tolist())
-    assert found["log_likelihood_train"] == pytest.approx(
-        log_likelihood(machine, data.train.spins).lower.tolist()
-    )
+    for part, split in (("train", data.train), ("test", data.test)):
+        exact = log_likelihood(machine, split.spins).lower
+        assert found[f"log_likelihood_{part}"] == pytest.approx(exact.tolist())
+        # −log Σ_h exp(−E) is what the likelihood lacks of log Z.
+        free = -(exact + log_z(machine).lower)
+        assert found[f"free_energy_{part}"] == pytest.approx(free.tolist(), abs=1e-3)
     assert found["ground_state_energy"] == pytest.approx(ground_state(machine).energy.tolist())
     _, out, _ = rapidbm("evaluate", trained)
     assert "log_likelihood_test" in out
@@ -262,10 +277,19 @@ def test_evaluate_says_how_it_knows(rapidbm, monkeypatch):
 
 
 def test_the_curve_of_likelihoods(rapidbm, trained):
+    from rapidbm.likelihood import log_likelihood
+
     code, out, _ = rapidbm("evaluate", trained, "--curve", "--json")
     assert code == 0
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["update"] for line in lines] == sorted(Run(trained).checkpoints())
+    data = load("bars4")
+    for line in lines:
+        machine = Run(trained).machine(line["update"])
+        for part, split in (("train", data.train), ("test", data.test)):
+            exact = log_likelihood(machine, split.spins).lower.tolist()
+            assert line[f"log_likelihood_{part}_from"] == pytest.approx(exact)
+            assert line[f"log_likelihood_{part}_to"] == pytest.approx(exact)
     last = json.loads(rapidbm("evaluate", trained, "--json")[1])
     ends = [lines[-1][f"log_likelihood_test_{end}"] for end in ("from", "to")]
     for value, low, high in zip(last["log_likelihood_test"], *ends, strict=True):
@@ -319,6 +343,94 @@ def test_diagnose(rapidbm, trained, tmp_path):
     assert rapidbm("diagnose", tmp_path / "m.safetensors", "--update", 3)[0] == 2
     assert rapidbm("diagnose", trained, "--replica", 99)[0] == 2
     assert rapidbm("diagnose", tmp_path / "nowhere")[0] == 2
+
+
+def test_rows_of_a_diagnosis_are_what_they_say():
+    """The numbers of the modules, drawn from the same streams."""
+    data = load("bas6")
+    machine = rbm(36, 30, scale=0.25, seed=0).requires_grad_(False)
+    found = diagnose(machine, data, chains=8, sweeps=200, starts=30, seed=3).as_dict()
+
+    def rng(name):
+        return generator(3, "diagnose", name)
+
+    def check(section, name, value, error=None):
+        assert found[section][name]["value"] == pytest.approx(float(value)), name
+        if error is not None:
+            assert found[section][name]["error"] == pytest.approx(float(error)), name
+
+    gibbs, pt = "chains at β = 1 (Gibbs)", "walkers (parallel tempering)"
+    series, _ = record(machine, 8, 100, sampler=Gibbs(sweeps=2), skip=100, rng=rng("gibbs"))
+    walkers, state = record(machine, 8, 100, sampler=ParallelTempering(), skip=200, rng=rng("pt"))
+    frozen = freezing(series, fold=True)
+    check(gibbs, "q_EA", frozen.within.value, frozen.within.error)
+    check(gibbs, "overlap of different chains", frozen.between.value, frozen.between.error)
+    check(gibbs, "difference", frozen.gap.value, frozen.gap.error)
+    for section, recorded in ((gibbs, series), (pt, walkers)):
+        mixed = mixing(machine, recorded)
+        told = f"{float(mixed.rhat[0, 0]):.3f}; ESS {float(mixed.ess[0, 0]):.0f} of 800"
+        assert found[section]["R-hat of energy"].startswith(told)
+    check(pt, "lowest swap rate", state.rates.min())
+    check(pt, "highest swap rate", state.rates.max())
+    pairs = overlap_distribution(walkers[:, :, -1])
+    for name, estimate in (
+        ("⟨|q|⟩", pairs.size),
+        ("⟨q²⟩", pairs.square),
+        ("variance of q", pairs.variance),
+        ("Binder ratio", pairs.binder),
+        ("P(|q| < 0.2)", pairs.near_zero),
+    ):
+        check("overlaps of walkers", name, estimate.value, estimate.error)
+    triples = ultrametricity(walkers[:, :, -1], rng("triples"), fold=True)
+    check("triples of walkers", "⟨K⟩, 0 if ultrametric", triples.found.k.value)
+    check("triples of walkers", "⟨K⟩ of shuffled spins", triples.null.k.value)
+    valleys = minima(machine, 30, rng("minima"))
+    check("minima", "distinct, of 30 descents", valleys.distinct)
+    check("minima", "in all, at least (Chao 1)", valleys.total.value, valleys.total.error)
+    check("minima", "share of the most frequent", valleys.top.value, valleys.top.error)
+    ground = ground_state(machine, rng=rng("ground"))
+    check("ground state", "energy", ground.energy)
+    check("ground state", "no state is below", ground.bound)
+    assert bool(ground.bound < ground.energy)
+    values = spectrum(machine)
+    check("couplings (singular values)", "largest", values.values.max())
+    check("couplings (singular values)", "edge of random ones", values.edge)
+    section, train = "samples (200 Gibbs sweeps from random starts)", data.train.spins
+    drawn = sample(machine, len(train), steps=200, rng=rng("samples"))[..., :36]
+    near = nearest(drawn, train, data.test.spins)
+    check(section, "distance to the nearest training image", near.mean.value, near.mean.error)
+    check(section, "the same of test images", near.test_mean.value, near.test_mean.error)
+
+
+def test_a_diagnosis_begins_with_the_past(rapidbm, trained):
+    from rapidbm.diagram import standing
+
+    run = Run(trained)
+    machine, _, past = opened(run.folder, 4, 1, "cpu")
+    assert [u for u in run.checkpoints() if u <= 4] == [0, 1, 2, 4]
+    for u, one in zip((0, 1, 2, 4), past, strict=True):
+        assert torch.equal(one.patterns, run.machine(u).replica(1).patterns)
+    assert torch.equal(machine.patterns, past[-1].patterns)
+    options = {"chains": 4, "sweeps": 2, "starts": 4}
+    place = diagnose(machine, past=past, **options).as_dict()
+    (place,) = (rows for name, rows in place.items() if name.startswith("place"))
+    for name, one in (("temperature at the start", past[0]), ("temperature", machine)):
+        assert place[name]["value"] == pytest.approx(float(standing(one).temperature))
+
+
+def test_samplers_of_a_run(rapidbm, trained):
+    run = Run(trained)
+    machine = run.machine(8).replica(1)
+    found = sampler_named("trajectory", run, machine, "random", 8, 1, 0).machines
+    assert found[-1] is machine
+    for u, one in zip((0, 1, 2, 4), found[:-1], strict=True):
+        assert torch.equal(one.patterns, run.machine(u).replica(1).patterns)
+    start = sampler_named("gibbs", run, machine, "random", 8, 1, 0)
+    one, two, again = (samples(machine, start, 9, 3, 1.0, seed)[0] for seed in (0, 1, 0))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, two)
+    _, steps, _ = samples(machine, start, 2, 0, 1.0, 0)
+    assert steps == 0
 
 
 def test_samples(rapidbm, trained, tmp_path):
@@ -615,3 +727,16 @@ def test_demo(rapidbm, tmp_path, monkeypatch):
         for part in ("bas4", "bars4"):
             names = {p.name for p in (folder / part / "figures").iterdir()}
             assert names == {"curves.png", "samples.png", "patterns.png"}
+
+
+def test_diagnose_of_tiny_and_odd_data(rapidbm, tmp_path):
+    words = ["--hidden", 1, "--dense", "--negative", "pcd", "--epochs", 2]
+    np.save(tmp_path / "two.npy", np.array([[0, 1], [1, 1]] * 5))
+    np.save(tmp_path / "alike.npy", np.ones((10, 6)))
+    for name in ("two", "alike"):
+        assert rapidbm("train", f"{name}.npy", *words, "--out", name)[0] == 0
+        code, out, err = rapidbm("diagnose", name, "--chains", 4, "--sweeps", 5, "--json")
+        assert code == 0, err
+        json.loads(out, parse_constant=pytest.fail)
+    (tmp_path / "file").touch()
+    assert rapidbm("diagnose", "two", "--out", "file")[0] == 2

@@ -74,6 +74,7 @@ def test_what_does_not_move_has_no_rhat():
     stuck[:, 0, :, :4] = -1  # each chain at its own place
     found = mixing(machine, stuck)
     assert float(found.rhat[0, 1]) == torch.inf
+    assert float(found.ess[0, 1]) == 3  # a place for each chain
     assert bool(found.rhat[0, 2:].isnan().all())
 
 

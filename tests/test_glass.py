@@ -149,6 +149,18 @@ def test_error_of_the_order_parameter_is_what_repetition_gives():
     assert 0.85 < torch.stack([m.error for m in many]).mean() / values.std() < 1.15
 
 
+def test_error_of_the_gap_is_what_repetition_gives():
+    xi = random_spins((2, 100), generator(10))
+    many = []
+    for i in range(100):
+        valley = (torch.rand(24, generator=generator(11, i)) < 0.3).long()
+        many.append(freezing(xi[valley][None, :, None].expand(-1, -1, 2, -1)))
+    for name in ("between", "gap"):
+        values = torch.stack([getattr(m, name).value for m in many])
+        errors = torch.stack([getattr(m, name).error for m in many])
+        assert 0.75 < errors.mean() / values.std() < 1.4
+
+
 def test_patterns_of_low_energy_are_several_states():
     xi = random_spins((1, 2, 200), generator(3))
     chains = xi[:, torch.arange(20) % 2][:, :, None].expand(-1, -1, 4, -1)
@@ -156,6 +168,30 @@ def test_patterns_of_low_energy_are_several_states():
     assert found.within.value == 1
     assert found.gap.value > 0.4  # half of the pairs sit in the other pattern
     assert found.gap.error < 0.05
+
+
+def test_folded_chains_count_with_their_negatives():
+    rng = generator(9)
+    xi = random_spins((1, 1, 60), rng)
+    turn = torch.where(torch.arange(10) % 2 == 0, 1.0, -1.0)[:, None]
+    series = (xi * turn)[:, :, None].expand(-1, -1, 4, -1)
+    folded, plain = freezing(series, fold=True), freezing(series)
+    assert (float(folded.between.value), float(folded.gap.value)) == (1.0, 0.0)
+    assert float(plain.between.value) == pytest.approx(-1 / 9)  # 20 pairs agree, 25 do not
+    spins = random_spins((1, 10, 60), rng)
+    one, two = (ultrametricity(x, generator(0), fold=True) for x in (spins, spins * turn))
+    assert torch.equal(one.found.distances, two.found.distances)
+    for triangles in (one.found, one.null):
+        assert float(triangles.distances.max()) <= 0.5
+
+
+def test_near_is_where_it_is_asked_for():
+    spins = exact_draws(rbm(4, 3, seed=3, dtype=torch.float64), 40, generator(0))
+    q = overlaps(spins)
+    for near in (0.2, 0.5, 1.0):
+        found = overlap_distribution(spins, near=near)
+        assert found.near == near
+        assert torch.allclose(found.near_zero.value, (q.abs() < near).double().mean(1))
 
 
 # -- triangles ------------------------------------------------------------------------------------
@@ -267,6 +303,32 @@ def test_random_couplings_have_no_outliers_and_patterns_have_k():
     few = spectrum(dbm(100, (60, 10), 3, replicas=4, seed=0))
     assert few.outliers.tolist() == [3] * 4
     assert ((few.effective_rank > 2) & (few.effective_rank <= 3 + 1e-9)).all()
+
+
+def test_edges_of_random_couplings():
+    """Eqs. (1) and (2): nearly all of the largest values lie just below the limit."""
+    for machine in (
+        rbm(30, 20, scale=1.0, replicas=500, seed=0),
+        bm(30, scale=1.0, replicas=500, seed=0),
+    ):
+        found = spectrum(machine)
+        largest = found.values.abs().amax(1)
+        assert 0.8 < float((largest / found.limit).median()) < 1.0
+        assert int(found.outliers.sum()) <= 12  # 5 by chance
+        assert bool((found.limit > found.edge).all()) or found.kind == "singular values"
+    full = bm(9, scale=0.7, replicas=2, seed=0, dtype=torch.float64)
+    rms = (full.couplings.matrix(0, 0).square().sum((1, 2)) / (9 * 8)).sqrt().detach()
+    assert torch.allclose(spectrum(full).edge, 2 * rms * 3)
+
+
+def test_an_eigenvalue_far_below_is_an_outlier_too():
+    machine = bm(40, scale=1.0, seed=0, dtype=torch.float64)
+    xi = random_spins((40,), generator(0), torch.float64)
+    for push in (1.0, -1.0):
+        planted = machine.couplings.matrix(0, 0).detach() + push * torch.outer(xi, xi)
+        planted.diagonal(dim1=1, dim2=2).zero_()
+        layers = machine.layers
+        assert spectrum(Machine(Dense(layers, {(0, 0): planted}))).outliers.tolist() == [1]
 
 
 def test_equal_singular_values_have_full_effective_rank():

@@ -1,5 +1,6 @@
 """Ground states: the zonotope against enumeration, heuristics and bounds against both."""
 
+import copy
 import warnings
 from itertools import islice
 
@@ -201,6 +202,23 @@ def test_a_broken_search_shows(name, monkeypatch):
     assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
 
 
+@pytest.mark.parametrize("biases", ["none", "both"])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_slopes_limit_every_slope(graph, biases):
+    """Eq. (3), for biases that are weak beside the patterns and for strong ones."""
+    for size in (1.0, 0.01):
+        machine = machine_of(graph, 2, "continuous", biases, seed=0)
+        machine.couplings.patterns.data *= size
+        (zonotope,) = zonotopes(machine)
+        count = len(zonotope.generators)
+        inside = torch.rand((200, count), generator=generator(1), dtype=torch.float64) * 2 - 1
+        for j, slope in enumerate(zonotope.slopes()):
+            ends = []
+            for inside[:, j] in (-1.0, 1.0):
+                ends.append(zonotope.value(inside @ zonotope.generators)[0])
+            assert bool(((ends[1] - ends[0]).abs() <= 2 * slope + 1e-9).all())
+
+
 @pytest.mark.parametrize("kind", ["sign", "continuous"])
 def test_many_chunks_give_the_same(kind, monkeypatch):
     machine = machine_of("rbm", 3, kind, "both", seed=0)
@@ -288,6 +306,58 @@ def test_found_counts_the_starts():
     glass = bm(40, 0, scale=1.0, seed=0)
     found = ground_state(glass, method="annealing", starts=20, sweeps=5, seed=0)
     assert 0 < found.found.item() < 1
+
+
+def test_found_is_the_share_of_the_candidates(monkeypatch):
+    """Seven candidates come to rest in the ground state, three in a minimum close above it."""
+    layers = Layers((4,), ((0, 0),))
+    xi = torch.tensor([[[1.0, 1, 1, 1], [1.001, 1.001, -1.001, -1.001]]])
+    machine = Machine(Patterns(layers, xi))
+    rows = xi.sign()[:, [1] * 7 + [0] * 3]
+    monkeypatch.setitem(HEURISTICS, "descent", lambda *given: rows)
+    found = ground_state(machine, method="descent", seed=0)
+    assert found.found.item() == pytest.approx(0.7)
+    assert torch.equal(found.spins, rows[:, 0])
+
+
+def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
+    """Eq. (2): by equal ratios from a tenth of the largest field to ten times the smallest."""
+    machine = rbm(9, 16, scale=1.0, seed=0)
+    betas, turns = [], []
+
+    def sweep(machine, spins, rng, beta):
+        betas.append(float(beta[0, 0]))
+        return spins
+
+    monkeypatch.setattr("rapidbm.ground.sweep", sweep)
+    monkeypatch.setattr("rapidbm.ground.turn", lambda path, x, rng: (turns.append(1), x)[1])
+    for method in ("annealing", "tempering"):
+        ground_state(machine, method=method, starts=50, sweeps=11, seed=0)
+    square = machine.couplings.matrix(0, 1).detach()[0].square()
+    fields = [float(square.sum(side).mean().sqrt()) for side in (0, 1)]
+    assert betas[0] == pytest.approx(0.1 / max(fields), rel=0.15)
+    assert betas[-1] == pytest.approx(10 / min(fields), rel=0.15)
+    steps = torch.tensor(betas, dtype=torch.float64).log().diff()
+    assert torch.allclose(steps, steps[:1], rtol=1e-4)
+    assert len(turns) == len(betas) == 11
+
+
+@pytest.mark.parametrize("method", ["enumeration", "zonotope", "descent"])
+def test_energies_of_single_precision_machines_are_in_double(method):
+    machine = rbm(12, 300, 2, continuous=True, seed=0)
+    found = ground_state(machine, method=method, starts=5, seed=0)
+    double = copy.deepcopy(machine).double().requires_grad_(False)
+    assert found.energy.dtype == torch.float64
+    assert torch.allclose(found.energy, double.energy(found.spins[:, None])[:, 0], rtol=1e-12)
+
+
+def test_seeds_are_heard():
+    glass = bm(60, 0, scale=1.0, seed=0)
+    for method in HEURISTICS:
+        one, two = (
+            ground_state(glass, method=method, starts=6, sweeps=3, seed=seed) for seed in (0, 1)
+        )
+        assert not torch.equal(one.spins, two.spins)
 
 
 def test_cooling_does_not_depend_on_the_units_of_energy():

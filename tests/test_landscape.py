@@ -1,6 +1,7 @@
 """Minima against brute force, urns with known contents, and the verdict on machines of known kind."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -160,6 +161,24 @@ def test_chao_by_hand():
     assert error < 1e-6
 
 
+def test_errors_of_chao_by_hand():
+    """Chao 1987 for f_1 = 3, f_2 = 0, where Ŝ = 7, and for f_1 = 0."""
+    _, error = chao1(torch.tensor([4, 1, 1, 1]))
+    assert error**2 == pytest.approx(3 * 2 / 2 + 3 * 5**2 / 4 - 3**4 / (4 * 7))
+    _, error = chao1(torch.tensor([2, 2, 3]))
+    left = 2 * math.exp(-2) + math.exp(-3)
+    assert error**2 == pytest.approx(left - (4 * math.exp(-2) + 3 * math.exp(-3)) ** 2 / 7)
+
+
+def test_shares_of_starts_and_of_minima_by_hand():
+    counts, overlaps = torch.tensor([6, 3, 1]), torch.tensor([0.95, 0.5, 0.99])
+    blank = torch.zeros(3, 1)
+    found = Minima((Valleys(blank, counts, blank[:, 0], overlaps, 3),), 10)
+    assert found.top.replica(0) == pytest.approx((0.6, math.sqrt(0.6 * 0.4 / 10)))
+    assert found.retrieval.replica(0) == pytest.approx((0.7, math.sqrt(0.7 * 0.3 / 10)))
+    assert found.patterns.tolist() == pytest.approx([2 / 3])
+
+
 def test_coincidence_is_the_sum_of_squares_and_knows_its_error():
     p = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
     many = [coincidence(urn(p, 60, generator(i))) for i in range(400)]
@@ -286,20 +305,37 @@ def test_within_two_errors_the_verdict_is_open():
     machine = rbm(16, 16, scale=1.0, seed=0)
     grown = growth(machine, 60, generator(0), fractions=(0.25, 0.5), tries=3)
 
-    def of(q=0.9, gap=0.5, square=0.5, found=many, kept=None):
+    def of(q=0.9, gap=0.5, square=0.5, found=many, kept=None, grown=grown):
         return Glassiness(at(q), at(q - gap), at(gap), at(square), found, grown, kept, None).verdict
 
     assert of() == ("spin glass",)
     assert of(q=0.0, square=0.0) == ("paramagnet",)
     assert of(q=0.1015, square=0.0)[0].startswith("undecided: q_EA = 0.1 ± 0.001")
-    assert of(q=0.0, square=0.0515)[0].startswith("undecided: ⟨q²⟩")
+    assert of(q=0.0, square=max(0.0515, 3 / float(grown.units.max())))[0].startswith(
+        "undecided: ⟨q²⟩"
+    )
     assert of(gap=0.0) == ("one state: many minima, all crossed at this temperature",)
     assert of(gap=0.101)[0].startswith("undecided: q_EA − ⟨|q|⟩")
+    assert of(grown=replace(grown, slope=at(0.001)))[0].startswith("undecided: growth")
+    assert of(grown=replace(grown, slope=at(-0.01))) == (
+        "many minima, no more of them in a larger machine",
+    )
     assert of(kept=at(0.99)) == ("patterns among many minima",)
     assert of(kept=at(0.5)) == ("spin glass, patterns lost",)
     assert of(kept=at(0.9))[0].startswith("undecided: overlap kept")
     assert of(found=found_in(torch.tensor([20] + [1] * 80)))[0].startswith("undecided: Y")
     assert of(found=found_in(torch.tensor([60, 40]))) == ("ordered: few minima",)
+
+
+def test_without_biases_a_state_and_its_negative_are_one():
+    machine = rbm(10, 8, 1, seed=0)
+    xi = machine.patterns.detach().sign()
+    chains = torch.cat([xi, -xi, xi, -xi], 1)[:, :, None].expand(-1, -1, 4, -1)
+    options = {"starts": 20, "fractions": (0.5, 1.0), "tries": 2}
+    found = glassiness(machine, chains, generator(0), **options)
+    assert (float(found.between.value), float(found.gap.value)) == (1.0, 0.0)
+    tilted = Machine(machine.couplings, 0.1 * xi[:, 0])
+    assert float(glassiness(tilted, chains, generator(0), **options).gap.value) > 1
 
 
 @pytest.mark.parametrize("machine", [rbm(10, 8, 2, seed=0), bm(10, scale=1.0, seed=0)])

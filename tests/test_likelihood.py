@@ -50,6 +50,18 @@ def test_ground_state(machine):
     assert bool((found.spins.abs() == 1).all())
 
 
+def test_bounds_of_log_z_change_sides_in_the_likelihood():
+    machine = rbm(5, 4, replicas=2, scale=0.4, seed=0)
+    rows = states(5, 0, 7)
+    z = log_z(machine, method="ais", seed=0, chains=50)
+    found = log_likelihood(machine, rows, normaliser=z)
+    weight = log_likelihood(machine, rows).lower + log_z(machine).lower
+    assert torch.allclose(found.lower, weight - z.upper)
+    assert torch.allclose(found.upper, weight - z.lower)
+    assert torch.allclose(found.interval[0], weight - z.interval[1])
+    assert torch.allclose(found.interval[1], weight - z.interval[0])
+
+
 def test_many_chunks_give_the_same(monkeypatch):
     machine = rbm(9, 11, 3, replicas=2, biases=True, seed=0)
     z, ground = log_z(machine).lower, ground_state(machine).energy
@@ -91,3 +103,13 @@ def test_too_large_machines_are_refused_with_the_cost():
             call(machine, method="exact")
     with pytest.raises(InputError, match="known are ais, auto, exact"):
         log_z(rbm(3, 2, seed=0), method="guess")
+
+
+def test_data_of_another_kind_are_refused_or_converted():
+    machine = rbm(6, 4, 2, seed=0)
+    rows = states(6, 0, 10)
+    for wrong in (rows[None], rows[:, :5], torch.empty(0, 6), rows * 0.5):
+        with pytest.raises(InputError):
+            log_likelihood(machine, wrong)
+    bits = log_likelihood(machine, (rows > 0).int()).lower
+    assert torch.equal(bits, log_likelihood(machine, rows).lower)

@@ -101,6 +101,15 @@ def test_the_interval_holds_as_often_as_it_says(kind, biases, monkeypatch):
     assert bool(((found.gap - wanted).abs() < 5 * error).all())
 
 
+def test_the_errors_are_as_large_as_the_spread():
+    machine = many("dbm-dense")
+    visible = images(machine, 6)
+    exact = exact_sums(machine, visible).mean(1)
+    found = hidden_sums(machine, visible, generator(0))
+    for value, error in ((found.lower, found.lower_error), (found.upper, found.upper_error)):
+        assert 0.7 < float(((value - exact) / error).square().mean().sqrt()) < 1.4
+
+
 def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
     """From the mean-field base alone the errors are small and the values wrong."""
     machine = many("bm-patterns")
@@ -247,7 +256,9 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     assert torch.equal(found.lower, sums.lower - z.upper)
     assert torch.equal(found.upper, sums.upper - z.lower)
     low = torch.hypot(z.interval[1] - z.upper, 1.96 * sums.lower_error)
+    high = torch.hypot(z.lower - z.interval[0], 1.96 * sums.upper_error)
     assert torch.allclose(found.interval[0], torch.minimum(found.lower, found.upper) - low)
+    assert torch.allclose(found.interval[1], torch.maximum(found.lower, found.upper) + high)
     same = log_likelihood(machine, visible, seed=0, normaliser=z)
     assert torch.equal(found.lower, same.lower)
     with pytest.raises(InputError, match="chains"):

@@ -84,25 +84,46 @@ def test_moments(machine, beta):
     assert torch.allclose(found.pairs, pairs, atol=1e-12)
 
 
+@pytest.mark.parametrize("beta", [0.6, 1.0])
 @pytest.mark.parametrize("biases", [False, True])
-def test_moments_by_every_route(biases):
+def test_moments_by_every_route(biases, beta):
     seen = set()
     for machine in (
         rbm(7, 6, 2, replicas=2, seed=0, dtype=torch.float64),  # few kinds
         rbm(3, 9, 2, seed=0, dtype=torch.float64),
-        bm(12, 0, 1, seed=0, scale=0.3, dtype=torch.float64),
+        bm(12, 0, 1, replicas=2, seed=0, continuous=True, scale=0.5, dtype=torch.float64),
         dbm(4, (4, 4), 2, seed=0, dtype=torch.float64),
     ):
         if biases:
             steps = 0.2 * (torch.arange(machine.layers.units) % 2).double()
             machine = Machine(machine.couplings, steps.expand(machine.replicas, -1).clone())
-        found = exact_moments(machine)
+        found = exact_moments(machine, beta=beta)
         seen.add(found.method)
-        every, p = exact_distribution(machine)
+        every, p = exact_distribution(machine, beta)
         assert torch.allclose(found.mean, p @ every, atol=1e-12)
         pairs = torch.einsum("ex,xi,xj->eij", p, every, every)
         assert torch.allclose(found.pairs, pairs, atol=1e-12)
     assert seen == {"counting", "quadrature", "enumeration"}
+
+
+def test_moments_in_many_chunks(monkeypatch):
+    """Parts are weighed against each other: the largest summand comes late, or early."""
+    for machine, method in (
+        (rbm(14, 12, 2, seed=0, dtype=torch.float64), "counting"),
+        (bm(12, 0, 1, seed=0, scale=0.3, dtype=torch.float64), "quadrature"),
+        (rbm(6, 7, scale=0.7, seed=0, biases=True, dtype=torch.float64), "enumeration"),
+    ):
+        whole = exact_moments(machine)
+        with monkeypatch.context() as patch:
+            patch.setattr("rapidbm.counting.CHUNK", 3)
+            patch.setattr(quadrature, "CHUNK", 7)
+            patch.setattr("rapidbm.enumeration.CHUNK_BYTES", 13 * 8 * 5)
+            parts = exact_moments(machine)
+            if method == "quadrature":
+                assert torch.allclose(log_z_by_quadrature(machine), brute(machine), atol=1e-12)
+        assert parts.method == method
+        assert torch.allclose(parts.mean, whole.mean, atol=1e-12)
+        assert torch.allclose(parts.pairs, whole.pairs, atol=1e-12)
 
 
 def test_moments_of_a_large_machine_and_of_too_large_ones():

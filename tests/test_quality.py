@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from rapidbm import quality_pictures
+from rapidbm import quality, quality_pictures
 from rapidbm.errors import InputError
+from rapidbm.estimates import Estimate
 from rapidbm.gibbs import sweeps
 from rapidbm.machine import rbm
 from rapidbm.pictures import figure, save
@@ -104,6 +105,20 @@ def test_nearest_training_image():
     assert abs(value - 1) < 4 * error
     assert 0 < error < 0.1
     assert float(found.test_mean.value) == pytest.approx(float(found.test.mean()))
+    known = nearest(fresh, train, torch.cat([train[:20], -train[:80]]))
+    copies = (train[:80, None] == -train).all(-1).any(1).sum()
+    assert float(known.test_copies.value) == pytest.approx((20 + int(copies)) / 100)
+
+
+def test_errors_of_the_ratio_are_what_repetition_gives():
+    rng = generator(14)
+    train = mixture(rng, 200, pixels=40)
+    many = [
+        nearest(mixture(rng, 200, pixels=40), train, mixture(rng, 200, pixels=40)).ratio
+        for _ in range(60)
+    ]
+    error = torch.cat([x.error for x in many]).mean()
+    assert 0.75 < float(error / torch.cat([x.value for x in many]).std()) < 1.35
 
 
 # -- moments ------------------------------------------------------------------------------------------
@@ -187,6 +202,26 @@ def test_projections():
         projections(samples, data, rng, components=21)
 
 
+def test_the_floor_of_projections_and_their_errors():
+    rng = generator(15)
+    same, moved = (
+        [
+            projections(mixture(rng, 150, shift=shift), mixture(rng, 400), rng, components=2)
+            for _ in range(40)
+        ]
+        for shift in (0.0, 0.5)
+    )
+    distance = torch.stack([x.distance.value[0] for x in same]).mean(0)
+    ratio = distance / torch.stack([x.floor for x in same]).mean(0)
+    assert bool(((ratio > 0.75) & (ratio < 1.3)).all())
+    spread = torch.stack([x.distance.value[0] for x in moved]).std(0)
+    ratio = torch.stack([x.distance.error[0] for x in moved]).mean(0) / spread
+    assert bool(((ratio > 0.8) & (ratio < 2.0)).all())
+    one = same[0]
+    wanted = _wasserstein(one.samples[0], one.data) / one.data.std(0)
+    assert torch.allclose(one.distance.value[0], wanted)
+
+
 # -- relaxation ---------------------------------------------------------------------------------------
 
 
@@ -212,6 +247,47 @@ def test_two_frozen_wells_are_not_in_equilibrium():
     found = relaxation(machine, data, rng, sweeps=(0, 3, 10, 30), chains=100)
     assert found.equilibrium == (None,)
     assert float(found.data.accuracy.value[0, -1]) < 0.05 < float(found.between.value[0, -1])
+
+
+def test_relaxation_at_another_temperature():
+    machine = rbm(40, 40, 1, scale=0.4, seed=0)
+    data = machine.patterns.detach().sign()[0, :, :40].repeat(200, 1)
+    hot, cold = (
+        relaxation(machine, data, generator(0), sweeps=(0, 1, 3), chains=80, beta=beta)
+        for beta in (0.0, 1.0)
+    )
+    assert float(hot.data.second.value[0, -1]) > 0.09  # 80 fair coins: 1/√80 = 0.11
+    assert float(cold.data.second.value[0, -1]) < 0.05
+    assert hot.equilibrium == (1,)
+
+
+@pytest.mark.parametrize(
+    ("random", "data", "met"),
+    [
+        ((0.4, 0.1, 0.1, 0.1), (0.1, 0.1, 0.1, 0.1), 1),
+        ((0.4, 0.1, 0.3, 0.1), (0.1, 0.1, 0.1, 0.1), 10),  # they part once more
+        ((0.4, 0.3, 0.1, 0.1), (0.4, 0.3, 0.1, 0.1), 3),  # together, but still moving
+        ((0.4, 0.3, 0.2, 0.4), (0.1, 0.1, 0.1, 0.1), None),
+    ],
+)
+def test_equilibrium_by_hand(random, data, met, monkeypatch):
+    """From where on all agree, after as many sweeps as the checkpoints say."""
+    made = []
+    told = iter([x for both in zip(random, data, strict=True) for x in both])
+
+    def at(value):
+        return Estimate(torch.tensor([value]), torch.tensor([0.01]))
+
+    def no_sweeps(machine, spins, rng, count, beta):
+        made.append(count)
+        return spins
+
+    monkeypatch.setattr(quality, "run_sweeps", no_sweeps)
+    monkeypatch.setattr(quality, "_quality", lambda *given: (at(next(told)), at(0.1)))
+    monkeypatch.setattr(quality, "_each_other", lambda *given: (at(0.0), torch.tensor([True])))
+    found = relaxation(rbm(4, 3, seed=0), torch.ones(8, 4), generator(0), sweeps=(0, 1, 3, 10))
+    assert found.equilibrium == (met,)
+    assert made == [0, 0, 1, 1, 2, 2, 7, 7]
 
 
 # -- refusals and pictures ----------------------------------------------------------------------------

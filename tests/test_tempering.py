@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import tempering
+from rapidbm import ais, samplers, tempering
 from rapidbm.errors import InputError
 from rapidbm.gibbs import sweeps
 from rapidbm.machine import Machine, rbm, scaled
 from rapidbm.negative import Tempered
-from rapidbm.routes import Trajectory, path_to
+from rapidbm.routes import Path, Trajectory, path_to
 from rapidbm.samplers import (
     SAMPLERS,
     Annealing,
@@ -206,6 +206,58 @@ def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
     assert min(p_values(spins, exact)) > 1e-4
 
 
+def test_sweeps_of_a_step_are_made(monkeypatch):
+    machine = rbm(4, 3, scale=0.5, seed=0)
+    data = machine.random(2, generator(0))[..., :4]
+    thrice = sample(machine, 5, sampler=Gibbs(sweeps=3), steps=2, seed=0)
+    assert torch.equal(thrice, sample(machine, 5, sampler=Gibbs(), steps=6, seed=0))
+    chains = Tempered(4, 3).init(machine, generator(1))
+    once, twice = generator(2), generator(2)
+    _, found = Tempered(4, 3, sweeps=2).step(machine, chains, data, twice)
+    for _ in range(2):
+        _, chains = Tempered(4, 3).step(machine, chains, data, once)
+    assert torch.equal(found, chains)
+    both = (ParallelTempering(2, sweeps=3), TrajectoryTempering((machine,), 2, sweeps=3))
+    states, moves = [sampler.init(machine, 2, generator(0)) for sampler in both], []
+    for route in (Path, Trajectory):
+        monkeypatch.setattr(route, "move", lambda self, x, *rest: (moves.append(1), x)[1])
+    for sampler, state in zip(both, states, strict=True):
+        sampler.step(machine, state, generator(1))
+    assert len(moves) == 6
+
+
+def test_data_and_temperatures_are_heard(monkeypatch):
+    machine = rbm(4, 3, scale=0.5, seed=0)
+    data = machine.random(9, generator(0))[0, :, :4]
+    seen, lengths = [], []
+
+    def noted(machine, data=None, **options):
+        seen.append(data)
+        return path_to(machine, data, **options)
+
+    def forward(route, betas, *rest, plain=ais.forward):
+        lengths.append(len(betas))
+        return plain(route, betas, *rest)
+
+    monkeypatch.setattr(samplers, "path_to", noted)
+    monkeypatch.setattr(ais, "forward", forward)
+    sample(machine, 4, sampler=ParallelTempering(rungs=2, data=data), steps=2, seed=0)
+    sample(machine, 4, sampler=Annealing(40, data=data), steps=1, seed=0)
+    assert len(seen) == 5
+    assert all(given is data for given in seen)
+    assert all(30 <= length <= 50 for length in lengths)
+
+
+def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
+    machine = rbm(4, 3, scale=0.5, seed=0)
+    ends = machine.random(5, generator(0))
+    logs = torch.tensor([[-1e3, -1e3, 0.0, -1e3, -1e3]], dtype=torch.float64)
+    monkeypatch.setattr(ais, "forward", lambda *given: (logs, ends))
+    monkeypatch.setattr(samplers, "run_sweeps", lambda machine, spins, *rest: spins)
+    found = sample(machine, 5, sampler=Annealing(), seed=0)
+    assert torch.equal(found, ends[:, [2] * 5])
+
+
 @pytest.mark.parametrize("machine", machines(3))
 def test_trajectories_pass_through_their_machines(machine):
     other = scaled(machine, 0.4)
@@ -235,6 +287,10 @@ def test_the_tempered_phase_against_enumeration(machine):
         _, chains = phase.step(machine, chains, data, rng)
     _, exact = exact_distribution(machine)
     assert min(p_values(phase.configurations(machine, chains, data, rng), exact)) > 1e-4
+    answer, chains = phase.step(machine, chains, data, rng)  # of the coldest rung
+    cold = phase.configurations(machine, chains, data, rng)
+    assert torch.equal(answer.spins, machine.infer(cold))
+    assert torch.equal(cold, chains[:, -2000:, :-1])
 
 
 def test_the_tempered_ladder_follows_the_machine():

@@ -501,8 +501,10 @@ def diagnose(
     screen = Screen(as_json)
     machine, data, past = opened(run, update, replica, device)
     folder = out or (run.parent if run.is_file() else run / "figures")
+    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
     name = run.stem if run.is_file() else run.resolve().name
     after = "" if update is None else f", update {update}"
+    after += f", replica {replica}" if replica else ""
     with screen.err.status("diagnosing") as status:
         found = look(
             machine,
@@ -516,12 +518,13 @@ def diagnose(
             tell=status.update,
         )
     prefix = f"{run.stem}-" if run.is_file() else ""
-    suffix = "" if update is None else f"-{update}"
+    suffix = ("" if update is None else f"-{update}") + (f"-replica-{replica}" if replica else "")
     files = {
         key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
         for key, figure in found.figures.items()
     }
-    screen.result({"run": str(run), "update": update, **found.as_dict(), "figures": files})
+    told = {"run": str(run), "update": update, "replica": replica}
+    screen.result({**told, **found.as_dict(), "figures": files})
     section = ""
     for row in found.rows:
         if row.section != section:

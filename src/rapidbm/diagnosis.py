@@ -54,7 +54,7 @@ class Row:
     error: float | None = None
 
     def text(self) -> str:
-        if self.value is None:
+        if self.value is None or (isinstance(self.value, float) and not math.isfinite(self.value)):
             return "not defined"
         if isinstance(self.value, str):
             return self.value
@@ -78,6 +78,7 @@ class Diagnosis:
         for row in self.rows:
             entry: Any = row.value
             if isinstance(entry, float):
+                entry = entry if math.isfinite(entry) else None  # JSON has no NaN
                 entry = {"value": entry, "error": row.error}
             sections.setdefault(row.section, {})[row.name] = entry
         return sections
@@ -122,6 +123,12 @@ def diagnose(
             f"diagnose looks at one machine at a time, this one has {machine.replicas} replicas; take "
             "machine.replica(i)"
         )
+    if not all(bool(torch.isfinite(p).all()) for p in machine.parameters()):
+        raise InputError(
+            "a machine to diagnose has finite parameters, this one has NaN or infinity"
+        )
+    if not bool(machine.couplings.matrix(*machine.layers.edges[0]).any()):
+        raise InputError("a machine to diagnose has couplings, but these are all zero")
     check_count("the number of chains", chains, least=4)
     check_count("the number of sweeps", sweeps)
     check_count("the number of starts", starts, least=2)
@@ -133,8 +140,13 @@ def diagnose(
     found, figures["landscape"], verdict = work.landscape(title)
     rows += found
     if data is not None:
-        found, figures["quality"] = work.quality(data, title)
-        rows += found
+        few = machine.visible < 3 or len(data.train) < 4 or len(data.test) < 2
+        if few or len(torch.unique(data.train.spins, dim=0)) < 2:
+            told = "needs 3 pixels, 4 training and 2 test images, not all of them alike"
+            rows.append(Row("samples", "quality", told))
+        else:
+            found, figures["quality"] = work.quality(data, title)
+            rows += found
     return Diagnosis((Row("verdict", "this machine", verdict), *rows), figures, verdict)
 
 

@@ -195,15 +195,21 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
 
 @torch.no_grad()
 def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
-    """Walkers of parallel tempering down to the last temperature of eq. (2), from all rungs."""
-    random = machine.random(starts, rng)
-    _, cold = _scales(machine, random)
-    # From free spins: biases as strong as this would hold them already at the hot end.
-    path = Path(scaled(machine, float(cold.max())), torch.zeros_like(random[:, :1]), exact=False)
-    walkers = climb(path, starts, rng)
-    for _ in range(sweeps):
-        walkers = turn(path, walkers, rng)
-    return walkers.spins
+    """The lowest of the walkers of parallel tempering, on all rungs down to the last temperature of
+    eq. (2); each replica on its own ladder."""
+    found = []
+    for i in range(machine.replicas):
+        one = machine.replica(i)
+        random = one.random(starts, rng)
+        _, cold = _scales(one, random)
+        # From free spins: biases as strong as this would hold them already at the hot end.
+        path = Path(scaled(one, float(cold)), torch.zeros_like(random[:, :1]), exact=False)
+        walkers = climb(path, starts, rng)
+        for _ in range(sweeps):
+            walkers = turn(path, walkers, rng)
+        lowest = one.energy(walkers.spins)[0].argsort()[:starts]
+        found.append(walkers.spins[:, lowest])
+    return torch.cat(found)
 
 
 # Name → function(machine, starts, sweeps, rng) → candidates (e, c, n); each of them then descends.

@@ -28,12 +28,13 @@ from .enumeration import (
     most_states,
     states_of,
 )
-from .errors import check_beta, check_choice, check_count
+from .errors import InputError, check_beta, check_choice, check_count
 from .gibbs import sweeps
 from .machine import Machine, scaled
 from .posterior import hidden_sums
 from .quadrature import can_integrate, log_z_by_quadrature, points_of
 from .routes import path_to
+from .spins import to_spins
 from .streams import generator, seed_from
 
 SETTLE = 100  # sweeps between the two directions
@@ -211,7 +212,11 @@ def log_likelihood(
     too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
     variational bound (mean field) lies below it.
     """
-    spins = torch.as_tensor(getattr(data, "spins", data))
+    spins = to_spins(getattr(data, "spins", data))
+    if spins.dim() != 2 or spins.shape[1] != machine.visible:
+        raise InputError(
+            f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
+        )
     seed = seed_from(seed, None)
     z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
     if states_of(machine.layers, (0,)) > HIDDEN:
@@ -237,9 +242,9 @@ def _between_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: 
         lower,
         upper,
         (torch.minimum(lower, upper) - low, torch.maximum(lower, upper) + high),
-        z.ess,
+        torch.where(z.ess.isinf(), torch.nan, z.ess),  # of the hidden sums there is one per image
         z.largest,
-        z.method,
+        "ais",
         f"{z.effort}; hidden units over {found.steps:,} temperatures",
         0.5 * (found.lower + found.upper) - found.mean_field,
     )

@@ -56,7 +56,7 @@ def sampler_named(
             past = [u for u in run.checkpoints() if u < last]
             machines = [run.machine(u).replica(replica).to(machine.device) for u in past]
             return TrajectoryTempering((*machines, machine))
-        data = run.data().train
+        data = run.data().train.take(slice(0, 2000))  # for the marginals of the base
         return ParallelTempering(data=data) if name == "pt" else Annealing(data=data)
     if start == "random":
         return Gibbs()

@@ -49,6 +49,7 @@ ORDERED = "ordered: few minima"
 GLASS = "spin glass"
 LOST = "spin glass, patterns lost"
 CROWDED = "patterns among many minima"
+STEADY = "many minima, no more of them in a larger machine"
 ERGODIC = "one state: many minima, all crossed at this temperature"
 
 
@@ -72,23 +73,29 @@ class Glassiness:
 
     def _of(self, e: int) -> str:
         meet = self.minima.coincidence
-        still, alike = _above(self.edwards_anderson, FROZEN, e), _above(self.square, SQUARE, e)
+        free = max(SQUARE, 3.0 / float(self.growth.units.max()))  # free spins have ⟨q²⟩ = 1/N
+        still, alike = _above(self.edwards_anderson, FROZEN, e), _above(self.square, free, e)
         if not (still or alike):
             if still is None:
                 return _undecided("q_EA", self.edwards_anderson, FROZEN, e)
-            return PARAMAGNET if alike is False else _undecided("⟨q²⟩", self.square, SQUARE, e)
+            return PARAMAGNET if alike is False else _undecided("⟨q²⟩", self.square, free, e)
         few = _above(meet, MEET, e)
         if few is None:
             return _undecided("Y", meet, MEET, e)
-        if few:
-            return ORDERED
+        if few:  # small glasses have few minima too, but not at their patterns
+            kept = None if self.stability is None else _above(self.stability, KEPT, e)
+            split = _above(self.gap, BROKEN, e) and _above(self.growth.slope, 0.0, e)
+            return LOST if kept is False and split else ORDERED
         broken = _above(self.gap, BROKEN, e)
         if broken is None:
             return _undecided("q_EA − ⟨|q|⟩", self.gap, BROKEN, e)
         if not broken:
             return ERGODIC
-        if not _above(self.growth.slope, 0.0, e):
+        growing = _above(self.growth.slope, 0.0, e)
+        if growing is None:
             return _undecided("growth", self.growth.slope, 0.0, e)
+        if not growing:
+            return STEADY
         if self.stability is None:
             return GLASS
         kept = _above(self.stability, KEPT, e)
