@@ -323,6 +323,7 @@ def test_bad_choices():
         (lambda: ParallelTempering(rungs=1), "rungs"),
         (lambda: TrajectoryTempering(()), "machines of a training"),
         (lambda: Trajectory([machine]), "two machines"),
+        (lambda: Trajectory([machine, rbm(4, 3, biases=True, seed=0)]), "one shape"),
         (lambda: Tempered(rungs=1), "rungs"),
         (lambda: Gibbs(sweeps=0), "sweeps a step"),
         (lambda: sample(machine, 0), "chains"),

@@ -156,6 +156,13 @@ class Trajectory:
             raise InputError(
                 f"a trajectory leads through two machines or more, not {len(machines)}"
             )
+        shapes = [{n: tuple(p.shape) for n, p in m.named_parameters()} for m in machines]
+        for i, machine in enumerate(machines):
+            if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
+                raise InputError(
+                    f"a trajectory leads through machines of one shape, {shapes[0]}, but number {i} "
+                    f"has {shapes[i]}; leave it out"
+                )
         self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
         self.first = first
         self.stops = {  # (machine, e, …)
