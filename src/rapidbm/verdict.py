@@ -80,25 +80,23 @@ class Glassiness:
                 return _undecided("q_EA", self.edwards_anderson, FROZEN, e)
             return PARAMAGNET if alike is False else _undecided("⟨q²⟩", self.square, free, e)
         few = _above(meet, MEET, e)
-        if few is None:
-            return _undecided("Y", meet, MEET, e)
-        if few:  # small glasses have few minima too, but not at their patterns
-            kept = None if self.stability is None else _above(self.stability, KEPT, e)
-            split = _above(self.gap, BROKEN, e) and _above(self.growth.slope, 0.0, e)
-            return LOST if kept is False and split else ORDERED
+        kept = None if self.stability is None else _above(self.stability, KEPT, e)
         broken = _above(self.gap, BROKEN, e)
+        growing = _above(self.growth.slope, 0.0, e)
+        if few is not False:  # a small glass has few minima too, but not at its patterns
+            if kept is False and broken and growing:
+                return LOST
+            return ORDERED if few else _undecided("Y", meet, MEET, e)
         if broken is None:
             return _undecided("q_EA − ⟨|q|⟩", self.gap, BROKEN, e)
         if not broken:
             return ERGODIC
-        growing = _above(self.growth.slope, 0.0, e)
         if growing is None:
             return _undecided("growth", self.growth.slope, 0.0, e)
         if not growing:
             return STEADY
         if self.stability is None:
             return GLASS
-        kept = _above(self.stability, KEPT, e)
         if kept is None:
             return _undecided("overlap kept by patterns", self.stability, KEPT, e)
         return CROWDED if kept else LOST
