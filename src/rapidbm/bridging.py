@@ -28,7 +28,7 @@ from .errors import InputError, check_count
 from .gibbs import sweeps
 from .likelihood import Bounds, annealed, can_be_exact, log_z
 from .machine import Machine
-from .routes import Crossing
+from .routes import Crossing, check_one_shape
 from .streams import generator, seed_from
 
 SETTLE = 20  # sweeps between the two directions
@@ -80,13 +80,7 @@ def log_z_along(
     """
     if not machines:
         raise InputError("give the machines of a training, one at least; there are none")
-    shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in machines]
-    for i, machine in enumerate(machines):
-        if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
-            raise InputError(
-                f"machines along a training have one shape, {shapes[0]}, but number {i} has "
-                f"{shapes[i]}; give each shape on its own"
-            )
+    check_one_shape(machines)
     check_count("the number of chains", chains, least=2)
     seed = seed_from(seed, rng)
     if all(can_be_exact(machine, 2**20) for machine in machines):

@@ -114,6 +114,17 @@ class Path:
         )
 
 
+def check_one_shape(machines: Sequence[Machine]) -> None:
+    """Refuses machines that do not lie on one way."""
+    shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in machines]
+    for i, machine in enumerate(machines):
+        if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
+            raise InputError(
+                f"machines along a training have one shape, {shapes[0]}, but number {i} has "
+                f"{shapes[i]}; give each shape on its own"
+            )
+
+
 def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
     """The path whose base is the machine's biases alone, or with `data` the data's marginals."""
     shape = (machine.replicas, 1, machine.layers.units)
@@ -156,13 +167,7 @@ class Trajectory:
             raise InputError(
                 f"a trajectory leads through two machines or more, not {len(machines)}"
             )
-        shapes = [{n: tuple(p.shape) for n, p in m.named_parameters()} for m in machines]
-        for i, machine in enumerate(machines):
-            if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
-                raise InputError(
-                    f"a trajectory leads through machines of one shape, {shapes[0]}, but number {i} "
-                    f"has {shapes[i]}; leave it out"
-                )
+        check_one_shape(machines)
         self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
         self.first = first
         self.stops = {  # (machine, e, …)
