@@ -161,6 +161,8 @@ def test_base_samples_and_likelihood():
     assert inside(found, wanted)
     with pytest.raises(InputError, match=r"\(samples, 16\)"):
         log_z(machine, method="ais", data=torch.ones(3, 5))
+    with pytest.raises(InputError, match="two samples or more, not 1"):
+        log_z(machine, method="ais", samples=every[:, :1])
 
 
 def test_what_is_given_is_used():

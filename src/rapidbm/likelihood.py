@@ -162,6 +162,8 @@ def annealed(
             drawn, apart = ais.resample(ends, logs, settle)
             settled = sweeps(machine, drawn, settle, SETTLE)
         settled = machine.configuration(settled)
+        if settled.shape[1] < 2:
+            raise InputError(f"the way back needs two samples or more, not {settled.shape[1]}")
         back = ais.backward(path, betas, settled, stream("backward"))
         effort = f"{len(betas):,} temperatures, {chains:,} chains"
         found = _joined(path.log_z0().squeeze(1), logs, back, apart, effort)
