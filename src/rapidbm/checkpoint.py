@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,26 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def locked(folder: Path, doing: str) -> Iterator[None]:
+    """One process works in a folder at a time; what a killed one left half written is removed."""
+    try:
+        import fcntl
+    except ImportError:  # a system without it
+        yield
+        return
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"another process is {doing} into {folder}; wait for it or stop it"
+            ) from error
+        for left in folder.rglob(".*.part"):
+            left.unlink(missing_ok=True)
+        yield
 
 
 def save_tensors(

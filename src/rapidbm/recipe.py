@@ -24,6 +24,7 @@ from .positive import POSITIVE, PositivePhase
 from .projection import PROJECTIONS, Projection
 from .splits import Dataset
 from .streams import check_seed
+from .training import Trainer
 
 T = TypeVar("T")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -172,6 +173,22 @@ class Recipe:
         if self.biases and self.bias_start == "marginals":
             machine.start_biases(data.train.spins)
         return machine
+
+    def trainer(self, data: Dataset, device: torch.device) -> Trainer:
+        """The training that this recipe describes, before its first update."""
+        return Trainer(
+            self.machine(data, device),
+            data.train.spins,
+            self.negative_phase(),
+            self.optimizer_choice(),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            positive=self.positive_phase(),
+            projection=self.projection_choice(),
+            batch_mean="nominal" if self.batch_mean == "nominal" else "true",
+            average=self.average,
+            seed=self.seed,
+        )
 
     def negative_phase(self) -> NegativePhase:
         options = {

@@ -19,7 +19,6 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +34,7 @@ from .checkpoint import (
     device_named,
     load_machine,
     load_tensors,
+    locked,
     save_tensors,
     write_bytes,
     write_json,
@@ -96,7 +96,7 @@ class Run:
                 "lies there by --resume"
             )
         data, device = recipe.data(), device_named(recipe.device)
-        ready = _trainer(recipe, data, device)  # says what does not fit before anything is written
+        ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
             check_metric(name, ready.machine)
         try:
@@ -206,7 +206,7 @@ class Run:
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
         makes the training longer than it was meant to be.
         """
-        with self._locked():
+        with locked(self.folder, "training"):
             if epochs is not None and epochs != self.recipe.epochs:
                 self._extend(epochs)
             yield from self._go(stop)
@@ -217,7 +217,7 @@ class Run:
         if trainer is None or trainer.update:
             with warnings.catch_warnings():  # the load was told when the run was made
                 warnings.simplefilter("ignore", LoadWarning)
-                trainer = _trainer(self.recipe, data, device)
+                trainer = self.recipe.trainer(data, device)
         self._ready = None
         (self.folder / "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
@@ -330,47 +330,12 @@ class Run:
         self.recipe = Recipe.from_dict(self.info["recipe"])
         write_json(self.folder / "run.json", self.info)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process trains into a folder at a time."""
-        try:
-            import fcntl
-        except ImportError:  # a system without it
-            yield
-            return
-        with (self.folder / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise InputError(
-                    f"another process is training into {self.folder}; wait for it or stop it"
-                ) from error
-            for left in self.folder.rglob(".*.part"):  # by a process that was killed
-                left.unlink(missing_ok=True)
-            yield
-
 
 def _is_free(folder: Path) -> bool:
     """True for a folder that is not there, or holds at most what a kill left of a first write."""
     if not folder.exists():
         return True
     return folder.is_dir() and all(path.suffix == ".part" for path in folder.iterdir())
-
-
-def _trainer(recipe: Recipe, data: Dataset, device: torch.device) -> Trainer:
-    return Trainer(
-        recipe.machine(data, device),
-        data.train.spins,
-        recipe.negative_phase(),
-        recipe.optimizer_choice(),
-        epochs=recipe.epochs,
-        batch_size=recipe.batch_size,
-        positive=recipe.positive_phase(),
-        projection=recipe.projection_choice(),
-        batch_mean="nominal" if recipe.batch_mean == "nominal" else "true",
-        average=recipe.average,
-        seed=recipe.seed,
-    )
 
 
 def as_list(values: Tensor) -> list[float | None]:
@@ -388,11 +353,12 @@ def _due(spacing: str, update: int, progress: Progress, *, by_epoch: bool = Fals
     if isinstance(chosen, int):
         return update % chosen == 0
     if chosen == "log" and by_epoch:  # epochs 1 to 10, then thirteen per decade
-        return progress.epoch_end and _on_log_grid(progress.epoch)
+        return progress.epoch_end and on_log_grid(progress.epoch)
     return bool(chosen == "log" and update & (update - 1) == 0)  # powers of two
 
 
-def _on_log_grid(epoch: int) -> bool:
+def on_log_grid(epoch: int) -> bool:
+    """Epochs 1 to 10, then thirteen per decade."""
     decade = int(10 ** math.floor(math.log10(epoch)))
     return epoch % max(1, decade // 2) == 0 if epoch < 5 * decade else epoch % decade == 0
 
