@@ -383,6 +383,71 @@ def demo(
 
 
 @app.command()
+def reproduce(
+    items: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ITEM…",
+            help="all, a figure or table (fig1, fig2a, …, probe, costs: [bold]list[/] shows them), or "
+            "[bold]claims[/]: the verdicts on what --out holds.",
+            show_default=False,
+        ),
+    ],
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="tiny (seconds), quick (minutes on two cores) or paper (the paper's sizes, a GPU)."
+        ),
+    ] = "quick",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder (default: runs/reproduction-SCALE); what it has is not redone."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """The paper's figures, tables and claims, measured anew, on one page.
+
+    Everything, in minutes on two cores:
+    [bold]rapidbm reproduce all --out R[/]
+
+    One figure at the paper's size:
+    [bold]rapidbm reproduce fig5 --scale paper[/]
+
+    The same command goes on where it was interrupted, to the same records.
+    """
+    from .reproducing import list_items, reproduce_items, show_claims
+
+    screen = Screen(as_json)
+    folder = out or Path("runs") / f"reproduction-{scale}"
+    if items == ["list"]:
+        list_items(screen)
+    elif items == ["claims"]:
+        show_claims(folder, screen)
+    else:
+        code = reproduce_items(items, folder, scale, seed, device, screen, Stopper())
+        if code:
+            raise typer.Exit(code)
+
+
+@app.command()
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A folder of rapidbm reproduce.", show_default=False),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Draw the figures, judge the claims and write the page of a reproduction again, from its records."""
+    from .reproducing import write_report
+
+    write_report(folder, Screen(as_json))
+
+
+@app.command()
 def evaluate(
     run: RunFolder,
     update: Update = None,

@@ -18,6 +18,11 @@ A layer coupled to itself has its self-terms taken out:
     −E_l = (1/2√K) Σ_k [ (m_l^k)² − Σ_i (ξ_i^k s_i)² ]                                    (6)
     field_i = (1/√K) ( Σ_k m_l^k ξ_i^k − s_i Σ_k (ξ_i^k)² )                               (7)
     ∂⟨E_l⟩/∂ξ_i^k = −(1/√K) ⟨ m_l^k s_i − ξ_i^k s_i² ⟩                                    (8)
+
+The K patterns nearest to given couplings J = Σ_k σ_k u_k v_kᵀ between two layers are the first singular
+vectors (Eckart and Young 1936); what they leave is Σ_{k>K} σ_k²:
+
+    ξ_v^k = K^¼ √σ_k u_k,        ξ_h^k = K^¼ √σ_k v_k                                     (9)
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from .errors import InputError
+from .errors import InputError, check_count
 from .layers import Layers
 from .spins import WeightedSpins
 
@@ -53,6 +58,10 @@ class Couplings(nn.Module, ABC):
     @abstractmethod
     def gradient(self, weighted: WeightedSpins) -> dict[str, Tensor]:
         """∂⟨E⟩/∂θ of every parameter, under its name in `named_parameters()`."""
+
+    @abstractmethod
+    def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
+        """The same from ⟨s_i s_j⟩ (e, n_0, n_1) of two layers coupled to each other alone."""
 
     @abstractmethod
     def matrix(self, a: int, b: int) -> Tensor:
@@ -123,6 +132,9 @@ class Dense(Couplings):
             gradients[f"weights.{a}-{b}"] = _upper(moment) if a == b else moment
         return gradients
 
+    def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
+        return {"weights.0-1": -product}
+
 
 class Patterns(Couplings):
     """Regularized Axons, eq. (2): the patterns ξ (e, k, n) are the parameters."""
@@ -137,6 +149,25 @@ class Patterns(Couplings):
             )
         self.patterns = nn.Parameter(patterns)
         self.scale = 1.0 / math.sqrt(patterns.shape[1])
+
+    @staticmethod
+    @torch.no_grad()
+    def from_dense(dense: Couplings, patterns: int) -> Patterns:
+        """The `patterns` patterns nearest to couplings between two layers in mean square, eq. (9)."""
+        check_count("the number of patterns K", patterns)
+        layers = dense.layers
+        if len(layers.sizes) != 2 or layers.edges != ((0, 1),):
+            raise InputError(
+                "patterns from dense couplings need a restricted machine, two layers that are coupled "
+                f"to each other and not to themselves; this one has layers {layers.sizes} and edges "
+                f"{layers.edges}"
+            )
+        matrix = dense.matrix(0, 1)
+        u, sigma, v = torch.linalg.svd(matrix.double(), full_matrices=False)
+        root = patterns**0.25 * sigma[:, :patterns, None].sqrt()  # (e, k, 1)
+        xi = torch.cat([u.mT[:, :patterns] * root, v[:, :patterns] * root], -1)
+        spare = patterns - xi.shape[1]  # beyond the rank there is nothing to describe
+        return Patterns(layers, torch.nn.functional.pad(xi, (0, 0, 0, spare)).to(matrix.dtype))
 
     @property
     def replicas(self) -> int:
@@ -197,6 +228,12 @@ class Patterns(Couplings):
             else:  # eq. (3)
                 total = total + (m[a] * m[b]).sum(-1)
         return -self.scale * total  # (e, c)
+
+    @torch.no_grad()
+    def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
+        first, second = self.of_layer(0), self.of_layer(1)  # eq. (5), summed over the other layer
+        parts = [second @ product.mT, first @ product]
+        return {"patterns": torch.cat(parts, -1).mul_(-self.scale)}
 
     @torch.no_grad()
     def gradient(self, weighted: WeightedSpins) -> dict[str, Tensor]:

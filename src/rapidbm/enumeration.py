@@ -43,6 +43,7 @@ class HasEnergy(Protocol):
     @property
     def symmetric(self) -> bool: ...
     def energy(self, spins: Tensor) -> Tensor: ...
+    def bias_energy(self, spins: Tensor) -> Tensor: ...
     def field(self, spins: Tensor, layer: int) -> Tensor: ...
 
 
@@ -78,11 +79,17 @@ def check_states(
 def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta) -> Tensor:
     """The logarithm of eq. (1) in float64, (e, c); the free layers of `spins` hold 0."""
     flat = beta.squeeze(-1) if isinstance(beta, Tensor) else beta
-    total = -flat * machine.energy(spins).double()
+    total = -flat * given_energy(machine, spins, free).double()
     for layer in free:
         field = machine.field(spins, layer)
         total += log_2cosh(field * beta).sum(-1, dtype=torch.float64)
     return total
+
+
+def given_energy(machine: HasEnergy, spins: Tensor, free: tuple[int, ...]) -> Tensor:
+    """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases alone."""
+    touched = all(a in free or b in free for a, b in machine.layers.edges)
+    return machine.bias_energy(spins) if touched else machine.energy(spins)
 
 
 @torch.no_grad()
@@ -137,6 +144,35 @@ class AllStates:
             filled = infer(self.machine, spins.clone(), free)
             yield WeightedSpins(filled, weights[:, start:stop])
             start = stop
+
+    @torch.no_grad()
+    def products(self) -> tuple[Tensor, Tensor]:
+        """⟨s_a s_b⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) of two layers that are coupled to each other alone.
+
+        The same sums as those over `chunks`, without writing configurations down.
+        """
+        machine, layers = self.machine, self.machine.layers
+        (given,) = layers.cover()
+        free = 1 - given
+        half = machine.symmetric
+        logs = [log_weight(machine, s, (free,), 1.0) for s in enumerate_spins(machine, half=half)]
+        weights = torch.softmax(torch.cat(logs, 1), 1).to(machine.dtype)  # (e, c)
+        sizes = (machine.replicas, layers.sizes[given], layers.sizes[free])
+        product = torch.zeros(sizes, dtype=machine.dtype, device=machine.device)
+        mean = torch.zeros(
+            (machine.replicas, layers.units), dtype=machine.dtype, device=machine.device
+        )
+        start = 0
+        for spins in enumerate_spins(machine, half=half):
+            share = weights[:, start : start + spins.shape[1], None]
+            start += spins.shape[1]
+            signed = spins[..., layers.slices[given]] * share
+            inferred = mean_spin(machine.field(spins, free))
+            product.baddbmm_(signed.mT, inferred)
+            if not half:  # by symmetry 0 otherwise
+                mean[:, layers.slices[given]] += signed.sum(1)
+                mean[:, layers.slices[free]] += (share.mT @ inferred).squeeze(1)
+        return (product if given == 0 else product.mT), mean
 
     def chunks(self) -> Iterator[WeightedSpins]:
         """Parts of the average of an even function, such as the energy's gradient: where s and −s

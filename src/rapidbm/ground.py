@@ -25,7 +25,14 @@ from torch import Tensor
 
 from .bounds import lower_bound
 from .descent import descend
-from .enumeration import LARGEST, check_states, enumerate_spins, free_layers, states_of
+from .enumeration import (
+    LARGEST,
+    check_states,
+    enumerate_spins,
+    free_layers,
+    given_energy,
+    states_of,
+)
 from .errors import InputError, check_choice, check_count, lookup
 from .gibbs import sweep
 from .machine import Machine, scaled
@@ -134,7 +141,7 @@ def _by_enumeration(machine: Machine) -> GroundState:
     count = 0
     for some in enumerate_spins(exact, half=exact.symmetric):
         count += some.shape[1]
-        energy = exact.energy(some)
+        energy = given_energy(exact, some, free)
         for layer in free:
             energy -= exact.field(some, layer).abs_().sum(-1)
         lowest, where = energy.min(1)

@@ -131,9 +131,13 @@ class Machine(nn.Module):
         """E(s), (e, c)."""
         spins = self.configuration(spins)
         energy = self.couplings.energy(spins)
-        if self.biases is not None:
-            energy = energy - (spins @ self.biases[..., None]).squeeze(-1)
-        return energy
+        return energy if self.biases is None else energy + self.bias_energy(spins)
+
+    def bias_energy(self, spins: Tensor) -> Tensor:
+        """The part of E(s) that the biases give, (e, c)."""
+        if self.biases is None:
+            return torch.zeros(spins.shape[:-1], dtype=self.dtype, device=self.device)
+        return -(self.configuration(spins) @ self.biases[..., None]).squeeze(-1)
 
     def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
         """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
@@ -179,7 +183,11 @@ class Machine(nn.Module):
     @torch.no_grad()
     def gradient(self, weighted: WeightedSpins | AllStates) -> dict[str, Tensor]:
         """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
-        total: dict[str, Tensor] = {}
+        if isinstance(weighted, AllStates) and self.layers.edges == ((0, 1),):
+            product, mean = weighted.products()
+            total = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
+            return total if self.biases is None else {**total, "biases": -mean}
+        total = {}
         for part in weighted.chunks():
             found = {f"couplings.{k}": v for k, v in self.couplings.gradient(part).items()}
             if self.biases is not None:

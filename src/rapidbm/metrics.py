@@ -73,7 +73,8 @@ def hamming_distance(
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins)
-    step = max(1, 2**20 // (machine.layers.units * machine.replicas))
+    room = 2**20 if machine.device.type == "cpu" else 2**28  # numbers at a time
+    step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     for start in range(0, len(split), step):
         part = split.take(slice(start, start + step))

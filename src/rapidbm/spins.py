@@ -45,7 +45,9 @@ def up_probability(field: Tensor, beta: Beta = 1.0) -> Tensor:
 
 
 def mean_spin(field: Tensor, beta: Beta = 1.0) -> Tensor:
-    """⟨s⟩ of eq. (1), through the sigmoid: six times faster than torch.tanh on a CPU."""
+    """⟨s⟩ of eq. (1); on a CPU through the sigmoid, six times faster than torch.tanh there."""
+    if field.is_cuda:  # where each pass over memory counts
+        return torch.tanh(field if isinstance(beta, float) and beta == 1.0 else field * beta)
     up = up_probability(field, beta)
     return 2.0 * up - 1.0 if up.requires_grad else up.mul_(2.0).sub_(1.0)
 
@@ -53,7 +55,8 @@ def mean_spin(field: Tensor, beta: Beta = 1.0) -> Tensor:
 def draw(field: Tensor, rng: torch.Generator, beta: Beta = 1.0) -> Tensor:
     """Spins drawn from eq. (1), independently of each other."""
     uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype, device=field.device)
-    return (uniform < up_probability(field, beta)).to(field.dtype).mul_(2.0).sub_(1.0)
+    up = (uniform < up_probability(field, beta)).to(field.dtype)
+    return torch.rsub(up, -1.0, alpha=-2.0) if up.is_cuda else up.mul_(2.0).sub_(1.0)
 
 
 def random_spins(
@@ -71,8 +74,8 @@ def sign(values: Tensor) -> Tensor:
 
 def log_2cosh(x: Tensor) -> Tensor:
     """log(2 cosh x) without overflow."""
-    size = x.abs()
-    return size + torch.log1p(torch.exp(-2.0 * size))
+    # Beyond 40 the softplus is linear to the last bit, in float64 too.
+    return torch.nn.functional.softplus(x, 2.0, 40.0).mul_(2.0).sub_(x)
 
 
 def states(units: int, start: int, stop: int, *, device: torch.device | str = "cpu") -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..spectra import spectrum
 from .bench import Bench, Part, Values
-from .courses import DISTANCES, Look, course, gibbs, machine_for, method, recipe_for
+from .courses import DISTANCES, Look, accessibilities, course, machine_for, recipe_for
 from .drawing import PENS
 
 NAMES = {"rapid": "RAPID", "cd": "CD-10", "pcd": "PCD-10", "exact": "exact gradient"}
@@ -44,9 +44,8 @@ def _train(bench: Bench, config: Config, name: str) -> Values:
         bench, "bars4", "paper-bars" if name == "rapid" else f"paper-bars-{name}", **chosen
     )
     start = machine_for(recipe, recipe.data(), bench.device)
-    looks: dict[str, Look] = {**DISTANCES, "gibbs": gibbs}
-    if name != "exact":  # it averages over no configurations of its own
-        looks["method"] = method
+    # The exact gradient averages over no configurations of its own.
+    looks: dict[str, Look] = {**DISTANCES, **accessibilities(method=name != "exact")}
     found, trainer = course(bench, recipe, looks)
     found["singular"] = spectrum(trainer.machine).values
     found["start_singular"] = spectrum(start).values

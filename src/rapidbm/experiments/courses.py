@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import LoadWarning
+from ..ground import ground_state
 from ..machine import Machine
 from ..metrics import gibbs_accessibility, hamming_distance, method_accessibility
 from ..recipe import Recipe
@@ -85,18 +86,34 @@ def hamming(part: str, tries: int | None = None) -> Look:
     return look
 
 
-def gibbs(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
-    return gibbs_accessibility(progress.machine, None, rng)
+def accessibilities(*, method: bool) -> dict[str, Look]:
+    """Looks at Gibbs and, if wanted, method accessibility, which share one ground state."""
+    latest: list[tuple[Trainer, int, Tensor]] = []
+
+    def lowest(progress: Progress) -> Tensor:
+        if not latest or latest[0][:2] != (progress.trainer, progress.update):
+            energy = ground_state(progress.machine, seed=0).energy
+            latest[:] = [(progress.trainer, progress.update, energy)]
+        return latest[0][2]
+
+    def gibbs(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
+        return gibbs_accessibility(progress.machine, None, rng, ground=lowest(progress))
+
+    def used(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
+        trainer = progress.trainer
+        return method_accessibility(
+            progress.machine,
+            data.train,
+            rng,
+            negative=trainer.negative,
+            chains=trainer.chains if trainer.chains.shape[1] else None,
+            ground=lowest(progress),
+        )
+
+    return {"gibbs": gibbs, "method": used} if method else {"gibbs": gibbs}
 
 
-def method(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
-    trainer = progress.trainer
-    chains = trainer.chains if trainer.chains.shape[1] else None
-    return method_accessibility(
-        progress.machine, data.train, rng, negative=trainer.negative, chains=chains
-    )
-
-
+gibbs = accessibilities(method=False)["gibbs"]
 DISTANCES: dict[str, Look] = {"hamming_train": hamming("train"), "hamming_test": hamming("test")}
 
 

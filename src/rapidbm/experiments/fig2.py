@@ -1,0 +1,156 @@
+"""Fig. 2: accessibility of the ground state during training on 4×4 bars.
+
+(a) by Gibbs sampling: the lowest energy that ten sweeps from random starts reach; (b) by the method:
+the lowest energy among the configurations that its negative phase uses; both over the ground state's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import bars
+from .bench import Claim, Finding, Item, Number, Record, Records, all_of
+from .drawing import curve, epochs_axis, panels, sizes_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KIND = {
+    "gibbs": "Gibbs accessibility",
+    "method": "method accessibility",
+}
+
+
+def _draw(records: Records, key: str) -> Figure:
+    fig, (axes,) = panels()
+    for name, pen in bars.LOOK.items():
+        record = records.get(f"bars.{name}")
+        if record is not None and key in record.values:
+            curve(axes, record["epochs"], record.array(key), pen, bars.NAMES[name])
+    axes.set_ylim(0, 1.03)
+    epochs_axis(axes, KIND[key])
+    axes.legend(loc="lower right")
+    return fig
+
+
+def _caption(records: Records, key: str) -> str:
+    what = {
+        "gibbs": "Lowest energy after ten Gibbs sweeps of ten chains from random starts",
+        "method": "Lowest energy among the configurations that the negative phase uses (the exact "
+        "gradient uses none of its own)",
+    }[key]
+    return (
+        f"{what}, over the ground-state energy, during training on 4×4 bars. Bands: one standard "
+        f"deviation over instances. {sizes_of(records)}"
+    )
+
+
+def _item(key: str) -> Item:
+    return Item(
+        f"{KIND[key][0].upper()}{KIND[key][1:]} during training",
+        ("bars",),
+        lambda records: _draw(records, key),
+        lambda records: _caption(records, key),
+    )
+
+
+ITEMS = {"fig2a": _item("gibbs"), "fig2b": _item("method")}
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def _at(record: Record, key: str, index: int) -> Number:
+    return Number.of(record.array(key)[index])
+
+
+def _rises(records: Records) -> Finding:
+    told, answers = [], []
+    for name in ("cd", "pcd", "exact"):
+        record = records[f"bars.{name}"]
+        start, end = _at(record, "gibbs", 0), _at(record, "gibbs", -1)
+        told.append(f"{bars.NAMES[name]} {start} → {end}")
+        answers.append((end - start).above(0.5))
+    rapid = record_least(records["bars.rapid"], "gibbs")
+    told.append(f"RAPID never below {rapid}")
+    return Finding(all_of(*answers, rapid.above(0.9)), "; ".join(told))
+
+
+def record_least(record: Record, key: str) -> Number:
+    """The lowest mean over instances of a course."""
+    rows = record.array(key)
+    return Number.of(rows[int(np.argmin(rows.mean(1)))])
+
+
+def _early_and_late(records: Records) -> Finding:
+    rapid = records["bars.rapid"]
+    told, early, late = [], [], []
+    first = rapid["epochs"].index(1)
+    for name in ("cd", "pcd"):
+        other = records[f"bars.{name}"]
+        start = _at(rapid, "method", first) - _at(other, "method", other["epochs"].index(1))
+        end = _at(rapid, "method", -1) - _at(other, "method", -1)
+        early.append(start.above(0.0))
+        late.append(end.below(0.0))
+        told.append(f"RAPID minus {bars.NAMES[name]}: {start} at epoch 1, {end} at the end")
+    return Finding(all_of(*early, *late), "; ".join(told))
+
+
+def _flat(records: Records) -> Finding:
+    rapid = records["bars.rapid"]
+    change = Number.of(rapid.array("method")[-1] - rapid.array("method")[0])
+    return Finding(
+        change.below(0.05, 1.0),
+        f"method accessibility of PID {_at(rapid, 'method', 0)} at the start, "
+        f"{_at(rapid, 'method', -1)} at the end: change {change}",
+        "Counted as no improvement when the change is below 0.05.",
+    )
+
+
+def _like_gibbs(records: Records) -> Finding:
+    told, answers = [], []
+    for name in ("cd", "pcd"):
+        record = records[f"bars.{name}"]
+        difference = record.array("method") - record.array("gibbs")
+        rows = [Number.of(row) for row in difference]
+        least = min(rows, key=lambda n: n.value)
+        most = max(rows, key=lambda n: n.value)
+        told.append(f"{bars.NAMES[name]}: method minus Gibbs between {least} and {most}")
+        answers.append(least.value + 2 * least.error >= 0)
+    return Finding(all_of(*answers), "; ".join(told))
+
+
+_ALL = tuple(f"bars.{name}" for name in bars.NAMES)
+CLAIMS = (
+    Claim(
+        "access-rises-in-training",
+        "Sec. V.A.1, Fig. 2a",
+        "Standard machines start where Gibbs sampling does not reach low energies and end where it "
+        "does; RA machines are there all along.",
+        _ALL,
+        _rises,
+    ),
+    Claim(
+        "pid-early-and-late",
+        "Sec. V.A.2, Fig. 2b",
+        "In method accessibility PID is far ahead in the first epochs, and behind at the end.",
+        _ALL[:3],
+        _early_and_late,
+    ),
+    Claim(
+        "pid-does-not-improve",
+        "Sec. V.A.2, Fig. 2b",
+        "The method accessibility of PID does not improve with training.",
+        _ALL[:1],
+        _flat,
+    ),
+    Claim(
+        "method-like-gibbs",
+        "Sec. V.A.2, Fig. 2b",
+        "CD's and PCD's method accessibility is as good as their Gibbs accessibility, or better.",
+        _ALL[1:3],
+        _like_gibbs,
+    ),
+)

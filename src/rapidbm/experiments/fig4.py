@@ -1,0 +1,118 @@
+"""Fig. 4: singular values of the weights after training on 4×4 bars, all methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import bars
+from .bench import Array, Claim, Finding, Item, Number, Records, all_of
+from .drawing import curve, label, panels, sizes_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHARE = 0.9  # of Σσ² that the large singular values carry together
+
+
+def _draw(records: Records) -> Figure:
+    fig, (left, right) = panels(2)
+    for name, pen in bars.LOOK.items():
+        record = records.get(f"bars.{name}")
+        if record is None:
+            continue
+        values = record.array("singular")  # (e, r)
+        rank = np.arange(1, values.shape[1] + 1)
+        curve(left, rank, values.T, pen, bars.NAMES[name])
+        start = record.array("start_singular")
+        left.plot(
+            np.arange(1, start.shape[1] + 1), start.mean(0), ":", color=pen.colour, linewidth=0.7
+        )
+        share = np.cumsum(values**2, 1) / np.sum(values**2, 1, keepdims=True)
+        curve(right, rank, share.T, pen, bars.NAMES[name])
+    left.set_yscale("log")
+    right.axvline(4, color="0.6", linewidth=0.7)
+    right.set_ylim(0, 1.03)
+    label(left, "rank", "singular value", "(a)")
+    label(right, "rank", "cumulative share of Σσ²", "(b)")
+    right.legend(loc="lower right")
+    return fig
+
+
+def _caption(records: Records) -> str:
+    return (
+        "(a) Singular values of the weights after training on 4×4 bars; thin dotted lines: before "
+        "training. RA machines have no more than K of them. (b) The share of their squares that the "
+        f"largest ones carry; the grey line marks four. {sizes_of(records)}"
+    )
+
+
+ITEMS = {"fig4": Item("Singular values of trained weights", ("bars",), _draw, _caption)}
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def large(values: Array) -> Array:
+    """How many singular values carry 90 % of Σσ² in each instance, (e,)."""
+    share = np.cumsum(values**2, 1) / np.sum(values**2, 1, keepdims=True)
+    found: Array = 1.0 + (share < SHARE).sum(1)
+    return found
+
+
+def gap(values: Array) -> Array:
+    """After which singular value the largest drop (by a factor) comes, (e,)."""
+    kept = np.maximum(values, 1e-6 * values[:, :1])
+    found: Array = 1.0 + np.argmax(kept[:, :-1] / kept[:, 1:], axis=1)
+    return found
+
+
+def _few(records: Records) -> Finding:
+    told, answers = [], []
+    for name, words in bars.NAMES.items():
+        record = records[f"bars.{name}"]
+        before, after = (Number.of(large(record.array(k))) for k in ("start_singular", "singular"))
+        told.append(f"{words} {before} → {after}")
+        answers.append(_below(after, 0.5 * min(16, record.array("singular").shape[1])))
+    return Finding(
+        all_of(*answers),
+        f"singular values that carry {SHARE:.0%} of Σσ², before → after: {'; '.join(told)}",
+        "Few: at most half of those that there can be.",
+    )
+
+
+def _below(number: Number, limit: float) -> bool | None:
+    return number.value <= limit if number.error == 0 else number.below(limit)
+
+
+def _four(records: Records) -> Finding:
+    told, answers = [], []
+    for name, words in bars.NAMES.items():
+        at = gap(records[f"bars.{name}"].array("singular"))
+        share = float((at == 4).mean())
+        told.append(f"{words} {share:.0%} (median {np.median(at):.0f})")
+        answers.append(share > 0.5)
+    return Finding(
+        all_of(*answers),
+        f"instances whose largest drop comes after the fourth: {'; '.join(told)}",
+    )
+
+
+_ALL = tuple(f"bars.{name}" for name in bars.NAMES)
+CLAIMS = (
+    Claim(
+        "few-singular-values",
+        "Sec. V.A.4, Fig. 4",
+        "However they were trained, machines that learnt the bars have few large singular values.",
+        _ALL,
+        _few,
+    ),
+    Claim(
+        "four-singular-values",
+        "Sec. V.A.4, Fig. 4",
+        "On the bars four singular values stand out, whatever the method.",
+        _ALL,
+        _four,
+    ),
+)

@@ -1,0 +1,66 @@
+"""Fig. 7: visible parts of trained patterns; samples that start from one pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ..pictures import show_images
+from .bench import Claim, Finding, Item, Number, Records
+from .drawing import panels, sizes_of, tiles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _draw(records: Records) -> Figure:
+    record = records["mnist.patterns"]
+    fig, (left, middle, right) = panels(3, height=2.5)
+    shape = record["shape"]
+    patterns = torch.from_numpy(record.array("patterns"))
+    show_images(left, patterns, (shape[0], shape[1]), 4)
+    left.set_title("(a) patterns", loc="left")
+    chosen = torch.from_numpy(record.array("chosen"))[None]
+    show_images(middle, chosen, (shape[0], shape[1]), 1)
+    middle.set_title("(b) one of them …", loc="left")
+    tiles(right, record["chosen_samples"][:30], shape, 6, "… and where chains from it end")
+    return fig
+
+
+def _caption(records: Records) -> str:
+    record = records["mnist.patterns"]
+    labels = sorted(set(record["chosen_labels"]))
+    return (
+        f"(a) Visible part of sixteen patterns of a trained machine; {record['saturated']:.0%} of the "
+        "components lie at the bound. (b) A pattern, the one whose chains end in most classes, and "
+        f"samples that start from it, ordered by the class of the nearest training image "
+        f"({', '.join(map(str, labels))}). {sizes_of(records)}"
+    )
+
+
+ITEMS = {"fig7": Item("Patterns after training on MNIST", ("mnist.patterns",), _draw, _caption)}
+
+
+def _several(records: Records) -> Finding:
+    record = records["mnist.patterns"]
+    classes = record.array("classes")
+    return Finding(
+        Number.of(classes).above(1.0),
+        f"classes reached from one pattern by {record['chains']} chains: mean {Number.of(classes)} "
+        f"over {len(classes)} patterns, at most {classes.max():.0f}; {np.mean(classes > 1):.0%} of the patterns "
+        f"lead to more than one; {record['digits']:.0%} of the ends are as near to a training image as "
+        "95 % of the test images are, and only these count",
+    )
+
+
+CLAIMS = (
+    Claim(
+        "one-pattern-several-classes",
+        "Sec. V.C, Fig. 7b",
+        "Gibbs chains that start from one pattern end in digits of different classes.",
+        ("mnist.patterns",),
+        _several,
+    ),
+)

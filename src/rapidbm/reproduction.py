@@ -1,0 +1,409 @@
+"""A reproduction: a folder in which the paper is measured, drawn and judged, piece by piece.
+
+    reproduction.json    scale, seed, versions, time spent, what failed
+    times.json           per part: seconds, device, versions
+    records/             study.part.json: the numbers, with the settings that gave them
+    machines/            machines that later parts need
+    figures/             a PDF and a PNG per item
+    claims.json          the verdicts
+    report.html          all of it on one page
+
+A part is finished when its record is there, and a record is written as a whole. Its random numbers are
+named by the seed and the part alone, so that an interrupted reproduction ends with the same records as
+one that never stopped. Everything after the records is made from them.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import __version__, experiments
+from .checkpoint import device_named, locked, write_bytes, write_json
+from .errors import InputError, check_choice, unknown
+from .experiments.bench import (
+    SCALE_NAMES,
+    Bench,
+    Claim,
+    Finding,
+    Item,
+    Record,
+    machine_path,
+    read_record,
+    read_records,
+    settings_of,
+    write_record,
+)
+from .streams import check_seed
+
+FORMAT = 1
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
+
+
+class Interrupted(Exception):
+    """The work was asked to stop."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a reproduction tells its caller."""
+
+    kind: str  # "start", "share", "done", "failed", "figure"
+    name: str  # of a part or an item
+    done: int  # parts that are finished
+    total: int
+    share: float = 0.0
+    seconds: float = 0.0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and what the records say of it."""
+
+    claim: Claim
+    verdict: str  # holds, does not hold, not measured
+    finding: Finding
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "claim": self.claim.name,
+            "where": self.claim.where,
+            "says": self.claim.says,
+            "verdict": self.verdict,
+            "measured": self.finding.measured,
+            "note": self.finding.note,
+            "records": list(self.claim.needs),
+        }
+
+
+def item_names(words: Iterable[str]) -> list[str]:
+    """Ids of items; `all` stands for every one, and `fig2` for fig2a and fig2b."""
+    found: dict[str, None] = {}
+    for word in words:
+        if word == "all":
+            some = list(experiments.ITEMS)
+        elif word in experiments.ITEMS:
+            some = [word]
+        else:
+            some = [name for name in experiments.ITEMS if name[:-1] == word and name[-1].isalpha()]
+        if not some:
+            raise unknown("item", word, ["all", *experiments.ITEMS])
+        found.update(dict.fromkeys(some))
+    return list(found)
+
+
+class Reproduction:
+    """The folder, at one scale and with one seed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / "reproduction.json"
+        if not path.is_file():
+            raise InputError(
+                f"{self.folder} is no reproduction: it has no reproduction.json; check the path, or "
+                "make one with `rapidbm reproduce`"
+            )
+        try:
+            self.info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self.scale, self.seed = str(self.info["scale"]), int(self.info["seed"])
+            version = self.info["format"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} cannot be read ({error!r}); restore or remove it") from error
+        if version != FORMAT or self.scale not in SCALE_NAMES:
+            raise InputError(
+                f"{path} has the format {version!r} and the scale {self.scale!r}; this version of "
+                f"rapidbm reads format {FORMAT} and {', '.join(SCALE_NAMES)}"
+            )
+
+    @staticmethod
+    def open(folder: str | Path, scale: str, seed: int) -> Reproduction:
+        """The reproduction in a folder, or a new one; another scale or seed there is refused."""
+        folder = Path(folder)
+        check_choice("scale", scale, SCALE_NAMES)
+        check_seed(seed)
+        if (folder / "reproduction.json").is_file():
+            found = Reproduction(folder)
+            if (found.scale, found.seed) != (scale, seed):
+                raise InputError(
+                    f"{folder} is a reproduction at scale {found.scale} with seed {found.seed}, not "
+                    f"{scale} with {seed}; choose another --out, or the same --scale and --seed"
+                )
+            return found
+        if folder.exists() and (not folder.is_dir() or any(_not_left(p) for p in folder.iterdir())):
+            raise InputError(f"{folder} exists and is not empty; choose another --out")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be made: {error}; choose another --out") from error
+        info = {
+            "format": FORMAT,
+            "rapidbm": __version__,
+            "scale": scale,
+            "seed": seed,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": 0.0,
+            "failed": {},
+        }
+        write_json(folder / "reproduction.json", info)
+        return Reproduction(folder)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def machines(self) -> Path:
+        return self.folder / "machines"
+
+    def record(self, name: str) -> Record | None:
+        """A finished record; one of other settings counts as none."""
+        path = self.folder / "records" / f"{name}.json"
+        if not path.is_file():
+            return None
+        found = read_record(path)
+        wanted = settings_of(experiments.config(name.partition(".")[0], self.scale))
+        same = (found.name, found.scale, found.seed) == (name, self.scale, self.seed)
+        return found if same and found.settings == wanted else None
+
+    def records(self) -> dict[str, Record]:
+        """All records that are there."""
+        return read_records(self.folder / "records")
+
+    def times(self) -> dict[str, dict[str, Any]]:
+        path = self.folder / "times.json"
+        found: dict[str, dict[str, Any]] = (
+            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        )
+        return found
+
+    def part_names(self, items: Iterable[str]) -> list[str]:
+        """The parts that the items need, in the order of the studies; `all` items take every part."""
+        wanted = set(items)
+        every = wanted == set(experiments.ITEMS)
+        needs = {need for name in wanted for need in experiments.item(name).needs}
+        found = []
+        for study in experiments.STUDIES:
+            if every or any(need.partition(".")[0] == study for need in needs):
+                names = experiments.parts(study, self.scale)
+                found += [n for n in names if every or n in needs or study in needs]
+        return found
+
+    # -- working ----------------------------------------------------------------------------------
+
+    def go(
+        self,
+        items: list[str],
+        device: str = "auto",
+        *,
+        tell: Callable[[Event], None] = lambda event: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Measures what is missing, draws, judges and writes the page; False if something failed.
+
+        A part that fails is reported and the others go on. Raises `Interrupted` when `stop` says so;
+        what is finished stays.
+        """
+        with locked(self.folder, "working"), _precision(device_named(device)):
+            return self._go(items, device_named(device), tell, stop)
+
+    def _go(
+        self,
+        items: list[str],
+        device: torch.device,
+        tell: Callable[[Event], None],
+        stop: Callable[[], bool],
+    ) -> bool:
+        names = self.part_names(items)
+        todo = [name for name in names if self.record(name) is None]
+        done, total = len(names) - len(todo), len(names)
+        self.info["failed"] = {k: v for k, v in self.info["failed"].items() if k in todo}
+        broken: dict[str, str] = {}
+        for name in todo:
+            tell(Event("start", name, done, total))
+            began = time.monotonic()
+            try:
+                self._measure(
+                    name,
+                    device,
+                    lambda share, n=name, d=done: self._tick(n, d, total, share, tell, stop),  # type: ignore[misc]
+                )
+            except Interrupted:
+                self._spend(began)
+                raise
+            except Exception as error:
+                broken[name] = _words(error)
+                self.info["failed"][name] = broken[name]
+                self._spend(began)
+                tell(Event("failed", name, done, total, text=broken[name]))
+                continue
+            self.info["failed"].pop(name, None)
+            seconds = self._spend(began)
+            done += 1
+            tell(Event("done", name, done, total, seconds=seconds))
+        drawn = self.draw(items, tell)
+        self.judge()
+        self.report()
+        return not broken and drawn
+
+    def _tick(
+        self,
+        name: str,
+        done: int,
+        total: int,
+        share: float,
+        tell: Callable[[Event], None],
+        stop: Callable[[], bool],
+    ) -> None:
+        if stop():
+            raise Interrupted
+        tell(Event("share", name, done, total, share=share))
+
+    def _measure(self, name: str, device: torch.device, tick: Callable[[float], None]) -> None:
+        study = name.partition(".")[0]
+        part = experiments.parts(study, self.scale)[name]
+        for need in part.needs:  # a machine that was not kept is made again, to the same bits
+            if not machine_path(self.machines, need).is_file():
+                self._measure(need, device, tick)
+        tick(0.0)
+        began = time.monotonic()
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        values = part.run(Bench(name, device, self.seed, self.machines, tick))
+        settings = settings_of(experiments.config(study, self.scale))
+        peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+        times = self.times()
+        times[name] = {
+            "seconds": round(time.monotonic() - began, 2),
+            "device": _device_words(device),
+            "peak_bytes": peak,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "rapidbm": __version__,
+        }
+        write_json(self.folder / "times.json", times)
+        write_record(self.folder / "records", Record(name, self.scale, self.seed, settings, values))
+
+    def _spend(self, began: float) -> float:
+        seconds = time.monotonic() - began
+        self.info["seconds"] = round(self.info["seconds"] + seconds, 2)
+        write_json(self.folder / "reproduction.json", self.info)
+        return seconds
+
+    # -- from the records -------------------------------------------------------------------------
+
+    def draw(
+        self, items: Iterable[str], tell: Callable[[Event], None] = lambda event: None
+    ) -> bool:
+        """A PDF and a PNG of each item whose records are there; False if one could not be drawn."""
+        well = True
+        for name in items:
+            item = experiments.item(name)
+            records = self.records_of(item)
+            target = self.folder / "figures" / f"{name}.png"
+            if not records:
+                target.unlink(missing_ok=True)
+                target.with_suffix(".pdf").unlink(missing_ok=True)
+                continue
+            try:
+                self._draw(item, records, target)
+            except Exception as error:
+                well = False
+                self.info["failed"][name] = _words(error)
+                write_json(self.folder / "reproduction.json", self.info)
+                tell(Event("failed", name, 0, 0, text=_words(error)))
+            else:
+                self.info["failed"].pop(name, None)
+        return well
+
+    def records_of(self, item: Item) -> dict[str, Record]:
+        """The finished records that an item may use."""
+        return {
+            name: record
+            for name, record in self.records().items()
+            if name in item.needs or name.partition(".")[0] in item.needs
+        }
+
+    def _draw(self, item: Item, records: dict[str, Record], target: Path) -> None:
+        from . import pictures
+        from .experiments.drawing import print_style
+
+        stamps = [(self.folder / "records" / f"{name}.json").stat().st_mtime_ns for name in records]
+        if target.is_file() and target.stat().st_mtime_ns > max(stamps):
+            return
+        with print_style():
+            fig = item.draw(records)
+            pictures.save(fig, target.with_suffix(".pdf"))
+            pictures.save(fig, target)  # last: its date says that both are there
+        write_bytes(target.with_suffix(".txt"), (item.caption(records) + "\n").encode())
+
+    def verdicts(self) -> list[Verdict]:
+        """Every claim, judged by the records that are there."""
+        records = self.records()
+        return [judged(claim, records) for claim in experiments.claims()]
+
+    def judge(self) -> list[Verdict]:
+        found = self.verdicts()
+        write_json(self.folder / "claims.json", [verdict.as_dict() for verdict in found])
+        return found
+
+    def report(self) -> Path:
+        from .report import page
+
+        target = self.folder / "report.html"
+        write_bytes(target, page(self).encode())
+        return target
+
+
+def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
+    """A claim without all its records is not measured."""
+    missing = [name for name in claim.needs if name not in records]
+    if missing:
+        finding = Finding(None, f"no record of {', '.join(missing)}")
+        return Verdict(claim, OPEN, finding)
+    try:
+        finding = claim.check({name: records[name] for name in claim.needs})
+    except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
+        finding = Finding(None, f"the records do not have what it takes ({error!r})")
+    verdict = {True: HOLDS, False: FAILS, None: OPEN}[finding.holds]
+    return Verdict(claim, verdict, finding)
+
+
+@contextmanager
+def _precision(device: torch.device) -> Iterator[None]:
+    """On a GPU matrix products of float32 take TF32: ±1 is exact in it, patterns round at 10⁻³."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _device_words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, TF32"
+    return f"{device.type}, {torch.get_num_threads()} threads"
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, InputError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def _not_left(path: Path) -> bool:
+    """True for what a kill before the first write would not leave."""
+    return path.suffix != ".part" and path.name != ".lock"
