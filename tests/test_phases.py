@@ -110,6 +110,23 @@ def test_all_states_in_many_chunks(monkeypatch):
         assert torch.allclose(value, whole[name], atol=1e-12)
 
 
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("patterns", [None, 3])
+@pytest.mark.parametrize("sizes", [(7, 4), (4, 7)], ids=str)
+def test_products_of_two_layers_give_what_all_configurations_give(sizes, patterns, biases):
+    machine = rbm(*sizes, patterns, replicas=2, biases=biases, seed=0, dtype=torch.float64)
+    if machine.biases is not None:
+        machine.biases.data.copy_(0.3 * torch.randn(2, 11, generator=generator(1)))
+    machine.couplings.requires_grad_(False)
+    for parameter in machine.couplings.parameters():
+        parameter.mul_(3.0 if patterns is None else 0.7)
+    quick = machine.gradient(AllStates(machine))
+    plain = machine.gradient(AllStates(machine).whole())
+    assert quick.keys() == plain.keys()
+    for name, value in quick.items():
+        assert torch.allclose(value, plain[name], atol=1e-12), name
+
+
 @pytest.mark.parametrize("machine", machines(2))
 @pytest.mark.parametrize(
     "negative", [ContrastiveDivergence(60), Persistent(20_000, 3)], ids=["cd", "pcd"]

@@ -74,8 +74,12 @@ def sign(values: Tensor) -> Tensor:
 
 def log_2cosh(x: Tensor) -> Tensor:
     """log(2 cosh x) without overflow."""
-    # Beyond 40 the softplus is linear to the last bit, in float64 too.
-    return torch.nn.functional.softplus(x, 2.0, 40.0).mul_(2.0).sub_(x)
+    return softplus_2(x).mul_(2.0).sub_(x)
+
+
+def softplus_2(x: Tensor) -> Tensor:
+    """½ log(1 + e^{2x}); beyond 2x = 40 linear, which is right to the last bit in float64 too."""
+    return torch.nn.functional.softplus(x, 2.0, 40.0)
 
 
 def states(units: int, start: int, stop: int, *, device: torch.device | str = "cpu") -> Tensor:

@@ -31,7 +31,7 @@ def _draw(records: Records, key: str) -> Figure:
             curve(axes, record["epochs"], record.array(key), pen, bars.NAMES[name])
     axes.set_ylim(0, 1.03)
     epochs_axis(axes, KIND[key])
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
     return fig
 
 
@@ -72,10 +72,24 @@ def _rises(records: Records) -> Finding:
         record = records[f"bars.{name}"]
         start, end = _at(record, "gibbs", 0), _at(record, "gibbs", -1)
         told.append(f"{bars.NAMES[name]} {start} → {end}")
-        answers.append((end - start).above(0.5))
-    rapid = record_least(records["bars.rapid"], "gibbs")
-    told.append(f"RAPID never below {rapid}")
-    return Finding(all_of(*answers, rapid.above(0.9)), "; ".join(told))
+        answers.append((end - start).above(start.value))
+    return Finding(all_of(*answers), "; ".join(told), "Dramatically: to twice the start or more.")
+
+
+def _efficient(records: Records) -> Finding:
+    ends = {n: _at(records[f"bars.{n}"], "gibbs", -1) for n in ("cd", "pcd", "exact")}
+    epochs = records["bars.cd"]["epochs"][-1]
+    told = "; ".join(f"{bars.NAMES[n]} {end}" for n, end in ends.items())
+    return Finding(
+        all_of(*(end.above(0.9) for end in ends.values())),
+        f"Gibbs accessibility after {epochs} epochs: {told}",
+        "Efficient: above 0.9. With the rates of the released program the weights still grow then.",
+    )
+
+
+def _always(records: Records) -> Finding:
+    least = record_least(records["bars.rapid"], "gibbs")
+    return Finding(least.above(0.9), f"lowest mean over the training {least}")
 
 
 def record_least(record: Record, key: str) -> Number:
@@ -127,10 +141,23 @@ CLAIMS = (
     Claim(
         "access-rises-in-training",
         "Sec. V.A.1, Fig. 2a",
-        "Standard machines start where Gibbs sampling does not reach low energies and end where it "
-        "does; RA machines are there all along.",
-        _ALL,
+        "During the training of standard machines the Gibbs accessibility rises dramatically.",
+        _ALL[1:],
         _rises,
+    ),
+    Claim(
+        "access-ends-efficient",
+        "Sec. V.A.1, Fig. 2a",
+        "After training, Gibbs sampling reaches the lowest energies of all standard machines with ease.",
+        _ALL[1:],
+        _efficient,
+    ),
+    Claim(
+        "ra-always-accessible",
+        "Sec. V.A.1, Fig. 2a",
+        "RA machines are easy to sample at every moment of their training.",
+        _ALL[:1],
+        _always,
     ),
     Claim(
         "pid-early-and-late",

@@ -1,0 +1,297 @@
+"""`rapidbm reproduce`: restartable, honest about what is missing, one page at the end."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from rapidbm import InputError, experiments
+from rapidbm.cli import app
+from rapidbm.experiments import bench, fig5
+from rapidbm.experiments.bench import Claim, Finding, Number, Part, Record
+from rapidbm.reproduction import FAILS, HOLDS, OPEN, Interrupted, Reproduction, item_names, judged
+
+ITEMS = ["fig3a", "fig5"]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["reproduce", *map(str, words)])
+
+
+def records(folder):
+    return {p.name: p.read_bytes() for p in sorted((folder / "records").glob("*.json"))}
+
+
+def reproduce(folder, items=ITEMS, **more):
+    found = Reproduction.open(folder, "tiny", 0)
+    return found, found.go(items, "cpu", **more)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted reproduction of a few items."""
+    folder = tmp_path_factory.mktemp("whole") / "r"
+    assert reproduce(folder)[1]
+    return folder
+
+
+# -- registries ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", bench.SCALE_NAMES)
+def test_items_and_claims_ask_for_records_that_exist(scale):
+    parts = {name for study in experiments.STUDIES for name in experiments.parts(study, scale)}
+    for name in experiments.ITEMS:
+        for need in experiments.item(name).needs:
+            assert need in parts or need in experiments.STUDIES, (name, need)
+    claims = experiments.claims()
+    assert len({claim.name for claim in claims}) == len(claims)
+    for claim in claims:
+        assert set(claim.needs) <= parts, claim.name
+        assert claim.needs, claim.name
+    for study in experiments.STUDIES:
+        for part in experiments.parts(study, scale).values():
+            assert set(part.needs) <= parts
+
+
+def test_names_of_items():
+    assert item_names(["fig2"]) == ["fig2a", "fig2b"]
+    assert item_names(["fig3b", "fig3b"]) == ["fig3b"]
+    assert item_names(["all"]) == list(experiments.ITEMS)
+    with pytest.raises(InputError, match="unknown item 'fig9'"):
+        item_names(["fig9"])
+
+
+# -- the folder ---------------------------------------------------------------------------------------
+
+
+def test_a_reproduction_leaves_records_figures_verdicts_and_a_page(whole):
+    assert {p.split(".")[0] for p in records(whole)} == {"bars", "bas"}
+    for name in ITEMS:
+        assert (whole / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert (whole / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "seed 0" in (whole / "figures" / f"{name}.txt").read_text()
+    verdicts = json.loads((whole / "claims.json").read_text())
+    assert {v["claim"] for v in verdicts} == {c.name for c in experiments.claims()}
+    there = {v["claim"] for v in verdicts if not v["measured"].startswith("no record")}
+    assert {"train-and-test-together", "bas-parallel"} <= there
+    assert "probe-accuracy" not in there
+
+
+def test_the_page_is_self_contained(whole):
+    page = (whole / "report.html").read_text()
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "@import" not in page
+    assert "url(" not in page
+    for name in experiments.ITEMS:
+        assert f'id="{name}"' in page
+    for claim in experiments.claims():
+        assert claim.name in page
+    assert page.count("data:image/png;base64,") == len(ITEMS)
+
+
+def test_what_is_finished_is_not_done_again(whole, monkeypatch):
+    before, page = records(whole), (whole / "report.html").stat().st_mtime_ns
+    drawn = (whole / "figures" / "fig5.png").stat().st_mtime_ns
+    monkeypatch.setattr(fig5, "parts", lambda config: {"rapid": Part(_broken)})
+    events = []
+    assert reproduce(whole, tell=events.append)[1]
+    assert not events
+    assert records(whole) == before
+    assert (whole / "figures" / "fig5.png").stat().st_mtime_ns == drawn
+    assert (whole / "report.html").stat().st_mtime_ns > page
+
+
+def _broken(bench):
+    raise ZeroDivisionError("on purpose")
+
+
+@pytest.mark.parametrize("ticks", [1, 7, 60])
+def test_interrupted_and_gone_on_gives_the_same_records(whole, tmp_path, ticks):
+    left = [ticks]
+
+    def stop():
+        left[0] -= 1
+        return left[0] < 0
+
+    with pytest.raises(Interrupted):
+        reproduce(tmp_path / "r", stop=stop)
+    assert not list((tmp_path / "r").rglob(".*.part"))
+    assert len(records(tmp_path / "r")) < len(records(whole))
+    assert reproduce(tmp_path / "r")[1]
+    assert records(tmp_path / "r") == records(whole)
+
+
+def test_killed_at_any_moment_and_started_again_gives_the_same_records(whole, tmp_path):
+    words = [sys.executable, "-m", "rapidbm", "reproduce", *ITEMS, "--scale", "tiny"]
+    words += ["--out", str(tmp_path / "r"), "--device", "cpu"]
+    # as many threads as here: sums of another order have other last bits
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    for wait in (1.0, 3.0):
+        process = subprocess.Popen(
+            words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 60
+        while not (tmp_path / "r" / "reproduction.json").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert records(tmp_path / "r") == records(whole)
+
+
+def test_a_machine_that_is_gone_is_made_again(tmp_path):
+    found = Reproduction.open(tmp_path / "r", "tiny", 0)
+    assert found.go(["fig7"], "cpu")
+    before = records(tmp_path / "r")
+    (tmp_path / "r" / "records" / "mnist.patterns.json").unlink()
+    shutil.rmtree(tmp_path / "r" / "machines")
+    assert found.go(["fig7"], "cpu")
+    assert records(tmp_path / "r") == before
+    assert "mnist.rapid.json" in before
+
+
+def test_a_failing_part_is_reported_and_the_others_go_on(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(fig5, "parts", lambda config: {"rapid": Part(_broken)})
+        done = invoke("fig5", "figC1", "--scale", "tiny", "--out", tmp_path / "r")
+        assert done.exit_code == 1
+        assert "bas.rapid failed: ZeroDivisionError: on purpose" in done.output
+        assert (tmp_path / "r" / "figures" / "figC1.png").exists()
+        assert "bas.rapid failed" in (tmp_path / "r" / "report.html").read_text()
+    done = invoke("fig5", "figC1", "--scale", "tiny", "--out", tmp_path / "r")
+    assert done.exit_code == 0
+    assert "failed:" not in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_deleting_a_record_turns_its_claims_into_not_measured(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    (folder / "records" / "bas.rapid.json").unlink()
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 0
+    verdicts = {v["claim"]: v for v in json.loads((folder / "claims.json").read_text())}
+    before = {v["claim"]: v for v in json.loads((whole / "claims.json").read_text())}
+    for claim in experiments.claims():
+        if "bas.rapid" in claim.needs:
+            assert verdicts[claim.name]["verdict"] == OPEN
+            assert "bas.rapid" in verdicts[claim.name]["measured"]
+        else:
+            assert verdicts[claim.name] == before[claim.name]
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(ITEMS) - 1
+
+
+def test_a_changed_number_changes_the_verdict(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    path = folder / "records" / "bas.rapid.json"
+    text = json.loads(path.read_text())
+    count = len(text["values"]["shares"])
+    for share, expected in (([0, 1.0, 0, 0], HOLDS), ([1.0, 0, 0, 0], OPEN)):
+        text["values"]["shares"] = [share] * count
+        path.write_text(json.dumps(text))
+        found = {v.claim.name: v.verdict for v in Reproduction(folder).verdicts()}
+        assert found["generates-unseen"] == expected
+
+
+def test_a_record_of_other_settings_is_measured_again(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    path = folder / "records" / "bas.rapid.json"
+    text = json.loads(path.read_text())
+    text["settings"]["epochs"] += 1
+    path.write_text(json.dumps(text))
+    assert Reproduction(folder).record("bas.rapid") is None
+    assert reproduce(folder)[1]
+    assert records(folder) == records(whole)
+
+
+# -- bad input ----------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused_before_anything_is_written(whole, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    cases = [
+        (["fig9"], "unknown item"),
+        (["fig5", "--scale", "huge"], "unknown scale"),
+        (["fig5", "--scale", "quick", "--out", whole], "scale tiny with seed 0"),
+        (["fig5", "--scale", "tiny", "--seed", "1", "--out", whole], "another --out"),
+        (["fig5", "--scale", "tiny", "--out", tmp_path / "full"], "not empty"),
+        (["fig5", "--scale", "tiny", "--out", tmp_path / "file"], "not empty"),
+        (["claims", "--out", tmp_path / "none"], "no reproduction"),
+    ]
+    for words, text in cases:
+        done = invoke(*words)
+        assert isinstance(done.exception, InputError), words
+        assert text in str(done.exception)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full"]
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "full")])
+    assert isinstance(done.exception, InputError)
+
+
+def test_a_damaged_record_is_named(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    (folder / "records" / "bas.rapid.json").write_text("{")
+    with pytest.raises(InputError, match=r"bas\.rapid\.json is not a record"):
+        reproduce(folder)
+
+
+def test_two_processes_do_not_work_in_one_folder(whole):
+    from rapidbm.checkpoint import locked
+
+    with locked(whole, "working"), pytest.raises(InputError, match="another process is working"):
+        reproduce(whole)
+
+
+def test_json_and_lists(whole):
+    done = invoke("list")
+    assert all(name in done.output for name in experiments.ITEMS)
+    done = invoke("claims", "--out", whole, "--json")
+    rows = [json.loads(line) for line in done.output.splitlines()]
+    assert {row["claim"] for row in rows} == {c.name for c in experiments.claims()}
+    assert {row["verdict"] for row in rows} <= {HOLDS, FAILS, OPEN}
+
+
+# -- records, numbers, verdicts -----------------------------------------------------------------------
+
+
+def test_a_record_survives_its_file(tmp_path):
+    values = {"x": torch.tensor([[1.0, float("nan")], [1 / 3, 2.0]]), "n": 3, "words": ["a", "b"]}
+    bench.write_record(tmp_path, Record("s.p", "tiny", 4, {"a": 1}, values))
+    found = bench.read_records(tmp_path)["s.p"]
+    assert (found.name, found.scale, found.seed, found.settings) == ("s.p", "tiny", 4, {"a": 1})
+    assert np.isnan(found.array("x")[0, 1])
+    assert found.array("x")[1, 0] == pytest.approx(1 / 3, rel=1e-6)
+    assert found["words"] == ["a", "b"]
+
+
+def test_numbers_say_what_their_errors_allow():
+    rng = np.random.default_rng(0)
+    number = Number.of(rng.normal(1.0, 1.0, 400))
+    assert number.error == pytest.approx(0.05, rel=0.2)
+    assert number.above(0.5) is True
+    assert number.below(0.5) is False
+    assert number.above(number.value + number.error) is None
+    assert Number.of([1.0]).above(0.0) is None  # one instance has no error
+    assert str(Number(0.12345, 0.0067)) == "0.1234 ± 0.0067"
+
+
+def test_a_check_that_meets_nonsense_is_not_measured():
+    claim = Claim("c", "", "", ("s.p",), lambda records: Finding(records["s.p"]["x"], "x"))
+    record = Record("s.p", "tiny", 0, {}, {})
+    assert judged(claim, {}).verdict == OPEN
+    assert judged(claim, {"s.p": record}).verdict == OPEN
+    for value, verdict in ((True, HOLDS), (False, FAILS), (None, OPEN)):
+        found = judged(claim, {"s.p": Record("s.p", "tiny", 0, {}, {"x": value})})
+        assert found.verdict == verdict
