@@ -132,6 +132,56 @@ def test_a_replica_in_an_ensemble_is_the_replica_alone(machine):
             assert torch.allclose(value, whole[name][i : i + 1], atol=1e-13)
 
 
+def dense_rbm(replicas=3):
+    return rbm(5, 7, replicas=replicas, scale=1.0, seed=4, dtype=torch.float64).couplings
+
+
+@pytest.mark.parametrize("patterns", [5, 9])  # the rank, and more than it
+def test_as_many_patterns_as_the_rank_are_the_dense_couplings(patterns):
+    dense = dense_rbm()
+    found = Patterns.from_dense(dense, patterns)
+    assert found.patterns.shape == (3, patterns, 12)
+    assert torch.allclose(found.matrix(0, 1), dense.matrix(0, 1), atol=1e-12)
+    assert torch.equal(found.patterns[:, 5:], torch.zeros_like(found.patterns[:, 5:]))
+
+
+@pytest.mark.parametrize("patterns", [1, 3])
+def test_fewer_patterns_leave_the_discarded_singular_values(patterns):
+    dense = dense_rbm()
+    left = dense.matrix(0, 1) - Patterns.from_dense(dense, patterns).matrix(0, 1)
+    sigma = torch.linalg.svdvals(dense.matrix(0, 1))
+    assert torch.allclose(left.square().sum((1, 2)), sigma[:, patterns:].square().sum(1))
+
+
+def test_no_other_patterns_are_nearer():
+    dense = dense_rbm()
+    found = Patterns.from_dense(dense, 2)
+    least = (dense.matrix(0, 1) - found.matrix(0, 1)).square().sum((1, 2))
+    for i in range(50):
+        step = torch.randn(found.patterns.shape, generator=generator(i), dtype=torch.float64)
+        for size in (1e-3, 0.1, 1.0):
+            other = Patterns(dense.layers, found.patterns.data + size * step)
+            miss = (dense.matrix(0, 1) - other.matrix(0, 1)).square().sum((1, 2))
+            assert (miss > least).all()
+
+
+def test_patterns_of_a_replica_are_its_own():
+    dense = dense_rbm()
+    whole = Patterns.from_dense(dense, 2).matrix(0, 1)
+    for i in range(3):
+        alone = Patterns.from_dense(Machine(dense).replica(i).couplings, 2)
+        assert torch.allclose(alone.matrix(0, 1), whole[i : i + 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("layers", [((3, 3), ((0, 1), (1, 1))), ((2, 2, 2), ((0, 1), (1, 2)))])
+def test_patterns_from_dense_need_a_restricted_machine(layers):
+    shape = Layers(*layers)
+    weights = {(a, b): torch.ones(1, shape.sizes[a], shape.sizes[b]) for a, b in shape.edges}
+    dense = Dense(shape, weights)
+    with pytest.raises(InputError, match="restricted machine"):
+        Patterns.from_dense(dense, 2)
+
+
 def test_the_lower_triangle_of_a_self_coupled_layer_is_nothing():
     layers = Layers((3,), ((0, 0),))
     full = torch.arange(9.0).reshape(1, 3, 3)

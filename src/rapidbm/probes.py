@@ -19,6 +19,7 @@ from .machine import Machine
 from .spins import up_probability
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4)
+PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried
 ROOM = 2**33  # bytes that features may take as float32
 
 
@@ -76,13 +77,18 @@ def _best(
     iterations: int,
 ) -> Probe:
     best: Probe | None = None
+    worse = 0
     for strength in sorted(strengths, reverse=True):  # each starts where the stronger one ended
         _minimise(parameters, features, labels, strength, iterations)
         found = parameters.detach().clone()
         probe = Probe(found[:-1], found[-1], strength, 0.0)
         score = probe.accuracy(*validation)
         if best is None or score > best.validation:
-            best = Probe(probe.weights, probe.offsets, strength, score)
+            best, worse = Probe(probe.weights, probe.offsets, strength, score), 0
+        else:
+            worse += 1
+        if worse == PATIENCE:
+            break
     assert best is not None
     return best
 

@@ -327,12 +327,14 @@ class Reproduction:
         return well
 
     def records_of(self, item: Item) -> dict[str, Record]:
-        """The finished records that an item may use."""
-        return {
+        """The records that an item may use; none, unless there are some of every study it needs."""
+        found = {
             name: record
             for name, record in self.records().items()
             if name in item.needs or name.partition(".")[0] in item.needs
         }
+        there = {name.partition(".")[0] for name in found}
+        return found if {need.partition(".")[0] for need in item.needs} <= there else {}
 
     def _draw(self, item: Item, records: dict[str, Record], target: Path) -> None:
         from . import pictures

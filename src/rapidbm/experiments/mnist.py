@@ -184,7 +184,7 @@ def _samples(bench: Bench, config: Config, names: tuple[str, ...]) -> Values:
         for e in range(machine.replicas):
             one = machine.replica(e)
             spins = sweeps(one, one.random(count, rng), rng, config.sample_sweeps)
-            drawn = spins[..., : machine.visible]
+            drawn = upright(spins[..., : machine.visible], data.train.spins)
             judged = adversarial_accuracy(drawn, test[:count], rng)
             accuracy.append([float(judged.truth.value[0]), float(judged.synthetic.value[0])])
             nearest.append(float(nearest_distance(drawn[0], data.train.spins).mean()))
@@ -195,6 +195,12 @@ def _samples(bench: Bench, config: Config, names: tuple[str, ...]) -> Values:
         found[f"{name}_nearest"] = nearest  # share of pixels off the nearest training image
     found["test_nearest"] = nearest_distance(test[: config.samples], data.train.spins).mean()
     return found
+
+
+def upright(images: Tensor, training: Tensor) -> Tensor:
+    """Images (…, v) turned to the side of the data: without biases v and −v are equally likely."""
+    mean = training.float().mean(0).to(images)
+    return images * sign((images * mean).sum(-1, keepdim=True))
 
 
 def nearest_distance(images: Tensor, training: Tensor) -> Tensor:
@@ -220,6 +226,7 @@ def _patterns(bench: Bench, config: Config) -> Values:
     chains = 32
     spins = machine.with_visible(starts.repeat_interleave(chains, 0))
     ends = sweeps(machine, spins, rng, config.sample_sweeps)[0, :, : machine.visible]
+    ends = upright(ends, data.train.spins)
     far, which = nearest_images(ends, data.train.spins)
     labels = data.train.labels.to(which.device)[which].reshape(len(starts), chains)
     # A sample counts as a digit when it is as near to a training image as test images are.
@@ -236,7 +243,8 @@ def _patterns(bench: Bench, config: Config) -> Values:
         "patterns": (visible[:16].clamp(-1, 1) * 100).round() / 100,
         "pattern_size": visible.abs().mean(),
         "saturated": (visible.abs() > 0.99).double().mean(),
-        "classes": classes,  # (starts,)
+        "classes": classes,  # (starts,) among the ends that count as digits
+        "classes_of_all": [len(torch.unique(row)) for row in labels],
         "digits": digit.double().mean(),
         "chains": chains,
         "chosen": (visible[chosen].clamp(-1, 1) * 100).round() / 100,

@@ -1,0 +1,283 @@
+"""Two readings of the algorithm that decide whether it learns.
+
+What PID averages over (eq. 6 and Algorithm 1 of the paper):
+
+    all       s = sign(ξ) on every unit, as printed                                       (1)
+    raw       s_v = ξ_v,        s_h = tanh(field(s_v))                                    (2)
+    visible   s_v = sign(ξ_v),  s_h = tanh(field(s_v)), as the authors' program does      (3)
+
+What the data's moments are divided by in the last, smaller batch of an epoch: its own size, the true
+mean, or the nominal size of a batch, as that program does, which leaves the negative phase in excess.
+RAPID on 4×4 bars and on bars and stripes with each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..machine import Machine
+from ..negative import NegativePhase, PatternInduced
+from ..recipe import Recipe
+from ..spins import WeightedSpins
+from .bench import Bench, Claim, Finding, Item, Number, Part, Records, Values, all_of
+from .courses import course, hamming, recipe_for
+from .drawing import PENS, epochs_axis, panels, points, sizes_of
+from .fig3 import LEARNT
+from .ra_alone import few
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# part: (what PID averages over, what the moments are divided by)
+READINGS = {
+    "visible": ("visible", "nominal"),
+    "all": ("all", "nominal"),
+    "raw": ("raw", "nominal"),
+    "visible-true": ("visible", "true"),
+    "all-true": ("all", "true"),
+}
+NAMES = {
+    "visible": "sign ξ$_v$, hidden means",
+    "all": "sign ξ, all units",
+    "raw": "ξ$_v$, hidden means",
+    "visible-true": "sign ξ$_v$, true batch mean",
+    "all-true": "sign ξ, true batch mean",
+}
+LOOK = dict(zip(NAMES, PENS, strict=False))
+DATA = ("bars", "bas")
+PARTS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Config:
+    bars_instances: int
+    bars_hidden: int
+    bars_epochs: int
+    bas_size: int
+    bas_instances: int
+    bas_hidden: int
+    bas_patterns: int
+    bas_batch: int
+    bas_epochs: int
+    bars_tries: int  # reconstructions of each image
+    bas_tries: int
+
+
+SCALES = {
+    "tiny": Config(
+        bars_instances=2,
+        bars_hidden=500,
+        bars_epochs=2,
+        bas_size=4,
+        bas_instances=2,
+        bas_hidden=500,
+        bas_patterns=6,
+        bas_batch=12,
+        bas_epochs=1,
+        bars_tries=2,
+        bas_tries=2,
+    ),
+    "quick": Config(
+        bars_instances=60,
+        bars_hidden=1000,
+        bars_epochs=150,
+        bas_size=8,
+        bas_instances=6,
+        bas_hidden=1000,
+        bas_patterns=20,
+        bas_batch=20,
+        bas_epochs=30,
+        bars_tries=20,
+        bas_tries=10,
+    ),
+    "paper": Config(
+        bars_instances=100,
+        bars_hidden=1000,
+        bars_epochs=300,
+        bas_size=12,
+        bas_instances=20,
+        bas_hidden=1000,
+        bas_patterns=40,
+        bas_batch=120,
+        bas_epochs=20,
+        bars_tries=100,
+        bas_tries=2,
+    ),
+}
+
+
+class RawPatterns(PatternInduced):
+    """Eq. (2): the patterns as they are, between two projections not spins."""
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[WeightedSpins, Tensor]:
+        assert machine.patterns is not None  # init refuses dense couplings
+        visible = machine.patterns.detach()[..., : machine.visible]
+        return WeightedSpins.even(machine.complete(visible)), chains
+
+
+class RawRecipe(Recipe):
+    """A recipe whose negative phase is eq. (2), which no command offers."""
+
+    def negative_phase(self) -> NegativePhase:
+        return RawPatterns()
+
+
+def _train(bench: Bench, config: Config, data: str, name: str) -> Values:
+    units, mean = READINGS[name]
+    small = data == "bars"
+    chosen: dict[str, Any] = {
+        "hidden": (config.bars_hidden if small else config.bas_hidden,),
+        "replicas": config.bars_instances if small else config.bas_instances,
+        "epochs": config.bars_epochs if small else config.bas_epochs,
+        "batch_mean": mean,
+    }
+    if units != "raw":
+        chosen["pattern_units"] = units
+    if not small:
+        chosen |= {"patterns": config.bas_patterns, "batch_size": config.bas_batch}
+    recipe = recipe_for(
+        bench,
+        "bars4" if small else f"bas{config.bas_size}",
+        "paper-bars" if small else "paper-bas12",
+        **chosen,
+    )
+    if units == "raw":
+        recipe = RawRecipe(**recipe.as_dict())
+    tries = config.bars_tries if small else config.bas_tries
+    looks = {f"hamming_{part}": hamming(part, tries) for part in PARTS}
+    found, _ = course(bench, recipe, looks, at=few)
+    return found
+
+
+def parts(config: Config) -> dict[str, Part]:
+    def one(data: str, name: str) -> Part:
+        return Part(lambda bench: _train(bench, config, data, name))
+
+    return {f"{data}-{name}": one(data, name) for data in DATA for name in READINGS}
+
+
+# -- figure -------------------------------------------------------------------------------------------
+
+
+def _draw(records: Records) -> Figure:
+    fig, axes = panels(2, 2, height=2.3)
+    for row, data in enumerate(DATA):
+        for column, part in enumerate(PARTS):
+            here = axes[2 * row + column]
+            for name, pen in LOOK.items():
+                record = records.get(f"readings.{data}-{name}")
+                if record is not None:
+                    means = [Number.of(values) for values in record.array(f"hamming_{part}")]
+                    points(here, record["epochs"], means, pen, NAMES[name])
+            here.set_ylim(0, 0.6)
+            which = "training" if part == "train" else "test"
+            letter = "abcd"[2 * row + column]
+            epochs_axis(
+                here, "Hamming distance", f"({letter}) {_title(records, data)}, {which} set"
+            )
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles:
+        fig.legend(handles, labels, loc="outside lower center", ncols=3)
+    return fig
+
+
+def _title(records: Records, data: str) -> str:
+    record = next((r for n, r in records.items() if n.startswith(f"readings.{data}-")), None)
+    size = record.settings.get("bas_size", "N") if record is not None else "N"
+    return "4×4 bars" if data == "bars" else f"{size}×{size} bars and stripes"
+
+
+def _caption(records: Records) -> str:
+    return (
+        "Share of wrong pixels in completed images while RAPID machines are trained with different "
+        "readings of the negative phase, and with two divisors of the last batch of an epoch (nominal "
+        f"unless it says true). Error bars: standard errors over instances. {sizes_of(records)}"
+    )
+
+
+ITEMS = {"readings": Item("Readings of the algorithm", ("readings",), _draw, _caption)}
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def last(records: Records, data: str, name: str, part: str) -> Number:
+    return Number.of(records[f"readings.{data}-{name}"].array(f"hamming_{part}")[-1])
+
+
+def _told(records: Records, names: tuple[str, ...]) -> str:
+    words = []
+    for data in DATA:
+        pairs = "; ".join(
+            f"{NAMES[n].replace('$_v$', '_v')} {last(records, data, n, 'train')} / "
+            f"{last(records, data, n, 'test')}"
+            for n in names
+        )
+        words.append(f"{_title(records, data)}: {pairs}")
+    return f"final distance, training / test: {'. '.join(words)}"
+
+
+def _learnt(records: Records, name: str) -> bool | None:
+    if any(record.scale == "tiny" for record in records.values()):
+        return None
+    return all_of(*(last(records, d, name, part).below(LEARNT) for d in DATA for part in PARTS))
+
+
+def _printed(records: Records) -> Finding:
+    return Finding(
+        _learnt(records, "all-true"),
+        _told(records, ("all", "all-true", "visible")),
+        f"holds when sign ξ on all units, with the mean over each batch, ends below {LEARNT} on both "
+        "data sets",
+    )
+
+
+def _true_mean(records: Records) -> Finding:
+    return Finding(
+        _learnt(records, "visible-true"),
+        _told(records, ("visible-true", "visible")),
+        f"holds when the true mean over each batch ends below {LEARNT} on both data sets",
+    )
+
+
+def _raw(records: Records) -> Finding:
+    return Finding(
+        _learnt(records, "raw"),
+        _told(records, ("raw", "visible")),
+        f"holds when ξ_v as it is, hidden units at their means, ends below {LEARNT} on both data sets",
+    )
+
+
+def _needs(*names: str) -> tuple[str, ...]:
+    return tuple(f"readings.{data}-{name}" for data in DATA for name in names)
+
+
+CLAIMS = (
+    Claim(
+        "algorithm-1-as-printed",
+        "Eq. 6, Algorithm 1",
+        "A machine learns when the negative phase averages over the patterns, hidden parts included.",
+        _needs("all", "all-true", "visible"),
+        _printed,
+    ),
+    Claim(
+        "true-batch-mean",
+        "Algorithm 1",
+        "A machine learns when the positive phase is the average over the images of each batch.",
+        _needs("visible-true", "visible"),
+        _true_mean,
+    ),
+    Claim(
+        "patterns-need-not-be-spins",
+        "Sec. III.B",
+        "Between two projections the patterns are close enough to spins to be averaged over.",
+        _needs("raw", "visible"),
+        _raw,
+    ),
+)

@@ -1,0 +1,72 @@
+"""Both ways of the PID give the same gradient, and exponents come out of exact power laws."""
+
+import numpy as np
+import pytest
+import torch
+
+from rapidbm.experiments import costs
+from rapidbm.experiments.bench import Bench, Record
+from rapidbm.machine import rbm
+from rapidbm.negative import PatternInduced
+
+TINY = costs.SCALES["tiny"]
+
+
+def bench(tmp_path, name="costs.size"):
+    return Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
+
+
+def test_built_couplings_and_overlaps_give_one_gradient(tmp_path):
+    machine = rbm(12, 20, 3, seed=0, dtype=torch.float64).requires_grad_(False)
+    one = costs.built(machine)()
+    other = costs.phase(bench(tmp_path), machine, PatternInduced(), 1)()
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name])
+
+
+def test_exponent_of_a_power_law_over_the_upper_range():
+    sizes = np.array([1.0, 2, 4, 8, 16, 32])
+    times = np.outer(1e-3 * sizes**2, [0.9, 1.0, 1.1])
+    times[:2] += 1.0  # overhead at small sizes is left out
+    found = costs.exponent(sizes, times)
+    assert found.value == pytest.approx(2)
+    assert found.error == pytest.approx(0, abs=1e-9)
+
+
+def test_ratio_of_equal_times_is_one():
+    times = np.array([1.0, 1.1, 0.9, 1.0])
+    assert costs._ratio(times, times).value == 1
+    assert costs._ratio(3 * times, times).above(1) is True
+
+
+def record(name, values, scale="quick"):
+    return Record(name, scale, 0, {}, values)
+
+
+def test_verdicts_follow_the_exponents():
+    sizes = [1.0, 2.0, 4.0, 8.0]
+
+    def made(power):
+        values = {}
+        for name in "VHfk":
+            values[f"sizes_{name}"] = sizes
+            values[f"cd_{name}"] = [[s**power] * 3 for s in sizes]
+        return {"costs.cd": record("costs.cd", values)}
+
+    claim = next(c for c in costs.CLAIMS if c.name == "cd-cost")
+    assert claim.check(made(1)).holds is True
+    assert claim.check(made(2)).holds is False
+
+
+def test_a_small_study_decides_nothing_and_draws_with_gaps(tmp_path):
+    found = {}
+    for name, part in costs.parts(TINY).items():
+        full = f"costs.{name}"
+        found[full] = record(full, part.run(bench(tmp_path, full)), "tiny")
+    assert all(claim.check(found).holds is None for claim in costs.CLAIMS)
+    assert (found["costs.size"].array("times") > 0).all()
+    del found["costs.cd"]
+    fig = costs.ITEMS["costs"].draw(found)
+    names = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert names == ["PID, couplings built", "PID, overlaps"]

@@ -1,0 +1,93 @@
+"""Gaussian hidden units integrated out, and storage rules at loads where the answer is known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rapidbm.experiments import hopfield
+from rapidbm.experiments.bench import Bench, Record
+from rapidbm.spins import random_spins, states
+
+TINY = hopfield.SCALES["tiny"]
+
+
+def patterns(load, units=60, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    return random_spins((2, round(load * units), units), rng)
+
+
+def test_the_two_forms_of_the_couplings_agree():
+    rng = torch.Generator().manual_seed(0)
+    xi = torch.randn((3, 9), generator=rng, dtype=torch.float64)
+    weights = hopfield.axons(xi[:, :5], xi[:, 5:])
+    torch.testing.assert_close(weights @ weights.mT, hopfield.effective(xi[:, :5], xi[:, 5:]))
+
+
+def test_the_integral_over_gaussian_units_has_its_closed_form():
+    rng = torch.Generator().manual_seed(0)
+    weights = 0.4 * torch.randn((5, 3), generator=rng, dtype=torch.float64)
+    every = states(5, 0, 32).double()
+    found = hopfield.log_marginal(every, weights)
+    closed = 0.5 * (every @ weights).square().sum(1) + 1.5 * math.log(2 * math.pi)
+    torch.testing.assert_close(found, closed, rtol=1e-12, atol=0)
+
+
+def test_hebb_is_the_ra_form_with_an_even_overlap_of_hidden_parts():
+    xi = patterns(0.1)
+    same = torch.eye(xi.shape[1]).expand(2, -1, -1)
+    found = hopfield.effective(xi, same) * (xi.shape[1] / xi.shape[2])
+    torch.testing.assert_close(hopfield._hollow(found), hopfield.hebb(xi))
+
+
+def test_best_hidden_parts_give_every_pattern_the_same_field():
+    xi = patterns(0.5)
+    coupling = hopfield.best(xi.double())
+    # The projection keeps ξ; without its diagonal (1 − J_ii) of it is left, and the sign.
+    field = xi.double() @ coupling.mT * xi
+    torch.testing.assert_close(field, field[:, :1].expand_as(field))
+    assert (field > 0).all()
+
+
+def test_learnt_couplings_hold_what_can_be_held_and_no_more():
+    few, many = patterns(1.2), patterns(4.0)
+    held, failed = hopfield.learnt(few, 500), hopfield.learnt(many, 100)
+    assert ((few @ held.mT) * few > 0).all()
+    assert ((many @ failed.mT) * many <= 0).any()
+    assert held.diagonal(dim1=-2, dim2=-1).abs().max() == 0
+
+
+def test_one_pattern_comes_back():
+    xi = random_spins((1, 1, 50), torch.Generator().manual_seed(0))
+    start = xi.clone()
+    start[..., :20] *= -1
+    torch.testing.assert_close(hopfield.settle(hopfield.hebb(xi), start), xi)
+
+
+def test_capacity_is_where_the_overlap_crosses():
+    loads = np.array([0.1, 0.2, 0.3])
+    rows = np.array([[1.0, 1.0], [1.0, 0.9], [0.5, 0.5]])
+    found = hopfield.capacity(loads, rows, 0.95)
+    assert found.value == pytest.approx((0.21 + 0.15) / 2)
+    assert math.isnan(hopfield.capacity(loads, np.ones((3, 2))).value)
+
+
+def test_claims_of_a_small_study(tmp_path):
+    found = {}
+    for name, part in hopfield.parts(TINY).items():
+        full = f"hopfield.{name}"
+        bench = Bench(full, torch.device("cpu"), 0, tmp_path, lambda share: None)
+        values = part.run(bench)
+        if name == "hybrid":
+            values["z"] = values["z"].tolist()
+        found[full] = Record(full, "tiny", 0, {}, values)
+    verdicts = {claim.name: claim.check(found).holds for claim in hopfield.CLAIMS}
+    assert verdicts["hybrid-marginal"] is True
+    assert verdicts["hebbian-capacity"] is None  # too small to say
+    # A sampler with the wrong couplings is caught.
+    found["hopfield.hybrid"].values["z"][0] = 6.0
+    assert hopfield.CLAIMS[0].check(found).holds is False
+    del found["hopfield.random"]
+    names = hopfield.ITEMS["hopfield"].draw(found).legends[0].get_texts()
+    assert [t.get_text() for t in names] == ["Hebb", "RA, best hidden parts", "unrestricted"]

@@ -1,0 +1,117 @@
+"""Landscapes: what is known exactly of few patterns, and what the claims make of records."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rapidbm.experiments import landscape, landscape_report
+from rapidbm.experiments.bench import Bench, Record, plain
+from rapidbm.landscape import minima
+from rapidbm.likelihood import log_likelihood
+from rapidbm.machine import rbm
+from rapidbm.spins import random_spins
+
+TINY = landscape.SCALES["tiny"]
+
+
+def bench(tmp_path, name):
+    return Bench(f"landscape.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("landscape")
+    found = {}
+    for name, part in landscape.parts(TINY).items():
+        full = f"landscape.{name}"
+        found[full] = Record(full, "tiny", 0, {}, plain(part.run(bench(folder, name))))
+    return found
+
+
+@pytest.mark.parametrize(("patterns", "valleys"), [(1, 1), (2, 2)])
+def test_one_and_two_patterns_satisfy_every_coupling(patterns, valleys):
+    machine = rbm(10, 14, patterns, replicas=5, seed=0).requires_grad_(False)
+    torch.testing.assert_close(landscape.satisfied(machine), torch.ones(5).double())
+    found = minima(machine, 60, torch.Generator().manual_seed(0))
+    assert found.distinct.tolist() == [valleys] * 5
+
+
+def test_three_patterns_and_independent_couplings_are_frustrated():
+    for patterns in (3, None):
+        machine = rbm(10, 14, patterns, replicas=5, seed=0, scale=1.0).requires_grad_(False)
+        assert landscape.satisfied(machine).max() < 0.9
+
+
+def test_signs_of_one_continuous_pattern_are_the_ground_state():
+    rng = torch.Generator().manual_seed(0)
+    machine = rbm(8, 10, 1, replicas=4, continuous=True, seed=0).requires_grad_(False)
+    found = landscape.shares(machine, rng)
+    torch.testing.assert_close(found["whole"], torch.ones(4).double())
+    several = rbm(8, 10, 4, replicas=4, continuous=True, seed=0).requires_grad_(False)
+    found = landscape.shares(several, rng)
+    assert (found["whole"] < 1).all()
+    # Hidden units that follow lower the energy, and nothing lies below the ground state.
+    assert (found["followed"] >= found["whole"]).all()
+    assert (found["lowest"] <= 1 + 1e-6).all()
+
+
+def test_bounds_hold_the_exact_likelihood():
+    machine = rbm(6, 9, 2, replicas=3, seed=0).requires_grad_(False)
+    rng = torch.Generator().manual_seed(0)
+    images = random_spins((20, 6), rng)
+    found = landscape._between(machine, images, rng, landscape.SCALES["quick"])
+    exact = -log_likelihood(machine, images.to(torch.int8), method="exact").lower
+    assert (found["proven_low"] <= exact).all()
+    assert (found["proven_high"] >= exact).all()
+    assert (found["low"] - 0.1 <= exact).all()
+    assert (found["high"] + 0.1 >= exact).all()
+
+
+def test_rank_correlation_with_ties():
+    x = np.array([1.0, 2.0, 2.0, 5.0])
+    assert landscape_report.rank_correlation(x, x**3) == pytest.approx(1)
+    assert landscape_report.rank_correlation(x, -x) == pytest.approx(-1)
+
+
+def made(total):
+    """Two sizes, two numbers of patterns; `total(v, h, k)` minima."""
+    sizes = [(v, h, k) for v in (16, 64) for h in (64, 256) for k in (4, 16)]
+    rows = [[total(*s) * x for x in (0.99, 1.0, 1.01)] for s in sizes]
+    values = {"sizes": [list(s) for s in sizes], "total": rows, "starts": 100}
+    values["stability"] = [[1.0, 1.0, 0.999]] * len(sizes)
+    return {"landscape.minima": Record("landscape.minima", "quick", 0, {}, values)}
+
+
+def test_claims_tell_the_two_loads_apart():
+    claims = {claim.name: claim.check for claim in landscape.CLAIMS}
+    by_share, by_count = made(lambda v, h, k: 1e4 * k / (v + h)), made(lambda v, h, k: k**2)
+    assert claims["minima-set-by-load"](by_share).holds is True
+    assert claims["minima-set-by-load"](by_count).holds is False
+    assert claims["minima-set-by-patterns"](by_share).holds is False
+    assert claims["minima-set-by-patterns"](by_count).holds is True
+    assert claims["phase-set-by-load"](by_count).holds is True
+
+
+def test_a_start_of_fair_coins_is_below_the_patterns(records):
+    record = records["landscape.initial"]
+    coins = 16 * math.log(2)
+    np.testing.assert_allclose(record["bars"]["dense, 0.01"], coins, rtol=0.01)
+    assert min(record["bars"]["RA"]) > 2 * coins
+    check = next(c.check for c in landscape.CLAIMS if c.name == "smaller-initial-nll")
+    assert check(records).holds is False
+
+
+def test_a_part_gives_the_same_record_again(records, tmp_path):
+    again = landscape.parts(TINY)["minima"].run(bench(tmp_path, "minima"))
+    assert plain(again) == records["landscape.minima"].values
+
+
+def test_every_claim_has_an_answer_and_the_figure_copes_with_gaps(records):
+    answers = {claim.name: claim.check(records) for claim in landscape.CLAIMS}
+    assert answers["one-and-two-patterns-unfrustrated"].holds is True
+    assert answers["many-patterns-random"].holds is None  # 8 patterns are not many
+    some = {name: r for name, r in records.items() if not name.endswith(("minima", "initial"))}
+    fig = landscape.ITEMS["landscape"].draw(some)
+    assert [a.axison for a in fig.axes] == [True, False, False, True, True, False]

@@ -1,0 +1,67 @@
+"""Readings of the algorithm: where they must agree, and what claims say."""
+
+import numpy as np
+import pytest
+import torch
+
+from rapidbm.experiments import parts, readings
+from rapidbm.experiments.bench import Bench, Record
+from rapidbm.experiments.readings import RawPatterns
+from rapidbm.machine import rbm
+from rapidbm.negative import PatternInduced
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("machines")
+    found = {}
+    for name, part in parts("readings", "tiny").items():
+        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+        found[name] = Record(name, "tiny", 0, {}, values)
+    return found
+
+
+def test_raw_patterns_are_spins_where_the_patterns_are():
+    machine = rbm(4, 9, 3, replicas=2, seed=0, dtype=torch.float64).requires_grad_(False)
+    rng = torch.Generator()
+    chains, data = torch.zeros(2, 0, 13), torch.ones(2, 1, 4)
+    raw, spins = (x.step(machine, chains, data, rng)[0] for x in (RawPatterns(), PatternInduced()))
+    assert torch.allclose(raw.spins, spins.spins)
+    assert torch.allclose(raw.weights, spins.weights)
+    machine.couplings.patterns *= 0.9
+    raw, spins = (x.step(machine, chains, data, rng)[0] for x in (RawPatterns(), PatternInduced()))
+    assert torch.allclose(raw.spins[..., :4], 0.9 * spins.spins[..., :4])
+    wanted = torch.tanh(raw.spins[..., :4] @ machine.couplings.matrix(0, 1))
+    assert torch.allclose(raw.spins[..., 4:], wanted)
+
+
+def test_readings_share_their_start_and_part_ways(records):
+    for data in readings.DATA:
+        found = [records[f"readings.{data}-{name}"].values for name in readings.READINGS]
+        first = [values["hamming_test"][0] for values in found]
+        assert all(each == first[0] for each in first)
+        assert len({str(values) for values in found}) == len(found)
+
+
+GOOD, BAD, WIDE = (0.01, 0.02), (0.4, 0.42), (0.0, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("claim", "name"), list(zip(readings.CLAIMS, ("all-true", "visible-true", "raw"), strict=True))
+)
+@pytest.mark.parametrize(("end", "holds"), [(GOOD, True), (BAD, False), (WIDE, None)])
+def test_a_claim_is_about_its_own_reading(claim, name, end, holds):
+    made = {}
+    for need in claim.needs:
+        last = end if need.endswith(f"-{name}") else GOOD
+        values = {f"hamming_{part}": [list(last)] for part in readings.PARTS}
+        made[need] = Record(need, "quick", 0, {}, values)
+    assert claim.check(made).holds is holds
+    tiny = {k: Record(k, "tiny", 0, {}, r.values) for k, r in made.items()}
+    assert claim.check(tiny).holds is None
+
+
+def test_the_figure_shows_means(records):
+    fig = readings.ITEMS["readings"].draw(records)
+    shown = fig.axes[3].lines[0].get_ydata()
+    assert np.allclose(shown, records["readings.bas-visible"].array("hamming_test").mean(1))
