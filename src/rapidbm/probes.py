@@ -18,7 +18,7 @@ from .errors import InputError
 from .machine import Machine
 from .spins import up_probability
 
-STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4)
+STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried
 ROOM = 2**33  # bytes that features may take as float32
 

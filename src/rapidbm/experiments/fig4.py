@@ -32,6 +32,8 @@ def _draw(records: Records) -> Figure:
         share = np.cumsum(values**2, 1) / np.sum(values**2, 1, keepdims=True)
         curve(right, rank, share.T, pen, bars.NAMES[name])
     left.set_yscale("log")
+    top = max(np.max(r.array("singular")) for r in records.values())
+    left.set_ylim(1e-4 * top, 3 * top)  # below it: patterns that have become equal
     right.axvline(4, color="0.6", linewidth=0.7)
     right.set_ylim(0, 1.03)
     label(left, "rank", "singular value", "(a)")

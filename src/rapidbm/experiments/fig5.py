@@ -109,6 +109,8 @@ def _framed(axes: Axes, image: np.ndarray, colour: str, dash: str) -> None:
 
 
 def _draw(records: Records) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
     record = records["bas.rapid"]
     fig, (axes,) = panels(height=2.9)
     for key, pen, words in (
@@ -119,7 +121,8 @@ def _draw(records: Records) -> Figure:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("epoch")
     axes.set_ylabel("Hamming distance")
-    axes.legend(loc="upper left", bbox_to_anchor=(0.02, 0.42))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="center right")
     shape = record["shape"]
     pictures = record["pictures"]
     new = pictures.get("test", [])[:3]
@@ -128,13 +131,13 @@ def _draw(records: Records) -> Figure:
         (line, PENS[0].colour, ":") for line in old
     ]
     for i, (line, colour, dash) in enumerate(frames):
-        inset = axes.inset_axes((0.40 + 0.1 * i, 0.76, 0.09, 0.18))
+        inset = axes.inset_axes((0.22 + 0.13 * i, 0.72, 0.12, 0.18))
         _framed(inset, unpack([line], shape[0] * shape[1]).reshape(shape), colour, dash)
     if frames:
         axes.text(
-            0.40,
-            0.97,
-            "samples: new (solid), training (dotted)",
+            0.22,
+            0.93,
+            "samples: new (solid frame), in the training set (dotted)",
             transform=axes.transAxes,
             fontsize=6,
         )

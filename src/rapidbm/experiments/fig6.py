@@ -21,7 +21,7 @@ def _curves(records: Records, *, zoom: bool) -> Figure:
     fig, (axes,) = panels()
     record = records["mnist.rapid"]
     epochs = np.array(record["epochs"], dtype=float)
-    late = epochs >= 0.1 * epochs[-1] if zoom else epochs >= 0
+    late = epochs >= 0.5 * epochs[-1] if zoom else epochs >= 0
     for part, pen, words in PARTS:
         curve(axes, epochs[late], record.array(f"nll_{part}")[late], pen, words, floor=None)
     if zoom:
@@ -53,7 +53,7 @@ def _variants(records: Records) -> Figure:
             continue
         curve(left, record["epochs"], record.array("nll_test"), pen, words, floor=None)
         gap = record.array("nll_test") - record.array("nll_train")
-        curve(right, record["epochs"], gap, pen, words, floor=None)
+        curve(right, record["epochs"], gap.mean(1, keepdims=True), pen, words, floor=None)
     left.set_yscale("log")
     right.set_yscale("symlog", linthresh=10)
     right.axhline(0, color="0.6", linewidth=0.7)

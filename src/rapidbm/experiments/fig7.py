@@ -20,9 +20,11 @@ def _draw(records: Records) -> Figure:
     fig, (left, middle, right) = panels(3, height=2.5)
     shape = record["shape"]
     patterns = torch.from_numpy(record.array("patterns"))
+    patterns = patterns / patterns.abs().quantile(0.995)  # contrast
     show_images(left, patterns, (shape[0], shape[1]), 4)
     left.set_title("(a) patterns", loc="left")
     chosen = torch.from_numpy(record.array("chosen"))[None]
+    chosen = chosen / chosen.abs().quantile(0.995)
     show_images(middle, chosen, (shape[0], shape[1]), 1)
     middle.set_title("(b) one of them …", loc="left")
     tiles(right, record["chosen_samples"][:30], shape, 6, "… and where chains from it end")
@@ -33,10 +35,10 @@ def _caption(records: Records) -> str:
     record = records["mnist.patterns"]
     labels = sorted(set(record["chosen_labels"]))
     return (
-        f"(a) Visible part of sixteen patterns of a trained machine; {record['saturated']:.0%} of the "
-        "components lie at the bound. (b) A pattern, the one whose chains end in most classes, and "
-        f"samples that start from it, ordered by the class of the nearest training image "
-        f"({', '.join(map(str, labels))}). {sizes_of(records)}"
+        "(a) Visible part of sixteen patterns of a trained machine, their contrast enhanced (mean size "
+        f"of a component {record['pattern_size']:.2g}; {record['saturated']:.0%} lie at the bound). (b) A "
+        "pattern, the one whose chains end in most classes, and samples that start from it, ordered by "
+        f"the class of the nearest training image ({', '.join(map(str, labels))}). {sizes_of(records)}"
     )
 
 
