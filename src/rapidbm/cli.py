@@ -439,12 +439,15 @@ def report(
         Path,
         typer.Argument(metavar="DIR", help="A folder of rapidbm reproduce.", show_default=False),
     ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write there instead of into DIR, which stays as it is.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw the figures, judge the claims and write the page of a reproduction again, from its records."""
     from .reproducing import write_report
 
-    write_report(folder, Screen(as_json))
+    write_report(folder, out, Screen(as_json))
 
 
 @app.command()

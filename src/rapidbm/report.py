@@ -59,7 +59,7 @@ def _item(
 ) -> dict[str, Any]:
     item = experiments.item(name)
     records = reproduction.records_of(item)
-    picture = reproduction.folder / "figures" / f"{name}.png"
+    picture = reproduction.out / "figures" / f"{name}.png"
     image = None
     if records and picture.is_file():
         image = "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()

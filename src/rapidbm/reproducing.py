@@ -10,6 +10,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from . import experiments
+from .checkpoint import device_named
 from .console import Screen, Stopper
 from .report import duration
 from .reproduction import Event, Interrupted, Reproduction, Verdict, item_names
@@ -41,6 +42,10 @@ def reproduce_items(
         f"{len(items)} item{'s' if len(items) > 1 else ''} at scale {scale}, seed {seed}: {left} of "
         f"{len(names)} parts to measure → {folder}"
     )
+    if left and scale == "paper" and device_named(device).type == "cpu":
+        screen.warn(
+            "the paper's sizes take a GPU minutes and a CPU many hours; --scale quick is meant for one"
+        )
     again = shlex.join(
         [
             "rapidbm",
@@ -80,15 +85,17 @@ def reproduce_items(
 
 def show_claims(folder: Path, screen: Screen) -> None:
     """The verdicts on the records of a folder."""
-    _tell_claims(Reproduction(folder).judge(), screen, brief=False)
+    _tell_claims(Reproduction(folder).verdicts(), screen, brief=False)
 
 
-def write_report(folder: Path, screen: Screen) -> None:
+def write_report(folder: Path, out: Path | None, screen: Screen) -> None:
     """Figures, verdicts and page from the records alone."""
-    reproduction = Reproduction(folder)
+    reproduction = Reproduction(folder, out)
     reproduction.draw(experiments.ITEMS, lambda event: screen.warn(f"{event.name}: {event.text}"))
     _tell_claims(reproduction.judge(), screen, brief=True)
-    screen.say(f"everything on one page: {reproduction.report()}")
+    page = reproduction.report()
+    screen.say(f"everything on one page: {page}")
+    screen.result({"event": "finished", "report": str(page)})
 
 
 def _tell_claims(verdicts: list[Verdict], screen: Screen, *, brief: bool) -> None:

@@ -107,8 +107,10 @@ def item_names(words: Iterable[str]) -> list[str]:
 class Reproduction:
     """The folder, at one scale and with one seed."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, out: Path | None = None) -> None:
+        """The reproduction in `folder`; figures, verdicts and the page go to `out` instead, if given."""
         self.folder = Path(folder)
+        self.out = out or self.folder
         path = self.folder / "reproduction.json"
         if not path.is_file():
             raise InputError(
@@ -310,7 +312,7 @@ class Reproduction:
         for name in items:
             item = experiments.item(name)
             records = self.records_of(item)
-            target = self.folder / "figures" / f"{name}.png"
+            target = self.out / "figures" / f"{name}.png"
             if not records:
                 target.unlink(missing_ok=True)
                 target.with_suffix(".pdf").unlink(missing_ok=True)
@@ -320,7 +322,8 @@ class Reproduction:
             except Exception as error:
                 well = False
                 self.info["failed"][name] = _words(error)
-                write_json(self.folder / "reproduction.json", self.info)
+                if self.out == self.folder:
+                    write_json(self.folder / "reproduction.json", self.info)
                 tell(Event("failed", name, 0, 0, text=_words(error)))
             else:
                 self.info["failed"].pop(name, None)
@@ -356,13 +359,15 @@ class Reproduction:
 
     def judge(self) -> list[Verdict]:
         found = self.verdicts()
-        write_json(self.folder / "claims.json", [verdict.as_dict() for verdict in found])
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(self.out / "claims.json", [verdict.as_dict() for verdict in found])
         return found
 
     def report(self) -> Path:
         from .report import page
 
-        target = self.folder / "report.html"
+        self.out.mkdir(parents=True, exist_ok=True)
+        target = self.out / "report.html"
         write_bytes(target, page(self).encode())
         return target
 

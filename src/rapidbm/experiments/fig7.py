@@ -36,8 +36,8 @@ def _caption(records: Records) -> str:
     labels = sorted(set(record["chosen_labels"]))
     return (
         "(a) Visible part of sixteen patterns of a trained machine, their contrast enhanced (mean size "
-        f"of a component {record['pattern_size']:.2g}; {record['saturated']:.0%} lie at the bound). (b) A "
-        "pattern, the one whose chains end in most classes, and samples that start from it, ordered by "
+        f"of a component: {record['pattern_size']:.2g}; {record['saturated']:.0%} lie at the bound). (b) "
+        "A pattern, the one whose chains end in most classes, and samples that start from it, ordered by "
         f"the class of the nearest training image ({', '.join(map(str, labels))}). {sizes_of(records)}"
     )
 

@@ -1,0 +1,89 @@
+"""Writes docs/reproduction.md's tables and pictures anew from the records in docs/reproduction.
+
+python docs/reproduction.py
+"""
+
+import re
+from pathlib import Path
+
+from rapidbm import experiments
+from rapidbm.report import MARKS, duration
+from rapidbm.reproduction import Reproduction
+
+HERE = Path(__file__).parent
+PAGE = HERE / "reproduction.md"
+
+
+def claims(found: Reproduction) -> str:
+    lines = ["| claim | verdict | measured |", "| --- | --- | --- |"]
+    for verdict in found.verdicts():
+        claim, finding = verdict.claim, verdict.finding
+        note = f" *{finding.note}*" if finding.note else ""
+        says = f"{claim.says} ({claim.where})"
+        measured = f"{finding.measured}{note}".replace("|", "\\|")
+        lines.append(f"| {says} | {MARKS[verdict.verdict]} {verdict.verdict} | {measured} |")
+    return "\n".join(lines)
+
+
+def tally(found: Reproduction) -> str:
+    verdicts = [v.verdict for v in found.verdicts()]
+    counts = {name: verdicts.count(name) for name in MARKS}
+    return (
+        f"{counts['holds']} of {len(verdicts)} claims hold, {counts['does not hold']} do not, "
+        f"{counts['not measured']} are not measured."
+    )
+
+
+def times(found: Reproduction) -> str:
+    lines = ["| study | parts | time | on |", "| --- | --- | --- | --- |"]
+    took, total = found.times(), 0.0
+    for study in experiments.STUDIES:
+        names = [n for n in experiments.parts(study, found.scale) if n in took]
+        if not names:
+            lines.append(f"| {study} | – | not measured | |")
+            continue
+        seconds = sum(float(took[n]["seconds"]) for n in names)
+        total += seconds
+        on = ", ".join(sorted({str(took[n]["device"]) for n in names}))
+        lines.append(f"| {study} | {len(names)} | {duration(seconds)} | {on} |")
+    lines.append(f"| all | {len(took)} | {duration(total)} | |")
+    return "\n".join(lines)
+
+
+def pictures(found: Reproduction) -> str:
+    parts = []
+    for name in experiments.ITEMS:
+        item = experiments.item(name)
+        records = found.records_of(item)
+        if records:
+            parts.append(
+                f"### {name}: {item.title}\n\n![{item.title}](images/reproduction/{name}.png)\n\n"
+                f"{item.caption(records)}"
+            )
+    return "\n\n".join(parts)
+
+
+def page(text: str, found: Reproduction) -> str:
+    """The text with every block between `<!-- name -->` and `<!-- end -->` made anew."""
+    for make in (tally, times, claims, pictures):
+        block = f"<!-- {make.__name__} -->\n{make(found)}\n<!-- end -->"
+        pattern = rf"<!-- {make.__name__} -->\n.*?<!-- end -->"
+        text, count = re.subn(pattern, lambda _, block=block: block, text, flags=re.DOTALL)
+        assert count == 1, make.__name__
+    return text
+
+
+def main() -> None:
+    found = Reproduction(HERE / "reproduction", HERE / "images" / "reproduction" / "new")
+    found.draw(experiments.ITEMS)
+    for picture in (found.out / "figures").glob("*.png"):
+        picture.replace(HERE / "images" / "reproduction" / picture.name)
+    for left in (found.out / "figures").iterdir():
+        left.unlink()
+    (found.out / "figures").rmdir()
+    found.out.rmdir()
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

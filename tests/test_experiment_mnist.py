@@ -1,0 +1,124 @@
+"""The trainings on MNIST: likelihoods from below, images turned upright, verdicts."""
+
+import numpy as np
+import pytest
+import torch
+
+import rapidbm as rb
+from rapidbm.experiments import fig6, fig7, mnist, probe
+from rapidbm.experiments.bench import Record
+from rapidbm.reproduction import judged
+from rapidbm.streams import generator
+
+CONFIG = mnist.SCALES["tiny"]
+
+
+def verdict(module, name, records):
+    return judged(next(c for c in module.CLAIMS if c.name == name), records).verdict
+
+
+def record(name, scale="paper", **values):
+    settings = {"patterns": 190, "more_patterns": 290, "sweeps": 10}
+    return {name: Record(name, scale, 0, settings, values)}
+
+
+def test_log_z_from_below_is_near_the_exact_one():
+    machine = rb.rbm(10, 30, patterns=3, scale=0.5, replicas=3, seed=0).requires_grad_(False)
+    data = torch.where(torch.rand(50, 10, generator=generator(1)) < 0.3, 1, -1)
+    found = mnist.log_z_below(machine, data, mnist.SCALES["quick"], generator(2))
+    exact = rb.log_z(machine, method="exact").lower
+    assert ((found - exact).abs() < 0.3).all()
+
+
+def test_looks_are_many_where_the_likelihood_falls():
+    at = mnist.looks_at(500, 16)
+    chosen = [epoch for epoch in range(1, 501) if at(epoch)]
+    assert chosen[0] == 1
+    assert chosen[-1] == 500
+    assert 12 <= len(chosen) <= 16
+    assert sum(epoch >= 250 for epoch in chosen) >= 5
+
+
+def test_images_are_turned_to_the_side_of_the_data():
+    training = torch.tensor([[-1, -1, -1, 1], [-1, -1, 1, -1]], dtype=torch.int8)
+    images = torch.tensor([[[1.0, 1, 1, -1], [-1, -1, -1, 1]]])
+    turned = mnist.upright(images, training)
+    assert torch.equal(turned[0, 0], turned[0, 1])
+    assert torch.equal(turned[0, 1], images[0, 1])
+
+
+def test_the_nearest_image_and_its_distance():
+    training = torch.tensor([[1, 1, 1, 1], [-1, -1, -1, -1]], dtype=torch.int8)
+    images = torch.tensor([[1.0, 1, 1, -1], [-1, -1, -1, -1]])
+    far, which = mnist.nearest_images(images, training)
+    assert far.tolist() == [0.25, 0.0]
+    assert which.tolist() == [0, 1]
+
+
+def course(start, end, gap=1.0, instances=10):
+    scatter = np.linspace(-1, 1, instances)
+    test = [(start + scatter).tolist(), (end + gap + scatter).tolist()]
+    train = [(start + scatter).tolist(), (end + scatter).tolist()]
+    return {"epochs": [0, 500], "nll_train": train, "nll_test": test}
+
+
+def test_verdicts_on_likelihoods():
+    rapid = record("mnist.rapid", **course(100_000, 120))
+    assert verdict(fig6, "nll-falls-by-orders", rapid) == "holds"
+    assert verdict(fig6, "nll-in-parallel", rapid) == "holds"
+    assert verdict(fig6, "nll-comparable", rapid) == "holds"
+    slow = record("mnist.rapid", **course(200, 120, gap=60))
+    assert verdict(fig6, "nll-falls-by-orders", slow) == "does not hold"
+    assert verdict(fig6, "nll-in-parallel", slow) == "does not hold"
+    assert verdict(fig6, "nll-comparable", slow) == "does not hold"
+    small = record("mnist.rapid", "quick", **course(100_000, 120))
+    assert verdict(fig6, "nll-comparable", small) == "not measured"
+
+
+@pytest.mark.parametrize(("more", "expected"), [(200, "holds"), (100, "does not hold")])
+def test_fewer_patterns(more, expected):
+    several = record("mnist.rapid", **course(1e5, 120)) | record("mnist.more", **course(1e5, more))
+    assert verdict(fig6, "fewer-patterns-lower-nll", several) == expected
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(50, "holds"), (0.1, "does not hold")])
+def test_overfitting(gap, expected):
+    several = record("mnist.rapid", **course(1e5, 120))
+    several |= record("mnist.pure", **course(1e5, 120, gap=gap))
+    assert verdict(fig6, "pure-pid-overfits", several) == expected
+
+
+def test_the_interval_is_preferred_to_the_bound():
+    found = record("mnist.rapid", **course(1e5, 120), final_test_interval=[[130.0], [132.0]])
+    assert fig6.last(found["mnist.rapid"], "test").tolist() == [131.0]
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [([3, 4, 2, 3], "holds"), ([0, 0, 1, 0], "does not hold"), ([0, 1, 1, 3], "not measured")],
+)
+def test_one_pattern_several_classes(classes, expected):
+    found = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.5)
+    assert verdict(fig7, "one-pattern-several-classes", found) == expected
+
+
+def test_the_probe_is_judged_against_its_controls():
+    def of(name, test, scale="paper"):
+        rows = (test + 0.001 * np.linspace(-1, 1, 10)).tolist()
+        return record(f"probe.{name}", scale, train=rows, test=rows)
+
+    several = of("rapid", 0.94) | of("random", 0.95) | of("pixels", 0.92) | of("control", 0.92)
+    assert verdict(probe, "probe-accuracy", several) == "holds"
+    assert verdict(probe, "probe-beats-control", several) == "holds"
+    assert verdict(probe, "probe-shows-learning", several) == "does not hold"
+    assert verdict(probe, "probe-accuracy", of("rapid", 0.89)) == "does not hold"
+    assert verdict(probe, "probe-accuracy", of("rapid", 0.94, "quick")) == "not measured"
+
+
+def test_the_test_images_of_the_probe_were_seen_by_nothing():
+    seen, test = probe._splits(probe.SCALES["tiny"])
+    assert len(seen.train) + len(seen.test) + len(test) <= 1797
+    parts = [{row.numpy().tobytes() for row in s.spins} for s in (seen.train, seen.test, test)]
+    # A few of the digits are alike; the splits themselves do not share rows.
+    assert len(parts[2] & parts[0]) <= 2
+    assert len(test) == 50
