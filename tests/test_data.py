@@ -119,6 +119,7 @@ def test_without_the_files_a_download_is_tried(monkeypatch, tmp_path):
         raise OSError("no network")
 
     monkeypatch.setattr(pooch, "retrieve", refuse)
+    monkeypatch.setattr("rapidbm.digits._FAILED", {})
     monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
     with pytest.raises(InputError, match="RAPIDBM_DATA"):
         load("mnist")

@@ -48,3 +48,15 @@ def test_commands_options_and_links_exist(page):
 def test_nothing_speaks_of_the_machine_it_was_written_on():
     for page in PAGES:
         assert not re.search(r"(^|[^\w.])/(work|root|home|tmp)/", page.read_text()), page
+
+
+def test_the_reproductions_tables_follow_from_its_records():
+    import importlib.util
+
+    path = ROOT / "docs" / "reproduction.py"
+    spec = importlib.util.spec_from_file_location("reproduction_page", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = module.Reproduction(ROOT / "docs" / "reproduction")
+    text = module.PAGE.read_text(encoding="utf-8")
+    assert module.page(text, found) == text, "run python docs/reproduction.py"

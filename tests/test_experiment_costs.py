@@ -57,6 +57,7 @@ def test_verdicts_follow_the_exponents():
     claim = next(c for c in costs.CLAIMS if c.name == "cd-cost")
     assert claim.check(made(1)).holds is True
     assert claim.check(made(2)).holds is False
+    assert claim.check(made(0.5)).holds is None  # the device was not full
 
 
 def test_a_small_study_decides_nothing_and_draws_with_gaps(tmp_path):

@@ -39,6 +39,9 @@ STATIC_SHA = {
 }
 
 
+_FAILED: dict[str, str] = {}  # downloads that this process has tried: url → what went wrong
+
+
 def digits(threshold: float = 0.5, seed: int = 0) -> Dataset:
     """scikit-learn's 1,797 digits of 8×8 pixels, those brighter than `threshold` up."""
     from sklearn.datasets import load_digits
@@ -111,15 +114,20 @@ def _local(*parts: str) -> Path | None:
 def _fetch(url: str, checksum: str | None) -> Path:
     import pooch
 
+    if url in _FAILED:  # a process that needs it again does not wait for the network again
+        raise InputError(_FAILED[url])
     try:
         return Path(
             pooch.retrieve(url, checksum, path=pooch.os_cache("rapidbm"), progressbar=False)
         )
     except Exception as error:  # requests, urllib3 and pooch each have their own
-        raise InputError(
-            f"{url} could not be downloaded ({type(error).__name__}: {error}); connect, or put the "
-            "file into a folder and name that folder in RAPIDBM_DATA (`rapidbm datasets`)"
-        ) from error
+        reason = f"{type(error).__name__}: {error}"
+        reason = reason if len(reason) < 100 else f"{reason[:100]}…"
+        _FAILED[url] = (
+            f"{url} could not be downloaded ({reason}); connect, or put the file into a folder and "
+            "name that folder in RAPIDBM_DATA (`rapidbm datasets`)"
+        )
+        raise InputError(_FAILED[url]) from error
 
 
 def _mnist_file(name: str) -> bytes:

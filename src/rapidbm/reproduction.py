@@ -84,7 +84,7 @@ class Verdict:
             "verdict": self.verdict,
             "measured": self.finding.measured,
             "note": self.finding.note,
-            "records": list(self.claim.needs),
+            "records": [*self.claim.needs, *self.claim.also],
         }
 
 
@@ -379,7 +379,8 @@ def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
         finding = Finding(None, f"no record of {', '.join(missing)}")
         return Verdict(claim, OPEN, finding)
     try:
-        finding = claim.check({name: records[name] for name in claim.needs})
+        known = (*claim.needs, *claim.also)
+        finding = claim.check({name: records[name] for name in known if name in records})
     except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
         finding = Finding(None, f"the records do not have what it takes ({error!r})")
     verdict = {True: HOLDS, False: FAILS, None: OPEN}[finding.holds]

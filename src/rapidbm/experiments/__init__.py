@@ -73,6 +73,6 @@ def parts(study: str, scale: str) -> dict[str, Part]:
 
 
 def claims() -> list[Claim]:
-    """All claims, in the order in which the modules measure them."""
-    names = dict.fromkeys([*STUDIES.values(), *ITEMS.values()])
+    """All claims, in the order of the report."""
+    names = dict.fromkeys([*ITEMS.values(), *STUDIES.values()])
     return [claim for name in names for claim in getattr(module(name), "CLAIMS", ())]

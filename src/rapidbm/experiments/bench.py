@@ -119,8 +119,9 @@ class Claim:
     name: str
     where: str  # in the paper
     says: str
-    needs: tuple[str, ...]  # records, 'study.part'
+    needs: tuple[str, ...]  # records, 'study.part', without which it is not measured
     check: Callable[[Records], Finding]
+    also: tuple[str, ...] = ()  # records that say more, where they are there
 
 
 # -- records as files ---------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NAMES = {"ra": "RA", "gaussian": "Gaussian", "uniform": "uniform"}
 LOOK = dict(zip(NAMES, PENS, strict=False))
 PLATEAU = 3.0  # standard deviations from which thermal noise should no longer matter
-FLAT = 0.02  # a change of accessibility that counts as none
+FLAT = 0.01  # a change of accessibility that counts as none
 
 
 @dataclass(frozen=True)

@@ -133,9 +133,18 @@ def _orders(records: Records) -> Finding:
     return Finding(
         bool(orders >= 1),
         f"test NLL {start} at the start, {end} at the end: {orders:.1f} orders of magnitude (the "
-        "paper: four)",
+        f"paper: four){_with_true_mean(records)}",
         "Holds when it falls by one order or more; the start is that of ±1 patterns.",
     )
+
+
+def _with_true_mean(records: Records) -> str:
+    """The same with the true mean of the smaller last batch, if that was measured."""
+    other = records.get("mnist.true-mean")
+    if other is None:
+        return ""
+    end = Number.of(other.array("nll_test")[-1])
+    return f". With the true mean of the smaller last batch it ends at {end}"
 
 
 def _parallel(records: Records) -> Finding:
@@ -153,7 +162,7 @@ def _parallel(records: Records) -> Finding:
 def _target(records: Records) -> Finding:
     record = records["mnist.rapid"]
     end = Number.of(last(record, "test"))
-    told = f"test NLL {end} after {record['epochs'][-1]} epochs"
+    told = f"test NLL {end} after {record['epochs'][-1]} epochs{_with_true_mean(records)}"
     if record.scale != "paper":
         return Finding(None, told, "The values of other machines are of the whole of MNIST.")
     return Finding(
@@ -177,19 +186,17 @@ def _fewer_patterns(records: Records) -> Finding:
 
 def _better_samples(records: Records) -> Finding:
     record = records["mnist.samples"]
-    away = {
-        name: Number.of(np.abs(record.array(f"{name}_adversarial") - 0.5).mean(1))
-        for name in ("rapid", "more")
-    }
-    gain = away["rapid"] - away["more"]
-    near = {n: Number.of(record.array(f"{n}_nearest")) for n in away}
+    names = ("rapid", "more")
+    away = [Number.of(np.abs(record.array(f"{n}_adversarial") - 0.5).mean(1)) for n in names]
+    near = [Number.of(record.array(f"{n}_nearest")) for n in names]
     k = record.settings
     return Finding(
-        gain.above(0),
-        f"distance of the adversarial accuracy from 1/2: {away['rapid']} with K={k['patterns']}, "
-        f"{away['more']} with K={k['more_patterns']}; pixels off the nearest training image: "
-        f"{near['rapid']} and {near['more']}, of test images {record['test_nearest']:.3f}",
-        "The paper judges by eye; here by whether samples and test images are each other's neighbours.",
+        (near[0] - near[1]).above(0),
+        f"pixels by which a sample misses the nearest training image: {near[0]} with K={k['patterns']}, "
+        f"{near[1]} with K={k['more_patterns']}, test images {record['test_nearest']:.3f}; distance of "
+        f"the adversarial accuracy from 1/2, 0 for samples like the data: {away[0]} and {away[1]}",
+        "The paper judges by eye, here: by how clean the digits are. How well they cover the data is "
+        "what the adversarial accuracy asks.",
     )
 
 
@@ -260,6 +267,7 @@ CLAIMS = (
         "On MNIST the NLL falls by orders of magnitude (the paper: four).",
         ("mnist.rapid",),
         _orders,
+        ("mnist.true-mean",),
     ),
     Claim(
         "nll-in-parallel",
@@ -274,6 +282,7 @@ CLAIMS = (
         "The final NLL is comparable to that of standard RBMs and other models.",
         ("mnist.rapid",),
         _target,
+        ("mnist.true-mean",),
     ),
     Claim(
         "fewer-patterns-lower-nll",
@@ -285,7 +294,7 @@ CLAIMS = (
     Claim(
         "more-patterns-better-samples",
         "Sec. V.B, Fig. 6c",
-        "More patterns (K=290 against 190) give better samples.",
+        "More patterns (K=290 against 190) give samples that look better.",
         ("mnist.samples",),
         _better_samples,
     ),
