@@ -95,11 +95,17 @@ def test_the_interval_is_preferred_to_the_bound():
 
 @pytest.mark.parametrize(
     ("classes", "expected"),
-    [([3, 4, 2, 3], "holds"), ([0, 0, 1, 0], "does not hold"), ([0, 1, 1, 3], "not measured")],
+    [
+        ([3, 4, 2, 3] * 3, "holds"),
+        ([0, 0, 1, 0] * 3, "does not hold"),
+        ([0, 1, 1, 3], "not measured"),
+    ],
 )
 def test_one_pattern_several_classes(classes, expected):
     found = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.5)
     assert verdict(fig7, "one-pattern-several-classes", found) == expected
+    few = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.01)
+    assert verdict(fig7, "one-pattern-several-classes", few) == "not measured"
 
 
 def test_the_probe_is_judged_against_its_controls():

@@ -64,16 +64,16 @@ def made(**ends):
     }
 
 
-GOOD, BAD, WIDE = (0.01, 0.02), (0.4, 0.42), (0.0, 0.9)
+GOOD, BAD, WIDE = (0.01, 0.02) * 4, (0.4, 0.42) * 4, (0.0, 0.9)  # instances
 
 
-@pytest.mark.parametrize(("often", "holds"), [(BAD, True), ((0.0, 0.001), False), (WIDE, None)])
+@pytest.mark.parametrize(("often", "holds"), [(BAD, True), ((0.0, 0.001) * 4, False), (WIDE, None)])
 def test_too_often(often, holds):
     claim = projections.CLAIMS[0]
     assert claim.check(made(sign_epoch=GOOD, sign_update=often)).holds is holds
 
 
-@pytest.mark.parametrize(("rare", "holds"), [(BAD, True), ((0.0, 0.001), False)])
+@pytest.mark.parametrize(("rare", "holds"), [(BAD, True), ((0.0, 0.001) * 4, False)])
 def test_too_rarely(rare, holds):
     claim = projections.CLAIMS[1]
     found = made(sign_epoch=GOOD, sign_some=GOOD, sign_many=rare, sign_end=BAD)

@@ -286,6 +286,12 @@ def test_numbers_say_what_their_errors_allow():
     assert number.below(0.5) is False
     assert number.above(number.value + number.error) is None
     assert Number.of([1.0]).above(0.0) is None  # one instance has no error
+    assert Number.of([1.0, 1.4]).above(0.0) is None  # nor do two say much: 1.2 ± 0.2
+    assert Number.of([1.0, 1.4] * 3).above(0.0) is True
+    from scipy.stats import t
+
+    for free, value in enumerate(bench.STUDENT, 1):
+        assert value == pytest.approx(t.ppf(0.97725, free), abs=0.02)
     assert str(Number(0.12344, 0.0067)) == "0.1234 ± 0.0067"
 
 
