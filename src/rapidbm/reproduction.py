@@ -402,7 +402,8 @@ def _precision(device: torch.device) -> Iterator[None]:
 def _device_words(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, TF32"
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _words(error: Exception) -> str:

@@ -148,11 +148,12 @@ def _caption(records: Records) -> str:
     record = records["bas.rapid"]
     share = record.array("shares").mean(0)
     told = ", ".join(f"{words} {x:.1%}" for words, x in zip(KINDS, share, strict=True))
+    size = record.settings["size"]
     return (
-        "Hamming distance of reconstructions of 12×12 bars and stripes during training with pure PID; "
-        "bands: one standard deviation over instances. Inset: samples from random starts, in a solid "
-        f"frame if they are in the test set only, dotted if in the training set. Of all samples: {told}. "
-        f"{sizes_of(records)}"
+        f"Hamming distance of reconstructions of {size}×{size} bars and stripes during training with "
+        "pure PID; bands: one standard deviation over instances. Inset: samples from random starts, in a "
+        "solid frame if they are in the test set only, dotted if in the training set. Of all samples: "
+        f"{told}. {sizes_of(records)}"
     )
 
 
