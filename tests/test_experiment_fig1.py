@@ -65,13 +65,13 @@ def test_glorot_and_the_allowance_for_many_tests():
 def made(low, high, inset=(0.9, 0.9)):
     """A record whose accessibility is `low` while hot and `high` from deviation 1 on."""
     wanted = [0.001, 0.01, 1.0, 10.0, 100.0]
-    noise = np.array([-1e-3, 0.0, 1e-3])
+    noise = np.linspace(-1e-3, 1e-3, 9)
     rows = [(low if w < 0.5 else high) + noise * (-1) ** i for i, w in enumerate(wanted)]
     values = {
         "visible": 20,
         "hidden": 1000,
         "wanted": wanted,
-        "deviations": [[w] * 3 for w in wanted],
+        "deviations": [[w] * 9 for w in wanted],
         "gibbs": [r.tolist() for r in rows],
         "sizes": [4, 20],
         "inset": [(x + noise).tolist() for x in inset],

@@ -7,6 +7,7 @@ import torch
 import rapidbm as rb
 from rapidbm.experiments import fig6, fig7, mnist, probe
 from rapidbm.experiments.bench import Record
+from rapidbm.experiments.drawing import pack
 from rapidbm.reproduction import judged
 from rapidbm.streams import generator
 
@@ -18,7 +19,7 @@ def verdict(module, name, records):
 
 
 def record(name, scale="paper", **values):
-    settings = {"patterns": 190, "more_patterns": 290, "sweeps": 10}
+    settings = {"patterns": 190, "more_patterns": 290, "sweeps": 10, "dataset": "mnist"}
     return {name: Record(name, scale, 0, settings, values)}
 
 
@@ -67,6 +68,8 @@ def test_verdicts_on_likelihoods():
     assert verdict(fig6, "nll-falls-by-orders", rapid) == "holds"
     assert verdict(fig6, "nll-in-parallel", rapid) == "holds"
     assert verdict(fig6, "nll-comparable", rapid) == "holds"
+    wide = record("mnist.rapid", **course(100_000, 120, gap=20))
+    assert verdict(fig6, "nll-in-parallel", wide) == "does not hold"
     slow = record("mnist.rapid", **course(200, 120, gap=60))
     assert verdict(fig6, "nll-falls-by-orders", slow) == "does not hold"
     assert verdict(fig6, "nll-in-parallel", slow) == "does not hold"
@@ -86,6 +89,29 @@ def test_overfitting(gap, expected):
     several = record("mnist.rapid", **course(1e5, 120))
     several |= record("mnist.pure", **course(1e5, 120, gap=gap))
     assert verdict(fig6, "pure-pid-overfits", several) == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"), [(300, "holds"), (543, "not measured"), (745, "does not hold")]
+)
+def test_one_sweep_must_beat_fair_coins(end, expected):
+    several = {}
+    for name in ("one", "rapid", "pure"):
+        several |= record(f"mnist.{name}", **course(1e5, end, gap=0))
+    assert verdict(fig6, "one-sweep-is-enough", several) == expected
+
+
+def test_what_is_not_finite_is_no_verdict():
+    values = course(1e5, 120)
+    values["nll_train"][-1] = [None] * 10
+    several = record("mnist.rapid", **course(1e5, 120)) | record("mnist.pure", **values)
+    assert verdict(fig6, "pure-pid-overfits", several) == "not measured"
+    assert verdict(fig6, "nll-in-parallel", record("mnist.rapid", **values)) == "not measured"
+
+
+def test_twins():
+    images = torch.tensor([[1.0] * 100, [1.0] * 99 + [-1], [-1.0] * 100])
+    assert fig6.twins(pack(images), 100) == pytest.approx(2 / 3)
 
 
 def test_the_interval_is_preferred_to_the_bound():
@@ -111,7 +137,8 @@ def test_one_pattern_several_classes(classes, expected):
 def test_the_probe_is_judged_against_its_controls():
     def of(name, test, scale="paper"):
         rows = (test + 0.001 * np.linspace(-1, 1, 10)).tolist()
-        return record(f"probe.{name}", scale, train=rows, test=rows)
+        ahead = [x + 0.0163 for x in rows]
+        return record(f"probe.{name}", scale, train=ahead, test=rows)
 
     several = of("rapid", 0.94) | of("random", 0.95) | of("pixels", 0.92) | of("control", 0.92)
     assert verdict(probe, "probe-accuracy", several) == "holds"

@@ -69,10 +69,19 @@ def test_independent_when_the_others_learn(hamming, holds):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "holds"), [((-4, -5), True), ((-100, -120), False), ((-2, -19), None)]
+    ("likelihoods", "holds"),
+    [
+        ((-1, -2, -3, -4, -5, -6), True),  # the smaller the distance, the more likely
+        ((-6, -5, -4, -3, -2, -1), False),
+        ((-1, -2, -6, -5, -3, -4), None),
+    ],
 )
-def test_quality_is_measured_by_likelihood(likelihood, holds):
-    assert ra_alone.CLAIMS[1].check(made((0.01, 0.02), likelihood)).holds is holds
+def test_distances_and_likelihoods_must_agree(likelihoods, holds):
+    found = {}
+    for i, (name, likelihood) in enumerate(zip(ra_alone.NAMES, likelihoods, strict=True)):
+        pair = made((0.01 * i, 0.01 * i), (likelihood, likelihood))
+        found[f"ra-alone.{name}"] = pair[f"ra-alone.{name}"]
+    assert ra_alone.CLAIMS[1].check(found).holds is holds
 
 
 def test_the_figure_shows_what_is_there(records):

@@ -67,8 +67,9 @@ def test_names_of_items():
     assert item_names(["fig2"]) == ["fig2a", "fig2b"]
     assert item_names(["fig3b", "fig3b"]) == ["fig3b"]
     assert item_names(["all"]) == list(experiments.ITEMS)
-    with pytest.raises(InputError, match="unknown item 'fig9'"):
-        item_names(["fig9"])
+    for wrong in ("fig9", "prob", "figC"):
+        with pytest.raises(InputError, match=f"unknown item '{wrong}'"):
+            item_names([wrong])
 
 
 # -- the folder ---------------------------------------------------------------------------------------
@@ -155,10 +156,13 @@ def test_a_machine_that_is_gone_is_made_again(tmp_path):
     found = Reproduction.open(tmp_path / "r", "tiny", 0)
     assert found.go(["fig7"], "cpu")
     before = records(tmp_path / "r")
+    times = found.times()["mnist.rapid"]
     (tmp_path / "r" / "records" / "mnist.patterns.json").unlink()
-    shutil.rmtree(tmp_path / "r" / "machines")
+    (machine,) = (tmp_path / "r" / "machines").glob("mnist.rapid*")
+    machine.write_bytes(b"damaged")
     assert found.go(["fig7"], "cpu")
     assert records(tmp_path / "r") == before
+    assert found.times()["mnist.rapid"] == times  # its record was there and stays
     assert "mnist.rapid.json" in before
 
 
@@ -199,8 +203,8 @@ def test_a_changed_number_changes_the_verdict(whole, tmp_path):
     path = folder / "records" / "bas.rapid.json"
     text = json.loads(path.read_text())
     count = len(text["values"]["shares"])
-    for share, expected in (([0, 1.0, 0, 0], HOLDS), ([1.0, 0, 0, 0], OPEN)):
-        text["values"]["shares"] = [share] * count
+    for share, expected in ((0.5, HOLDS), (0.02, FAILS)):
+        text["values"]["shares"] = [[1 - share, share + 1e-6 * i, 0, 0] for i in range(count)]
         path.write_text(json.dumps(text))
         found = {v.claim.name: v.verdict for v in Reproduction(folder).verdicts()}
         assert found["generates-unseen"] == expected
@@ -232,6 +236,7 @@ def test_bad_input_is_refused_before_anything_is_written(whole, tmp_path):
         (["fig5", "--scale", "tiny", "--out", tmp_path / "full"], "not empty"),
         (["fig5", "--scale", "tiny", "--out", tmp_path / "file"], "not empty"),
         (["claims", "--out", tmp_path / "none"], "no reproduction"),
+        (["fig5", "--out", tmp_path / "new", "--device", "nowhere"], "nowhere"),
     ]
     for words, text in cases:
         done = invoke(*words)
@@ -242,11 +247,88 @@ def test_bad_input_is_refused_before_anything_is_written(whole, tmp_path):
     assert isinstance(done.exception, InputError)
 
 
-def test_a_damaged_record_is_named(whole, tmp_path):
+@pytest.mark.parametrize("content", ["{", "[]", '{"name": "bas.rapid"}'])
+def test_a_damaged_record_is_measured_again(whole, tmp_path, content):
     folder = shutil.copytree(whole, tmp_path / "r")
-    (folder / "records" / "bas.rapid.json").write_text("{")
-    with pytest.raises(InputError, match=r"bas\.rapid\.json is not a record"):
+    (folder / "records" / "bas.rapid.json").write_text(content)
+    (folder / "records" / "notes.json").write_text("mine")
+    assert Reproduction(folder).passed_over() == ["bas.rapid", "notes"]
+    done = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0
+    assert "notes" in done.output
+    assert reproduce(folder)[1]
+    (folder / "records" / "notes.json").unlink()
+    assert records(folder) == records(whole)
+
+
+def test_records_of_another_reproduction_are_not_judged(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    path = folder / "records" / "bas.rapid.json"
+    for key, value in (("seed", 5), ("scale", "quick"), ("settings", {})):
+        path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+        found = Reproduction(folder)
+        assert "bas.rapid" not in found.records()
+        verdicts = {v.claim.name: v.verdict for v in found.verdicts()}
+        assert verdicts["bas-parallel"] == OPEN
+
+
+def test_figures_follow_their_records(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    picture = folder / "figures" / "fig3a.png"
+    before = picture.read_bytes()
+    (folder / "records" / "bars.cd.json").unlink()  # three curves are left
+    Reproduction(folder).draw(["fig3a"])
+    assert picture.read_bytes() != before
+    picture.write_bytes(b"damaged")
+    assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    (folder / "figures" / "fig5.pdf").unlink()
+    Reproduction(folder).draw(["fig5"])
+    assert (folder / "figures" / "fig5.pdf").exists()
+
+
+def test_a_figure_that_cannot_be_drawn_is_said_and_not_shown(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    path = folder / "records" / "bas.rapid.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "values": {}}))
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 1
+    assert "fig5 could not be drawn" in done.output
+    assert not (folder / "figures" / "fig5.png").exists()
+    page = (folder / "report.html").read_text()
+    assert "It could not be drawn." in page
+
+
+def test_files_beside_the_records_may_be_damaged(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    for content in ("{", "[]", '{"bas.rapid": {}}'):
+        (folder / "times.json").write_text(content)
+        assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+    (folder / "reproduction.json").write_text('{"format": 1, "scale": "tiny", "seed": 0}')
+    assert reproduce(folder)[1]
+    (folder / "reproduction.json").unlink()
+    with pytest.raises(InputError, match="records but no reproduction"):
         reproduce(folder)
+
+
+def test_interrupted_while_drawing(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "r")
+    shutil.rmtree(folder / "figures")
+    with pytest.raises(Interrupted):
+        reproduce(folder, stop=lambda: True)
+    assert not (folder / "figures" / "fig5.png").exists()
+    assert reproduce(folder)[1]
+
+
+def test_a_failure_is_remembered_until_it_is_mended(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(fig5, "parts", lambda config: {"rapid": Part(_broken)})
+        assert not reproduce(tmp_path / "r", ["fig5"])[1]
+    found, well = reproduce(tmp_path / "r", ["figC1"])
+    assert well
+    assert "bas.rapid" in found.info["failed"]
+    found, _ = reproduce(tmp_path / "r", ["fig5"])
+    assert not found.info["failed"]
 
 
 def test_two_processes_do_not_work_in_one_folder(whole):
@@ -271,7 +353,7 @@ def test_json_and_lists(whole):
 def test_a_record_survives_its_file(tmp_path):
     values = {"x": torch.tensor([[1.0, float("nan")], [1 / 3, 2.0]]), "n": 3, "words": ["a", "b"]}
     bench.write_record(tmp_path, Record("s.p", "tiny", 4, {"a": 1}, values))
-    found = bench.read_records(tmp_path)["s.p"]
+    found = bench.read_record(tmp_path / "s.p.json")
     assert (found.name, found.scale, found.seed, found.settings) == ("s.p", "tiny", 4, {"a": 1})
     assert np.isnan(found.array("x")[0, 1])
     assert found.array("x")[1, 0] == pytest.approx(1 / 3, rel=1e-6)

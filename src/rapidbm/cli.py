@@ -447,7 +447,8 @@ def report(
     """Draw the figures, judge the claims and write the page of a reproduction again, from its records."""
     from .reproducing import write_report
 
-    write_report(folder, out, Screen(as_json))
+    if code := write_report(folder, out, Screen(as_json)):
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -747,7 +748,7 @@ def main() -> None:
         _fail(str(error), EXIT_BAD_INPUT)
     except BrokenPipeError:  # the reader of our output has left
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        _fail("standard output was closed; a training that was under way is saved", 1)
+        _fail("standard output was closed; what was finished is saved", 1)
     except OSError as error:
         _fail(f"{error}; check the path, its permissions and the space on the disk", EXIT_BAD_INPUT)
     except (MemoryError, RuntimeError) as error:

@@ -60,17 +60,20 @@ def _item(
     item = experiments.item(name)
     records = reproduction.records_of(item)
     picture = reproduction.out / "figures" / f"{name}.png"
-    image = None
+    image, caption = None, ""
     if records and picture.is_file():
         image = "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
+        caption = picture.with_suffix(".txt").read_text(encoding="utf-8").strip()
     return {
         "name": name,
         "title": item.title,
         "image": image,
-        "caption": item.caption(records) if image else "",
+        "caption": caption,
+        "missing": "It could not be drawn."
+        if records
+        else f"Not measured: there are no records of {', '.join(item.needs)}.",
         "seconds": sum(float(times[n]["seconds"]) for n in records if n in times),
         "records": sorted(records),
-        "needs": ", ".join(item.needs),
     }
 
 

@@ -35,14 +35,16 @@ def reproduce_items(
 ) -> int:
     """Measures, draws and judges; answers the exit code."""
     items = item_names(words)
+    on = device_named(device)  # a device that is not there is said before a folder is made
     reproduction = Reproduction.open(folder, scale, seed)
     names = reproduction.part_names(items)
     left = sum(reproduction.record(name) is None for name in names)
+    _tell_passed_over(reproduction, screen)
     screen.say(
         f"{len(items)} item{'s' if len(items) > 1 else ''} at scale {scale}, seed {seed}: {left} of "
         f"{len(names)} parts to measure → {folder}"
     )
-    if left and scale == "paper" and device_named(device).type == "cpu":
+    if left and scale == "paper" and on.type == "cpu":
         screen.warn(
             "the paper's sizes take a GPU minutes and a CPU many hours; --scale quick is meant for one"
         )
@@ -88,14 +90,28 @@ def show_claims(folder: Path, screen: Screen) -> None:
     _tell_claims(Reproduction(folder).verdicts(), screen, brief=False)
 
 
-def write_report(folder: Path, out: Path | None, screen: Screen) -> None:
-    """Figures, verdicts and page from the records alone."""
+def _tell_passed_over(reproduction: Reproduction, screen: Screen) -> None:
+    if names := reproduction.passed_over():
+        screen.warn(
+            f"{', '.join(names)}: no record of this scale, seed and settings, or damaged; passed over"
+        )
+
+
+def write_report(folder: Path, out: Path | None, screen: Screen) -> int:
+    """Figures, verdicts and page from the records alone; answers the exit code."""
     reproduction = Reproduction(folder, out)
-    reproduction.draw(experiments.ITEMS, lambda event: screen.warn(f"{event.name}: {event.text}"))
+    _tell_passed_over(reproduction, screen)
+
+    def tell(event: Event) -> None:
+        if event.kind == "failed":
+            screen.warn(f"{event.name} could not be drawn: {event.text}")
+
+    well = reproduction.draw(experiments.ITEMS, tell, anew=True)
     _tell_claims(reproduction.judge(), screen, brief=True)
     page = reproduction.report()
     screen.say(f"everything on one page: {page}")
-    screen.result({"event": "finished", "report": str(page)})
+    screen.result({"event": "finished" if well else "failed", "report": str(page)})
+    return 0 if well else 1
 
 
 def _tell_claims(verdicts: list[Verdict], screen: Screen, *, brief: bool) -> None:
@@ -142,6 +158,8 @@ class _Display:
                 description=event.name,
                 parts=f"part {min(event.done + 1, event.total)} of {event.total}",
             )
+        if event.kind == "figure":
+            self.bar.update(self.task, description=f"drawing {event.name}", parts="")
         if event.kind == "done":
             self.screen.say(f"  {event.name:<24} {duration(event.seconds)}")
             self.screen.result(

@@ -15,6 +15,7 @@ one that never stopped. Everything after the records is made from them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import time
@@ -30,7 +31,7 @@ import numpy as np
 import torch
 
 from . import __version__, experiments
-from .checkpoint import device_named, locked, write_bytes, write_json
+from .checkpoint import device_named, load_machine, locked, write_bytes, write_json
 from .errors import InputError, check_choice, unknown
 from .experiments.bench import (
     SCALE_NAMES,
@@ -41,13 +42,13 @@ from .experiments.bench import (
     Record,
     machine_path,
     read_record,
-    read_records,
     settings_of,
     write_record,
 )
 from .streams import check_seed
 
 FORMAT = 1
+SPEND_SECONDS = 10.0  # how often the time that was spent is written down
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
 
 
@@ -97,7 +98,7 @@ def item_names(words: Iterable[str]) -> list[str]:
         elif word in experiments.ITEMS:
             some = [word]
         else:
-            some = [name for name in experiments.ITEMS if name[:-1] == word and name[-1].isalpha()]
+            some = [n for n in experiments.ITEMS if n[:-1] == word and n[-2].isdecimal()]
         if not some:
             raise unknown("item", word, ["all", *experiments.ITEMS])
         found.update(dict.fromkeys(some))
@@ -111,6 +112,7 @@ class Reproduction:
         """The reproduction in `folder`; figures, verdicts and the page go to `out` instead, if given."""
         self.folder = Path(folder)
         self.out = out or self.folder
+        self._began = time.monotonic()
         path = self.folder / "reproduction.json"
         if not path.is_file():
             raise InputError(
@@ -121,6 +123,9 @@ class Reproduction:
             self.info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             self.scale, self.seed = str(self.info["scale"]), int(self.info["seed"])
             version = self.info["format"]
+            self.info["failed"] = dict(self.info.get("failed") or {})
+            self.info["seconds"] = float(self.info.get("seconds") or 0.0)
+            self.info.setdefault("started", "at an unknown time")
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} cannot be read ({error!r}); restore or remove it") from error
         if version != FORMAT or self.scale not in SCALE_NAMES:
@@ -143,6 +148,10 @@ class Reproduction:
                     f"{scale} with {seed}; choose another --out, or the same --scale and --seed"
                 )
             return found
+        if (folder / "records").is_dir():
+            raise InputError(
+                f"{folder} has records but no reproduction.json; restore it, or choose another --out"
+            )
         if folder.exists() and (not folder.is_dir() or any(_not_left(p) for p in folder.iterdir())):
             raise InputError(f"{folder} exists and is not empty; choose another --out")
         try:
@@ -168,25 +177,40 @@ class Reproduction:
         return self.folder / "machines"
 
     def record(self, name: str) -> Record | None:
-        """A finished record; one of other settings counts as none."""
+        """A finished record; one of other settings, or one that cannot be read, counts as none."""
+        study = name.partition(".")[0]
         path = self.folder / "records" / f"{name}.json"
-        if not path.is_file():
+        if study not in experiments.STUDIES or not path.is_file():
             return None
-        found = read_record(path)
-        wanted = settings_of(experiments.config(name.partition(".")[0], self.scale))
+        try:
+            found = read_record(path)
+        except InputError:
+            return None
+        wanted = settings_of(experiments.config(study, self.scale))
         same = (found.name, found.scale, found.seed) == (name, self.scale, self.seed)
         return found if same and found.settings == wanted else None
 
     def records(self) -> dict[str, Record]:
-        """All records that are there."""
-        return read_records(self.folder / "records")
+        """All finished records."""
+        paths = sorted((self.folder / "records").glob("*.json"))
+        found = {path.stem: self.record(path.stem) for path in paths}
+        return {name: record for name, record in found.items() if record is not None}
+
+    def passed_over(self) -> list[str]:
+        """Files among the records that count as none."""
+        paths = sorted((self.folder / "records").glob("*.json"))
+        return [path.stem for path in paths if self.record(path.stem) is None]
 
     def times(self) -> dict[str, dict[str, Any]]:
+        """Per part: seconds, device, versions; what cannot be read is left out."""
         path = self.folder / "times.json"
-        found: dict[str, dict[str, Any]] = (
-            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        )
-        return found
+        try:
+            found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except ValueError:
+            return {}
+        entries = found.items() if isinstance(found, dict) else ()
+        needed = {"seconds", "device", "python", "torch", "numpy", "rapidbm"}
+        return {n: t for n, t in entries if isinstance(t, dict) and needed <= t.keys()}
 
     def part_names(self, items: Iterable[str]) -> list[str]:
         """The parts that the items need, in the order of the studies; `all` items take every part."""
@@ -228,11 +252,12 @@ class Reproduction:
         names = self.part_names(items)
         todo = [name for name in names if self.record(name) is None]
         done, total = len(names) - len(todo), len(names)
-        self.info["failed"] = {k: v for k, v in self.info["failed"].items() if k in todo}
+        for name in [n for n in self.info["failed"] if self.record(n) is not None]:
+            del self.info["failed"][name]
         broken: dict[str, str] = {}
         for name in todo:
             tell(Event("start", name, done, total))
-            began = time.monotonic()
+            self._began = began = time.monotonic()
             try:
                 self._measure(
                     name,
@@ -240,19 +265,19 @@ class Reproduction:
                     lambda share, n=name, d=done: self._tick(n, d, total, share, tell, stop),  # type: ignore[misc]
                 )
             except Interrupted:
-                self._spend(began)
+                self._spend()
                 raise
             except Exception as error:
                 broken[name] = _words(error)
                 self.info["failed"][name] = broken[name]
-                self._spend(began)
+                self._spend()
                 tell(Event("failed", name, done, total, text=broken[name]))
                 continue
             self.info["failed"].pop(name, None)
-            seconds = self._spend(began)
+            self._spend()
             done += 1
-            tell(Event("done", name, done, total, seconds=seconds))
-        drawn = self.draw(items, tell)
+            tell(Event("done", name, done, total, seconds=time.monotonic() - began))
+        drawn = self.draw(items, tell, stop)
         self.judge()
         self.report()
         return not broken and drawn
@@ -268,19 +293,23 @@ class Reproduction:
     ) -> None:
         if stop():
             raise Interrupted
+        if time.monotonic() - self._began > SPEND_SECONDS:
+            self._spend()
         tell(Event("share", name, done, total, share=share))
 
     def _measure(self, name: str, device: torch.device, tick: Callable[[float], None]) -> None:
         study = name.partition(".")[0]
         part = experiments.parts(study, self.scale)[name]
-        for need in part.needs:  # a machine that was not kept is made again, to the same bits
-            if not machine_path(self.machines, need).is_file():
+        for need in part.needs:  # a machine that is gone is made again, to the same bits
+            if not self._has_machine(need):
                 self._measure(need, device, tick)
         tick(0.0)
         began = time.monotonic()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         values = part.run(Bench(name, device, self.seed, self.machines, tick))
+        if self.record(name) is not None:  # only its machine was missing
+            return
         settings = settings_of(experiments.config(study, self.scale))
         peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
         times = self.times()
@@ -296,29 +325,59 @@ class Reproduction:
         write_json(self.folder / "times.json", times)
         write_record(self.folder / "records", Record(name, self.scale, self.seed, settings, values))
 
-    def _spend(self, began: float) -> float:
-        seconds = time.monotonic() - began
-        self.info["seconds"] = round(self.info["seconds"] + seconds, 2)
+    def _has_machine(self, name: str) -> bool:
+        try:
+            load_machine(machine_path(self.machines, name))
+        except (InputError, OSError):
+            return False
+        return True
+
+    def _spend(self) -> None:
+        """Adds the time since it was last called; a kill loses little of it."""
+        now = time.monotonic()
+        self.info["seconds"] = round(self.info["seconds"] + now - self._began, 2)
+        self._began = now
         write_json(self.folder / "reproduction.json", self.info)
-        return seconds
 
     # -- from the records -------------------------------------------------------------------------
 
     def draw(
-        self, items: Iterable[str], tell: Callable[[Event], None] = lambda event: None
+        self,
+        items: Iterable[str],
+        tell: Callable[[Event], None] = lambda event: None,
+        stop: Callable[[], bool] = lambda: False,
+        *,
+        anew: bool = False,
     ) -> bool:
-        """A PDF and a PNG of each item whose records are there; False if one could not be drawn."""
+        """A PDF and a PNG of each item whose records are there; False if one could not be drawn.
+
+        What was drawn from the same records is left, unless it is to be drawn `anew`.
+        """
         well = True
+        folder = self.out / "figures"
+        index = _index(folder)
         for name in items:
+            if stop():
+                raise Interrupted
             item = experiments.item(name)
             records = self.records_of(item)
-            target = self.out / "figures" / f"{name}.png"
-            if not records:
-                target.unlink(missing_ok=True)
-                target.with_suffix(".pdf").unlink(missing_ok=True)
+            files = [folder / f"{name}{ending}" for ending in (".pdf", ".png", ".txt")]
+            digest = self._digest(records)
+            if (
+                records
+                and not anew
+                and index.get(name) == digest
+                and all(f.is_file() for f in files)
+            ):
                 continue
+            for file in files:  # nothing stale stays, whatever happens next
+                file.unlink(missing_ok=True)
+            index.pop(name, None)
+            if not records:
+                continue
+            tell(Event("figure", name, 0, 0))
             try:
-                self._draw(item, records, target)
+                self._draw(item, records, folder / f"{name}.png")
             except Exception as error:
                 well = False
                 self.info["failed"][name] = _words(error)
@@ -327,29 +386,36 @@ class Reproduction:
                 tell(Event("failed", name, 0, 0, text=_words(error)))
             else:
                 self.info["failed"].pop(name, None)
+                index[name] = digest
+                write_json(folder / "index.json", index)
         return well
 
     def records_of(self, item: Item) -> dict[str, Record]:
-        """The records that an item may use; none, unless there are some of every study it needs."""
-        found = {
-            name: record
-            for name, record in self.records().items()
-            if name in item.needs or name.partition(".")[0] in item.needs
-        }
-        there = {name.partition(".")[0] for name in found}
-        return found if {need.partition(".")[0] for need in item.needs} <= there else {}
+        """The records that an item uses; none unless every part that it names is there, and some part
+        of every study that it names."""
+        every = self.records()
+        found: dict[str, Record] = {}
+        for need in item.needs:
+            some = {n: r for n, r in every.items() if n == need or n.partition(".")[0] == need}
+            if not some:
+                return {}
+            found |= some
+        return found
+
+    def _digest(self, records: dict[str, Record]) -> str:
+        digest = hashlib.sha256(__version__.encode())
+        for name in sorted(records):
+            digest.update((self.folder / "records" / f"{name}.json").read_bytes())
+        return digest.hexdigest()
 
     def _draw(self, item: Item, records: dict[str, Record], target: Path) -> None:
         from . import pictures
         from .experiments.drawing import print_style
 
-        stamps = [(self.folder / "records" / f"{name}.json").stat().st_mtime_ns for name in records]
-        if target.is_file() and target.stat().st_mtime_ns > max(stamps):
-            return
         with print_style():
             fig = item.draw(records)
             pictures.save(fig, target.with_suffix(".pdf"))
-            pictures.save(fig, target)  # last: its date says that both are there
+            pictures.save(fig, target)
         write_bytes(target.with_suffix(".txt"), (item.caption(records) + "\n").encode())
 
     def verdicts(self) -> list[Verdict]:
@@ -383,8 +449,20 @@ def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
         finding = claim.check({name: records[name] for name in known if name in records})
     except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
         finding = Finding(None, f"the records do not have what it takes ({error!r})")
+    if claim.full and any(records[name].scale != "paper" for name in claim.needs):
+        note = "Judged at the paper's sizes and numbers of epochs only."
+        finding = Finding(None, finding.measured, f"{note} {finding.note}".strip())
     verdict = {True: HOLDS, False: FAILS, None: OPEN}[finding.holds]
     return Verdict(claim, verdict, finding)
+
+
+def _index(folder: Path) -> dict[str, str]:
+    """Which records each figure was drawn from."""
+    try:
+        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

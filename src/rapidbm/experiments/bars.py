@@ -27,7 +27,7 @@ class Config:
 
 SCALES = {
     "tiny": Config(2, 40, 8, 6, 20, 1, 4),
-    "quick": Config(6, 1000, 8, 100, 100, 1, 60),
+    "quick": Config(6, 1000, 8, 100, 100, 2, 60),
     "paper": Config(100, 1000, 8, 300, 2048, 100, 300),
 }
 

@@ -122,6 +122,7 @@ class Claim:
     needs: tuple[str, ...]  # records, 'study.part', without which it is not measured
     check: Callable[[Records], Finding]
     also: tuple[str, ...] = ()  # records that say more, where they are there
+    full: bool = False  # it speaks of trainings at the paper's sizes to their end: not judged below
 
 
 # -- records as files ---------------------------------------------------------------------------------
@@ -171,11 +172,6 @@ def read_record(path: Path) -> Record:
         ) from error
 
 
-def read_records(folder: Path) -> dict[str, Record]:
-    """All records of a folder, by name."""
-    return {path.stem: read_record(path) for path in sorted(folder.glob("*.json"))}
-
-
 # -- numbers ------------------------------------------------------------------------------------------
 
 
@@ -204,25 +200,34 @@ class Number:
         error = math.hypot(self.error, other.error)
         return Number(self.value - other.value, error, min(self.count, other.count))
 
-    def above(self, limit: float, sigmas: float = 2.0) -> bool | None:
-        """Whether it lies above the limit; None when the error leaves it open, the more so the fewer
-        the instances that it was estimated from."""
-        if not math.isfinite(self.value):
-            return None
+    def margin(self, sigmas: float = 2.0) -> float:
+        """So many standard errors, more of them the fewer the instances; infinite without an error."""
+        if not math.isfinite(self.error):
+            return math.inf
         wide = 1.0
         if self.count > 1:
             free = self.count - 1
             wide = (STUDENT[free - 1] if free <= len(STUDENT) else 2.0 + 2.7 / free) / 2.0
-        margin = sigmas * wide * self.error if math.isfinite(self.error) else math.inf
-        if abs(self.value - limit) <= margin:
+        return sigmas * wide * self.error
+
+    def above(self, limit: float, sigmas: float = 2.0) -> bool | None:
+        """Whether it lies above the limit; None when the error leaves it open."""
+        apart = self.value - limit
+        if not math.isfinite(apart) or abs(apart) <= self.margin(sigmas):
             return None
-        return self.value > limit
+        return apart > 0
 
     def below(self, limit: float, sigmas: float = 2.0) -> bool | None:
         found = self.above(limit, sigmas)
         return None if found is None else not found
 
+    def within(self, limit: float, sigmas: float = 2.0) -> bool | None:
+        """Whether its size is below the limit."""
+        return Number(abs(self.value), self.error, self.count).below(limit, sigmas)
+
     def __str__(self) -> str:
+        if max(abs(self.value), self.error) < 1e-12:
+            return "0"
         if not math.isfinite(self.error):
             return f"{self.value:.4g}"
         if self.error == 0:

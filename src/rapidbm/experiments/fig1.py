@@ -267,17 +267,14 @@ def _alike(records: Records) -> Finding:
     rows = range(len(one["wanted"]))
     found = _differences(one, other, rows)
     sigmas = allowance(len(rows))
-    ratio = [abs(n.value) / n.error if n.error > 0 else 0.0 for n in found]
-    top = int(np.argmax(ratio))
-    size = max(abs(n.value) for n in found)
-    apart = ratio[top] > sigmas
     # Two distributions are never the same to all digits: alike means a small difference.
-    bound = max(abs(n.value) + 2 * n.error for n in found)
-    holds = True if bound < 0.05 else (False if apart and size > 0.05 else None)
+    answers = [n.within(0.05, sigmas) for n in found]
+    top = max(found, key=lambda n: abs(n.value))
     return Finding(
-        holds,
-        f"largest difference {found[top]} ({ratio[top]:.1f} standard errors, {sigmas:.1f} are allowed "
-        f"among {len(rows)}); none is larger than {bound:.3f} at two standard errors",
+        False if False in answers else all_of(*answers),
+        f"largest difference {top}",
+        f"Alike: within 0.05 at each of {len(rows)} deviations, each tested at {sigmas:.1f} standard "
+        "errors.",
     )
 
 
@@ -302,19 +299,12 @@ def _slopes(record: Record) -> Number:
     return Number.of(x @ y / (x @ x))
 
 
-def small(number: Number, limit: float) -> bool | None:
-    """Whether its size is below the limit; None when the error leaves it open."""
-    if abs(number.value) + 2 * number.error < limit:
-        return True
-    return False if abs(number.value) - 2 * number.error > limit else None
-
-
 def _plateau(records: Records) -> Finding:
     slopes = {name: _slopes(records[f"untrained.{name}"]) for name in NAMES}
     height = {name: _height(records[f"untrained.{name}"]) for name in NAMES}
     told = ", ".join(f"{NAMES[n]} {height[n]} (slope {slopes[n]} per decade)" for n in NAMES)
     return Finding(
-        all_of(*(small(s, FLAT) for s in slopes.values())),
+        all_of(*(s.within(FLAT) for s in slopes.values())),
         f"accessibility from deviation {PLATEAU:g} on: {told}",
     )
 
@@ -351,7 +341,7 @@ def _constant(records: Records) -> Finding:
         told.append(f"{shown} {ten}, to {last} (single chains {one})")
     falls = all_of(changes["gaussian"].below(0), changes["uniform"].below(0))
     return Finding(
-        all_of(small(changes["ra"], FLAT), falls),
+        all_of(changes["ra"].within(FLAT), falls),
         f"change from V = {int(sizes[0])} to {int(sizes[-1])} by a straight line: {'; '.join(told)}",
         "Accessibility is that of the best of ten chains; single chains stand in brackets.",
     )

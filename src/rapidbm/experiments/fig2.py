@@ -38,8 +38,8 @@ def _draw(records: Records, key: str) -> Figure:
 def _caption(records: Records, key: str) -> str:
     what = {
         "gibbs": "Lowest energy after ten Gibbs sweeps of ten chains from random starts",
-        "method": "Lowest energy among the configurations that the negative phase uses (the exact "
-        "gradient uses none of its own)",
+        "method": "Lowest energy among the configurations that the negative phase uses (of PID the "
+        "patterns as spins, though it averages over hidden means; the exact gradient has none)",
     }[key]
     return (
         f"{what}, over the ground-state energy, during training on 4×4 bars. Bands: one standard "
@@ -114,12 +114,17 @@ def _early_and_late(records: Records) -> Finding:
 
 def _flat(records: Records) -> Finding:
     rapid = records["bars.rapid"]
-    change = Number.of(rapid.array("method")[-1] - rapid.array("method")[0])
+    rows = rapid.array("method")
+    first = rapid["epochs"].index(1)
+    low = first + int(np.argmin(rows[first:].mean(1)))
+    change = Number.of(rows[-1] - rows[0])
     return Finding(
-        change.below(0.05, 1.0),
-        f"method accessibility of PID {_at(rapid, 'method', 0)} at the start, "
-        f"{_at(rapid, 'method', -1)} at the end: change {change}",
-        "Counted as no improvement when the change is below 0.05.",
+        change.below(0.05),
+        f"method accessibility of PID {_at(rapid, 'method', 0)} before training, "
+        f"{_at(rapid, 'method', first)} after epoch 1, lowest {_at(rapid, 'method', low)} at epoch "
+        f"{rapid['epochs'][low]}, {_at(rapid, 'method', -1)} at the end: change over all {change}, "
+        f"from the lowest {Number.of(rows[-1] - rows[low])}",
+        "No improvement: the end is less than 0.05 above the start.",
     )
 
 
@@ -132,7 +137,7 @@ def _like_gibbs(records: Records) -> Finding:
         least = min(rows, key=lambda n: n.value)
         most = max(rows, key=lambda n: n.value)
         told.append(f"{bars.NAMES[name]}: method minus Gibbs between {least} and {most}")
-        answers.append(least.value + 2 * least.error >= 0)
+        answers.append(not least.below(0.0))
     return Finding(all_of(*answers), "; ".join(told))
 
 
@@ -151,6 +156,7 @@ CLAIMS = (
         "After training, Gibbs sampling reaches the lowest energies of all standard machines with ease.",
         _ALL[1:],
         _efficient,
+        full=True,
     ),
     Claim(
         "ra-always-accessible",
@@ -165,6 +171,7 @@ CLAIMS = (
         "In method accessibility PID is far ahead in the first epochs, and behind at the end.",
         _ALL[:3],
         _early_and_late,
+        full=True,
     ),
     Claim(
         "pid-does-not-improve",

@@ -36,12 +36,15 @@ def _draw(records: Records) -> Figure:
 
 def _caption(records: Records) -> str:
     record = records["mnist.patterns"]
-    labels = sorted(set(record["chosen_labels"]))
+    every = record["chosen_labels"]
+    counted = record.values.get("chosen_digits", [True] * len(every))
+    labels = sorted({label for label, digit in zip(every, counted, strict=True) if digit})
     return (
         "(a) Visible part of sixteen patterns of a trained machine, their contrast enhanced (mean size "
         f"of a component: {record['pattern_size']:.2g}; {record['saturated']:.0%} lie at the bound). (b) "
         "A pattern, the one whose chains end in most classes, and samples that start from it, ordered by "
-        f"the class of the nearest training image ({', '.join(map(str, labels))}). {sizes_of(records)}"
+        "the class of the nearest training image; those as near to one as test images are have the "
+        f"classes {', '.join(map(str, labels)) or 'none'}. {sizes_of(records)}"
     )
 
 
@@ -55,9 +58,8 @@ ITEMS = {
 def _several(records: Records) -> Finding:
     record = records["mnist.patterns"]
     classes, every = record.array("classes"), record.array("classes_of_all")
-    digits = record["digits"] >= LEAST  # else this machine has not learnt to draw them
     return Finding(
-        Number.of(classes).above(1.0) if digits else None,
+        Number.of(classes).above(1.0) if record["digits"] >= LEAST else None,
         f"classes reached from one pattern by {record['chains']} chains: mean {Number.of(classes)} over "
         f"{len(classes)} patterns, at most {classes.max():.0f}; {np.mean(classes > 1):.0%} of the "
         f"patterns lead to more than one; {record['digits']:.0%} of the ends are as near to a training "
@@ -74,5 +76,6 @@ CLAIMS = (
         "Gibbs chains that start from one pattern end in digits of different classes.",
         ("mnist.patterns",),
         _several,
+        full=True,
     ),
 )

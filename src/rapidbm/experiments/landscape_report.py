@@ -11,7 +11,7 @@ import numpy as np
 
 from .bench import Array, Claim, Finding, Item, Number, Record, Records, all_of
 from .drawing import PENS, curve, label, panels, points, sizes_of
-from .fig1 import allowance, small
+from .fig1 import allowance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,7 +178,7 @@ def _to_glass(records: Records) -> Finding:
         last, limit = Number.of(rows[-1]), Number.of(other)
         apart = last - limit
         told.append(f"V = {visible}: {last} against {limit}")
-        answers.append(small(apart, CLOSE) if record["patterns"][-1] >= 256 else None)
+        answers.append(apart.within(CLOSE) if record["patterns"][-1] >= 256 else None)
     falls = Number.of((share[:, 0] - share[:, -1]).ravel()).above(0)
     return Finding(
         all_of(falls, *answers),
@@ -323,7 +323,8 @@ def _low_energy(records: Records) -> Finding:
     return Finding(
         all_of(*answers),
         f"energy of the signs over the ground state's, V = {record['visible']}: {'; '.join(told)}",
-        f"Judged up to K = V/2 = {half:g}, against random visible states whose hidden units follow.",
+        f"Judged up to K = V/2 = {half:g}, against random visible states whose hidden units follow. "
+        "Trained patterns have a claim of their own (binarized-trained-patterns), against samples.",
     )
 
 

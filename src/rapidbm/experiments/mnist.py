@@ -35,6 +35,7 @@ from .bench import Bench, Part, Values
 from .courses import Look, course, recipe_for, shortened
 from .drawing import pack
 
+PIXELS = {"mnist": 784, "digits": 64}
 VARIANTS = {
     "rapid": "RAPID",
     "more": "RAPID, more patterns",
@@ -69,7 +70,7 @@ class Config:
 SCALES = {
     "tiny": Config("digits", 570, 100, 2, 1, 60, 8, 12, 2, 80, 4, 3, 2, 20, 20, 100, 50, 20),
     "quick": Config(
-        "mnist", 3750, 1000, 3, 2, 500, 60, 90, 10, 500, 80, 8, 4, 50, 200, 2000, 200, 200
+        "mnist", 3750, 1000, 3, 3, 500, 60, 90, 10, 500, 80, 8, 4, 50, 200, 2000, 200, 200
     ),
     "paper": Config(
         "mnist", None, None, 25, 5, 3000, 190, 290, 10, 8000, 500, 16, 8, 250, 1000, 10_000, 1000, 1000
@@ -254,6 +255,7 @@ def _patterns(bench: Bench, config: Config) -> Values:
         "chosen": (visible[chosen].clamp(-1, 1) * 100).round() / 100,
         "chosen_samples": pack(mine[order]),
         "chosen_labels": labels[chosen][order].tolist(),
+        "chosen_digits": digit[chosen][order].tolist(),  # which of them count as digits
     }
 
 

@@ -304,7 +304,9 @@ def _gibbs(records: Records) -> Finding:
             all_of(*(last(records, data, name, part).below(LEARNT) for part in ("train", "test")))
             for name in ("gibbs-update", "gibbs-slow")
         ]
-        return True if True in pairs else pairs[0] and pairs[1]
+        if True in pairs:
+            return True
+        return None if None in pairs else False
 
     return _judge(
         records,
