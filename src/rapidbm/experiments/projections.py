@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from ..projection import Sign
 from ..training import Trainer
 from .bench import Bench, Claim, Finding, Item, Number, Part, Record, Records, Values, all_of
-from .courses import course, hamming, recipe_for
 from .drawing import PENS, epochs_axis, panels, points, sizes_of
 from .fig3 import LEARNT
-from .ra_alone import few
+from .two_sets import DATA, TwoSets, called, distances, last, recipe_on, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,25 +40,13 @@ NAMES = {
     "gibbs-epoch": "Gibbs, each epoch",
     "none": "none",
 }
-DATA = ("bars", "bas")
 ALIKE = 0.05  # of the Hamming distance
 
 
-@dataclass(frozen=True)
-class Config:
-    bars_instances: int
-    bars_hidden: int
-    bars_epochs: int
+@dataclass(frozen=True, kw_only=True)
+class Config(TwoSets):
     bars_intervals: tuple[int, int]
-    bas_size: int
-    bas_instances: int
-    bas_hidden: int
-    bas_patterns: int
-    bas_batch: int
-    bas_epochs: int
     bas_intervals: tuple[int, int]
-    bars_tries: int  # reconstructions of each image
-    bas_tries: int
 
 
 SCALES = {
@@ -136,27 +123,10 @@ def _choice(name: str, intervals: tuple[int, int], epochs: int) -> tuple[dict[st
 
 def _train(bench: Bench, config: Config, data: str, name: str) -> Values:
     small = data == "bars"
-    epochs = config.bars_epochs if small else config.bas_epochs
     intervals = config.bars_intervals if small else config.bas_intervals
-    chosen: dict[str, Any] = {
-        "hidden": (config.bars_hidden if small else config.bas_hidden,),
-        "replicas": config.bars_instances if small else config.bas_instances,
-        "epochs": epochs,
-    }
-    if not small:
-        chosen |= {"patterns": config.bas_patterns, "batch_size": config.bas_batch}
-    options, by_hand = _choice(name, intervals, epochs)
-    recipe = recipe_for(
-        bench,
-        "bars4" if small else f"bas{config.bas_size}",
-        "paper-bars" if small else "paper-bas12",
-        **chosen,
-        **options,
-    )
-    tries = config.bars_tries if small else config.bas_tries
-    looks = {f"hamming_{part}": hamming(part, tries) for part in ("train", "test")}
-    found, _ = course(bench, recipe, looks, at=few, each_epoch=every(by_hand) if by_hand else None)
-    return found
+    options, by_hand = _choice(name, intervals, config.bars_epochs if small else config.bas_epochs)
+    recipe = recipe_on(bench, config, data, **options)
+    return distances(bench, config, data, recipe, every(by_hand) if by_hand else None)
 
 
 def parts(config: Config) -> dict[str, Part]:
@@ -176,12 +146,6 @@ GROUPS = (
 )
 
 
-def _title(records: Records, data: str) -> str:
-    record = next((r for n, r in records.items() if n.startswith(f"projections.{data}-")), None)
-    size = record.settings.get("bas_size", "N") if record is not None else "N"
-    return "4×4 bars" if data == "bars" else f"{size}×{size} bars and stripes"
-
-
 def _draw(records: Records) -> Figure:
     fig, axes = panels(2, 2, height=2.5)
     for row, data in enumerate(DATA):
@@ -194,7 +158,7 @@ def _draw(records: Records) -> Figure:
                     points(here, record["epochs"], means, pen, NAMES[name].format(**_every(record)))
             here.set_ylim(0, 0.55)
             letter = "abcd"[2 * row + column]
-            epochs_axis(here, "Hamming distance, test set", f"({letter}) {_title(records, data)}")
+            epochs_axis(here, "Hamming distance, test set", f"({letter}) {called(records, data)}")
     left, right = axes[0].get_legend_handles_labels(), axes[1].get_legend_handles_labels()
     if left[0]:
         fig.legend(*left, loc="outside lower left", ncols=2)
@@ -226,8 +190,8 @@ ITEMS = {"projections": Item("Projections of the patterns", ("projections",), _d
 # -- claims -------------------------------------------------------------------------------------------
 
 
-def last(records: Records, data: str, name: str, part: str = "test") -> Number:
-    return Number.of(records[f"projections.{data}-{name}"].array(f"hamming_{part}")[-1])
+def _last(records: Records, data: str, name: str, part: str = "test") -> Number:
+    return last(records, f"projections.{data}-{name}", part)
 
 
 def _judge(
@@ -237,24 +201,15 @@ def _judge(
     note: str,
     where: Sequence[str] = DATA,
 ) -> Finding:
-    told = []
-    for data in DATA:
-        values = "; ".join(
-            f"{NAMES[n].format(**_every(records[f'projections.{data}-{n}']))} "
-            f"{last(records, data, n, 'train')} / {last(records, data, n)}"
-            for n in names
-        )
-        told.append(f"{_title(records, data)}: {values}")
+    words = {n: NAMES[n].format(**_every(records[f"projections.bars-{n}"])) for n in names}
     holds = all_of(*(check(data) for data in where)) if where else None
     tiny = any(record.scale == "tiny" for record in records.values())
-    return Finding(
-        None if tiny else holds, f"final distance, training / test: {'. '.join(told)}", note
-    )
+    return Finding(None if tiny else holds, told(records, words, "projections"), note)
 
 
 def _too_often(records: Records) -> Finding:
     def check(data: str) -> bool | None:
-        gap = last(records, data, "sign-update") - last(records, data, "sign-epoch")
+        gap = _last(records, data, "sign-update") - _last(records, data, "sign-epoch")
         return gap.above(0)
 
     return _judge(
@@ -267,9 +222,9 @@ def _too_often(records: Records) -> Finding:
 
 def _too_rarely(records: Records) -> Finding:
     def check(data: str) -> bool | None:
-        usual = last(records, data, "sign-epoch")
+        usual = _last(records, data, "sign-epoch")
         return all_of(
-            *((last(records, data, n) - usual).above(0) for n in ("sign-many", "sign-end"))
+            *((_last(records, data, n) - usual).above(0) for n in ("sign-many", "sign-end"))
         )
 
     return _judge(
@@ -282,18 +237,18 @@ def _too_rarely(records: Records) -> Finding:
 
 def _any_bound(records: Records) -> Finding:
     def check(data: str) -> bool | None:
-        one = last(records, data, "clip-one")
-        gaps = [last(records, data, n) - one for n in ("clip-half", "clip-two")]
+        one = _last(records, data, "clip-one")
+        gaps = [_last(records, data, n) - one for n in ("clip-half", "clip-two")]
         return all_of(*(x for gap in gaps for x in (gap.below(ALIKE), gap.above(-ALIKE))))
 
-    learnt = [data for data in DATA if last(records, data, "clip-one").below(0.25)]
-    told = " and ".join(_title(records, data) for data in learnt) or "nowhere"
+    learnt = [data for data in DATA if _last(records, data, "clip-one").below(0.25)]
+    places = " and ".join(called(records, data) for data in learnt) or "nowhere"
     return _judge(
         records,
         ("clip-half", "clip-one", "clip-two"),
         check,
         f"holds when x = 1/2 and x = 2 end within {ALIKE} of x = 1, where x = 1 learns at all (a "
-        f"distance below half of chance): {told}",
+        f"distance below half of chance): {places}",
         learnt,
     )
 
@@ -301,7 +256,7 @@ def _any_bound(records: Records) -> Finding:
 def _gibbs(records: Records) -> Finding:
     def check(data: str) -> bool | None:
         pairs = [
-            all_of(*(last(records, data, name, part).below(LEARNT) for part in ("train", "test")))
+            all_of(*(_last(records, data, name, part).below(LEARNT) for part in ("train", "test")))
             for name in ("gibbs-update", "gibbs-slow")
         ]
         if True in pairs:

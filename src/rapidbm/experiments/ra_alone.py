@@ -29,6 +29,7 @@ from .courses import Look, accessibilities, course, hamming, recipe_for
 from .drawing import PENS, epochs_axis, panels, points, sizes_of
 from .fig3 import LEARNT
 from .landscape_report import rank_correlation
+from .two_sets import few
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,11 +94,6 @@ SCALES = {
         tries=100,
     ),
 }
-
-
-def few(epoch: int) -> bool:
-    """Epochs 1, 2, 5, 10, 20, 50, …"""
-    return str(epoch).rstrip("0") in ("1", "2", "5")
 
 
 def likelihoods(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:

@@ -13,8 +13,7 @@ RAPID on 4×4 bars and on bars and stripes with each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,10 +23,9 @@ from ..negative import NegativePhase, PatternInduced
 from ..recipe import Recipe
 from ..spins import WeightedSpins
 from .bench import Bench, Claim, Finding, Item, Number, Part, Records, Values, all_of
-from .courses import course, hamming, recipe_for
 from .drawing import PENS, epochs_axis, panels, points, sizes_of
 from .fig3 import LEARNT
-from .ra_alone import few
+from .two_sets import DATA, PARTS, TwoSets, called, distances, last, recipe_on, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,27 +46,10 @@ NAMES = {
     "all-true": "sign ξ, true batch mean",
 }
 LOOK = dict(zip(NAMES, PENS, strict=False))
-DATA = ("bars", "bas")
-PARTS = ("train", "test")
-
-
-@dataclass(frozen=True)
-class Config:
-    bars_instances: int
-    bars_hidden: int
-    bars_epochs: int
-    bas_size: int
-    bas_instances: int
-    bas_hidden: int
-    bas_patterns: int
-    bas_batch: int
-    bas_epochs: int
-    bars_tries: int  # reconstructions of each image
-    bas_tries: int
 
 
 SCALES = {
-    "tiny": Config(
+    "tiny": TwoSets(
         bars_instances=2,
         bars_hidden=500,
         bars_epochs=2,
@@ -81,7 +62,7 @@ SCALES = {
         bars_tries=2,
         bas_tries=2,
     ),
-    "quick": Config(
+    "quick": TwoSets(
         bars_instances=60,
         bars_hidden=1000,
         bars_epochs=150,
@@ -94,7 +75,7 @@ SCALES = {
         bars_tries=20,
         bas_tries=10,
     ),
-    "paper": Config(
+    "paper": TwoSets(
         bars_instances=100,
         bars_hidden=1000,
         bars_epochs=300,
@@ -128,34 +109,16 @@ class RawRecipe(Recipe):
         return RawPatterns()
 
 
-def _train(bench: Bench, config: Config, data: str, name: str) -> Values:
+def _train(bench: Bench, config: TwoSets, data: str, name: str) -> Values:
     units, mean = READINGS[name]
-    small = data == "bars"
-    chosen: dict[str, Any] = {
-        "hidden": (config.bars_hidden if small else config.bas_hidden,),
-        "replicas": config.bars_instances if small else config.bas_instances,
-        "epochs": config.bars_epochs if small else config.bas_epochs,
-        "batch_mean": mean,
-    }
-    if units != "raw":
-        chosen["pattern_units"] = units
-    if not small:
-        chosen |= {"patterns": config.bas_patterns, "batch_size": config.bas_batch}
-    recipe = recipe_for(
-        bench,
-        "bars4" if small else f"bas{config.bas_size}",
-        "paper-bars" if small else "paper-bas12",
-        **chosen,
-    )
     if units == "raw":
-        recipe = RawRecipe(**recipe.as_dict())
-    tries = config.bars_tries if small else config.bas_tries
-    looks = {f"hamming_{part}": hamming(part, tries) for part in PARTS}
-    found, _ = course(bench, recipe, looks, at=few)
-    return found
+        recipe: Recipe = RawRecipe(**recipe_on(bench, config, data, batch_mean=mean).as_dict())
+    else:
+        recipe = recipe_on(bench, config, data, batch_mean=mean, pattern_units=units)
+    return distances(bench, config, data, recipe)
 
 
-def parts(config: Config) -> dict[str, Part]:
+def parts(config: TwoSets) -> dict[str, Part]:
     def one(data: str, name: str) -> Part:
         return Part(lambda bench: _train(bench, config, data, name))
 
@@ -179,18 +142,12 @@ def _draw(records: Records) -> Figure:
             which = "training" if part == "train" else "test"
             letter = "abcd"[2 * row + column]
             epochs_axis(
-                here, "Hamming distance", f"({letter}) {_title(records, data)}, {which} set"
+                here, "Hamming distance", f"({letter}) {called(records, data)}, {which} set"
             )
     handles, labels = axes[0].get_legend_handles_labels()
     if handles:
         fig.legend(handles, labels, loc="outside lower center", ncols=3)
     return fig
-
-
-def _title(records: Records, data: str) -> str:
-    record = next((r for n, r in records.items() if n.startswith(f"readings.{data}-")), None)
-    size = record.settings.get("bas_size", "N") if record is not None else "N"
-    return "4×4 bars" if data == "bars" else f"{size}×{size} bars and stripes"
 
 
 def _caption(records: Records) -> str:
@@ -207,26 +164,15 @@ ITEMS = {"readings": Item("Readings of the algorithm", ("readings",), _draw, _ca
 # -- claims -------------------------------------------------------------------------------------------
 
 
-def last(records: Records, data: str, name: str, part: str) -> Number:
-    return Number.of(records[f"readings.{data}-{name}"].array(f"hamming_{part}")[-1])
-
-
 def _told(records: Records, names: tuple[str, ...]) -> str:
-    words = []
-    for data in DATA:
-        pairs = "; ".join(
-            f"{NAMES[n].replace('$_v$', '_v')} {last(records, data, n, 'train')} / "
-            f"{last(records, data, n, 'test')}"
-            for n in names
-        )
-        words.append(f"{_title(records, data)}: {pairs}")
-    return f"final distance, training / test: {'. '.join(words)}"
+    return told(records, {n: NAMES[n].replace("$_v$", "_v") for n in names}, "readings")
 
 
 def _learnt(records: Records, name: str) -> bool | None:
     if any(record.scale == "tiny" for record in records.values()):
         return None
-    return all_of(*(last(records, d, name, part).below(LEARNT) for d in DATA for part in PARTS))
+    ends = [last(records, f"readings.{d}-{name}", part) for d in DATA for part in PARTS]
+    return all_of(*(end.below(LEARNT) for end in ends))
 
 
 def _printed(records: Records) -> Finding:
