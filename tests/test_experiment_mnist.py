@@ -32,7 +32,7 @@ def test_log_z_from_below_is_near_the_exact_one():
 
 
 def test_looks_are_many_where_the_likelihood_falls():
-    at = mnist.looks_at(500, 16)
+    at = mnist.with_zoom(500, 16)
     chosen = [epoch for epoch in range(1, 501) if at(epoch)]
     assert chosen[0] == 1
     assert chosen[-1] == 500

@@ -118,14 +118,20 @@ def _nll(config: Config) -> tuple[Look, Look]:
     return look("train"), look("test")
 
 
-def looks_at(epochs: int, count: int) -> Callable[[int], bool]:
-    """About `count` epochs: half of them evenly spaced in the logarithm up to a fifth of the training,
-    half evenly after it, where the likelihood falls."""
-    early, late = count // 2, count - count // 2
-    turn = max(1, epochs // 5)
-    chosen = {round(turn ** (i / max(1, early - 1))) for i in range(early)}
-    chosen |= {round(turn + (epochs - turn) * (i + 1) / late) for i in range(late)}
+def spaced(epochs: int, count: int) -> Callable[[int], bool]:
+    """About `count` epochs, evenly spaced in the logarithm."""
+    chosen = {round(epochs ** (i / (count - 1))) for i in range(count)}
     return lambda epoch: epoch in chosen
+
+
+def with_zoom(epochs: int, count: int) -> Callable[[int], bool]:
+    """The same up to a fifth of the training with half of them, and the other half evenly after it,
+    where the likelihood falls and fig. 6b zooms in."""
+    early, late = count // 2, count - count // 2
+    turn = max(2, epochs // 5)
+    first = spaced(turn, max(2, early))
+    rest = {round(turn + (epochs - turn) * (i + 1) / late) for i in range(late)}
+    return lambda epoch: epoch in rest or (epoch <= turn and first(epoch))
 
 
 # -- parts --------------------------------------------------------------------------------------------
@@ -145,7 +151,9 @@ def _train(bench: Bench, config: Config, name: str) -> Values:
     train, test = _nll(config)
     data = data_of(config)
     looks: dict[str, Look] = {"nll_train": train, "nll_test": test}
-    at = looks_at(config.epochs, config.looks if name == "rapid" else config.variant_looks)
+    at = spaced(config.epochs, config.variant_looks)
+    if name == "rapid":
+        at = with_zoom(config.epochs, config.looks)
     found, trainer = course(bench, recipe, looks, data=data, at=at, span=(0.0, 0.8))
     machine = trainer.machine.requires_grad_(False)
     bench.keep(machine)
