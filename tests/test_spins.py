@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from rapidbm.errors import InputError
 from rapidbm.spins import (
+    MANY,
     draw,
     log_2cosh,
     mean_spin,
@@ -111,3 +112,47 @@ def test_seeds():
         seed_from(5, generator(1))
     with pytest.raises(InputError, match="at least 0"):
         seed_from(-1, None)
+
+
+@pytest.mark.parametrize("count", [100, 3 * MANY + 1], ids=["few", "many"])
+def test_draws_have_their_probabilities(count):
+    """Below and above the number from which on another generator serves."""
+    fields = torch.tensor([-3.0, -0.5, 0.0, 0.2, 1.0])
+    rng = generator(5)
+    rounds = 400 if count < MANY else 4
+    drawn = torch.stack([draw(fields[:, None].expand(-1, count), rng) for _ in range(rounds)])
+    assert set(drawn.unique().tolist()) == {-1.0, 1.0}
+    mean = drawn.double().mean((0, 2))
+    exact = torch.tanh(fields.double())
+    error = ((1 - exact**2) / (rounds * count)).sqrt()
+    assert ((mean - exact).abs() < 4.5 * error).all()
+    # Neither neighbours, nor two units, nor two calls know of each other.
+    rest = (drawn.double() - exact[:, None]) / (1 - exact**2).sqrt()[:, None]
+    for one, other in (
+        (rest[..., 1:], rest[..., :-1]),
+        (rest[:, 1:], rest[:, :-1]),
+        (rest[1:], rest[:-1]),
+    ):
+        assert abs(float((one * other).mean())) < 4.5 / one.numel() ** 0.5
+
+
+def test_many_draws_are_the_same_for_the_same_seed():
+    field = torch.linspace(-2, 2, 2 * MANY)
+    first, again = (draw(field, generator(3)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, draw(field, generator(4)))
+
+
+def test_certain_spins_are_never_missed():
+    """Among 2^23 draws the smallest and the largest random number come up."""
+    field = torch.tensor([-1e4, 1e4])[:, None].expand(-1, 2**22)
+    drawn = draw(field, generator(0))
+    assert drawn.mean(1).tolist() == [-1.0, 1.0]
+
+
+def test_the_field_is_left_as_it_was():
+    for count in (10, 2 * MANY):
+        field = torch.linspace(-1, 1, count)
+        before = field.clone()
+        draw(field, generator(0))
+        assert torch.equal(field, before)
