@@ -7,9 +7,14 @@ python -m benchmarks replicas pid
 import json
 import sys
 
-from . import coverage, pid, replicas
+from . import coverage, peers, pid, replicas
 
-BENCHMARKS = {"replicas": replicas.run, "pid": pid.run, "coverage": coverage.run}
+BENCHMARKS = {
+    "replicas": replicas.run,
+    "pid": pid.run,
+    "peers": peers.run,
+    "coverage": coverage.run,
+}
 
 
 def main() -> None:
