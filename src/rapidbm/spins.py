@@ -66,8 +66,8 @@ def draw(field: Tensor, rng: torch.Generator, beta: Beta = 1.0) -> Tensor:
 def _uniform(like: Tensor, rng: torch.Generator) -> Tensor:
     """Uniform numbers of the shape of `like`, which may be overwritten, on a CPU.
 
-    Many float32 come from numpy's SFC64, seeded by `rng`: 2^24 values in (0, 1], three times as fast as
-    torch's generator, which takes longer than a matrix product.
+    Many float32 come from numpy's SFC64, seeded by `rng`: 2^24 values in (0, 1], faster than torch's
+    generator (docs/decisions/random.md).
     """
     count = like.numel()
     if count < MANY or like.dtype != torch.float32:

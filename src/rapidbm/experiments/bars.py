@@ -57,6 +57,6 @@ def _train(bench: Bench, config: Config, name: str) -> Values:
 
 def parts(config: Config) -> dict[str, Part]:
     def one(name: str) -> Part:
-        return Part(lambda bench: _train(bench, config, name), keeps=True)
+        return Part(lambda bench: _train(bench, config, name))
 
     return {name: one(name) for name in NAMES}

@@ -69,7 +69,6 @@ class Part:
 
     run: Callable[[Bench], Values]
     needs: tuple[str, ...] = ()
-    keeps: bool = False  # it saves a machine
 
 
 @dataclass(frozen=True)

@@ -300,7 +300,7 @@ def _binarized(bench: Bench, config: Config) -> Values:
 
 def parts(config: Config) -> dict[str, Part]:
     def one(name: str) -> Part:
-        return Part(lambda bench: _train(bench, config, name), keeps=True)
+        return Part(lambda bench: _train(bench, config, name))
 
     both = ("rapid", "more")
     return {

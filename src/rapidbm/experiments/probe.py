@@ -65,7 +65,7 @@ def _splits(config: Config) -> tuple[Dataset, Split]:
     return shortened(seen, None, half), seen.test.take(slice(half, None))
 
 
-def _probe(bench: Bench, config: Config, features: Tensor, rows: tuple[Tensor, ...]) -> list[float]:
+def _probe(features: Tensor, rows: tuple[Tensor, ...]) -> list[float]:
     """Accuracy on training and test images, and λ; `rows` are labels of training, validation, test."""
     train, valid, test = torch.split(features, [len(r) for r in rows])
     found = fit(train, rows[0], (valid, rows[1]))
@@ -80,7 +80,7 @@ def _measure(bench: Bench, config: Config, name: str) -> Values:
     rows = tuple(s.labels.to(bench.device) for s in splits if s.labels is not None)
     values: Values = {}
     if name == "pixels":
-        found = [_probe(bench, config, images, rows)]
+        found = [_probe(images, rows)]
     else:
         count = min(config.machines, of.instances)
         if name == "rapid":
@@ -100,7 +100,7 @@ def _measure(bench: Bench, config: Config, name: str) -> Values:
         found = []
         for i in range(count):
             features = hidden_samples(machine.replica(i), images, bench.rng("hidden", i))
-            found.append(_probe(bench, config, features, rows))
+            found.append(_probe(features, rows))
             bench.tell((i + 1) / count)
         values["hidden"] = machine.layers.units - machine.visible
     train, tested, strength = zip(*found, strict=True)

@@ -19,7 +19,7 @@ from ..training import Trainer
 from .bench import Bench, Claim, Finding, Item, Number, Part, Record, Records, Values, all_of
 from .drawing import PENS, epochs_axis, panels, points, sizes_of
 from .fig3 import LEARNT
-from .two_sets import DATA, TwoSets, called, distances, last, recipe_on, told
+from .two_sets import DATA, TwoSets, called, distances, last, needs, recipe_on, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -271,37 +271,33 @@ def _gibbs(records: Records) -> Finding:
     )
 
 
-def _needs(*names: str) -> tuple[str, ...]:
-    return tuple(f"projections.{data}-{name}" for data in DATA for name in names)
-
-
 CLAIMS = (
     Claim(
         "sign-too-often",
         "App. B",
         "Taking the sign of the patterns too often erases what was learnt.",
-        _needs("sign-update", "sign-epoch"),
+        needs("projections", "sign-update", "sign-epoch"),
         _too_often,
     ),
     Claim(
         "sign-too-rarely",
         "App. B",
         "Taking the sign of the patterns too rarely loses what was learnt, too.",
-        _needs("sign-epoch", "sign-some", "sign-many", "sign-end"),
+        needs("projections", "sign-epoch", "sign-some", "sign-many", "sign-end"),
         _too_rarely,
     ),
     Claim(
         "any-bound",
         "App. B",
         "The bound x of patterns that are kept in [−x, x] makes little difference.",
-        _needs("clip-half", "clip-one", "clip-two"),
+        needs("projections", "clip-half", "clip-one", "clip-two"),
         _any_bound,
     ),
     Claim(
         "gibbs-projection",
         "App. B",
         "Patterns may also be drawn in the field of each other, after every update.",
-        _needs("gibbs-update", "gibbs-slow", "gibbs-epoch"),
+        needs("projections", "gibbs-update", "gibbs-slow", "gibbs-epoch"),
         _gibbs,
     ),
 )

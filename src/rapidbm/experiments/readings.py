@@ -25,7 +25,7 @@ from ..spins import WeightedSpins
 from .bench import Bench, Claim, Finding, Item, Number, Part, Records, Values, all_of
 from .drawing import PENS, epochs_axis, panels, points, sizes_of
 from .fig3 import LEARNT
-from .two_sets import DATA, PARTS, TwoSets, called, distances, last, recipe_on, told
+from .two_sets import DATA, PARTS, TwoSets, called, distances, last, needs, recipe_on, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,30 +200,26 @@ def _raw(records: Records) -> Finding:
     )
 
 
-def _needs(*names: str) -> tuple[str, ...]:
-    return tuple(f"readings.{data}-{name}" for data in DATA for name in names)
-
-
 CLAIMS = (
     Claim(
         "algorithm-1-as-printed",
         "Eq. 6, Algorithm 1",
         "A machine learns when the negative phase averages over the patterns, hidden parts included.",
-        _needs("all", "all-true", "visible"),
+        needs("readings", "all", "all-true", "visible"),
         _printed,
     ),
     Claim(
         "true-batch-mean",
         "Algorithm 1",
         "A machine learns when the positive phase is the average over the images of each batch.",
-        _needs("visible-true", "visible"),
+        needs("readings", "visible-true", "visible"),
         _true_mean,
     ),
     Claim(
         "patterns-need-not-be-spins",
         "Sec. III.B",
         "Between two projections the patterns are close enough to spins to be averaged over.",
-        _needs("raw", "visible"),
+        needs("readings", "raw", "visible"),
         _raw,
     ),
 )

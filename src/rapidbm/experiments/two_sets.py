@@ -100,3 +100,8 @@ def told(records: Records, words: dict[str, str], study: str) -> str:
         )
         lines.append(f"{called(records, data)}: {pairs}")
     return f"final distance, training / test: {'. '.join(lines)}"
+
+
+def needs(study: str, *names: str) -> tuple[str, ...]:
+    """The records of some parts on both data sets."""
+    return tuple(f"{study}.{data}-{name}" for data in DATA for name in names)
