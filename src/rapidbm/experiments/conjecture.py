@@ -307,7 +307,7 @@ def _draw(records: Records) -> Figure:
 
 
 def _draw_digits(axes: Axes, records: Records) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     larger, trained = records.get("conjecture.larger"), records.get("conjecture.trained")
     shown = ((larger, "dense, then $K$ patterns"), (trained, "trained with $K$ patterns"))
@@ -329,7 +329,9 @@ def _draw_digits(axes: Axes, records: Records) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     if (-larger.array("likelihood")).mean(1).max() > 3 * whole:
         axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _caption(records: Records) -> str:
@@ -337,8 +339,9 @@ def _caption(records: Records) -> str:
         "Trained dense machines with their couplings replaced by the K nearest patterns (a truncated "
         "singular value decomposition; dotted: patterns ±x with one common x). (a) Share of wrong pixels "
         "in completed test images of 4×4 bars, (b) by how much the exact mean log-likelihood of the "
-        "training set changes, (c) the same for digits by annealing, beside machines that were trained "
-        f"with K patterns. {sizes_of(records)}"
+        "training set changes (with as many patterns as visible units what is left is rounding), (c) the "
+        "same for digits by annealing, beside machines that were trained with K patterns. "
+        f"{sizes_of(records)}"
     )
 
 

@@ -36,9 +36,8 @@ def _draw(records: Records) -> Figure:
 
 def _caption(records: Records) -> str:
     record = records["mnist.patterns"]
-    every = record["chosen_labels"]
-    counted = record.values.get("chosen_digits", [True] * len(every))
-    labels = sorted({label for label, digit in zip(every, counted, strict=True) if digit})
+    ends = zip(record["chosen_labels"], record["chosen_digits"], strict=True)
+    labels = sorted({label for label, digit in ends if digit})
     return (
         "(a) Visible part of sixteen patterns of a trained machine, their contrast enhanced (mean size "
         f"of a component: {record['pattern_size']:.2g}; {record['saturated']:.0%} lie at the bound). (b) "
