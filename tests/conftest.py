@@ -9,6 +9,8 @@ import torch
 from rapidbm.testing import small_machines
 
 torch.set_num_threads(1)
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU
 
 
 def machines(replicas: int = 1, **options):

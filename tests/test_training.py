@@ -180,14 +180,14 @@ def test_each_replica_has_its_own_order():
         average=None,
         seed=0,
     )
-    whole = torch.cat([trainer.batch(0, i) for i in range(3)], 1)
-    assert [trainer.batch(0, i).shape[1] for i in range(3)] == [4, 4, 2]
+    whole = trainer.spins[torch.cat([trainer.images(0, i) for i in range(3)], 1)]
+    assert [trainer.images(0, i).shape[1] for i in range(3)] == [4, 4, 2]
     assert not torch.equal(whole[0], whole[1])
     for e in range(3):
         rows = sorted(map(tuple, whole[e].int().tolist()))
         assert rows == sorted(map(tuple, BARS.spins.tolist()))
     first = trainer.order.clone()
-    trainer.batch(1, 0)
+    trainer.images(1, 0)
     assert not torch.equal(trainer.order, first)  # and another one in the next epoch
 
 

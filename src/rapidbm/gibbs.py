@@ -16,6 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import fast
 from .couplings import Patterns
 from .errors import InputError, check_beta, check_count
 from .machine import Machine
@@ -58,6 +59,14 @@ def sweeps(
 ) -> Tensor:
     """`count` sweeps in a row."""
     check_count("the number of sweeps", count, least=0)
+    if clamp is None and count:
+        spins = machine.configuration(spins)
+        beta = _per_chain(spins, beta)
+        each = beta.squeeze(-1) if isinstance(beta, Tensor) else beta
+        fused = fast.sweeps(machine, spins, rng, count, each)
+        if fused is not None:
+            return fused
+        beta = each
     for _ in range(count):
         spins = sweep(machine, spins, rng, beta, clamp)
     return spins

@@ -11,12 +11,14 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from . import fast
 from .couplings import Couplings, Dense, Patterns
 from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
 from .errors import InputError, LoadWarning, check_beta, check_count
@@ -125,6 +127,20 @@ class Machine(nn.Module):
         less noise."""
         return infer(self, spins.clone(), self.layers.inferred, beta)
 
+    def given_visible(self, visible: Tensor) -> WeightedSpins | GivenVisible:
+        """Equal weights for these visible spins, hidden units at their means; restricted machines."""
+        if not fast.serves(self):
+            return WeightedSpins.even(self.complete(visible))
+        visible = visible.expand(self.replicas, -1, -1)
+        e, c, _ = visible.shape
+        return GivenVisible(self, visible, torch.full((), 1.0 / c, device=self.device).expand(e, c))
+
+    def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
+        """Equal weights for these configurations, their `layers.inferred` at their means."""
+        if fast.serves(self):
+            return self.given_visible(spins[..., : self.visible])
+        return WeightedSpins.even(self.infer(spins))
+
     # -- energies ---------------------------------------------------------------------------------
 
     def energy(self, spins: Tensor) -> Tensor:
@@ -181,10 +197,14 @@ class Machine(nn.Module):
     # -- training ---------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def gradient(self, weighted: WeightedSpins | AllStates) -> dict[str, Tensor]:
+    def gradient(self, weighted: WeightedSpins | GivenVisible | AllStates) -> dict[str, Tensor]:
         """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
+        if isinstance(weighted, GivenVisible):
+            fused = fast.gradient(self, weighted.visible, weighted.weights)
+            if fused is not None:
+                return fused
         if isinstance(weighted, AllStates) and self.layers.edges == ((0, 1),):
-            product, mean = weighted.products()
+            product, mean = fast.products(self) or weighted.products()
             total = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
             return total if self.biases is None else {**total, "biases": -mean}
         total = {}
@@ -217,6 +237,31 @@ class Machine(nn.Module):
         for parameter in one.parameters():
             parameter.data = parameter.data[index : index + 1].clone()
         return one
+
+
+@dataclass(frozen=True)
+class GivenVisible:
+    """Weighted visible spins; the hidden units are at their means given them, and are not written down
+    before somebody asks."""
+
+    machine: Machine
+    visible: Tensor  # (e, c, v)
+    weights: Tensor  # (e, c)
+
+    @property
+    def spins(self) -> Tensor:
+        return self.machine.complete(self.visible)
+
+    def chunks(self) -> Iterator[WeightedSpins]:
+        yield WeightedSpins(self.spins, self.weights)
+
+    def times(self, factor: float) -> GivenVisible:
+        return replace(self, weights=self.weights * factor)
+
+    def minus(self, other: GivenVisible) -> GivenVisible:
+        """Both, the weights of the other negative."""
+        visible = torch.cat([self.visible, other.visible.to(self.visible.dtype)], 1)
+        return replace(self, visible=visible, weights=torch.cat([self.weights, -other.weights], 1))
 
 
 def stack(machines: Sequence[Machine]) -> Machine:

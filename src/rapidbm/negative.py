@@ -20,7 +20,7 @@ from .enumeration import AllStates, check_states
 from .errors import InputError, check_choice, check_count
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
-from .positive import mean_field
+from .positive import Weighted, mean_field
 from .routes import path_to
 from .spins import WeightedSpins, sign
 from .tempering import exchange
@@ -35,7 +35,7 @@ class NegativePhase(Protocol):
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[WeightedSpins | AllStates, Tensor]:
+    ) -> tuple[Weighted | AllStates, Tensor]:
         """Weighted configurations, and the chains for the next call. `data` is the batch (e, b, v)."""
         ...
 
@@ -53,6 +53,8 @@ class HasConfigurations(Protocol):
 class Exact:
     """All states with their Boltzmann weights; what can be summed in closed form is not enumerated."""
 
+    capturable: ClassVar[bool] = True
+
     largest: ClassVar[int] = 2**20  # states; each update runs through all of them
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
@@ -69,6 +71,8 @@ class Exact:
 class ContrastiveDivergence:
     """CD-k: `sweeps` Gibbs passes that start from the batch."""
 
+    capturable: ClassVar[bool] = True
+
     sweeps: int = 1
 
     def __post_init__(self) -> None:
@@ -79,9 +83,9 @@ class ContrastiveDivergence:
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[WeightedSpins, Tensor]:
+    ) -> tuple[Weighted, Tensor]:
         spins = self.configurations(machine, chains, data, rng)
-        return WeightedSpins.even(machine.infer(spins)), chains
+        return machine.smoothed(spins), chains
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
@@ -92,6 +96,8 @@ class ContrastiveDivergence:
 @dataclass(frozen=True)
 class Persistent:
     """PCD-k: `particles` chains that live through the training, `sweeps` passes per update."""
+
+    capturable: ClassVar[bool] = True
 
     particles: int = 1000
     sweeps: int = 1
@@ -105,9 +111,9 @@ class Persistent:
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[WeightedSpins, Tensor]:
+    ) -> tuple[Weighted, Tensor]:
         chains = run_sweeps(machine, chains, rng, self.sweeps)
-        return WeightedSpins.even(machine.infer(chains)), chains
+        return machine.smoothed(chains), chains
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
@@ -123,6 +129,8 @@ class PatternInduced:
     field in deep and full machines); `units="all"` takes sign(ξ) on every unit, as the paper's
     Algorithm 1 reads. `docs/decisions/pid.md` compares the two.
     """
+
+    capturable: ClassVar[bool] = True
 
     sweeps: int = 0
     units: Literal["visible", "all"] = "visible"
@@ -142,12 +150,14 @@ class PatternInduced:
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[WeightedSpins, Tensor]:
+    ) -> tuple[Weighted, Tensor]:
         if self.units == "visible" and not self.sweeps:
             visible = sign(_patterns(machine)[..., : machine.visible])  # k configurations
+            if machine.layers.restricted:
+                return machine.given_visible(visible), chains
             return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
         spins = self.configurations(machine, chains, data, rng)
-        return WeightedSpins.even(machine.infer(spins) if self.sweeps else spins), chains
+        return (machine.smoothed(spins) if self.sweeps else WeightedSpins.even(spins)), chains
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
@@ -193,7 +203,7 @@ class Tempered:
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[WeightedSpins, Tensor]:
+    ) -> tuple[Weighted, Tensor]:
         route = path_to(machine, exact=False)
         ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
@@ -205,7 +215,7 @@ class Tempered:
             spins = route.move(spins, rng, ladder)
             ladder = _even(ladder, rates, self.pace)
         cold = spins[:, -self.particles :]
-        return WeightedSpins.even(machine.infer(cold)), self._chains(spins, ladder)
+        return machine.smoothed(cold), self._chains(spins, ladder)
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from torch import Tensor
 from .errors import InputError, check_choice, check_count, unknown
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
+Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
 Parameters = Mapping[str, torch.nn.Parameter]
 # They mix the elements of a tensor, and replicas are elements of it.
 NOT_ELEMENTWISE = ("LBFGS", "Adafactor", "Muon", "SparseAdam")
@@ -59,7 +60,7 @@ class Schedule:
 class Updater(Protocol):
     """An optimiser bound to parameters: it moves them, and its memory can be saved."""
 
-    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None: ...
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None: ...
     def state(self) -> dict[str, Tensor]: ...
     def load(self, state: Mapping[str, Tensor]) -> None: ...
 
@@ -79,6 +80,8 @@ class Optimizer(Protocol):
 class SGD:
     """Eq. (1)."""
 
+    capturable: ClassVar[bool] = True
+
     rate: Rate
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -96,6 +99,8 @@ class SGD:
 @dataclass(frozen=True)
 class Adam:
     """Eq. (2)."""
+
+    capturable: ClassVar[bool] = True
 
     rate: Rate
     betas: tuple[float, float] = (0.9, 0.999)
@@ -227,23 +232,27 @@ def _check_rate(rate: Rate, weight_decay: float) -> None:
         raise InputError(f"the weight decay is at least 0, not {weight_decay}")
 
 
-def _decay(name: str, parameter: Tensor, rates: tuple[float, ...], weight_decay: float) -> None:
+def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
     if weight_decay and name != "biases":
         parameter.mul_(1.0 - _per_replica(rates, parameter) * weight_decay)
 
 
-def _per_replica(rates: tuple[float, ...], like: Tensor) -> float | Tensor:
-    if len(rates) == 1:
+def _per_replica(rates: Rates, like: Tensor) -> float | Tensor:
+    if isinstance(rates, Tensor):
+        values = rates.to(like.dtype)
+    elif len(rates) == 1:
         return rates[0]
-    values = torch.tensor(rates, dtype=like.dtype, device=like.device)
+    else:
+        values = torch.tensor(rates, dtype=like.dtype, device=like.device)
     return values.reshape(-1, *[1] * (like.dim() - 1))
 
 
-def _descend(parameter: Tensor, direction: Tensor, rates: tuple[float, ...]) -> None:
-    if len(rates) == 1:
-        parameter.add_(direction, alpha=-rates[0])
+def _descend(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
+    each = _per_replica(rates, parameter)
+    if isinstance(each, Tensor):
+        parameter.addcmul_(direction, each, value=-1.0)
     else:
-        parameter.sub_(_per_replica(rates, parameter) * direction)
+        parameter.add_(direction, alpha=-each)
 
 
 class _SGDUpdater:
@@ -255,7 +264,7 @@ class _SGDUpdater:
             else {}
         )
 
-    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None:
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         for name, parameter in self.parameters.items():
             direction = gradients[name]
             if self.speed:
@@ -276,9 +285,10 @@ class _AdamUpdater:
         self.choice, self.parameters = choice, parameters
         self.mean = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
         self.square = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
-        self.steps = 0
+        where = next(iter(parameters.values())).device
+        self.steps = torch.zeros((), dtype=torch.float64, device=where)
 
-    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None:
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         self.steps += 1
         b1, b2 = self.choice.betas
         unbias1, unbias2 = 1.0 - b1**self.steps, 1.0 - b2**self.steps
@@ -286,20 +296,20 @@ class _AdamUpdater:
             gradient = gradients[name]
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)
             square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
-            size = square.sqrt().div_(math.sqrt(unbias2)).add_(self.choice.epsilon)
+            size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _descend(parameter.data, mean / size.mul_(unbias1), rates)
 
     def state(self) -> dict[str, Tensor]:
         saved = {f"mean/{name}": value for name, value in self.mean.items()}
         saved |= {f"square/{name}": value for name, value in self.square.items()}
-        return saved | {"steps": torch.tensor(self.steps)}
+        return saved | {"steps": self.steps.long()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         for name in self.parameters:
             self.mean[name].copy_(state[f"mean/{name}"])
             self.square[name].copy_(state[f"square/{name}"])
-        self.steps = int(state["steps"])
+        self.steps.copy_(state["steps"])
 
 
 class _TorchUpdater:
@@ -308,10 +318,10 @@ class _TorchUpdater:
     ) -> None:
         self.optimizer, self.parameters, self.scheduled = optimizer, parameters, scheduled
 
-    def step(self, gradients: Mapping[str, Tensor], rates: tuple[float, ...]) -> None:
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         if self.scheduled:
             for group in self.optimizer.param_groups:
-                group["lr"] = rates[0]
+                group["lr"] = float(rates[0])
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name]
         self.optimizer.step()

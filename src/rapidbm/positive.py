@@ -10,7 +10,7 @@ Mean field solves
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -18,8 +18,10 @@ from torch import Tensor
 from .enumeration import check_states, clamped_states, infer, states_of
 from .errors import InputError, check_count
 from .gibbs import sweep
-from .machine import Machine
+from .machine import GivenVisible, Machine
 from .spins import WeightedSpins, mean_spin
+
+Weighted = WeightedSpins | GivenVisible
 
 
 class PositivePhase(Protocol):
@@ -29,12 +31,14 @@ class PositivePhase(Protocol):
         """Raises InputError for a machine, or a batch, that it cannot serve."""
         ...
 
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins: ...
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted: ...
 
 
 @dataclass(frozen=True)
 class ConditionalMean:
     """Hidden units at their exact means given the data; restricted machines only."""
+
+    capturable: ClassVar[bool] = True
 
     def check(self, machine: Machine, batch_size: int) -> None:
         if not machine.layers.restricted:
@@ -44,14 +48,16 @@ class ConditionalMean:
                 "'meanfield', 'clamped' or 'enumerated'"
             )
 
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        return WeightedSpins.even(machine.complete(data))
+        return machine.given_visible(data)
 
 
 @dataclass(frozen=True)
 class MeanField:
     """Eq. (1), iterated layer by layer; a layer coupled to itself moves half of the way each time."""
+
+    capturable: ClassVar[bool] = True
 
     iterations: int = 30
 
@@ -61,13 +67,15 @@ class MeanField:
     def check(self, machine: Machine, batch_size: int) -> None:
         return
 
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         return WeightedSpins.even(mean_field(machine, data, self.iterations))
 
 
 @dataclass(frozen=True)
 class ClampedChains:
     """One chain per image, its visible units clamped, `sweeps` Gibbs passes from unknown hidden units."""
+
+    capturable: ClassVar[bool] = True
 
     sweeps: int = 10
 
@@ -77,7 +85,7 @@ class ClampedChains:
     def check(self, machine: Machine, batch_size: int) -> None:
         return
 
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         spins = machine.with_visible(data)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
         for _ in range(self.sweeps):
@@ -88,6 +96,8 @@ class ClampedChains:
 @dataclass(frozen=True)
 class Enumerated:
     """Every hidden state with its exact weight, for each image."""
+
+    capturable: ClassVar[bool] = True
 
     def check(self, machine: Machine, batch_size: int) -> None:
         check_states(machine.layers, (0,), largest=2**10, what="the enumerated positive phase")
@@ -100,7 +110,7 @@ class Enumerated:
             )
 
     @torch.no_grad()
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> WeightedSpins:
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
         spins, logs = clamped_states(machine, machine.visible_spins(data))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 
@@ -39,6 +39,8 @@ class Projection(Protocol):
 class Sign:
     """Eq. (1): patterns are spins again."""
 
+    capturable: ClassVar[bool] = True
+
     every: Every = "epoch"
 
     def __post_init__(self) -> None:
@@ -55,6 +57,8 @@ class Sign:
 @dataclass(frozen=True)
 class Clip:
     """Eq. (2): patterns are continuous, within [−x, x]."""
+
+    capturable: ClassVar[bool] = True
 
     x: float = 1.0
     every: Every = "update"
@@ -74,6 +78,8 @@ class Clip:
 @dataclass(frozen=True)
 class GibbsProjection:
     """Eq. (3): patterns are spins again, drawn in the field of each other; `sweeps` times."""
+
+    capturable: ClassVar[bool] = True
 
     sweeps: int = 1
     every: Every = "update"
@@ -98,6 +104,8 @@ class GibbsProjection:
 @dataclass(frozen=True)
 class NoProjection:
     """The patterns go where the optimiser takes them."""
+
+    capturable: ClassVar[bool] = True
 
     every: Every = "epoch"
 

@@ -16,6 +16,7 @@ import torch
 
 from .data import FILE_ENDINGS, load
 from .errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
+from .fast import PRECISIONS, Precision
 from .machine import Machine, bm, dbm, rbm
 from .metrics import METRICS
 from .negative import NEGATIVE, NegativePhase
@@ -82,12 +83,15 @@ class Recipe:
     # where and with which numbers
     seed: int = 0
     device: str = "auto"
+    precision: Precision | None = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, ("rbm", "dbm", "bm"))
         check_choice("start of the biases", self.bias_start, ("marginals", "zero"))
         check_choice("type", self.dtype, DTYPES)
         check_choice("batch mean", self.batch_mean, ("true", "nominal"))
+        if self.precision is not None:
+            check_choice("precision", self.precision, PRECISIONS)
         for name in self.metrics:
             lookup("metric", name, METRICS)
         spacing_of("evaluation", self.evaluate)
@@ -188,6 +192,7 @@ class Recipe:
             batch_mean="nominal" if self.batch_mean == "nominal" else "true",
             average=self.average,
             seed=self.seed,
+            precision=self.precision,
         )
 
     def negative_phase(self) -> NegativePhase:

@@ -20,8 +20,8 @@ import json
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import __version__, experiments
+from . import __version__, experiments, fast
 from .checkpoint import device_named, load_machine, locked, write_bytes, write_json
 from .errors import InputError, check_choice, unknown
 from .experiments.bench import (
@@ -465,16 +465,9 @@ def _index(folder: Path) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-@contextmanager
-def _precision(device: torch.device) -> Iterator[None]:
+def _precision(device: torch.device) -> AbstractContextManager[None]:
     """On a GPU matrix products of float32 take TF32: ±1 is exact in it, patterns round at 10⁻³."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return fast.precision("tf32") if device.type == "cuda" else nullcontext()
 
 
 def _device_words(device: torch.device) -> str:

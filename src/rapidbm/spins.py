@@ -38,6 +38,10 @@ class WeightedSpins:
         """Parts whose moments add up to the whole's; an enumeration yields many."""
         yield self
 
+    def times(self, factor: float) -> WeightedSpins:
+        """The same with all weights times a factor."""
+        return WeightedSpins(self.spins, self.weights * factor)
+
 
 def up_probability(field: Tensor, beta: Beta = 1.0) -> Tensor:
     """The probability of s = +1, eq. (1)."""

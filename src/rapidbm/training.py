@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,15 +20,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import fast
 from .enumeration import AllStates
 from .errors import InputError, check_choice, check_count
-from .machine import Machine
+from .fast import Precision
+from .graphs import Replay
+from .machine import GivenVisible, Machine
 from .memory import keep_freed_memory
 from .negative import NegativePhase
-from .optim import Optimizer, Updater, bind_torch
-from .positive import PositivePhase, positive_for
-from .projection import NoProjection, Projection
-from .spins import WeightedSpins
+from .optim import Optimizer, Rates, Updater, bind_torch
+from .positive import PositivePhase, Weighted, positive_for
+from .projection import Clip, NoProjection, Projection, Sign
 from .streams import generator, seed_from
 
 BatchMean = Literal["true", "nominal"]
@@ -72,6 +75,7 @@ def train(
     projection: Projection | None = None,
     batch_mean: BatchMean = "true",
     average: int | None = None,
+    precision: Precision | None = None,
     every: Literal["epoch", "update"] = "epoch",
     seed: int | None = None,
     rng: torch.Generator | None = None,
@@ -82,7 +86,8 @@ def train(
     `data` holds spins (samples, visible), or is a `Split`. `positive=None` picks the phase for the
     machine. `batch_mean="nominal"` divides the data's moments by `batch_size` also in the last,
     smaller batch of an epoch (`docs/training.md`). `average=T` keeps an exponential average of the
-    parameters over about T updates. `state` is a `Progress.state()` to go on from.
+    parameters over about T updates. `precision` rounds products of matrices on a GPU (`rapidbm.fast`).
+    `state` is a `Progress.state()` to go on from.
     """
     check_choice("interval to yield at", every, ("epoch", "update"))
     trainer = Trainer(
@@ -96,6 +101,7 @@ def train(
         projection=projection,
         batch_mean=batch_mean,
         average=average,
+        precision=precision,
         seed=seed_from(seed, rng),
     )
     if state is not None:
@@ -106,17 +112,19 @@ def train(
 @torch.no_grad()
 def log_likelihood_gradient(
     machine: Machine,
-    positive: WeightedSpins,
-    negative: WeightedSpins | AllStates,
+    positive: Weighted,
+    negative: Weighted | AllStates,
 ) -> dict[str, Tensor]:
     """∂⟨log p⟩/∂θ from the moments of the two phases."""
     return {name: -value for name, value in descent(machine, positive, negative).items()}
 
 
 def descent(
-    machine: Machine, positive: WeightedSpins, negative: WeightedSpins | AllStates
+    machine: Machine, positive: Weighted, negative: Weighted | AllStates
 ) -> dict[str, Tensor]:
     """The bracket of eq. (1)."""
+    if isinstance(positive, GivenVisible) and isinstance(negative, GivenVisible):
+        return machine.gradient(positive.minus(negative))
     difference = machine.gradient(positive)
     for name, value in machine.gradient(negative).items():
         difference[name].sub_(value)
@@ -140,6 +148,7 @@ class Trainer:
         batch_mean: BatchMean,
         average: int | None,
         seed: int,
+        precision: Precision | None = None,
     ) -> None:
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
@@ -147,6 +156,8 @@ class Trainer:
         if average is not None:
             check_count("the number of updates to average over", average)
         _check_objects(negative, positive, projection, optimizer)
+        _check_precision(precision, machine)
+        self.precision = precision
         if machine.device.type == "cpu":
             keep_freed_memory()
         self.machine, self.negative = machine, negative
@@ -160,7 +171,6 @@ class Trainer:
         self.per_epoch = math.ceil(len(self.spins) / batch_size)
         self.update, self.order_of, self.order = 0, -1, torch.empty(0)
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
-        self.all_alive = True
         self.rng = generator(seed, "training", device=machine.device)
         self.chains = negative.init(machine, self.rng)
         self.parameters = dict(machine.named_parameters())
@@ -176,9 +186,19 @@ class Trainer:
                     f"give one learning rate or one for each of the {machine.replicas} replicas, "
                     f"not {len(self.choice.rate)}"
                 )
+        self.inputs: dict[tuple[int, bool], tuple[Tensor, ...]] = {}
+        self.told: dict[tuple[int, bool], tuple[tuple[float, ...], float]] = {}
+        self.replay = Replay(self.rng) if self.capturable() else None
         self.average = average
         self.mean_of = (
             {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
+        )
+
+    def capturable(self) -> bool:
+        """Whether an update may become a graph: on a GPU, with parts that never wait for it."""
+        parts = (self.negative, self.positive, self.projection, self.choice)
+        return self.machine.device.type == "cuda" and all(
+            getattr(part, "capturable", False) for part in parts
         )
 
     # -- the loop ---------------------------------------------------------------------------------
@@ -205,26 +225,64 @@ class Trainer:
     def step(self) -> None:
         """One update."""
         epoch, number = divmod(self.update, self.per_epoch)
-        batch = self.batch(epoch, number)
+        index, rates = self.images(epoch, number), self.rates(epoch)
+        self.update += 1
+        share = max(1.0 / self.average, 1.0 / self.update) if self.average else 1.0
+        project = self.projection.every == "update" or self.update % self.per_epoch == 0
+        with fast.precision(self.precision) if self.precision else nullcontext():
+            if self.replay is None:
+                self.compute(index, rates, share, project)
+            else:
+                self.replayed(index, rates, share, project)
+
+    def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
+        """The update of these images, all of it on the device."""
+        batch = self.spins[index]  # (e, b, v)
+        if self.replay is None:
+            batch = batch.to(self.machine.dtype)
         data = self.positive.step(self.machine, batch, self.rng)
         if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
-            data = WeightedSpins(data.spins, data.weights * (batch.shape[1] / self.batch_size))
-        model, self.chains = self.negative.step(self.machine, self.chains, batch, self.rng)
-        self.descend(descent(self.machine, data, model), self.rates(epoch))
-        self.update += 1
-        if self.projection.every == "update" or self.update % self.per_epoch == 0:
+            data = data.times(batch.shape[1] / self.batch_size)
+        model, chains = self.negative.step(self.machine, self.chains, batch, self.rng)
+        if self.replay is None:
+            self.chains = chains
+        elif chains.numel():
+            self.chains.copy_(chains)
+        self.descend(descent(self.machine, data, model), rates)
+        if project:
             self.project()
-        self.keep_average()
+        if self.average:
+            for name, parameter in self.parameters.items():
+                self.mean_of[name].lerp_(parameter.data, share)
 
-    def batch(self, epoch: int, number: int) -> Tensor:
-        """Each replica's own images of this update, (e, b, v)."""
+    def replayed(
+        self, index: Tensor, rates: tuple[float, ...], share: float, project: bool
+    ) -> None:
+        """`compute` as a graph, which reads what changes from tensors that stay where they are."""
+        assert self.replay is not None
+        key = (index.shape[1], project)
+        if key not in self.inputs:
+            values = torch.tensor(rates, dtype=torch.float64)
+            some = (index, values, torch.tensor(share, dtype=self.machine.dtype))
+            self.inputs[key] = tuple(t.to(self.machine.device, copy=True) for t in some)
+            self.told[key] = (rates, share)
+        where, each, weight = self.inputs[key]
+        where.copy_(index)
+        if self.told[key] != (rates, share):
+            each.copy_(torch.tensor(rates))
+            weight.fill_(share)
+            self.told[key] = (rates, share)
+        self.replay.run(key, lambda: self.compute(where, each, weight, project))
+
+    def images(self, epoch: int, number: int) -> Tensor:
+        """Which images each replica takes in this update, (e, b)."""
         if self.order_of != epoch:
             shape = (self.machine.replicas, len(self.spins))
             rng = generator(self.seed, "order", epoch, device=self.spins.device)
             self.order = torch.rand(shape, generator=rng, device=rng.device).argsort(1)
             self.order_of = epoch
         start = number * self.batch_size
-        return self.spins[self.order[:, start : start + self.batch_size]].to(self.machine.dtype)
+        return self.order[:, start : start + self.batch_size]
 
     def rates(self, epoch: int) -> tuple[float, ...]:
         if self.choice is None:
@@ -234,40 +292,45 @@ class Trainer:
         each = start if isinstance(start, tuple) else (start,)
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
-    def descend(self, gradients: dict[str, Tensor], rates: tuple[float, ...]) -> None:
+    def descend(self, gradients: dict[str, Tensor], rates: Rates) -> None:
+        """Moves the parameters; replicas whose gradient is no longer finite stay where they are."""
         for value in gradients.values():
             # The norm overflows long before the parameters do, so that they freeze finite.
             self.alive &= torch.isfinite(value.flatten(1).norm(dim=1))
-        self.all_alive = bool(self.alive.all())
-        if self.all_alive:
+        if isinstance(rates, Tensor):  # no question to the device: nothing moves at rate 0
+            for value in gradients.values():
+                value.masked_fill_(~self._alive_like(value), 0.0)
+            self.updater.step(gradients, rates * self.alive)
+        elif self.all_alive():
             self.updater.step(gradients, rates)
-            return
-        dead = ~self.alive
-        kept = {name: p.data[dead].clone() for name, p in self.parameters.items()}
-        for value in gradients.values():
-            value[dead] = 0.0
-        self.updater.step(gradients, rates)
-        for name, parameter in self.parameters.items():
-            parameter.data[dead] = kept[name]
+        else:
+            for value in gradients.values():
+                value.masked_fill_(~self._alive_like(value), 0.0)
+            self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
     def project(self) -> None:
-        if self.all_alive:
+        settled = isinstance(self.projection, Sign | Clip) and self.projection.every == "update"
+        if settled or (self.replay is None and self.all_alive()):  # once more changes nothing
             self.projection.apply(self.machine, self.rng)
-            return
-        dead = ~self.alive
-        kept = {name: p.data[dead].clone() for name, p in self.parameters.items()}
-        self.projection.apply(self.machine, self.rng)
-        for name, parameter in self.parameters.items():
-            parameter.data[dead] = kept[name]
+        else:
+            self.keeping_dead(lambda: self.projection.apply(self.machine, self.rng))
 
-    def keep_average(self) -> None:
-        if self.average:
-            share = max(1.0 / self.average, 1.0 / self.update)
-            for name, parameter in self.parameters.items():
-                self.mean_of[name].lerp_(parameter.data, share)
+    def keeping_dead(self, change: Callable[[], None]) -> None:
+        """A change of the parameters that replicas which diverged do not take part in."""
+        kept = {name: p.data.clone() for name, p in self.parameters.items()}
+        change()
+        for name, parameter in self.parameters.items():
+            now = torch.where(self._alive_like(parameter), parameter.data, kept[name])
+            parameter.data.copy_(now)
+
+    def _alive_like(self, value: Tensor) -> Tensor:
+        return self.alive.view(-1, *[1] * (value.dim() - 1))
+
+    def all_alive(self) -> bool:
+        return bool(self.alive.all())
 
     def diverged(self) -> tuple[int, ...]:
-        return () if self.all_alive else tuple(torch.nonzero(~self.alive).flatten().tolist())
+        return tuple(torch.nonzero(~self.alive).flatten().tolist())
 
     def averaged(self) -> Machine:
         if not self.average:
@@ -332,9 +395,9 @@ class Trainer:
             mean.copy_(parts["average"][name])
         training = parts["training"]
         self.alive.copy_(training["alive"])
-        self.all_alive = bool(self.alive.all())
         # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
         self.chains = training["chains"].to(self.machine.device).clone()
+        self.replay = Replay(self.rng) if self.replay else None  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
 
@@ -354,6 +417,17 @@ def _check_objects(
             )
     if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
         raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
+
+
+def _check_precision(precision: Precision | None, machine: Machine) -> None:
+    if precision is None:
+        return
+    check_choice("precision", precision, fast.PRECISIONS)
+    if precision != "float32" and machine.device.type != "cuda":
+        raise InputError(
+            f"the precision {precision!r} is for a GPU, but this machine is on {machine.device}; leave "
+            "it out, or move the machine (--device cuda)"
+        )
 
 
 def _spins_for(machine: Machine, data: Any) -> Tensor:

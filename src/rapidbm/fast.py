@@ -1,0 +1,274 @@
+"""Where fused kernels run instead of the plain path; the choice is made here and nowhere else.
+
+They serve restricted machines in float32 on a GPU. A function answers None when they do not, and the
+plain path goes on. `precision` sets how products of matrices are rounded: float32 (three TF32 products
+stand for one), tf32 (operands of 10 bits) or bf16 (of 7 bits; parameters, sums and spins stay as they
+are).
+
+Three roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`)
+for patterns and narrow dense machines; a kernel per layer (`layers`) for wide dense machines, and for
+patterns whose chains are too few to fill the chip; all states of a narrow layer (`states`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from .couplings import Patterns
+from .errors import check_choice
+
+if TYPE_CHECKING:
+    from .kernels.chains import Cut, Operands
+    from .kernels.layers import Couplings as Matrix
+    from .machine import Machine
+
+Precision = Literal["float32", "tf32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interpreter
+NARROW = 128  # visible units that dense couplings may have in `chains`
+MOST_PATTERNS = 384
+MOST_BITS = 20  # of the narrow layer whose states are summed over
+FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
+ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
+
+_precision: ContextVar[Precision] = ContextVar("precision", default="float32")
+
+
+@contextmanager
+def precision(name: Precision) -> Iterator[None]:
+    """Rounds products of float32 matrices this way in the block, on a GPU."""
+    check_choice("precision", name, PRECISIONS)
+    before = torch.get_float32_matmul_precision()
+    token = _precision.set(name)
+    torch.set_float32_matmul_precision("highest" if name == "float32" else "high")
+    try:
+        yield
+    finally:
+        _precision.reset(token)
+        torch.set_float32_matmul_precision(before)
+
+
+@cache
+def _triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def serves(machine: Machine) -> bool:
+    """Whether the kernels know this machine."""
+    known = machine.device.type in DEVICES and machine.dtype == torch.float32 and _triton()
+    return known and machine.layers.edges == ((0, 1),)
+
+
+def sweeps(
+    machine: Machine, spins: Tensor, rng: torch.Generator, count: int, beta: float | Tensor
+) -> Tensor | None:
+    """`count` Gibbs sweeps of spins (e, c, n) at β: one, (c,) or (e, c)."""
+    e, c = spins.shape[:2]
+    if not count or not c or not serves(machine):
+        return None
+    road = _road(machine, c)
+    if road is None:
+        return None
+    from .kernels import chains, layers
+
+    seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
+    if not isinstance(beta, Tensor):
+        beta = torch.full((), beta, device=spins.device)
+    each, visible = beta.expand(e, c), spins[..., : machine.visible]
+    if road == "chains":
+        cut = _cut(machine, c, drawing=True)
+        return chains.sample(_operands(machine), visible, each, seed, count, cut)
+    return layers.sample(_matrix(machine), visible, each, seed, count, _layer_cut(machine, c))
+
+
+def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Tensor] | None:
+    """∂⟨E⟩/∂θ over visible spins (e, c, v) with weights (e, c), hidden units at their means."""
+    if not serves(machine) or not _gradient_served(machine):
+        return None
+    row = machine.replicas * machine.layers.sizes[1] * (2 if _precision.get() == "bf16" else 4)
+    step = max(1, ROOM // row)
+    total: dict[str, Tensor] = {}
+    for some, shares in zip(
+        torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True
+    ):
+        found = _gradient(machine, some, shares)
+        total = {k: total[k].add_(v) for k, v in found.items()} if total else found
+    return total
+
+
+def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
+    """⟨s_a s_b⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) over all states of a machine with a narrow layer."""
+    sizes = machine.layers.sizes
+    if not serves(machine) or min(sizes) > MOST_BITS:
+        return None
+    from .kernels import states as kernel
+    from .spins import states
+
+    narrow, wide = (0, 1) if sizes[0] <= sizes[1] else (1, 0)
+    bits, units, where = sizes[narrow], sizes[wide], machine.layers.slices
+    biases = None if machine.biases is None else machine.biases.detach()
+    bias = None if biases is None else biases[:, where[wide]]
+    mean = torch.zeros((machine.replicas, sum(sizes)), device=machine.device)
+    j = kernel.padded(machine.couplings.matrix(narrow, wide).detach(), bias)
+    logs = kernel.log_weights(j, bits, units, 2 ** (bits - machine.symmetric), _rounding())
+    if biases is not None:
+        spins = states(bits, 0, 2**bits, device=machine.device)
+        logs += biases[:, where[narrow]].double() @ spins.double().T
+    p = torch.softmax(logs, 1).float()
+    product, mean_wide = kernel.products(j, p, bits, units, _rounding())
+    if biases is not None:
+        mean[:, where[wide]], mean[:, where[narrow]] = mean_wide, p @ spins.float()
+    return (product if narrow == 0 else product.mT), mean
+
+
+# -- how ----------------------------------------------------------------------------------------------
+
+
+def _rounding() -> str:
+    return "tf32x3" if _precision.get() == "float32" else "tf32"
+
+
+def _dtype() -> torch.dtype:
+    return torch.bfloat16 if _precision.get() == "bf16" else torch.float32
+
+
+def _rows(machine: Machine) -> int:
+    """Rows of ξ, or of J in its place."""
+    xi = machine.patterns
+    return machine.visible if xi is None else xi.shape[1]
+
+
+def _road(machine: Machine, chains: int) -> Literal["chains", "layers"] | None:
+    if machine.patterns is None and machine.visible <= NARROW:
+        return "chains"
+    v, h = machine.layers.sizes
+    room = machine.replicas * v * h * _dtype().itemsize <= ROOM
+    if machine.patterns is None:
+        return "layers"
+    filled = machine.replicas * -(-chains // 64) >= FILLED
+    if _rows(machine) <= MOST_PATTERNS and (filled or not room):
+        return "chains"
+    return "layers" if room else None
+
+
+def _gradient_served(machine: Machine) -> bool:
+    return machine.patterns is None or _rows(machine) <= MOST_PATTERNS
+
+
+def _cut(machine: Machine, chains: int, *, drawing: bool) -> Cut:
+    """Large blocks reuse each tile more often; small ones fill the chip when there are few chains."""
+    from .kernels.chains import Cut
+
+    low, k = _precision.get() == "bf16", _rows(machine)
+    if machine.replicas * chains < 64 * FILLED:
+        return Cut(chains=16, units=64, warps=4, stages=2)
+    if not low or k > 192:
+        return Cut(chains=64, units=32, warps=4 if k <= 64 else 8, stages=2)
+    full = not drawing and machine.replicas * chains >= 2**16
+    return Cut(64, 64, 4, 2) if full else Cut(64, 32, 4, 3)
+
+
+def _layer_cut(machine: Machine, chains: int) -> Cut:
+    from .kernels.chains import Cut
+
+    least = min(machine.layers.sizes)
+    if machine.replicas * chains * least >= 132 * 128 * 128:
+        return Cut(chains=128, units=128, warps=8, stages=3)
+    return Cut(chains=64, units=32, warps=4, stages=4)
+
+
+def _wide(units: int) -> int:
+    return -(-units // 64) * 64  # whole tiles of every cut
+
+
+def _operands(machine: Machine) -> Operands:
+    from .kernels.chains import Operands, padded, pieces
+
+    v, h = machine.layers.sizes
+    couplings, scale = machine.couplings, 1.0
+    dense = not isinstance(couplings, Patterns)
+    if isinstance(couplings, Patterns):
+        xi, scale = couplings.patterns.detach(), couplings.scale
+    else:
+        xi = couplings.matrix(0, 1).detach()
+    rows = sum(pieces(xi.shape[1]))
+    bias_v, bias_h = _padded_biases(machine, rows if dense else _wide(v), _wide(h))
+    return Operands(
+        visible=v,
+        hidden=h,
+        xv=xi.new_empty((1, 1, 1)) if dense else padded(xi[..., :v], rows, _wide(v), _dtype()),
+        xh=padded(xi if dense else xi[..., v:], rows, _wide(h), _dtype()),
+        bias_v=bias_v,
+        bias_h=bias_h,
+        scale=scale,
+        dense=dense,
+        precision=_rounding(),
+    )
+
+
+def _matrix(machine: Machine) -> Matrix:
+    from .kernels.chains import padded
+    from .kernels.layers import Couplings
+
+    v, h = (_wide(size) for size in machine.layers.sizes)
+    if isinstance(machine.couplings, Patterns):
+        x = _operands(machine)
+        j = torch.baddbmm(x.xv.new_empty(()), x.xv.mT, x.xh, beta=0.0, alpha=x.scale)
+    else:
+        j = padded(machine.couplings.matrix(0, 1).detach(), v, h, _dtype())
+    visible, hidden = machine.layers.sizes
+    bias_v, bias_h = _padded_biases(machine, v, h)
+    return Couplings(visible, hidden, j, bias_v, bias_h, _rounding())
+
+
+def _padded_biases(machine: Machine, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:
+    from .kernels.chains import padded
+
+    if machine.biases is None:
+        none = torch.empty((machine.replicas, 0), device=machine.device)
+        return none, none
+    of = machine.biases.detach()[:, None]
+    v, h = of[..., : machine.visible], of[..., machine.visible :]
+    return padded(v, 1, wide_v, v.dtype)[:, 0], padded(h, 1, wide_h, h.dtype)[:, 0]
+
+
+def _gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    from .kernels import chains, layers
+
+    e, c, v = visible.shape
+    h, k = machine.layers.sizes[1], _rows(machine)
+    found = {}
+    if machine.patterns is None and v > NARROW:
+        means = layers.hidden_means(_matrix(machine), visible, _layer_cut(machine, c))
+        found["couplings.weights.0-1"] = _product(-weights[..., None] * visible, means)[..., :h]
+    else:
+        given, cut = _operands(machine), _cut(machine, c, drawing=False)
+        parts = 1 if given.dense or e * c >= 64 * FILLED else 4
+        signed = weights * -given.scale
+        means, over_v, over_h = chains.hidden_means(given, visible, signed, cut, parts)
+        found_h = _product(over_v, means)[:, :k, :h]
+        if given.dense:
+            found["couplings.weights.0-1"] = found_h
+        else:
+            found["couplings.patterns"] = torch.cat([_product(over_h, visible)[:, :k], found_h], -1)
+    if machine.biases is not None:
+        shares = -weights[..., None]
+        both = [_product(shares, visible), _product(shares, means)[..., :h]]
+        found["biases"] = torch.cat(both, -1).squeeze(1)
+    return found
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """aᵀ b of (e, c, k) and (e, c, n) in float32, rounded as `precision` says."""
+    kind = _dtype()
+    if kind == torch.bfloat16 and a.is_cuda:
+        return torch.bmm(a.to(kind).mT, b.to(kind), out_dtype=torch.float32)
+    return a.to(kind).float().mT @ b.to(kind).float()

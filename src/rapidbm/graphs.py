@@ -1,0 +1,41 @@
+"""Updates as CUDA graphs: the host describes an update once, and the GPU repeats it.
+
+What changes from one update to the next lies in tensors that the graph reads; nothing in it asks the GPU
+for an answer. A phase that keeps to this says `capturable = True`; ours do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import torch
+
+
+class Replay:
+    """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
+
+    The first time it runs as it is, so that kernels are compiled and libraries awake. The second time it
+    is captured. The numbers drawn are the same either way.
+    """
+
+    def __init__(self, rng: torch.Generator) -> None:
+        self.rng = rng
+        self.graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def run(self, key: Hashable, work: Callable[[], None]) -> None:
+        if key not in self.graphs:
+            self.graphs[key] = None
+            work()
+            return
+        graph = self.graphs[key]
+        if graph is None:
+            graph = self.graphs[key] = self._captured(work)
+        graph.replay()
+
+    def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.rng)
+        with torch.cuda.graph(graph, pool=self.pool):
+            work()
+        return graph

@@ -1,0 +1,1 @@
+"""Fused kernels in Triton; `rapidbm.fast` decides when they run."""

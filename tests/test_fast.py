@@ -1,0 +1,309 @@
+"""Fused kernels against the plain path: on a GPU if there is one, else in Triton's interpreter."""
+
+import pytest
+import torch
+
+from rapidbm import fast
+from rapidbm.enumeration import AllStates
+from rapidbm.errors import InputError
+from rapidbm.gibbs import sweeps
+from rapidbm.machine import GivenVisible, Machine, dbm, rbm
+from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
+from rapidbm.optim import adam, sgd
+from rapidbm.projection import Clip
+from rapidbm.spins import WeightedSpins
+from rapidbm.streams import generator
+from rapidbm.testing import check_negative_phase, check_sampler, sampler_p_values
+from rapidbm.training import Trainer, train
+
+pytest.importorskip("triton")
+from rapidbm.kernels import chains, layers, states
+from rapidbm.kernels.chains import Cut
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+MANY = 40_000 if GPU else 1_200  # chains: the interpreter is slow
+on_gpu = pytest.mark.skipif(not GPU, reason="no GPU; the interpreter does not multiply bf16")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),  # e^x = ∞ is right
+    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
+]
+
+
+@pytest.fixture
+def fused(monkeypatch):
+    """The kernels serve wherever the tests run."""
+    monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.setattr(fast, "DEVICES", ())
+
+
+def machine(v, h, patterns=None, *, replicas=2, biases=True, scale=0.35) -> Machine:
+    options = {"replicas": replicas, "scale": scale, "seed": 1, "device": DEVICE}
+    made = rbm(v, h, patterns, continuous=patterns is not None, biases=biases, **options)
+    if made.biases is not None:
+        noise = torch.randn((replicas, v + h), generator=generator(4))
+        made.biases.data.copy_(0.4 * noise)
+    return made
+
+
+def visible(of: Machine, chains: int) -> torch.Tensor:
+    return of.random(chains, generator(3, device=DEVICE))[..., : of.visible]
+
+
+KINDS = {
+    "patterns": (9, 20, 3),
+    "two pieces": (20, 70, 20),
+    "narrow": (5, 40, None),
+    "wide": (130, 40, None),
+}
+kinds = pytest.mark.parametrize("sizes", KINDS.values(), ids=KINDS.keys())
+
+
+# -- draws --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("patterns", [None, 2], ids=["dense", "patterns"])
+@pytest.mark.parametrize("road", ["chains", "layers"])
+def test_spins_have_the_exact_distribution(fused, monkeypatch, patterns, road):
+    small = machine(4, 3, patterns, scale=0.7)
+    monkeypatch.setattr(fast, "_road", lambda *_: road)
+
+    def sampler(m, s, rng, beta):
+        return sweeps(m, s, rng, 2, beta)
+
+    check_sampler(sampler, small, beta=0.8, sweeps=1, chains=MANY)
+    wrong = sampler_p_values(lambda m, s, r, b: sweeps(m, s, r, 2, 2 * b), small, 0.8, 1, MANY)
+    assert max(wrong) < 1e-4  # a temperature that is not the right one shows
+
+
+@kinds
+def test_both_roads_draw_the_same_spins(fused, sizes):
+    these = machine(*sizes)
+    start = visible(these, 21)
+    beta = torch.rand((2, 21), generator=generator(5)).to(DEVICE) + 0.5
+    seed = torch.tensor([7], device=DEVICE)
+    found = [layers.sample(fast._matrix(these), start, beta, seed, 2, Cut(64, 32, 4, 2))]
+    if these.patterns is not None or these.visible <= fast.NARROW:
+        given = fast._operands(these)
+        found += [
+            chains.sample(given, start, beta, seed, 2, cut)
+            for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
+        ]
+    for spins in found[1:]:  # a field within rounding of its random number may go either way
+        assert (spins != found[0]).float().mean() < 1e-3
+    assert not torch.equal(found[0][0], found[0][1])
+
+
+def test_every_chain_unit_and_sweep_has_a_number_of_its_own(fused):
+    free = machine(32, 32, None, biases=False, scale=1e-9)
+    spins = sweeps(
+        free, free.random(64, generator(0, device=DEVICE)), generator(1, device=DEVICE), 1
+    )
+    later = sweeps(free, spins, generator(1, device=DEVICE), 2)
+    whole = torch.cat([spins, later], 2).reshape(128, 128)  # rows: replica and chain
+    whole = whole.double()
+    for matrix in (whole @ whole.T, whole.T @ whole):  # of fair independent spins
+        off = (matrix - torch.diag(matrix.diagonal())) / 128**0.5
+        assert off.abs().max() < 5.5
+    assert abs(float(whole.mean())) < 4 / 128
+
+
+def test_strong_fields_leave_no_choice(fused):
+    strong = machine(6, 8, None, biases=False, scale=1e4)
+    start = strong.random(20, generator(0, device=DEVICE))
+    spins = sweeps(strong, start, generator(1, device=DEVICE), 1)
+    field = strong.field(spins, 0)
+    assert torch.equal(spins[..., :6], torch.sign(field))
+
+
+def test_a_temperature_for_each_chain(fused):
+    these = machine(9, 20, 3, biases=False)
+    beta = torch.cat([torch.zeros(50), torch.full((50,), 1e5)]).to(DEVICE)
+    start = these.random(100, generator(0, device=DEVICE))
+    spins = sweeps(these, start, generator(1, device=DEVICE), 3, beta)
+    aligned = (torch.sign(these.field(spins, 0)) == spins[..., :9]).float().mean((0, 2))
+    assert aligned[50:].min() == 1.0
+    assert aligned[:50].mean() < 0.7
+
+
+# -- moments ------------------------------------------------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize("biases", [True, False], ids=["biases", "none"])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"),
+    [("float32", 2e-6), ("tf32", 3e-3), pytest.param("bf16", 2e-2, marks=on_gpu)],
+)
+def test_gradients_are_those_of_the_plain_path(fused, sizes, biases, precision, tolerance):
+    these = machine(*sizes, biases=biases)
+    rows = visible(these, 37)
+    weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE) - 0.3
+    wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
+    with fast.precision(precision):
+        found = these.gradient(GivenVisible(these, rows.to(torch.int8), weights))
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert (found[name] - value).norm() < tolerance * value.norm(), name
+
+
+def test_a_large_batch_comes_in_parts(fused, monkeypatch):
+    these = machine(9, 20, 3)
+    rows = visible(these, 37)
+    weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE)
+    whole = fast.gradient(these, rows, weights)
+    monkeypatch.setattr(fast, "ROOM", 2 * 20 * 4 * 10)
+    parts = fast.gradient(these, rows, weights)
+    for name, value in whole.items():
+        assert torch.allclose(parts[name], value, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(5, 70, None), (5, 70, 2), (40, 6, None)], ids=str)
+@pytest.mark.parametrize("biases", [True, False], ids=["biases", "none"])
+def test_sums_over_all_states(fused, sizes, biases):
+    these = machine(*sizes, biases=biases)
+    product, mean = AllStates(these).products()
+    fused_product, fused_mean = fast.products(these)
+    assert torch.allclose(fused_product, product, atol=1e-5)
+    assert torch.allclose(fused_mean, mean, atol=1e-5)
+    gradient = these.gradient(AllStates(these))
+    assert {k: v.shape for k, v in gradient.items()} == {
+        k: v.shape for k, v in these.named_parameters()
+    }
+
+
+def test_log_weights_count_no_unit_that_is_not_there():
+    couplings = torch.randn((2, 3, 70), generator=generator(0)).to(DEVICE)
+    logs = states.log_weights(states.padded(couplings, None), 3, 70, 8, "ieee")
+    from rapidbm.spins import states as all_states
+
+    field = all_states(3, 0, 8, device=DEVICE).double() @ couplings.double()
+    wanted = torch.log(2 * torch.cosh(field)).sum(-1)
+    assert torch.allclose(logs, wanted, atol=1e-4)
+
+
+# -- training -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "negative",
+    [PatternInduced(), PatternInduced(2), Persistent(7, 2), ContrastiveDivergence(1), Exact()],
+    ids=lambda n: type(n).__name__ + str(getattr(n, "sweeps", "")),
+)
+def test_phases_keep_their_contract(fused, negative):
+    check_negative_phase(negative, machine(6, 9, 2))
+
+
+def ends(negative):
+    these = machine(6, 40, 3, biases=False)
+    rows = torch.where(torch.rand((25, 6), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
+    options = {"epochs": 2, "batch_size": 10, "projection": Clip(1.0), "batch_mean": "nominal"}
+    for _ in train(these, rows, negative, sgd(0.05, momentum=0.5), seed=3, **options):
+        pass
+    return these.patterns.detach().clone()
+
+
+@pytest.mark.parametrize("negative", [PatternInduced(), Exact()], ids=["pid", "exact"])
+def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
+    found = []
+    for devices in (("cuda", "cpu"), ()):
+        monkeypatch.setattr(fast, "DEVICES", devices)
+        found.append(ends(negative))
+    assert torch.allclose(*found, atol=1e-4)
+    assert found[0].std() > 0.05
+
+
+def test_a_graph_reads_what_changes_from_tensors(monkeypatch):
+    """The work of a graph, run as it is, gives the updates of the plain loop."""
+    rows = torch.where(torch.rand((25, 12), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
+    found = []
+    for replayed in (True, False):
+        these = machine(12, 40, 3)
+        trainer = Trainer(
+            these,
+            rows.to(DEVICE),
+            Persistent(8, 1),
+            adam(0.01, decay=0.9),
+            epochs=3,
+            batch_size=10,
+            positive=None,
+            projection=Clip(0.5),
+            batch_mean="nominal",
+            average=5,
+            seed=0,
+        )
+        trainer.replay = type("AsItIs", (), {"run": lambda self, key, work: work()})()
+        if not replayed:
+            trainer.replay = None
+        for _ in trainer.run("epoch"):
+            pass
+        found.append([*these.parameters(), *trainer.mean_of.values(), trainer.chains])
+    for a, b in zip(*found, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_in_a_graph_a_replica_that_diverges_stays(fused):
+    these = machine(6, 9, None, biases=False)
+    trainer = Trainer(
+        these,
+        torch.ones((4, 6), dtype=torch.int8, device=DEVICE),
+        Persistent(8, 1),
+        adam(0.1),
+        epochs=3,
+        batch_size=2,
+        positive=None,
+        projection=None,
+        batch_mean="true",
+        average=None,
+        seed=0,
+    )
+    trainer.replay = type("AsItIs", (), {"run": lambda self, key, work: work()})()
+    trainer.step()
+    weights = these.couplings.weights["0-1"].data
+    weights[1, 0, 0] = float("nan")
+    before = weights.clone()
+    trainer.step()
+    assert trainer.diverged() == (1,)
+    assert torch.allclose(weights[1], before[1], rtol=0, atol=0, equal_nan=True)
+    assert not torch.equal(weights[0], before[0])
+    assert bool(weights[0].isfinite().all())
+
+
+# -- the choice ---------------------------------------------------------------------------------------
+
+
+def test_which_machines_are_served(fused):
+    assert fast.serves(machine(4, 3, 2))
+    assert fast.serves(machine(200, 3))
+    assert not fast.serves(machine(4, 3).double())
+    assert not fast.serves(dbm(4, (3, 2), seed=0, device=DEVICE))
+
+
+def test_the_plain_path_where_nothing_serves(plain):
+    these = machine(4, 3, 2)
+    assert not fast.serves(these)
+    assert fast.products(these) is None
+    rows = visible(these, 5)
+    assert fast.gradient(these, rows, torch.ones((2, 5), device=DEVICE)) is None
+    assert isinstance(these.given_visible(rows), WeightedSpins)
+
+
+def test_precision_is_put_back():
+    before = torch.get_float32_matmul_precision()
+    with fast.precision("bf16"):
+        assert torch.get_float32_matmul_precision() == "high"
+        with fast.precision("float32"):
+            assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == before
+    with pytest.raises(InputError, match="precision"), fast.precision("fp8"):
+        pass
+
+
+def test_low_precision_is_refused_on_a_cpu():
+    with pytest.raises(InputError, match="GPU"):
+        train(rbm(4, 3, seed=0), torch.ones((2, 4)), Persistent(), sgd(0.1), epochs=1, batch_size=1,
+              precision="bf16")  # fmt: skip
