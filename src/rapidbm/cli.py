@@ -719,6 +719,32 @@ def reconstruct(
 
 
 @app.command()
+def bench(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes and few repeats: seconds.")
+    ] = False,
+    precision: Annotated[
+        str,
+        typer.Option(help="How products are rounded: float32, or on a GPU tf32 or bf16."),
+    ] = "float32",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for bench.json, bench.png and bench.pdf.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """How fast this machine and this library are, beside what else is installed.
+
+    Updates against those of other packages, cost against size, and the share of the machine's best rate.
+    Other packages come with [bold]pip install 'rapidbm\\[bench]'[/].
+    """
+    from .bench.run import bench as run_bench
+
+    run_bench(device, precision, quick, seed, out, Screen(as_json))
+
+
+@app.command()
 def datasets(as_json: Json = False) -> None:
     """What can be trained on, and where it comes from."""
     from .data import DATASETS, FILE_ENDINGS

@@ -1,0 +1,1 @@
+"""The command `bench`: this machine, this library, and what else is installed, timed in one run."""

@@ -1,0 +1,88 @@
+"""Timing of alternatives against each other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+PAUSE = 0.1  # seconds
+MOST_CALLS = 1000  # in one measurement
+WARM_UP = 3  # calls: the first compiles, the second may capture a graph
+CPU = torch.device("cpu")
+Action = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one call, a value per round."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.seconds))
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        low, high = np.quantile(self.seconds, (0.25, 0.75))
+        return float(low), float(high)
+
+    def per(self, count: int) -> Times:
+        """Of one of `count` like parts of the call."""
+        return Times(tuple(s / count for s in self.seconds))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"seconds": self.median, "quartiles": list(self.quartiles)}
+
+
+def interleaved(
+    actions: Mapping[str, Action],
+    rounds: int,
+    *,
+    pause: float = PAUSE,
+    least: float = 0.0,
+    device: torch.device = CPU,
+) -> dict[str, Times]:
+    """Times of each action; rounds alternate, so that a busy machine slows all alike.
+
+    A pause and an untimed run before each: threads that one library leaves spinning would slow the next,
+    and memory that one touched is not in the caches of another. A measurement takes as many calls as
+    fill `least` seconds.
+    """
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    calls = {}
+    for name, action in actions.items():
+        for _ in range(WARM_UP):
+            action()
+        once = seconds(action, 1, device)
+        calls[name] = max(1, min(MOST_CALLS, math.ceil(least / once) if once else MOST_CALLS))
+    for _ in range(rounds):
+        for name, action in actions.items():
+            time.sleep(pause)
+            action()
+            times[name].append(seconds(action, calls[name], device) / calls[name])
+    return {name: Times(tuple(found)) for name, found in times.items()}
+
+
+def seconds(action: Action, calls: int, device: torch.device) -> float:
+    """How long the calls take, until a GPU has done its part."""
+    if device.type == "cuda":
+        start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize(device)
+        start.record()
+        for _ in range(calls):
+            action()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3
+    began = time.perf_counter()
+    for _ in range(calls):
+        action()
+    return time.perf_counter() - began

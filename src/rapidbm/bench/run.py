@@ -1,0 +1,132 @@
+"""All of the benchmark in one go: settings in, one object of plain numbers out."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import torch
+
+from .. import __version__, fast
+from ..checkpoint import device_named
+from ..console import Screen
+from ..errors import InputError, check_choice
+from . import peers, report, roofline, sizes
+from .jobs import Size
+from .peak import HOW
+
+SWEEPS = 10
+Result = dict[str, Any]
+
+
+def bench(
+    device: str, precision: str, quick: bool, seed: int, out: Path | None, screen: Screen
+) -> None:
+    """Measures, shows, and writes into `out` if there is one."""
+    on, rounding = checked(device, precision)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
+        if (out / "bench.json").exists():
+            raise InputError(
+                f"{out} holds a bench.json, which is kept; give another folder to --out"
+            )
+    if (load := busy()) is not None:
+        screen.warn(
+            f"other work keeps this machine busy (load {load:.1f} on {os.cpu_count()} processors, "
+            f"{torch.get_num_threads()} threads wanted): threads will wait for each other, and times and "
+            "ratios mean little; run it alone, or with a smaller OMP_NUM_THREADS"
+        )
+    with screen.err.status("measuring") as status:
+        found = measured(on, rounding, quick, seed, tell=status.update)
+    screen.result(found)
+    for line in report.lines(found):
+        screen.say(line)
+    if out is not None:
+        (out / "bench.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        report.draw(found, out)
+        screen.say(f"written: {', '.join(str(out / f'bench.{e}') for e in ('json', 'png', 'pdf'))}")
+
+
+def busy() -> float | None:
+    """The load, if it leaves too few processors for our threads."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return load if load + torch.get_num_threads() > (os.cpu_count() or 1) + 0.5 else None
+
+
+def checked(device: str, precision: str) -> tuple[torch.device, fast.Precision]:
+    check_choice("precision", precision, get_args(fast.Precision))
+    on = device_named(device)
+    if on.type not in HOW:
+        raise InputError(f"bench knows cpu and cuda, not {on.type!r}; give --device cpu or cuda")
+    if on.type == "cpu" and precision != "float32":
+        raise InputError(
+            f"products on a CPU are float32, not {precision}; leave --precision out or give "
+            "--device cuda"
+        )
+    return on, cast(fast.Precision, precision)
+
+
+def measured(
+    device: torch.device,
+    precision: fast.Precision,
+    quick: bool,
+    seed: int,
+    tell: Callable[[str], object],
+) -> Result:
+    rounds = 3 if quick else 7
+    dense = Size(784, 50, chains=50) if quick else Size(784, 500)
+    axons = (Size(784, 50, 4, 50),) if quick else (Size(784, 500, 40), Size(784, 3000, 190))
+    replicas = (1, 5) if quick else (1, 100)
+    load = busy()
+    plan = sizes.PLANS["quick" if quick else device.type]
+    cuda = device.type == "cuda"
+    with (
+        torch.random.fork_rng([device] if cuda else []),  # the peers draw from the global stream
+        torch.cuda.device(device) if cuda else nullcontext(),
+    ):
+        torch.manual_seed(seed)
+        tell("roofline")
+        machine = roofline.measured(device, rounds, quick)
+        with fast.precision(precision):
+            tell("peers")
+            packages = peers.peers(dense, SWEEPS, rounds, device, seed)
+            tell("Regularized Axons")
+            patterns = peers.axons(axons, SWEEPS, rounds, device, seed)
+            tell("replicas")
+            side = peers.many(replicas, rounds, device)
+            rows = sizes.measured(plan, device, seed, tell)
+        machine = roofline.best(machine, roofline.measured(device, rounds, quick))
+    for row in rows:
+        highest = roofline.roof(machine, precision, row["operations_per_byte"])
+        row["share_of_roof"] = row["operations_per_second"] / highest
+    return {
+        "rapidbm": __version__,
+        "torch": torch.__version__,
+        "device": device.type,
+        "processor": _processor(device),
+        "threads": torch.get_num_threads(),
+        "precision": precision,
+        "busy": load,
+        "quick": quick,
+        "seed": seed,
+        "roofline": machine,
+        "peers": {"size": vars(dense), "rows": packages},
+        "axons": patterns,
+        "replicas": side,
+        "sizes": rows,
+        "fits": sizes.fits(rows),
+        "sweeps_per_update": sizes.UPDATE_SWEEPS,
+        "sweeps_per_call": plan.sweeps,
+        "peak_bytes_from": HOW[device.type],
+    }
+
+
+def _processor(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} with {torch.backends.cpu.get_cpu_capability()}"

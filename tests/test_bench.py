@@ -1,0 +1,265 @@
+"""The benchmark's clock, counts, fits and rows; no time of this machine is judged."""
+
+import json
+import sys
+import tracemalloc
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from rapidbm.bench import clock, peers, report, roofline, run, sizes
+from rapidbm.bench.jobs import Size, ours
+from rapidbm.bench.peak import peak_bytes
+from rapidbm.cli import main
+from rapidbm.errors import InputError
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def hand_clock(monkeypatch):
+    """A clock that only its hand moves, and no pauses."""
+    hand = mock.Mock(now=0.0)
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: hand.now)
+    monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
+    return hand
+
+
+def job(hand, heard, name, costs):
+    """An action that takes the costs one after the other, the last for ever."""
+    left = list(costs)
+
+    def action():
+        heard.append(name)
+        hand.now += left.pop(0) if len(left) > 1 else left[0]
+
+    return action
+
+
+def test_rounds_alternate(hand_clock):
+    heard = []
+    actions = {name: job(hand_clock, heard, name, [1.0]) for name in "ab"}
+    clock.interleaved(actions, 3)
+    first = clock.WARM_UP + 1
+    assert "".join(heard) == "a" * first + "b" * first + "aabb" * 3
+
+
+def test_medians_and_quartiles_leave_out_what_was_not_timed(hand_clock):
+    before = [100.0] * (clock.WARM_UP + 1)
+    costs = [*before, 50.0, 1.0, 50.0, 5.0, 50.0, 3.0]  # each round: untimed, timed
+    found = clock.interleaved({"a": job(hand_clock, [], "a", costs)}, 3)["a"]
+    assert found.seconds == (1.0, 5.0, 3.0)
+    assert found.median == 3.0
+    assert found.quartiles == (2.0, 4.0)
+    assert found.per(2).as_dict() == {"seconds": 1.5, "quartiles": [1.0, 2.0]}
+
+
+def test_short_actions_are_called_often_enough(hand_clock):
+    heard = []
+    found = clock.interleaved({"a": job(hand_clock, heard, "a", [0.25])}, 1, least=1.0)["a"]
+    assert found.seconds == (0.25,)
+    assert len(heard) == clock.WARM_UP + 1 + 1 + 4
+
+
+def test_the_peak_of_known_allocations():
+    def work():
+        a = torch.ones(1000, 1000)  # 4 MB
+        b = a + 1  # 8 MB
+        del a
+        c = torch.cat([b, b])  # 12 MB
+        del b, c
+        np.ones(250_000)  # 2 MB
+
+    found = peak_bytes(work, CPU)
+    assert found == pytest.approx(14e6, rel=0.01)
+    assert not tracemalloc.is_tracing()
+
+
+def product(rows, inner, columns):
+    """Operations of (rows, inner) @ (inner, columns), counted one by one."""
+    count = 0
+    for _ in range(rows):
+        for _ in range(columns):
+            count += 2 * inner
+    return count
+
+
+def test_operations_against_a_hand_count():
+    v, h, k, c, e, s = 5, 7, 3, 4, 2, 6
+    size = Size(v, h, k, c, e)
+    half = [product(c, v, k), product(c, k, h), product(c, h, k), product(c, k, v)]
+    assert roofline.sweep_count(size, s).operations == e * s * sum(half)
+    gradient = product(k, c, v) + product(k, c, h)
+    phase = product(c, v, k) + product(c, k, h) + product(c, h, k) + gradient
+    assert roofline.update_count(size, s).operations == e * (s * sum(half) + 2 * phase)
+    dense = Size(v, h, None, c, e)
+    both = product(c, v, h) + product(c, h, v)
+    assert roofline.sweep_count(dense, s).operations == e * s * both
+    phase = product(c, v, h) + product(v, c, h)
+    assert roofline.update_count(dense, s).operations == e * (s * both + 2 * phase)
+
+
+def test_bytes_against_a_hand_count():
+    v, h, k, c, e, s = 5, 7, 3, 4, 2, 6
+    patterns, chains = k * v + k * h, c * v + c * h
+    words = [s * patterns, chains, chains]
+    assert roofline.sweep_count(Size(v, h, k, c, e), s).bytes == 4 * e * sum(words)
+    moved = [s + 2, 2, 7]  # read by sweeps and phases; gradients; Adam
+    rows = [c * v, chains, chains, *[c * h] * 4]
+    found = roofline.update_count(Size(v, h, k, c, e), s).bytes
+    assert found == 4 * e * (sum(moved) * patterns + sum(rows))
+
+
+@pytest.mark.parametrize("patterns", [None, 4])
+def test_the_plain_path_takes_the_counted_operations_and_little_more(patterns):
+    """It forms some overlaps twice, and fields of biases are products too."""
+    size = Size(40, 50, patterns, 20)
+    step = ours(size, 3, CPU, 0)
+    with FlopCounterMode(display=False) as found:
+        step()
+    counted = roofline.update_count(size, 3).operations
+    assert counted <= found.get_total_flops() <= 1.25 * counted
+
+
+def test_the_roof_is_the_lower_of_products_and_copies():
+    rate = {name: {"median": x} for name, x in (("float32", 50.0), ("tf32", 300.0), ("copy", 10.0))}
+    assert roofline.roof(rate, "float32", 2.0) == 20.0
+    assert roofline.roof(rate, "float32", 99.0) == 100.0  # three products of tf32 are faster
+    assert roofline.roof(rate, "tf32", 99.0) == 300.0
+    other = {**rate, "copy": {"median": 12.0}, "tf32": {"median": 1.0}}
+    assert [r["median"] for r in roofline.best(rate, other).values()] == [50.0, 300.0, 12.0]
+
+
+def test_the_fit_finds_the_law_it_was_given():
+    size = np.array([1e5, 2e5, 4e5, 8e5, 2e6])
+    units = np.array([3e3, 1e3, 4e3, 1e3, 5e3])
+    exact = sizes.law({"a": np.ones(5), "b": size}, 2e-3 + 3e-8 * size)
+    assert exact["a"]["value"] == pytest.approx(2e-3)
+    assert exact["b"]["value"] == pytest.approx(3e-8)
+    assert exact["worst_miss"] < 1e-9
+    columns = {"a": np.ones(5), "b": size, "d": units}
+    drawn = sizes.law(columns, 1e-3 + 2e-8 * size + 4e-7 * units)
+    assert drawn["d"]["value"] == pytest.approx(4e-7)
+
+
+def test_errors_of_the_fit_cover_its_scatter():
+    rng = np.random.default_rng(0)
+    size = np.geomspace(1e5, 1e7, 10)
+    misses = []
+    for _ in range(400):
+        times = (1e-3 + 1e-8 * size) * (1 + 0.05 * rng.standard_normal(10))
+        b = sizes.law({"a": np.ones(10), "b": size}, times)["b"]
+        misses.append((b["value"] - 1e-8) / b["error"])
+    assert 0.9 < np.std(misses) < 1.4  # Student's t with 8 degrees of freedom has 1.15
+
+
+def test_exponents_of_made_up_times():
+    plan = sizes.PLANS["quick"]
+    rows = []
+    for varied in sizes.VARIED:
+        for size in plan.sizes(varied):
+            cost = 1e-9 * size.patterns * (size.visible + size.hidden) * size.chains**0.5
+            times = clock.Times((cost,))
+            for work in sizes.WORKS:
+                row = {"varied": varied, "work": work, **vars(size)}
+                rows.append(row | sizes.rates(size, work, plan.sweeps, times))
+    found = sizes.fits(rows)["update"]
+    exponents = {name: number["value"] for name, number in found["exponents"].items()}
+    assert exponents == pytest.approx({"K": 1, "V+H": 1, "chains": 0.5, "replicas": 0})
+    assert found["law"]["b"]["value"] == pytest.approx(1e-9 * plan.base.chains**0.5)
+
+
+def test_rates_of_a_sweep_are_those_of_one_in_the_call():
+    found = sizes.rates(Size(6, 4, 2, 10, 3), "sweep", 5, clock.Times((1e-6,)))
+    assert found["seconds"] == pytest.approx(2e-7)
+    assert found["per_second"] == pytest.approx(5e6)
+    assert found["spin_updates_per_ns"] == pytest.approx(5 * 3 * 10 * 10 / 1e3)
+    assert found["couplings_per_ns"] == pytest.approx(5 * 3 * 10 * (6 * 4 + 4 * 6) / 1e3)
+    assert found["operations"] == 4 * 3 * 10 * 2 * 10
+
+
+def test_missing_and_broken_peers_are_told_and_do_not_end_the_run():
+    def at_once(*_):
+        raise RuntimeError("no such kernel\nmore")
+
+    def later(*_):
+        calls = iter([None] * 6)
+        return lambda: next(calls)
+
+    known = {
+        "absent": peers.Peer("no_such_package", "PCD-{sweeps}", at_once),
+        "broken": peers.Peer("torch", "PCD-{sweeps}", at_once),
+        "tired": peers.Peer("torch", "PCD-{sweeps}", later),
+        "sound": peers.Peer("torch", "PCD-{sweeps}", lambda *_: lambda: None, sweeps=1),
+    }
+    rows = {r["name"]: r for r in peers.peers(Size(6, 4, None, 3), 2, 3, CPU, 0, known)}
+    assert rows["absent"]["missing"] == "not installed (pip install 'rapidbm[bench]')"
+    assert rows["broken"]["missing"] == "failed: RuntimeError: no such kernel"
+    assert rows["tired"]["missing"].startswith("failed: StopIteration")
+    assert rows["sound"]["over"] == "rapidbm, PCD-1"
+    assert "ratio" in rows["sound"]
+    assert all("seconds" not in rows[name] for name in ("absent", "broken", "tired"))
+    assert "not installed" in report._row(rows["absent"])
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    words = ["bench", "--quick", "--device", "cpu", "--json", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["rapidbm", *words])
+    monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    assert not leaving.value.code
+    found = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "bench.json").read_text()) == found
+    for ending in ("png", "pdf"):
+        assert (tmp_path / f"bench.{ending}").stat().st_size > 1000
+    assert set(found["roofline"]) == {"float32", "copy"}
+    assert [row["name"] for row in found["peers"]["rows"][:2]] == ["rapidbm", "plain torch"]
+    for rows in (found["peers"]["rows"], found["axons"], found["replicas"]):
+        times = {row["name"]: row["seconds"] for row in rows if "missing" not in row}
+        for row in rows:
+            if "missing" not in row:
+                assert row["ratio"] == pytest.approx(row["seconds"] / times[row["over"]])
+                assert row["quartiles"][0] <= row["seconds"] <= row["quartiles"][1]
+    plan = sizes.PLANS["quick"]
+    wanted = [(v, w) for v in sizes.VARIED for _ in plan.sizes(v) for w in sizes.WORKS]
+    assert [(row["varied"], row["work"]) for row in found["sizes"]] == wanted
+    for row in found["sizes"]:
+        top = roofline.roof(found["roofline"], "float32", row["operations_per_byte"])
+        assert row["share_of_roof"] == pytest.approx(row["operations_per_second"] / top)
+        assert row["operations_per_second"] == pytest.approx(row["operations"] / row["seconds"])
+        held = 4 * row["replicas"] * row["patterns"] * (row["visible"] + row["hidden"])
+        assert row["peak_bytes"] > held  # the patterns, and more
+    assert found["fits"] == sizes.fits(found["sizes"])
+    text = "\n".join(report.lines(found))
+    assert "K(V+H)" in text
+    with pytest.raises(InputError, match=r"holds a bench\.json, which is kept"):
+        run.bench("cpu", "float32", True, 0, tmp_path, mock.MagicMock())
+
+
+@pytest.mark.parametrize(("load", "told"), [(0.1, None), (1.7, 1.7)])
+def test_a_busy_machine_is_noticed(load, told, monkeypatch):
+    monkeypatch.setattr(run.os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
+    monkeypatch.setattr(run.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert run.busy() == told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--precision", "tf32"], "float32, not tf32; leave --precision out"),
+        (["--precision", "int8"], "unknown precision 'int8'"),
+        (["--device", "meta"], "meta"),
+        (["--device", "nonsense"], "cannot be used here"),
+    ],
+)
+def test_bad_input_ends_with_two(words, told, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["rapidbm", "bench", "--device", "cpu", "--quick", *words])
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    assert leaving.value.code == 2
+    assert told in " ".join(capsys.readouterr().err.split())
