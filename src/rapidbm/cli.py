@@ -226,6 +226,12 @@ def train(
     ] = None,
     seed: Annotated[int | None, option(WHERE, "Seed of the training (default: 0).", min=0)] = None,
     device: Annotated[str | None, option(WHERE, "auto, cpu, cuda, …")] = None,
+    precision: Annotated[
+        str | None,
+        option(
+            WHERE, "Products of matrices on a GPU: float32 (default), tf32 or bf16, the fastest."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, option(WHERE, "The run folder (default: a new one under runs/).")
     ] = None,

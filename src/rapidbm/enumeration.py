@@ -104,8 +104,13 @@ def infer(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta =
     return spins
 
 
-def _units(layers: Layers, chosen: tuple[int, ...]) -> list[int]:
-    return [i for layer in chosen for i in range(*layers.slices[layer].indices(layers.units))]
+def _place(spins: Tensor, layers: Layers, chosen: tuple[int, ...], values: Tensor) -> None:
+    """Writes values (…, bits) into the chosen layers, one after the other."""
+    start = 0
+    for layer in chosen:
+        stop = start + layers.sizes[layer]
+        spins[..., layers.slices[layer]] = values[..., start:stop]
+        start = stop
 
 
 def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
@@ -113,7 +118,6 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
     layers = machine.layers
     chosen = layers.cover()
     bits = sum(layers.sizes[i] for i in chosen)
-    where = _units(layers, chosen)
     count = 2**bits // (2 if half and bits else 1)
     row = machine.replicas * layers.units * torch.finfo(machine.dtype).bits // 8
     if machine.device.type == "cpu":
@@ -124,7 +128,7 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
     for start in range(0, count, step):
         some = states(bits, start, min(start + step, count), device=machine.device)
         spins = torch.zeros((len(some), layers.units), dtype=machine.dtype, device=machine.device)
-        spins[:, where] = some.to(machine.dtype)
+        _place(spins, layers, chosen, some)
         yield spins.expand(machine.replicas, -1, -1)
 
 
@@ -206,9 +210,8 @@ def clamped_states(machine: HasEnergy, visible: Tensor, beta: float = 1.0) -> tu
     free = free_layers(layers, (0,))
     e, c, v = visible.shape
     bits = sum(layers.sizes[i] for i in chosen)
-    where = _units(layers, chosen)
     spins = torch.zeros((e, c, 2**bits, layers.units), dtype=machine.dtype, device=machine.device)
     spins[..., :v] = visible[:, :, None]
-    spins[..., where] = states(bits, 0, 2**bits, device=machine.device).to(machine.dtype)
+    _place(spins, layers, chosen, states(bits, 0, 2**bits, device=machine.device))
     logs = log_weight(machine, spins.flatten(1, 2), free, beta).reshape(e, c, 2**bits)
     return spins, logs

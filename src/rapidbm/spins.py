@@ -64,22 +64,19 @@ def draw(field: Tensor, rng: torch.Generator, beta: Beta = 1.0) -> Tensor:
         uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype, device=field.device)
         return torch.rsub((uniform < up).to(field.dtype), -1.0, alpha=-2.0)
     # The sign of p − u in one pass, where a comparison takes three.
-    return torch.copysign(torch.ones((), dtype=field.dtype), up.sub_(_uniform(field, rng)))
+    one = torch.ones((), dtype=field.dtype)
+    if field.numel() < MANY or field.dtype != torch.float32:
+        uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype)
+        return torch.copysign(one, up.sub_(uniform))
+    return torch.copysign(one, up.sub_(_words(field, rng), alpha=2.0**-32))
 
 
-def _uniform(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Uniform numbers of the shape of `like`, which may be overwritten, on a CPU.
-
-    Many float32 come from numpy's SFC64, seeded by `rng`: 2^24 values in (0, 1], faster than torch's
-    generator (docs/decisions/random.md).
-    """
-    count = like.numel()
-    if count < MANY or like.dtype != torch.float32:
-        return torch.rand(like.shape, generator=rng, dtype=like.dtype)
+def _words(like: Tensor, rng: torch.Generator) -> Tensor:
+    """Random words of 32 bits as float32 in the shape of `like`, on a CPU: from numpy's SFC64, seeded by
+    `rng`, faster than torch's generator (docs/decisions/random.md)."""
     seed = torch.randint(2**63 - 1, (2,), generator=rng).tolist()
-    raw = np.random.SFC64(seed).random_raw((count + 1) // 2)
-    bits = torch.from_numpy(raw.view(np.int32))[:count].bitwise_right_shift_(8)
-    return bits.to(torch.float32).mul_(2.0**-24).add_(0.5 + 2.0**-25).view(like.shape)
+    raw = np.random.SFC64(seed).random_raw((like.numel() + 1) // 2)
+    return torch.from_numpy(raw.view(np.uint32)[: like.numel()].astype(np.float32)).view(like.shape)
 
 
 def random_spins(
