@@ -38,10 +38,22 @@ def sweep(
     stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown. `push` is added
     to β·field, (e, c, n) or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
+    return _sweeps(machine, spins, rng, 1, beta, clamp, push)
+
+
+def _sweeps(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: float | Tensor,
+    clamp: Tensor | None,
+    push: Tensor | None = None,
+) -> Tensor:
     spins = machine.configuration(spins).clone()
     beta = _per_chain(spins, beta)
     keep = None if clamp is None else _mask(machine, spins, clamp)
-    for layer in machine.layers.order:
+    for layer in machine.layers.order * count:
         where = machine.layers.slices[layer]
         stay = None if keep is None else keep[..., where]
         more = None if push is None else push[..., where]
@@ -49,6 +61,7 @@ def sweep(
     return spins
 
 
+@torch.no_grad()
 def sweeps(
     machine: Machine,
     spins: Tensor,
@@ -59,17 +72,14 @@ def sweeps(
 ) -> Tensor:
     """`count` sweeps in a row."""
     check_count("the number of sweeps", count, least=0)
-    if clamp is None and count:
+    if clamp is None:
         spins = machine.configuration(spins)
-        beta = _per_chain(spins, beta)
-        each = beta.squeeze(-1) if isinstance(beta, Tensor) else beta
-        fused = fast.sweeps(machine, spins, rng, count, each)
+        each = _per_chain(spins, beta)
+        flat = each.squeeze(-1) if isinstance(each, Tensor) else each
+        fused = fast.sweeps(machine, spins, rng, count, flat)
         if fused is not None:
             return fused
-        beta = each
-    for _ in range(count):
-        spins = sweep(machine, spins, rng, beta, clamp)
-    return spins
+    return _sweeps(machine, spins, rng, count, beta, clamp)
 
 
 @torch.no_grad()
@@ -94,7 +104,9 @@ def resample(
 
 
 def _draw(field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None) -> Tensor:
-    return draw(field, rng, beta) if push is None else draw(field * beta + push, rng)
+    if push is not None:
+        field, beta = field * beta + push, 1.0
+    return draw(field, rng, beta, overwrite=True)
 
 
 def _by_gaussian_fields(
@@ -112,7 +124,8 @@ def _by_gaussian_fields(
     z = root * m + noise
     outside = machine.field(spins, layer, own=False)
     own = (root * z) @ couplings.of_layer(layer)
-    return draw(beta * outside + own + (0.0 if push is None else push), rng)  # eq. (2)
+    field = beta * outside + own + (0.0 if push is None else push)
+    return draw(field, rng, overwrite=True)  # eq. (2)
 
 
 def _unit_by_unit(

@@ -159,7 +159,7 @@ class Machine(nn.Module):
         """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
         field = self.couplings.field(self.configuration(spins), layer, own=own)
         if self.biases is not None:
-            field = field + self.biases[:, None, self.layers.slices[layer]]
+            field += self.biases[:, None, self.layers.slices[layer]]
         return field
 
     def log_prob_unnormalised(self, visible: Tensor, beta: float = 1.0) -> Tensor:

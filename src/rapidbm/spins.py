@@ -43,9 +43,9 @@ class WeightedSpins:
         return WeightedSpins(self.spins, self.weights * factor)
 
 
-def up_probability(field: Tensor, beta: Beta = 1.0) -> Tensor:
-    """The probability of s = +1, eq. (1)."""
-    argument = field * (2.0 * beta)
+def up_probability(field: Tensor, beta: Beta = 1.0, *, overwrite: bool = False) -> Tensor:
+    """The probability of s = +1, eq. (1); in the place of `field` if it may go."""
+    argument = field.mul_(2.0 * beta) if overwrite else field * (2.0 * beta)
     return torch.sigmoid(argument) if argument.requires_grad else argument.sigmoid_()
 
 
@@ -57,18 +57,20 @@ def mean_spin(field: Tensor, beta: Beta = 1.0) -> Tensor:
     return 2.0 * up - 1.0 if up.requires_grad else up.mul_(2.0).sub_(1.0)
 
 
-def draw(field: Tensor, rng: torch.Generator, beta: Beta = 1.0) -> Tensor:
-    """Spins drawn from eq. (1), independently of each other."""
-    up = up_probability(field, beta)
+def draw(
+    field: Tensor, rng: torch.Generator, beta: Beta = 1.0, *, overwrite: bool = False
+) -> Tensor:
+    """Spins drawn from eq. (1), independently of each other; in the place of `field` if it may go."""
+    up = up_probability(field, beta, overwrite=overwrite)
     if field.is_cuda:
         uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype, device=field.device)
         return torch.rsub((uniform < up).to(field.dtype), -1.0, alpha=-2.0)
     # The sign of p − u in one pass, where a comparison takes three.
-    one = torch.ones((), dtype=field.dtype)
     if field.numel() < MANY or field.dtype != torch.float32:
-        uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype)
-        return torch.copysign(one, up.sub_(uniform))
-    return torch.copysign(one, up.sub_(_words(field, rng), alpha=2.0**-32))
+        up.sub_(torch.rand(field.shape, generator=rng, dtype=field.dtype))
+    else:
+        up.sub_(_words(field, rng), alpha=2.0**-32)
+    return torch.copysign(torch.ones((), dtype=field.dtype), up, out=up)
 
 
 def _words(like: Tensor, rng: torch.Generator) -> Tensor:
