@@ -218,6 +218,11 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         assert (tmp_path / f"bench.{ending}").stat().st_size > 1000
     assert set(found["roofline"]) == {"float32", "copy"}
     assert [row["name"] for row in found["peers"]["rows"][:2]] == ["rapidbm", "plain torch"]
+    *updates, sampling = found["paper"]
+    assert [row["method"] for row in updates] == ["PID-10", "PID-0"] * 2
+    spins = 100 * 884 / sampling["seconds"] / 1e9  # 784 + 100 units, as many chains
+    assert sampling["spin_updates_per_ns"] == pytest.approx(spins)
+    assert sampling["couplings_per_ns"] == pytest.approx(spins * 2 * 784 * 100 / 884)
     for rows in (found["peers"]["rows"], found["axons"], found["replicas"]):
         times = {row["name"]: row["seconds"] for row in rows if "missing" not in row}
         for row in rows:

@@ -61,7 +61,7 @@ def draw(
     field: Tensor, rng: torch.Generator, beta: Beta = 1.0, *, overwrite: bool = False
 ) -> Tensor:
     """Spins drawn from eq. (1), independently of each other; in the place of `field` if it may go."""
-    up = up_probability(field, beta, overwrite=overwrite)
+    up = up_probability(field, beta, overwrite=overwrite).detach()
     if field.is_cuda:
         uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype, device=field.device)
         return torch.rsub((uniform < up).to(field.dtype), -1.0, alpha=-2.0)

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from ..data import load
 from ..errors import LoadWarning
+from ..gibbs import sweeps as gibbs_sweeps
 from ..machine import Machine, rbm
-from ..negative import Persistent
-from ..optim import adam
+from ..negative import PatternInduced, Persistent
+from ..optim import adam, sgd
+from ..projection import Clip
 from ..recipe import Recipe
 from ..streams import generator
 from ..training import Trainer
@@ -37,7 +39,7 @@ class Size:
         return f"{self.visible}×{self.hidden}, {kind}"
 
 
-def machine(size: Size, device: torch.device, seed: int) -> Machine:
+def machine(size: Size, device: torch.device, seed: int, *, biases: bool = True) -> Machine:
     with warnings.catch_warnings():  # sizes are swept, not chosen
         warnings.simplefilter("ignore", LoadWarning)
         return rbm(
@@ -45,7 +47,7 @@ def machine(size: Size, device: torch.device, seed: int) -> Machine:
             size.hidden,
             size.patterns,
             replicas=size.replicas,
-            biases=True,
+            biases=biases,
             scale=0.1 if size.patterns else 0.01,
             seed=seed,
             device=device,
@@ -54,10 +56,9 @@ def machine(size: Size, device: torch.device, seed: int) -> Machine:
 
 def images(size: Size, device: torch.device, seed: int) -> Tensor:
     """Random images with a fifth of the pixels up, {0, 1}."""
-    rng = generator(seed, "images")
-    return (
-        (torch.rand((BATCHES * size.chains, size.visible), generator=rng) < 0.2).float().to(device)
-    )
+    rng = generator(seed, "images", device=device)
+    shape = (BATCHES * size.chains, size.visible)
+    return (torch.rand(shape, generator=rng, device=device) < 0.2).float()
 
 
 def ours(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
@@ -76,6 +77,34 @@ def ours(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
         seed=seed,
     )
     return trainer.step
+
+
+def rapid(size: Size, sweeps: int, images: int, device: torch.device, seed: int) -> Action:
+    """An update of the paper's training on MNIST: PID, SGD, patterns in [−1, 1]."""
+    rng = generator(seed, "images", device=device)
+    shape = (BATCHES * images, size.visible)
+    trainer = Trainer(
+        machine(size, device, seed, biases=False),
+        (torch.rand(shape, generator=rng, device=device) < 0.2).to(torch.int8) * 2 - 1,
+        PatternInduced(sweeps),
+        sgd(1e-3),
+        epochs=10**9,
+        batch_size=images,
+        positive=None,
+        projection=Clip(1.0),
+        batch_mean="nominal",
+        average=None,
+        seed=seed,
+    )
+    return trainer.step
+
+
+def gibbs(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+    """So many sweeps in one call."""
+    made = machine(size, device, seed).requires_grad_(False)
+    rng = generator(seed, "sweeps", device=device)
+    spins = made.random(size.chains, rng)
+    return lambda: gibbs_sweeps(made, spins, rng, sweeps)
 
 
 def plain(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:

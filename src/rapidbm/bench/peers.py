@@ -1,7 +1,8 @@
 """One update of persistent chains, beside what else trains restricted machines.
 
 Dense couplings by every package that is installed; then Regularized Axons against plain loops of the same
-sizes; then a hundred trainings of the paper's 4×4 bars against one. Rounds alternate in one process.
+sizes; then a hundred trainings of the paper's 4×4 bars against one, and the paper's machine for MNIST.
+Rounds alternate in one process.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any
 import torch
 
 from .clock import Action, Times, interleaved
-from .jobs import PER_CALL, Size, bars, images, ours, plain
+from .jobs import PER_CALL, Size, bars, gibbs, images, ours, plain, rapid
 
 REMEDY = "pip install 'rapidbm[bench]'"
 OURS, PLAIN = "rapidbm", "plain torch"
+GIBBS_SWEEPS = 10
 Row = dict[str, Any]
 
 
@@ -198,6 +200,31 @@ def many(counts: tuple[int, ...], rounds: int, device: torch.device) -> list[Row
     first = next(iter(actions))
     rows: list[Row] = [{"name": name, "method": "PID", "over": first} for name in actions]
     return timed(rows, actions, rounds, device, parts=PER_CALL)
+
+
+def paper(
+    size: Size, images: int, counts: tuple[int, ...], chains: int, rounds: int, device: torch.device,
+    seed: int,
+) -> list[Row]:  # fmt: skip
+    """The paper's machine for MNIST: its update with 10 sweeps and with none, per replica, and many
+    chains of it."""
+    rows: list[Row] = []
+    for replicas in counts:
+        for sweeps in (10, 0):
+            made = replace(size, replicas=replicas)
+            words = f"update, batch {images:,}, {replicas} replica{'s' if replicas > 1 else ''}"
+            row = {"name": words, "method": f"PID-{sweeps}", "per": "update and replica"}
+            action = rapid(made, sweeps, images, device, seed)
+            times = interleaved({words: action}, rounds, least=0.02, device=device)[words]
+            rows.append(row | times.per(replicas).as_dict())
+    many = replace(size, chains=chains)
+    action = gibbs(many, GIBBS_SWEEPS, device, seed)
+    times = interleaved({"": action}, rounds, least=0.02, device=device)[""].per(GIBBS_SWEEPS)
+    spins = chains * (size.visible + size.hidden) / times.median / 1e9
+    couplings = chains * 2 * size.visible * size.hidden / times.median / 1e9
+    last: Row = {"name": f"Gibbs sampling, {chains:,} chains", "method": "", "per": "sweep"}
+    last |= {"spin_updates_per_ns": spins, "couplings_per_ns": couplings}
+    return [*rows, last | times.as_dict()]
 
 
 def timed(

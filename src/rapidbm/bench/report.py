@@ -43,8 +43,22 @@ def lines(found: Result) -> Iterator[str]:
     yield from map(_row, found["axons"])
     yield "replicas side by side; ms per update, and times that of the first"
     yield from map(_row, found["replicas"])
+    yield "the paper's machine for MNIST, 784 visible units; ms"
+    yield from map(_paper_row, found["paper"])
     for work in sizes.WORKS:
         yield from _table(found, work)
+
+
+def _paper_row(row: dict[str, Any]) -> str:
+    low, high = (1e3 * q for q in row["quartiles"])
+    told = f"per {row['per']}"
+    if "spin_updates_per_ns" in row:
+        told += f": {row['spin_updates_per_ns']:.4g} spin updates"
+        told += f" and {row['couplings_per_ns']:.4g} couplings per ns"
+    return (
+        f"  {row['name']:<34} {row['method']:<17} {1e3 * row['seconds']:>9.4g}  "
+        f"[{low:.4g}, {high:.4g}]  {told}"
+    )
 
 
 def _row(row: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ def bench(
             raise InputError(
                 f"{out} holds a bench.json, which is kept; give another folder to --out"
             )
-    if (load := busy()) is not None:
+    if on.type == "cpu" and (load := busy()) is not None:
         screen.warn(
             f"other work keeps this machine busy (load {load:.1f} on {os.cpu_count()} processors, "
             f"{torch.get_num_threads()} threads wanted): threads will wait for each other, and times and "
@@ -99,6 +99,8 @@ def measured(
             patterns = peers.axons(axons, SWEEPS, rounds, device, seed)
             tell("replicas")
             side = peers.many(replicas, rounds, device)
+            tell("the paper's machine for MNIST")
+            large = peers.paper(*_paper(device, quick), rounds, device, seed)
             rows = sizes.measured(plan, device, seed, tell)
         machine = roofline.best(machine, roofline.measured(device, rounds, quick))
     for row in rows:
@@ -118,12 +120,21 @@ def measured(
         "peers": {"size": vars(dense), "rows": packages},
         "axons": patterns,
         "replicas": side,
+        "paper": large,
         "sizes": rows,
         "fits": sizes.fits(rows),
         "sweeps_per_update": sizes.UPDATE_SWEEPS,
         "sweeps_per_call": plan.sweeps,
         "peak_bytes_from": HOW[device.type],
     }
+
+
+def _paper(device: torch.device, quick: bool) -> tuple[Size, int, tuple[int, ...], int]:
+    """The machine, images per update, numbers of replicas and of chains that the device bears."""
+    if quick:
+        return Size(784, 100, 4), 100, (1, 2), 100
+    size = Size(784, 3000, 190)
+    return (size, 8000, (1, 25), 16_384) if device.type == "cuda" else (size, 1000, (1,), 500)
 
 
 def _processor(device: torch.device) -> str:

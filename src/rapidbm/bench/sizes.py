@@ -20,10 +20,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..experiments.costs import exponent
-from ..gibbs import sweeps as gibbs_sweeps
-from ..streams import generator
 from .clock import WARM_UP, Action, Times, interleaved
-from .jobs import Size, machine, ours
+from .jobs import Size, gibbs, ours
 from .peak import peak_bytes
 from .roofline import sweep_count, update_count
 
@@ -69,7 +67,7 @@ PLANS = {
         (0.25, 0.5, 1, 2, 3),
         (1, 2, 4, 8),
         50,
-        11,
+        7,
     ),  # more than 384 patterns have no fused kernel
     "quick": Plan(Size(512, 512, 32, 64), (0.5, 1, 2), (0.5, 1, 2), (1, 2), 5, 3),
 }
@@ -98,10 +96,7 @@ def build(size: Size, work: str, plan: Plan, device: torch.device, seed: int) ->
     """An update, or many sweeps in one call."""
     if work == "update":
         return ours(size, UPDATE_SWEEPS, device, seed)
-    made = machine(size, device, seed).requires_grad_(False)
-    rng = generator(seed, "sweeps", device=device)
-    spins = made.random(size.chains, rng)
-    return lambda: gibbs_sweeps(made, spins, rng, plan.sweeps)
+    return gibbs(size, plan.sweeps, device, seed)
 
 
 def peak(size: Size, work: str, plan: Plan, device: torch.device, seed: int) -> int:
