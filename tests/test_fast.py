@@ -13,7 +13,13 @@ from rapidbm.optim import adam, sgd
 from rapidbm.projection import Clip
 from rapidbm.spins import WeightedSpins
 from rapidbm.streams import generator
-from rapidbm.testing import check_negative_phase, check_sampler, sampler_p_values
+from rapidbm.testing import (
+    check_negative_phase,
+    check_sampler,
+    chi_squared,
+    exact_distribution,
+    sampler_p_values,
+)
 from rapidbm.training import Trainer, train
 
 pytest.importorskip("triton")
@@ -81,21 +87,49 @@ def test_spins_have_the_exact_distribution(fused, monkeypatch, patterns, road):
 
 
 @kinds
-def test_both_roads_draw_the_same_spins(fused, sizes):
+@pytest.mark.parametrize("special", ["plain", "pushed", "clamped"])
+def test_both_roads_draw_the_same_spins(fused, sizes, special):
     these = machine(*sizes)
-    start = visible(these, 21)
+    start = these.random(21, generator(3, device=DEVICE))
     beta = torch.rand((2, 21), generator=generator(5)).to(DEVICE) + 0.5
-    seed = torch.tensor([7], device=DEVICE)
-    found = [layers.sample(fast._matrix(these), start, beta, seed, 2, Cut(64, 32, 4, 2))]
+    mask = torch.rand((2, 21, these.layers.units), generator=generator(6)) < 0.2
+    settings = {
+        "plain": {},
+        "pushed": {"push": these.biases[:, None].detach().expand(2, 21, -1)},
+        "clamped": {"keep": mask.to(DEVICE)},
+    }[special]
+    how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
+    found = [layers.sample(fast._matrix(these), start, how, Cut(64, 32, 4, 2))]
     if these.patterns is not None or these.visible <= fast.NARROW:
         given = fast._operands(these)
         found += [
-            chains.sample(given, start, beta, seed, 2, cut)
-            for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
+            chains.sample(given, start, how, cut) for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
         ]
     for spins in found[1:]:  # a field within rounding of its random number may go either way
         assert (spins != found[0]).float().mean() < 1e-3
     assert not torch.equal(found[0][0], found[0][1])
+    if special == "clamped":
+        mask = mask.to(DEVICE)
+        assert torch.equal(found[0][mask], start[mask])
+        assert not torch.equal(found[0][~mask], start[~mask])
+
+
+@pytest.mark.parametrize("patterns", [None, 2], ids=["dense", "patterns"])
+def test_clamped_and_pushed_spins_have_the_exact_distribution(fused, patterns):
+    """One visible unit clamped, the others pushed: a machine with other biases, given that unit."""
+    small = machine(3, 3, patterns, replicas=1, biases=False, scale=0.7)
+    push = torch.tensor([0.0, 0.5, -0.4, 0.3, -0.2, 0.6], device=DEVICE)
+    pushed = Machine(small.couplings, push[None])
+    everything, p = exact_distribution(pushed)
+    p = torch.where(everything[:, 0] > 0, p, 0.0)
+    p /= p.sum()
+    rng = generator(0, device=DEVICE)
+    start = everything[torch.multinomial(p, MANY, replacement=True, generator=rng)]
+    clamp = torch.arange(6, device=DEVICE) == 0
+    spins = sweeps(small, start, rng, 2, clamp=clamp, push=push.expand(1, MANY, -1))
+    powers = 2 ** torch.arange(5, -1, -1, device=DEVICE)
+    numbers = ((spins > 0).long() * powers).sum(2)[0]
+    assert chi_squared(numbers.bincount(minlength=64), p[0]) > 1e-4
 
 
 def test_every_chain_unit_and_sweep_has_a_number_of_its_own(fused):

@@ -68,25 +68,35 @@ def serves(machine: Machine) -> bool:
 
 
 def sweeps(
-    machine: Machine, spins: Tensor, rng: torch.Generator, count: int, beta: float | Tensor
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: float | Tensor,
+    keep: Tensor | None = None,
+    push: Tensor | None = None,
 ) -> Tensor | None:
-    """`count` Gibbs sweeps of spins (e, c, n) at β: one, (c,) or (e, c)."""
-    e, c = spins.shape[:2]
-    if not count or not c or not serves(machine):
-        return None
-    road = _road(machine, c)
+    """`count` Gibbs sweeps of spins (e, c, n) at β, one or (…, c, 1); units of `keep` (e, c, n) stay, and
+    `push` is added to β·field."""
+    e, c, n = spins.shape
+    road = _road(machine, c) if count and c and serves(machine) else None
     if road is None:
         return None
     from .kernels import chains, layers
 
     seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
-    if not isinstance(beta, Tensor):
+    if isinstance(beta, Tensor):
+        beta = beta.squeeze(-1).float()
+    else:
         beta = torch.full((), beta, device=spins.device)
-    each, visible = beta.expand(e, c), spins[..., : machine.visible]
+    if push is not None:
+        push = push.float().expand(e, c, n)
+    how = chains.Settings(count, beta.expand(e, c), seed, push, keep)
     if road == "chains":
-        cut = _cut(machine, c, drawing=True)
-        return chains.sample(_operands(machine), visible, each, seed, count, cut)
-    return layers.sample(_matrix(machine), visible, each, seed, count, _layer_cut(machine, c))
+        special = keep is not None or push is not None  # more to hold: smaller tiles, more warps
+        cut = chains.Cut(64, 16, 8, 2) if special else _cut(machine, c, drawing=True)
+        return chains.sample(_operands(machine), spins, how, cut)
+    return layers.sample(_matrix(machine), spins, how, _layer_cut(machine, c))
 
 
 def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Tensor] | None:

@@ -38,27 +38,7 @@ def sweep(
     stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown. `push` is added
     to β·field, (e, c, n) or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
-    return _sweeps(machine, spins, rng, 1, beta, clamp, push)
-
-
-def _sweeps(
-    machine: Machine,
-    spins: Tensor,
-    rng: torch.Generator,
-    count: int,
-    beta: float | Tensor,
-    clamp: Tensor | None,
-    push: Tensor | None = None,
-) -> Tensor:
-    spins = machine.configuration(spins).clone()
-    beta = _per_chain(spins, beta)
-    keep = None if clamp is None else _mask(machine, spins, clamp)
-    for layer in machine.layers.order * count:
-        where = machine.layers.slices[layer]
-        stay = None if keep is None else keep[..., where]
-        more = None if push is None else push[..., where]
-        spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
-    return spins
+    return sweeps(machine, spins, rng, 1, beta, clamp, push)
 
 
 @torch.no_grad()
@@ -69,17 +49,23 @@ def sweeps(
     count: int,
     beta: float | Tensor = 1.0,
     clamp: Tensor | None = None,
+    push: Tensor | None = None,
 ) -> Tensor:
     """`count` sweeps in a row."""
     check_count("the number of sweeps", count, least=0)
-    if clamp is None:
-        spins = machine.configuration(spins)
-        each = _per_chain(spins, beta)
-        flat = each.squeeze(-1) if isinstance(each, Tensor) else each
-        fused = fast.sweeps(machine, spins, rng, count, flat)
-        if fused is not None:
-            return fused
-    return _sweeps(machine, spins, rng, count, beta, clamp)
+    spins = machine.configuration(spins)
+    beta = _per_chain(spins, beta)
+    keep = None if clamp is None else _mask(machine, spins, clamp)
+    fused = fast.sweeps(machine, spins, rng, count, beta, keep, push)
+    if fused is not None:
+        return fused
+    spins = spins.clone()
+    for layer in machine.layers.order * count:
+        where = machine.layers.slices[layer]
+        stay = None if keep is None else keep[..., where]
+        more = None if push is None else push[..., where]
+        spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
+    return spins
 
 
 @torch.no_grad()

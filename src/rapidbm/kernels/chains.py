@@ -109,17 +109,27 @@ def _words(seed, chain, start, phase, M: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
-def _drawn(f, words, steep):
-    """±1 with p(+1) = 1 / (1 + 2^(steep f)), steep = −2β log₂e; a word is one of 2^23 numbers u."""
+def _drawn(f, words, steep, more, cols, there, PUSH: tl.constexpr, CLAMP: tl.constexpr):
+    """±1 with p(+1) = 1 / (1 + 2^x), x = steep f, steep = −2β log₂e; a word is one of 2^23 numbers u.
+
+    `more` has what a push adds to β f, which units are clamped, and where; rows of `there` count.
+    """
+    x = f * steep
+    if PUSH:
+        x += tl.load(more[0] + cols[None, :], mask=there, other=0.0) * (-2.0 * LOG2E)
     u = ((words >> 9) | 0x3F800000).to(tl.float32, bitcast=True) - (1.0 - 2.0**-24)
-    return tl.where(u * (1.0 + tl.exp2(f * steep)) < 1.0, 1.0, -1.0)
+    s = tl.where(u * (1.0 + tl.exp2(x)) < 1.0, 1.0, -1.0)
+    if CLAMP:
+        keep = tl.load(more[1] + cols[None, :], mask=there, other=0)
+        s = tl.where(keep != 0, tl.load(more[2] + cols[None, :], mask=there, other=0.0), s)
+    return s
 
 
 @triton.jit
 def _draw_layer(
-    m0, m1, x, bias, wide, units, seed, chain, phase, steep, scale, out, inside,
-    K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-    BIAS: tl.constexpr, STORE: tl.constexpr, PRECISION: tl.constexpr,
+    m0, m1, x, bias, wide, units, seed, chain, phase, steep, scale, more, out, inside,
+    K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, BIAS: tl.constexpr,
+    PUSH: tl.constexpr, CLAMP: tl.constexpr, STORE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Eq. (1) over a layer, from the overlaps of the other one to those of its new spins."""
     kind = x[0].dtype
@@ -129,9 +139,11 @@ def _draw_layer(
         cols = start + tl.arange(0, N)
         x0, x1 = _tile(x, start, K0, K1)
         f = _field(q0, q1, x0, x1, bias, cols, K1, BIAS, PRECISION)
-        s = _drawn(f, _words(seed, chain, start, phase, M, N), steep)
+        there = inside & (cols < units)[None, :]
+        words = _words(seed, chain, start, phase, M, N)
+        s = _drawn(f, words, steep, more, cols, there, PUSH, CLAMP)
         if STORE:
-            tl.store(out + cols[None, :], s, mask=inside & (cols < units)[None, :])
+            tl.store(out + cols[None, :], s, mask=there)
         m0, m1 = _gather(m0, m1, s, x0, x1, K1, PRECISION)
     return m0, m1
 
@@ -139,27 +151,32 @@ def _draw_layer(
 @triton.jit
 def _sweep(
     m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, number, steep, scale,
-    out, inside,
+    push, keep, old, out, inside,
     K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DENSE: tl.constexpr,
-    BIAS: tl.constexpr, STORE: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, STORE: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The hidden layer, then the visible one: from visible overlaps to visible overlaps."""
+    more = (push + visible, keep + visible, old + visible)
     m0, m1 = _draw_layer(
-        m0, m1, xh, bias_h, wide_h, hidden, seed, chain, 2 * number, steep, scale, out + visible, inside,
-        K0, K1, M, N, BIAS, STORE, PRECISION,
+        m0, m1, xh, bias_h, wide_h, hidden, seed, chain, 2 * number, steep, scale, more, out + visible,
+        inside, K0, K1, M, N, BIAS, PUSH, CLAMP, STORE, PRECISION,
     )  # fmt: skip
+    more = (push, keep, old)
     if DENSE:
         units = tl.arange(0, K0)
         if BIAS:
             m0 += tl.load(bias_v + units)[None, :]
-        m0 = _drawn(m0, _words(seed, chain, 0, 2 * number + 1, M, K0), steep)
+        there = inside & (units < visible)[None, :]
+        words = _words(seed, chain, 0, 2 * number + 1, M, K0)
+        m0 = _drawn(m0, words, steep, more, units, there, PUSH, CLAMP)
         m0 = tl.where((units < visible)[None, :], m0, 0.0)
         if STORE:
-            tl.store(out + units[None, :], m0, mask=inside & (units < visible)[None, :])
+            tl.store(out + units[None, :], m0, mask=there)
     else:
         m0, m1 = _draw_layer(
-            m0, m1, xv, bias_v, wide_v, visible, seed, chain, 2 * number + 1, steep, scale, out, inside,
-            K0, K1, M, N, BIAS, STORE, PRECISION,
+            m0, m1, xv, bias_v, wide_v, visible, seed, chain, 2 * number + 1, steep, scale, more, out,
+            inside, K0, K1, M, N, BIAS, PUSH, CLAMP, STORE, PRECISION,
         )  # fmt: skip
     return m0, m1
 
@@ -197,10 +214,11 @@ def _save(at, m0, m1, inside, K0: tl.constexpr, K1: tl.constexpr):
 
 @triton.jit
 def _sample_kernel(
-    spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, seed_at,
-    chains, visible, hidden, wide_v, wide_h, spins_e, spins_c, beta_e, beta_c, bias_e, sweeps, scale,
+    spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, push, keep, seed_at,
+    chains, visible, hidden, wide_v, wide_h, spins_e, spins_c, beta_e, beta_c, push_e, push_c, keep_e,
+    keep_c, bias_e, sweeps, scale,
     K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DENSE: tl.constexpr,
-    BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e = tl.program_id(1).to(tl.int64)
     c = tl.program_id(0) * M + tl.arange(0, M)
@@ -214,16 +232,21 @@ def _sample_kernel(
     beta = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0)
     steep = (beta * (-2.0 * LOG2E))[:, None]
     seed, chain = tl.load(seed_at), line.to(tl.int32)
-    spins += e * spins_e + c[:, None].to(tl.int64) * spins_c
+    at = c[:, None].to(tl.int64)
+    spins += e * spins_e + at * spins_c
+    push += e * push_e + at * push_c
+    keep += e * keep_e + at * keep_c
     m0, m1 = _overlaps(spins, inside, xv, wide_v, visible, K0, K1, M, N, DENSE, PRECISION)
     for number in range(0, sweeps - 1):
         m0, m1 = _sweep(
             m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, number, steep,
-            scale, out, inside, K0, K1, M, N, DENSE, BIAS, False, PRECISION,
+            scale, push, keep, spins, out, inside,
+            K0, K1, M, N, DENSE, BIAS, PUSH, CLAMP, False, PRECISION,
         )  # fmt: skip
     _sweep(
         m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, sweeps - 1, steep,
-        scale, out, inside, K0, K1, M, N, DENSE, BIAS, True, PRECISION,
+        scale, push, keep, spins, out, inside,
+        K0, K1, M, N, DENSE, BIAS, PUSH, CLAMP, True, PRECISION,
     )  # fmt: skip
 
 
@@ -281,19 +304,38 @@ def padded(values: Tensor, rows: int, wide: int, dtype: torch.dtype) -> Tensor:
     return whole
 
 
-def sample(
-    given: Operands, visible: Tensor, beta: Tensor, seed: Tensor, sweeps: int, cut: Cut
-) -> Tensor:
-    """Spins (e, c, n) after `sweeps` sweeps from visible spins (e, c, v); β is (e, c), seed one int64."""
-    e, c, _ = visible.shape
-    units = given.visible + given.hidden
-    out = torch.empty((e, c, units), dtype=torch.float32, device=visible.device)
-    visible = visible if visible.stride(2) == 1 else visible.contiguous()
+@dataclass(frozen=True)
+class Settings:
+    """How to sweep: how often, at which β (e, c), with what seed (one int64), with a push (e, c, n) on
+    β·field or none, and which units stay (e, c, n) or none."""
+
+    sweeps: int
+    beta: Tensor
+    seed: Tensor
+    push: Tensor | None = None
+    keep: Tensor | None = None
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Push and mask, or tensors that nobody reads."""
+        none = self.beta.expand(1, *self.beta.shape)
+        return (
+            none if self.push is None else self.push,
+            none if self.keep is None else self.keep.view(torch.int8),
+        )
+
+
+def sample(given: Operands, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
+    """Spins (e, c, n) swept on from these, of which the visible ones count, and those that stay."""
+    e, c, units = spins.shape
+    out = torch.empty((e, c, units), dtype=torch.float32, device=spins.device)
+    spins = spins if spins.stride(2) == 1 else spins.contiguous()
+    push, keep = how.tensors()
     _sample_kernel[(triton.cdiv(c, cut.chains), e)](
-        visible, out, *_descriptors(given, cut), given.bias_v, given.bias_h, beta, seed,
-        c, given.visible, given.hidden, given.xv.shape[2], given.xh.shape[2],
-        visible.stride(0), visible.stride(1), *beta.stride(), given.bias_v.stride(0), sweeps, given.scale,
-        **_constants(given, cut),
+        spins, out, *_descriptors(given, cut), given.bias_v, given.bias_h, how.beta, push, keep,
+        how.seed, c, given.visible, given.hidden, given.xv.shape[2], given.xh.shape[2],
+        *spins.stride()[:2], *how.beta.stride(), *push.stride()[:2], *keep.stride()[:2],
+        given.bias_v.stride(0), how.sweeps, given.scale,
+        PUSH=how.push is not None, CLAMP=how.keep is not None, **_constants(given, cut),
     )  # fmt: skip
     return out
 

@@ -16,17 +16,18 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .chains import LOG2E, Cut, _drawn, _words
+from .chains import LOG2E, Cut, Settings, _drawn, _words
 
 ACROSS = 64  # units of the other layer per step; layers are padded to multiples of it
 
 
 @triton.jit
 def _layer_kernel(
-    given, j, out, bias, beta, seed_at,
-    chains, units, wide_in, wide_out, beta_e, beta_c, phase,
+    given, j, out, bias, beta, push, keep, old, seed_at,
+    chains, units, wide_in, wide_out, beta_e, beta_c, push_e, push_c, keep_e, keep_c, old_e, old_c,
+    place, phase,
     M: tl.constexpr, N: tl.constexpr, A: tl.constexpr, TURNED: tl.constexpr, BIAS: tl.constexpr,
-    DRAW: tl.constexpr, PRECISION: tl.constexpr,
+    DRAW: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e = tl.program_id(2).to(tl.int64)
     first, left = tl.program_id(1) * M, tl.program_id(0) * N
@@ -46,7 +47,15 @@ def _layer_kernel(
     if DRAW:
         beta = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0)
         words = _words(tl.load(seed_at), line.to(tl.int32), left, phase, M, N)
-        new = _drawn(f, words, (beta * (-2.0 * LOG2E))[:, None])
+        at = c[:, None].to(tl.int64)
+        more = (
+            push + e * push_e + at * push_c + place,
+            keep + e * keep_e + at * keep_c + place,
+            old + e * old_e + at * old_c + place,
+        )
+        there = (c < chains)[:, None] & (cols < units)[None, :]
+        steep = (beta * (-2.0 * LOG2E))[:, None]
+        new = _drawn(f, words, steep, more, cols, there, PUSH, CLAMP)
     else:
         new = 1.0 - 2.0 / (1.0 + tl.exp2(f * (2.0 * LOG2E)))
     new = tl.where((cols < units)[None, :], new, 0.0).to(out.dtype.element_ty)
@@ -67,9 +76,10 @@ class Couplings:
 
 @dataclass(frozen=True)
 class _Layer:
-    """What a launch needs of one layer as the one that is drawn."""
+    """What a launch needs of one layer as the one that is drawn; `place` is its first unit's."""
 
     units: int
+    place: int
     bias: Tensor
     j: TensorDescriptor
     turned: bool
@@ -80,25 +90,30 @@ def _layers(given: Couplings, cut: Cut) -> tuple[_Layer, _Layer]:
     across = TensorDescriptor.from_tensor(flat, [ACROSS, cut.units])
     turned = TensorDescriptor.from_tensor(flat, [cut.units, ACROSS])
     return (
-        _Layer(given.visible, given.bias_v, turned, True),
-        _Layer(given.hidden, given.bias_h, across, False),
+        _Layer(given.visible, 0, given.bias_v, turned, True),
+        _Layer(given.hidden, given.visible, given.bias_h, across, False),
     )
 
 
 def _launch(
-    layer: _Layer, given: Couplings, spins: Tensor, source: TensorDescriptor, out: Tensor, cut: Cut,
-    beta: Tensor | None = None, seed: Tensor | None = None, phase: int = 0,
+    layer: _Layer, given: Couplings, source: TensorDescriptor, wide_in: int, out: Tensor, cut: Cut,
+    how: Settings | None = None, old: Tensor | None = None, phase: int = 0,
 ) -> None:  # fmt: skip
-    """Eq. (1) from the other layer's spins (e, c, wide) into `out`, padded like them."""
-    e, c, wide_in = spins.shape
-    wide_out = out.shape[2]
-    unused = spins
+    """Eq. (1) from the other layer's padded spins into `out` (e, c, wide): drawn, or at the means."""
+    e, c, wide_out = out.shape
+    if how is None or old is None:
+        beta, push, keep, before, seed = out[..., 0], out, out, out, out  # nobody reads them
+    else:
+        (push, keep), beta, before, seed = how.tensors(), how.beta, old, how.seed
+    bias = layer.bias if layer.bias.numel() else out
     _layer_kernel[(triton.cdiv(wide_out, cut.units), triton.cdiv(c, cut.chains), e)](
-        source, layer.j, out, layer.bias if layer.bias.numel() else unused,
-        unused if beta is None else beta, unused if seed is None else seed,
-        c, layer.units, wide_in, wide_out, *((0, 0) if beta is None else beta.stride()), phase,
+        source, layer.j, out, bias, beta, push, keep, before, seed,
+        c, layer.units, wide_in, wide_out, *beta.stride(), *push.stride()[:2], *keep.stride()[:2],
+        *before.stride()[:2], layer.place, phase,
         M=cut.chains, N=cut.units, A=ACROSS, TURNED=layer.turned, BIAS=layer.bias.numel() > 0,
-        DRAW=beta is not None, PRECISION=given.precision, num_warps=cut.warps, num_stages=cut.stages,
+        DRAW=how is not None, PUSH=how is not None and how.push is not None,
+        CLAMP=how is not None and how.keep is not None, PRECISION=given.precision,
+        num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
 
 
@@ -113,25 +128,25 @@ def padded(spins: Tensor, like: Tensor, wide: int) -> Tensor:
     return whole
 
 
-def sample(
-    given: Couplings, visible: Tensor, beta: Tensor, seed: Tensor, sweeps: int, cut: Cut
-) -> Tensor:
+def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
     """The same as `chains.sample`, a kernel per half-sweep."""
-    v = padded(visible, given.j, given.j.shape[1])
-    h = v.new_empty((*v.shape[:2], given.j.shape[2]))
+    wide_v, wide_h = given.j.shape[1:]
+    v = padded(spins[..., : given.visible], given.j, wide_v)
+    h = v.new_empty((*v.shape[:2], wide_h))
     of_v, of_h = _layers(given, cut)
     from_v, from_h = _source(v, cut), _source(h, cut)
-    for number in range(sweeps):
-        _launch(of_h, given, v, from_v, h, cut, beta, seed, 2 * number)
-        _launch(of_v, given, h, from_h, v, cut, beta, seed, 2 * number + 1)
+    for number in range(how.sweeps):
+        _launch(of_h, given, from_v, wide_v, h, cut, how, spins, 2 * number)
+        _launch(of_v, given, from_h, wide_h, v, cut, how, spins, 2 * number + 1)
     both = (v[..., : given.visible], h[..., : given.hidden])
     return torch.cat(both, -1).to(torch.float32)
 
 
 def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
     """tanh of the fields on the hidden units, (e, c, wide_h)."""
-    v = padded(visible, given.j, given.j.shape[1])
-    means = v.new_empty((*v.shape[:2], given.j.shape[2]))
+    wide_v, wide_h = given.j.shape[1:]
+    v = padded(visible, given.j, wide_v)
+    means = v.new_empty((*v.shape[:2], wide_h))
     _, of_h = _layers(given, cut)
-    _launch(of_h, given, v, _source(v, cut), means, cut)
+    _launch(of_h, given, _source(v, cut), wide_v, means, cut)
     return means
