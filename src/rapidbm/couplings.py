@@ -125,7 +125,7 @@ class Dense(Couplings):
     @torch.no_grad()
     def gradient(self, weighted: WeightedSpins) -> dict[str, Tensor]:
         slices = self.layers.slices
-        signed = -weighted.spins * weighted.weights[..., None]  # (e, c, n)
+        signed = weighted.spins * -weighted.weights[..., None]  # (e, c, n)
         gradients = {}
         for a, b in self.layers.edges:
             moment = signed[..., slices[a]].mT @ weighted.spins[..., slices[b]]

@@ -62,6 +62,10 @@ def sweeps(
     spins = spins.clone()
     for layer in machine.layers.order * count:
         where = machine.layers.slices[layer]
+        if keep is None and push is None and not machine.layers.self_coupled(layer):
+            field = machine.field(spins, layer)
+            draw(field, rng, beta, overwrite=True, out=spins[..., where])
+            continue
         stay = None if keep is None else keep[..., where]
         more = None if push is None else push[..., where]
         spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)

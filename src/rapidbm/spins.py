@@ -58,19 +58,29 @@ def mean_spin(field: Tensor, beta: Beta = 1.0) -> Tensor:
 
 
 def draw(
-    field: Tensor, rng: torch.Generator, beta: Beta = 1.0, *, overwrite: bool = False
+    field: Tensor,
+    rng: torch.Generator,
+    beta: Beta = 1.0,
+    *,
+    overwrite: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """Spins drawn from eq. (1), independently of each other; in the place of `field` if it may go."""
+    """Spins drawn from eq. (1), independently of each other, into `out` or a tensor of their own.
+
+    With `overwrite` the field need not outlive the call.
+    """
     up = up_probability(field, beta, overwrite=overwrite).detach()
     if field.is_cuda:
         uniform = torch.rand(field.shape, generator=rng, dtype=field.dtype, device=field.device)
-        return torch.rsub((uniform < up).to(field.dtype), -1.0, alpha=-2.0)
+        spins = torch.rsub((uniform < up).to(field.dtype), -1.0, alpha=-2.0)
+        return spins if out is None else out.copy_(spins)
     # The sign of p − u in one pass, where a comparison takes three.
     if field.numel() < MANY or field.dtype != torch.float32:
         up.sub_(torch.rand(field.shape, generator=rng, dtype=field.dtype))
     else:
         up.sub_(_words(field, rng), alpha=2.0**-32)
-    return torch.copysign(torch.ones((), dtype=field.dtype), up, out=up)
+    one = torch.ones((), dtype=field.dtype)
+    return torch.copysign(one, up, out=up if out is None else out)
 
 
 def _words(like: Tensor, rng: torch.Generator) -> Tensor:

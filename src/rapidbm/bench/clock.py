@@ -51,9 +51,9 @@ def interleaved(
 ) -> dict[str, Times]:
     """Times of each action; rounds alternate, so that a busy machine slows all alike.
 
-    A pause and an untimed run before each: threads that one library leaves spinning would slow the next,
-    and memory that one touched is not in the caches of another. A measurement takes as many calls as
-    fill `least` seconds.
+    A pause before each, and untimed calls for twice as long: threads that one library leaves spinning
+    would slow the next, memory that one touched is not in the caches of another, and a processor that
+    slept is slow at first. A measurement takes as many calls as fill `least` seconds.
     """
     times: dict[str, list[float]] = {name: [] for name in actions}
     calls = {}
@@ -65,7 +65,10 @@ def interleaved(
     for _ in range(rounds):
         for name, action in actions.items():
             time.sleep(pause)
+            began = time.perf_counter()
             action()
+            while time.perf_counter() < began + 2 * pause:
+                action()
             times[name].append(seconds(action, calls[name], device) / calls[name])
     return {name: Times(tuple(found)) for name, found in times.items()}
 

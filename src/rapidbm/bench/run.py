@@ -78,7 +78,7 @@ def measured(
     seed: int,
     tell: Callable[[str], object],
 ) -> Result:
-    rounds = 3 if quick else 7
+    rounds = 3 if quick else 11
     dense = Size(784, 50, chains=50) if quick else Size(784, 500)
     axons = (Size(784, 50, 4, 50),) if quick else (Size(784, 500, 40), Size(784, 3000, 190))
     replicas = (1, 5) if quick else (1, 100)
