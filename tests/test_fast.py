@@ -40,6 +40,7 @@ pytestmark = [
 def fused(monkeypatch):
     """The kernels serve wherever the tests run."""
     monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(fast, "WORTH", 0)
 
 
 @pytest.fixture
@@ -251,7 +252,8 @@ def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
     assert found[0].std() > 0.05
 
 
-def test_a_graph_reads_what_changes_from_tensors(monkeypatch):
+@pytest.mark.parametrize("every", ["update", "epoch"])
+def test_a_graph_reads_what_changes_from_tensors(every):
     """The work of a graph, run as it is, gives the updates of the plain loop."""
     rows = torch.where(torch.rand((25, 12), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
     found = []
@@ -273,7 +275,7 @@ def test_a_graph_reads_what_changes_from_tensors(monkeypatch):
         trainer.replay = type("AsItIs", (), {"run": lambda self, key, work: work()})()
         if not replayed:
             trainer.replay = None
-        for _ in trainer.run("epoch"):
+        for _ in trainer.run(every):
             pass
         found.append([*these.parameters(), *trainer.mean_of.values(), trainer.chains])
     for a, b in zip(*found, strict=True):
@@ -315,6 +317,17 @@ def test_which_machines_are_served(fused):
     assert fast.serves(machine(200, 3))
     assert not fast.serves(machine(4, 3).double())
     assert not fast.serves(dbm(4, (3, 2), seed=0, device=DEVICE))
+
+
+def test_small_work_is_left_to_the_plain_path(monkeypatch):
+    monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
+    these = machine(4, 3, 2)
+    start = these.random(10, generator(0, device=DEVICE))
+    work = 3 * 2 * 10 * 7 * 2  # sweeps, replicas, chains, units, patterns
+    for worth, served in ((work, True), (work + 1, False)):
+        monkeypatch.setattr(fast, "WORTH", worth)
+        found = fast.sweeps(these, start, generator(1, device=DEVICE), 3, 1.0)
+        assert (found is not None) == served
 
 
 def test_the_plain_path_where_nothing_serves(plain):

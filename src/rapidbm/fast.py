@@ -13,7 +13,7 @@ patterns whose chains are too few to fill the chip; all states of a narrow layer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
@@ -37,6 +37,7 @@ NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_PATTERNS = 384
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
+WORTH = 2**28  # multiplications of a call from which on a kernel pays for its launch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 
 _precision: ContextVar[Precision] = ContextVar("precision", default="float32")
@@ -79,11 +80,27 @@ def sweeps(
     """`count` Gibbs sweeps of spins (e, c, n) at β, one or (…, c, 1); units of `keep` (e, c, n) stay, and
     `push` is added to β·field."""
     e, c, n = spins.shape
-    road = _road(machine, c) if count and c and serves(machine) else None
+    large = count * c and count * e * c * n * _rows(machine) >= WORTH
+    road = _road(machine, c) if large and serves(machine) else None
     if road is None:
         return None
+    with _on(machine):
+        return _sweeps(road, machine, spins, rng, count, beta, keep, push)
+
+
+def _sweeps(
+    road: str,
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: float | Tensor,
+    keep: Tensor | None,
+    push: Tensor | None,
+) -> Tensor:
     from .kernels import chains, layers
 
+    e, c, n = spins.shape
     seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
     if isinstance(beta, Tensor):
         beta = beta.squeeze(-1).float()
@@ -109,7 +126,8 @@ def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Te
     for some, shares in zip(
         torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True
     ):
-        found = _gradient(machine, some, shares)
+        with _on(machine):
+            found = _gradient(machine, some, shares)
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
     return total
 
@@ -128,18 +146,27 @@ def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
     bias = None if biases is None else biases[:, where[wide]]
     mean = torch.zeros((machine.replicas, sum(sizes)), device=machine.device)
     j = kernel.padded(machine.couplings.matrix(narrow, wide).detach(), bias)
-    logs = kernel.log_weights(j, bits, units, 2 ** (bits - machine.symmetric), _rounding())
+    count = 2 ** (bits - machine.symmetric)  # one of v and −v stands for both
+    with _on(machine):
+        logs = kernel.log_weights(j, bits, units, count, _rounding())
     if biases is not None:
         spins = states(bits, 0, 2**bits, device=machine.device)
         logs += biases[:, where[narrow]].double() @ spins.double().T
     p = torch.softmax(logs, 1).float()
-    product, mean_wide = kernel.products(j, p, bits, units, _rounding())
+    with _on(machine):
+        product, mean_wide = kernel.products(j, p, bits, units, _rounding())
     if biases is not None:
         mean[:, where[wide]], mean[:, where[narrow]] = mean_wide, p @ spins.float()
     return (product if narrow == 0 else product.mT), mean
 
 
 # -- how ----------------------------------------------------------------------------------------------
+
+
+def _on(machine: Machine) -> AbstractContextManager[object]:
+    """Triton launches on the current GPU, whatever its operands lie on."""
+    gpu = machine.device.type == "cuda"
+    return torch.cuda.device(machine.device) if gpu else nullcontext()
 
 
 def _rounding() -> str:

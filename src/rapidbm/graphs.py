@@ -28,10 +28,11 @@ class Replay:
             self.graphs[key] = None
             work()
             return
-        graph = self.graphs[key]
-        if graph is None:
-            graph = self.graphs[key] = self._captured(work)
-        graph.replay()
+        with torch.cuda.device(self.rng.device):
+            graph = self.graphs[key]
+            if graph is None:
+                graph = self.graphs[key] = self._captured(work)
+            graph.replay()
 
     def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

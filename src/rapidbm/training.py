@@ -34,6 +34,8 @@ from .projection import Clip, NoProjection, Projection
 from .streams import generator, seed_from
 
 BatchMean = Literal["true", "nominal"]
+Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
+TOGETHER = 16  # updates in one graph at most
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,12 @@ class Progress:
     updates: int  # of the whole training
     epoch_end: bool
     machine: Machine
-    diverged: tuple[int, ...]  # replicas that are frozen
     trainer: Trainer
+
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """Replicas that are frozen by now."""
+        return self.trainer.diverged()
 
     @property
     def rng(self) -> torch.Generator:
@@ -131,6 +137,16 @@ def descent(
     return difference
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What an update needs from the host."""
+
+    index: Tensor  # (e, b): the images of each replica
+    rates: tuple[float, ...]
+    share: float  # of the new parameters in their average
+    project: bool
+
+
 class Trainer:
     """The state of a training between two updates, and the update."""
 
@@ -186,8 +202,8 @@ class Trainer:
                     f"give one learning rate or one for each of the {machine.replicas} replicas, "
                     f"not {len(self.choice.rate)}"
                 )
-        self.inputs: dict[tuple[int, bool], tuple[Tensor, ...]] = {}
-        self.told: dict[tuple[int, bool], tuple[tuple[float, ...], float]] = {}
+        self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
+        self.told: dict[Key, list[tuple[float, ...]]] = {}
         self.replay = None
         if self.capturable():  # spins are exact in two bytes, and read faster than from one
             self.replay, self.spins = Replay(self.rng), self.spins.to(torch.bfloat16)
@@ -207,9 +223,9 @@ class Trainer:
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
-            self.step()
-            end = self.update % self.per_epoch == 0
-            if end or every == "update":
+            left = self.per_epoch - self.update % self.per_epoch
+            self.step(1 if every == "update" else min(left, TOGETHER))
+            if every == "update" or self.update % self.per_epoch == 0:
                 yield self.progress()
 
     def progress(self) -> Progress:
@@ -219,23 +235,28 @@ class Trainer:
             updates=self.epochs * self.per_epoch,
             epoch_end=self.update % self.per_epoch == 0,
             machine=self.machine,
-            diverged=self.diverged(),
             trainer=self,
         )
 
     @torch.no_grad()
-    def step(self) -> None:
-        """One update."""
+    def step(self, count: int = 1) -> None:
+        """So many updates of one epoch."""
+        plans = [self.plan() for _ in range(count)]
+        with fast.precision(self.precision) if self.precision else nullcontext():
+            if self.replay is None:
+                for plan in plans:
+                    self.compute(plan.index, plan.rates, plan.share, plan.project)
+            else:
+                self.replayed(plans)
+
+    def plan(self) -> Plan:
+        """The next update's, which counts as done."""
         epoch, number = divmod(self.update, self.per_epoch)
         index, rates = self.images(epoch, number), self.rates(epoch)
         self.update += 1
         share = max(1.0 / self.average, 1.0 / self.update) if self.average else 1.0
         project = self.projection.every == "update" or self.update % self.per_epoch == 0
-        with fast.precision(self.precision) if self.precision else nullcontext():
-            if self.replay is None:
-                self.compute(index, rates, share, project)
-            else:
-                self.replayed(index, rates, share, project)
+        return Plan(index, rates, share, project)
 
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
@@ -257,24 +278,29 @@ class Trainer:
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
 
-    def replayed(
-        self, index: Tensor, rates: tuple[float, ...], share: float, project: bool
-    ) -> None:
-        """`compute` as a graph, which reads what changes from tensors that stay where they are."""
+    def replayed(self, plans: list[Plan]) -> None:
+        """`compute` of each as one graph, which reads what changes from tensors that stay in place."""
         assert self.replay is not None
-        key = (index.shape[1], project)
+        key = tuple((plan.index.shape[1], plan.project) for plan in plans)
+        index = torch.cat([plan.index for plan in plans], 1)
+        numbers = [(*plan.rates, plan.share) for plan in plans]
         if key not in self.inputs:
-            values = torch.tensor(rates, dtype=torch.float64)
-            some = (index, values, torch.tensor(share, dtype=self.machine.dtype))
-            self.inputs[key] = tuple(t.to(self.machine.device, copy=True) for t in some)
-            self.told[key] = (rates, share)
-        where, each, weight = self.inputs[key]
+            here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
+            self.inputs[key], self.told[key] = (index.clone(), here), numbers
+        where, each = self.inputs[key]
         where.copy_(index)
-        if self.told[key] != (rates, share):
-            each.copy_(torch.tensor(rates))
-            weight.fill_(share)
-            self.told[key] = (rates, share)
-        self.replay.run(key, lambda: self.compute(where, each, weight, project))
+        if self.told[key] != numbers:
+            each.copy_(torch.tensor(numbers, dtype=torch.float64))
+            self.told[key] = numbers
+
+        def work() -> None:
+            start = 0
+            for (size, project), row in zip(key, each, strict=True):
+                share = row[-1].to(self.machine.dtype)
+                self.compute(where[:, start : start + size], row[:-1], share, project)
+                start += size
+
+        self.replay.run(key, work)
 
     def images(self, epoch: int, number: int) -> Tensor:
         """Which images each replica takes in this update, (e, b)."""
