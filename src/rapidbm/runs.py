@@ -59,7 +59,9 @@ class Step:
     update: int
     updates: int
     record: Record | None  # the evaluation, if there was one
-    diverged: tuple[int, ...]
+    diverged: tuple[
+        int, ...
+    ]  # replicas that were frozen when last looked at, at the end of an epoch
 
 
 class Run:
@@ -85,6 +87,7 @@ class Run:
             )
         self.recipe = Recipe.from_dict(recipe)
         self._ready: Trainer | None = None
+        self._diverged: tuple[int, ...] = ()  # as far as was asked
 
     @staticmethod
     def create(folder: str | Path, recipe: Recipe, preset: str | None = None) -> Run:
@@ -228,10 +231,12 @@ class Run:
                 self._save(trainer, seconds, history=True)
             saved = began = time.monotonic()
             for progress in trainer.run("update"):
+                history = _due(self.recipe.checkpoints, progress.update, progress)
+                if history or progress.epoch_end or self._looks_at(progress):
+                    trainer.wait()  # else the host runs ahead of a GPU
                 seconds += time.monotonic() - began
                 last = progress.update == progress.updates
                 yield self._look(trainer, data, seconds)
-                history = _due(self.recipe.checkpoints, progress.update, progress)
                 halt = not last and stop()
                 if history or last or halt or time.monotonic() - saved > SAVE_SECONDS:
                     self._save(trainer, seconds, history=history or last)
@@ -275,9 +280,14 @@ class Run:
     def _look(self, trainer: Trainer, data: Dataset, seconds: float) -> Step:
         progress = trainer.progress()
         record = None
-        if _due(self.recipe.evaluate, progress.update, progress, by_epoch=True):
+        if self._looks_at(progress):
             record = self._evaluate(progress, data, seconds)
-        return Step(progress.epoch, progress.update, progress.updates, record, progress.diverged)
+        if record is not None or progress.epoch_end:
+            self._diverged = progress.diverged
+        return Step(progress.epoch, progress.update, progress.updates, record, self._diverged)
+
+    def _looks_at(self, progress: Progress) -> bool:
+        return _due(self.recipe.evaluate, progress.update, progress, by_epoch=True)
 
     def _evaluate(self, progress: Progress, data: Dataset, seconds: float) -> Record:
         machine = progress.averaged() if self.recipe.average else progress.machine

@@ -360,6 +360,11 @@ class Trainer:
     def all_alive(self) -> bool:
         return bool(self.alive.all())
 
+    def wait(self) -> None:
+        """Returns when the device has done all that was asked of it."""
+        if self.machine.device.type == "cuda":
+            torch.cuda.synchronize(self.machine.device)
+
     def diverged(self) -> tuple[int, ...]:
         return tuple(torch.nonzero(~self.alive).flatten().tolist())
 

@@ -212,7 +212,7 @@ def _save(at, m0, m1, inside, K0: tl.constexpr, K1: tl.constexpr):
 # -- kernels ------------------------------------------------------------------------------------------
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["sweeps"])
 def _sample_kernel(
     spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, push, keep, seed_at,
     chains, visible, hidden, wide_v, wide_h, spins_e, spins_c, beta_e, beta_c, push_e, push_c, keep_e,

@@ -21,7 +21,7 @@ from .chains import LOG2E, Cut, Settings, _drawn, _words
 ACROSS = 64  # units of the other layer per step; layers are padded to multiples of it
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["phase", "place"])
 def _layer_kernel(
     given, j, out, bias, beta, push, keep, old, seed_at,
     chains, units, wide_in, wide_out, beta_e, beta_c, push_e, push_c, keep_e, keep_c, old_e, old_c,
