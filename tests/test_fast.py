@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from rapidbm import fast
+from rapidbm import fast, training
 from rapidbm.enumeration import AllStates
 from rapidbm.errors import InputError
 from rapidbm.gibbs import sweeps
 from rapidbm.machine import GivenVisible, Machine, dbm, rbm
 from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.optim import adam, sgd
-from rapidbm.projection import Clip
+from rapidbm.projection import Clip, Sign
 from rapidbm.spins import WeightedSpins
 from rapidbm.streams import generator
 from rapidbm.testing import (
@@ -65,6 +65,7 @@ KINDS = {
     "patterns": (9, 20, 3),
     "two pieces": (20, 70, 20),
     "narrow": (5, 40, None),
+    "not a power of two": (40, 30, None),
     "wide": (130, 40, None),
 }
 kinds = pytest.mark.parametrize("sizes", KINDS.values(), ids=KINDS.keys())
@@ -100,7 +101,10 @@ def test_both_roads_draw_the_same_spins(fused, sizes, special):
         "clamped": {"keep": mask.to(DEVICE)},
     }[special]
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
-    found = [layers.sample(fast._matrix(these), start, how, Cut(64, 32, 4, 2))]
+    found = [
+        layers.sample(fast._matrix(these), start, how, cut)
+        for cut in (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
+    ]
     if these.patterns is not None or these.visible <= fast.NARROW:
         given = fast._operands(these)
         found += [
@@ -131,6 +135,38 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(fused, patterns):
     powers = 2 ** torch.arange(5, -1, -1, device=DEVICE)
     numbers = ((spins > 0).long() * powers).sum(2)[0]
     assert chi_squared(numbers.bincount(minlength=64), p[0]) > 1e-4
+
+
+@pytest.mark.parametrize("road", ["chains", "layers"])
+def test_values_may_lie_in_memory_in_any_order(fused, monkeypatch, road):
+    monkeypatch.setattr(fast, "_road", lambda *_: road)
+    these = machine(9, 20, 3)
+    start = these.random(10, generator(0, device=DEVICE))
+    push = torch.randn((2, 10, 29), generator=generator(1)).to(DEVICE)
+    clamp = torch.rand((2, 10, 29), generator=generator(2)).to(DEVICE) < 0.3
+
+    def turned(values):
+        return values.mT.contiguous().mT
+
+    found = [
+        sweeps(these, f(start), generator(3, device=DEVICE), 1, clamp=f(clamp), push=f(push))
+        for f in (lambda x: x, turned)
+    ]
+    assert torch.equal(*found)
+
+
+def test_more_patterns_than_fit_on_the_chip(fused):
+    these = machine(10, 20, 400, replicas=1)
+    assert fast._road(these, 10) == "layers"
+    start = these.random(50, generator(0, device=DEVICE))
+    spins = sweeps(these, start, generator(1, device=DEVICE), 1)
+    assert bool((spins.abs() == 1).all())
+    rows = visible(these, 5)
+    weights = torch.ones((1, 5), device=DEVICE)
+    assert fast.gradient(these, rows, weights) is None  # the plain path's
+    found = these.gradient(GivenVisible(these, rows, weights))
+    wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
+    assert torch.equal(found["couplings.patterns"], wanted["couplings.patterns"])
 
 
 def test_every_chain_unit_and_sweep_has_a_number_of_its_own(fused):
@@ -184,6 +220,37 @@ def test_gradients_are_those_of_the_plain_path(fused, sizes, biases, precision, 
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert (found[name] - value).norm() < tolerance * value.norm(), name
+
+
+def test_rounded_weights_favour_no_phase():
+    """A pixel that is always +1, in 8,000 images and in 190 chains: the phases cancel."""
+    weights = torch.cat([torch.full((1, 8000), 1 / 8000), torch.full((1, 190), -1 / 190)], 1)
+    ones = torch.ones((1, 8190, 1), device=DEVICE)
+    with fast.precision("bf16"):
+        assert abs(float(fast._weighted(weights.to(DEVICE), ones, ones))) < 1e-4
+        plain = fast._product(weights.to(DEVICE)[..., None], ones)
+    assert abs(float(plain)) > 1e-3  # what it would be
+
+
+def test_the_average_is_that_of_the_machine_whose_weights_they_are(fused):
+    one, other = machine(5, 9, 2), machine(5, 9, 2, scale=0.9)
+    rows, weights = visible(one, 4), torch.ones((2, 4), device=DEVICE)
+    for mine, plain_spins in (
+        (GivenVisible(other, rows, weights), WeightedSpins(other.complete(rows), weights)),
+        (AllStates(other), AllStates(other).whole()),
+    ):
+        found, wanted = one.gradient(mine), one.gradient(plain_spins)
+        for name, value in wanted.items():
+            assert torch.allclose(found[name], value, atol=1e-4), name
+
+
+@pytest.mark.parametrize("wrong", [5, 29])
+def test_visible_spins_of_another_width_are_refused(fused, wrong):
+    these = machine(9, 20, 3)
+    with pytest.raises(InputError, match="visible configuration"):
+        these.given_visible(torch.ones((2, 4, wrong), device=DEVICE))
+    with pytest.raises(InputError, match="booleans"):
+        these.given_visible(torch.ones((2, 4, 9), device=DEVICE, dtype=torch.bool))
 
 
 def test_a_large_batch_comes_in_parts(fused, monkeypatch):
@@ -252,10 +319,21 @@ def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
     assert found[0].std() > 0.05
 
 
+class AsItIs:
+    """In the place of a graph: the same work, run as it is."""
+
+    def __init__(self, rng=None):
+        pass
+
+    def run(self, key, work):
+        work()
+
+
 @pytest.mark.parametrize("every", ["update", "epoch"])
-def test_a_graph_reads_what_changes_from_tensors(every):
+def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
     """The work of a graph, run as it is, gives the updates of the plain loop."""
     rows = torch.where(torch.rand((25, 12), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
+    monkeypatch.setattr(training, "Replay", AsItIs)
     found = []
     for replayed in (True, False):
         these = machine(12, 40, 3)
@@ -263,7 +341,7 @@ def test_a_graph_reads_what_changes_from_tensors(every):
             these,
             rows.to(DEVICE),
             Persistent(8, 1),
-            adam(0.01, decay=0.9),
+            adam([0.01, 0.03], decay=0.9, weight_decay=0.5),
             epochs=3,
             batch_size=10,
             positive=None,
@@ -272,18 +350,23 @@ def test_a_graph_reads_what_changes_from_tensors(every):
             average=5,
             seed=0,
         )
-        trainer.replay = type("AsItIs", (), {"run": lambda self, key, work: work()})()
-        if not replayed:
-            trainer.replay = None
-        for _ in trainer.run(every):
-            pass
+        trainer.replay = AsItIs() if replayed else None
+        start = trainer.state()
+        begun = {key: value.clone() for key, value in start.items()}
+        for _ in range(2):  # once more from the start: rates go back to what they were
+            trainer.load(start)
+            for _ in trainer.run(every):
+                pass
         found.append([*these.parameters(), *trainer.mean_of.values(), trainer.chains])
+        for key, value in start.items():
+            assert torch.equal(value, begun[key]), key  # a state is not written to
     for a, b in zip(*found, strict=True):
         assert torch.allclose(a, b, atol=1e-6)
 
 
-def test_in_a_graph_a_replica_that_diverges_stays(fused):
-    these = machine(6, 9, None, biases=False)
+@pytest.mark.parametrize("projection", [None, Sign("update"), Clip(0.5)], ids=str)
+def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
+    these = machine(6, 9, None if projection is None else 2, biases=False, scale=0.8)
     trainer = Trainer(
         these,
         torch.ones((4, 6), dtype=torch.int8, device=DEVICE),
@@ -292,21 +375,20 @@ def test_in_a_graph_a_replica_that_diverges_stays(fused):
         epochs=3,
         batch_size=2,
         positive=None,
-        projection=None,
+        projection=projection,
         batch_mean="true",
         average=None,
         seed=0,
     )
-    trainer.replay = type("AsItIs", (), {"run": lambda self, key, work: work()})()
-    trainer.step()
-    weights = these.couplings.weights["0-1"].data
-    weights[1, 0, 0] = float("nan")
-    before = weights.clone()
-    trainer.step()
+    trainer.replay = AsItIs()
+    values = next(iter(these.parameters())).data
+    values[1, 0, 0] = float("nan")
+    before = values.clone()
+    trainer.step(2)
     assert trainer.diverged() == (1,)
-    assert torch.allclose(weights[1], before[1], rtol=0, atol=0, equal_nan=True)
-    assert not torch.equal(weights[0], before[0])
-    assert bool(weights[0].isfinite().all())
+    assert torch.allclose(values[1], before[1], rtol=0, atol=0, equal_nan=True)
+    assert not torch.equal(values[0], before[0])
+    assert bool(values[0].isfinite().all())
 
 
 # -- the choice ---------------------------------------------------------------------------------------

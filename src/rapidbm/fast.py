@@ -1,9 +1,8 @@
 """Where fused kernels run instead of the plain path; the choice is made here and nowhere else.
 
 They serve restricted machines in float32 on a GPU. A function answers None when they do not, and the
-plain path goes on. `precision` sets how products of matrices are rounded: float32 (three TF32 products
-stand for one), tf32 (operands of 10 bits) or bf16 (of 7 bits; parameters, sums and spins stay as they
-are).
+plain path goes on. `precision` sets how the operands of products of matrices are rounded: float32 (three
+TF32 products stand for one), tf32 (to 10 bits) or bf16 (to 7 bits; hidden means and overlaps are stored so).
 
 Three roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`)
 for patterns and narrow dense machines; a kernel per layer (`layers`) for wide dense machines, and for
@@ -57,6 +56,11 @@ def precision(name: Precision) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def current() -> Precision:
+    """The precision of this moment."""
+    return _precision.get()
+
+
 @cache
 def _triton() -> bool:
     return find_spec("triton") is not None
@@ -65,7 +69,7 @@ def _triton() -> bool:
 def serves(machine: Machine) -> bool:
     """Whether the kernels know this machine."""
     known = machine.device.type in DEVICES and machine.dtype == torch.float32 and _triton()
-    return known and machine.layers.edges == ((0, 1),)
+    return known and machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
 
 
 def sweeps(
@@ -105,15 +109,22 @@ def _sweeps(
     if isinstance(beta, Tensor):
         beta = beta.squeeze(-1).float()
     else:
-        beta = torch.full((), beta, device=spins.device)
+        beta = torch.full((), beta, dtype=torch.float32, device=spins.device)
     if push is not None:
-        push = push.float().expand(e, c, n)
+        push = _by_rows(push.float().expand(e, c, n))
+    keep = None if keep is None else _by_rows(keep)
+    spins = _by_rows(spins)
     how = chains.Settings(count, beta.expand(e, c), seed, push, keep)
     if road == "chains":
         special = keep is not None or push is not None  # more to hold: smaller tiles, more warps
         cut = chains.Cut(64, 16, 8, 2) if special else _cut(machine, c, drawing=True)
         return chains.sample(_operands(machine), spins, how, cut)
     return layers.sample(_matrix(machine), spins, how, _layer_cut(machine, c))
+
+
+def _by_rows(values: Tensor) -> Tensor:
+    """With the units of a chain side by side in memory, as the kernels read them."""
+    return values if values.stride(-1) == 1 else values.contiguous()
 
 
 def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Tensor] | None:
@@ -144,7 +155,7 @@ def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
     bits, units, where = sizes[narrow], sizes[wide], machine.layers.slices
     biases = None if machine.biases is None else machine.biases.detach()
     bias = None if biases is None else biases[:, where[wide]]
-    mean = torch.zeros((machine.replicas, sum(sizes)), device=machine.device)
+    mean = torch.zeros((machine.replicas, sum(sizes)), dtype=torch.float32, device=machine.device)
     j = kernel.padded(machine.couplings.matrix(narrow, wide).detach(), bias)
     count = 2 ** (bits - machine.symmetric)  # one of v and −v stands for both
     with _on(machine):
@@ -223,11 +234,11 @@ def _layer_cut(machine: Machine, chains: int) -> Cut:
 
 
 def _wide(units: int) -> int:
-    return -(-units // 64) * 64  # whole tiles of every cut
+    return -(-units // 64) * 64  # whole tiles of every cut of `chains`
 
 
 def _operands(machine: Machine) -> Operands:
-    from .kernels.chains import Operands, padded, pieces
+    from .kernels.chains import Operands, padded, pieces, power_of_two
 
     v, h = machine.layers.sizes
     couplings, scale = machine.couplings, 1.0
@@ -236,7 +247,7 @@ def _operands(machine: Machine) -> Operands:
         xi, scale = couplings.patterns.detach(), couplings.scale
     else:
         xi = couplings.matrix(0, 1).detach()
-    rows = sum(pieces(xi.shape[1]))
+    rows = power_of_two(v) if dense else sum(pieces(xi.shape[1]))
     bias_v, bias_h = _padded_biases(machine, rows if dense else _wide(v), _wide(h))
     return Operands(
         visible=v,
@@ -256,9 +267,12 @@ def _matrix(machine: Machine) -> Matrix:
     from .kernels.layers import Couplings
 
     v, h = (_wide(size) for size in machine.layers.sizes)
-    if isinstance(machine.couplings, Patterns):
-        x = _operands(machine)
-        j = torch.baddbmm(x.xv.new_empty(()), x.xv.mT, x.xh, beta=0.0, alpha=x.scale)
+    couplings = machine.couplings
+    if isinstance(couplings, Patterns):
+        k, ends = couplings.patterns.shape[1], machine.layers.slices
+        xi = couplings.patterns.detach()
+        xv, xh = (padded(xi[..., at], k, n, _dtype()) for at, n in zip(ends, (v, h), strict=True))
+        j = torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=couplings.scale)
     else:
         j = padded(machine.couplings.matrix(0, 1).detach(), v, h, _dtype())
     visible, hidden = machine.layers.sizes
@@ -270,7 +284,7 @@ def _padded_biases(machine: Machine, wide_v: int, wide_h: int) -> tuple[Tensor, 
     from .kernels.chains import padded
 
     if machine.biases is None:
-        none = torch.empty((machine.replicas, 0), device=machine.device)
+        none = torch.empty((machine.replicas, 0), dtype=torch.float32, device=machine.device)
         return none, none
     of = machine.biases.detach()[:, None]
     v, h = of[..., : machine.visible], of[..., machine.visible :]
@@ -285,22 +299,34 @@ def _gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, T
     found = {}
     if machine.patterns is None and v > NARROW:
         means = layers.hidden_means(_matrix(machine), visible, _layer_cut(machine, c))
-        found["couplings.weights.0-1"] = _product(-weights[..., None] * visible, means)[..., :h]
+        found["couplings.weights.0-1"] = _weighted(-weights, visible, means)[..., :h]
     else:
         given, cut = _operands(machine), _cut(machine, c, drawing=False)
         parts = 1 if given.dense or e * c >= 64 * FILLED else 4
         signed = weights * -given.scale
         means, over_v, over_h = chains.hidden_means(given, visible, signed, cut, parts)
-        found_h = _product(over_v, means)[:, :k, :h]
         if given.dense:
-            found["couplings.weights.0-1"] = found_h
+            found["couplings.weights.0-1"] = _weighted(-weights, visible, means)[..., :h]
         else:
-            found["couplings.patterns"] = torch.cat([_product(over_h, visible)[:, :k], found_h], -1)
+            both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
+            found["couplings.patterns"] = torch.cat(both, -1)
     if machine.biases is not None:
-        shares = -weights[..., None]
-        both = [_product(shares, visible), _product(shares, means)[..., :h]]
-        found["biases"] = torch.cat(both, -1).squeeze(1)
+        one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
+        both = [_weighted(-weights, one, x) for x in (visible, means)]
+        found["biases"] = torch.cat([both[0], both[1][..., :h]], -1).squeeze(1)
     return found
+
+
+def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:
+    """Σ_c w_c s_c b_c of spins (e, c, k), ±1, and (e, c, n).
+
+    A weight is the same for many rows, and rounded it would favour one of the two phases: it comes as a
+    sum of two numbers that low precision holds.
+    """
+    high = weights.to(torch.bfloat16).to(weights.dtype)
+    parts = (high, weights - high)
+    first, second = (_product(w[..., None] * spins.to(w.dtype), b) for w in parts)
+    return first.add_(second)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Updates as CUDA graphs: the host describes an update once, and the GPU repeats it.
 
 What changes from one update to the next lies in tensors that the graph reads; nothing in it asks the GPU
-for an answer. A phase that keeps to this says `capturable = True`; ours do.
+for an answer. A phase, projection or optimiser that keeps to this says `capturable = True`; ours do, but
+for tempering and torch's optimisers. Such a phase is given the batch as bfloat16, in which ±1 is exact.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Replay:
     def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.rng)
-        with torch.cuda.graph(graph, pool=self.pool):
+        # A stream of its own: torch's common one belongs to the GPU that first captured.
+        stream = torch.cuda.Stream(self.rng.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.graph(graph, pool=self.pool, stream=stream):
             work()
         return graph

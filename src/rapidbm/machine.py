@@ -88,6 +88,10 @@ class Machine(nn.Module):
         return self._as_chains(spins, self.visible, "a visible configuration")
 
     def _as_chains(self, given: Any, width: int, what: str) -> Tensor:
+        return self._checked(given, width, what).to(self.dtype)
+
+    def _checked(self, given: Any, width: int, what: str) -> Tensor:
+        """As (e, c, width) on this machine's device, of whatever type."""
         spins: Tensor = torch.as_tensor(given)
         if spins.dtype == torch.bool:
             raise InputError(
@@ -100,8 +104,7 @@ class Machine(nn.Module):
                 f"{what} of this machine is ({self.replicas}, chains, {width}) or "
                 f"(chains, {width}), not {tuple(spins.shape)}"
             )
-        moved = spins.to(dtype=self.dtype, device=self.device)
-        return moved.expand(self.replicas, -1, -1)
+        return spins.to(self.device).expand(self.replicas, -1, -1)
 
     def with_visible(self, visible: Tensor) -> Tensor:
         """A new configuration with this visible layer and every hidden unit at 0, unknown."""
@@ -131,9 +134,10 @@ class Machine(nn.Module):
         """Equal weights for these visible spins, hidden units at their means; restricted machines."""
         if not fast.serves(self):
             return WeightedSpins.even(self.complete(visible))
-        visible = visible.expand(self.replicas, -1, -1)
+        visible = self._checked(visible, self.visible, "a visible configuration")
         e, c, _ = visible.shape
-        return GivenVisible(self, visible, torch.full((), 1.0 / c, device=self.device).expand(e, c))
+        share = torch.full((), 1.0 / c, dtype=self.dtype, device=self.device)
+        return GivenVisible(self, visible, share.expand(e, c))
 
     def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
         """Equal weights for these configurations, their `layers.inferred` at their means."""
@@ -199,12 +203,13 @@ class Machine(nn.Module):
     @torch.no_grad()
     def gradient(self, weighted: WeightedSpins | GivenVisible | AllStates) -> dict[str, Tensor]:
         """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
-        if isinstance(weighted, GivenVisible):
+        if isinstance(weighted, GivenVisible) and weighted.machine is self:
             fused = fast.gradient(self, weighted.visible, weighted.weights)
             if fused is not None:
                 return fused
         if isinstance(weighted, AllStates) and self.layers.edges == ((0, 1),):
-            product, mean = fast.products(self) or weighted.products()
+            fused_sums = fast.products(self) if weighted.machine is self else None
+            product, mean = fused_sums or weighted.products()
             total = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
             return total if self.biases is None else {**total, "biases": -mean}
         total = {}

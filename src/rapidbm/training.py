@@ -204,6 +204,7 @@ class Trainer:
                 )
         self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
         self.told: dict[Key, list[tuple[float, ...]]] = {}
+        self.settled = self.projected()
         self.replay = None
         if self.capturable():  # spins are exact in two bytes, and read faster than from one
             self.replay, self.spins = Replay(self.rng), self.spins.to(torch.bfloat16)
@@ -218,6 +219,13 @@ class Trainer:
         return self.machine.device.type == "cuda" and all(
             getattr(part, "capturable", False) for part in parts
         )
+
+    def projected(self) -> bool:
+        """Whether the projection leaves in place what no update moves."""
+        clip, patterns = self.projection, self.machine.patterns
+        if not isinstance(clip, Clip) or clip.every != "update" or patterns is None:
+            return False
+        return bool((patterns.detach().abs() <= clip.x).all())
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -241,22 +249,23 @@ class Trainer:
     @torch.no_grad()
     def step(self, count: int = 1) -> None:
         """So many updates of one epoch."""
-        plans = [self.plan() for _ in range(count)]
+        plans = [self.plan(self.update + i) for i in range(count)]
         with fast.precision(self.precision) if self.precision else nullcontext():
-            if self.replay is None:
-                for plan in plans:
-                    self.compute(plan.index, plan.rates, plan.share, plan.project)
-            else:
+            if self.replay is not None:
                 self.replayed(plans)
+                self.update += count
+                return
+            for plan in plans:
+                self.compute(plan.index, plan.rates, plan.share, plan.project)
+                self.update += 1
 
-    def plan(self) -> Plan:
-        """The next update's, which counts as done."""
-        epoch, number = divmod(self.update, self.per_epoch)
-        index, rates = self.images(epoch, number), self.rates(epoch)
-        self.update += 1
-        share = max(1.0 / self.average, 1.0 / self.update) if self.average else 1.0
-        project = self.projection.every == "update" or self.update % self.per_epoch == 0
-        return Plan(index, rates, share, project)
+    def plan(self, update: int) -> Plan:
+        """What update number `update` (from 0) takes."""
+        epoch, number = divmod(update, self.per_epoch)
+        done = update + 1
+        share = max(1.0 / self.average, 1.0 / done) if self.average else 1.0
+        project = self.projection.every == "update" or done % self.per_epoch == 0
+        return Plan(self.images(epoch, number), self.rates(update), share, project)
 
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
@@ -300,7 +309,8 @@ class Trainer:
                 self.compute(where[:, start : start + size], row[:-1], share, project)
                 start += size
 
-        self.replay.run(key, work)
+        places = tuple(p.data_ptr() for p in self.parameters.values())
+        self.replay.run((key, places, fast.current()), work)
 
     def images(self, epoch: int, number: int) -> Tensor:
         """Which images each replica takes in this update, (e, b)."""
@@ -312,11 +322,11 @@ class Trainer:
         start = number * self.batch_size
         return self.order[:, start : start + self.batch_size]
 
-    def rates(self, epoch: int) -> tuple[float, ...]:
+    def rates(self, update: int) -> tuple[float, ...]:
         if self.choice is None:
             return (0.0,)
         start, schedule = self.choice.rate, self.choice.schedule
-        fraction = self.update / (self.epochs * self.per_epoch)
+        epoch, fraction = update // self.per_epoch, update / (self.epochs * self.per_epoch)
         each = start if isinstance(start, tuple) else (start,)
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
@@ -337,10 +347,7 @@ class Trainer:
             self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
     def project(self) -> None:
-        if self.replay is None:
-            spared = self.all_alive()
-        else:  # what was clipped after the last update stays as it is
-            spared = isinstance(self.projection, Clip) and self.projection.every == "update"
+        spared = self.all_alive() if self.replay is None else self.settled
         if spared:
             self.projection.apply(self.machine, self.rng)
         else:
@@ -436,6 +443,7 @@ class Trainer:
         self.replay = Replay(self.rng) if self.replay else None  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
+        self.order_of, self.settled = -1, self.projected()
 
 
 def _check_objects(

@@ -28,7 +28,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 ROUNDS = tl.constexpr(7)
 LOG2E = tl.constexpr(1.4426950408889634)
-MOST_ROWS = 384  # of ξ that fit on the chip
 
 
 @dataclass(frozen=True)
@@ -297,6 +296,11 @@ def pieces(count: int) -> tuple[int, int]:
     return min(pairs, key=sum)
 
 
+def power_of_two(count: int) -> int:
+    """The least one that holds `count`, 16 or more: a dense machine's visible units are one piece."""
+    return max(16, int(triton.next_power_of_2(count)))
+
+
 def padded(values: Tensor, rows: int, wide: int, dtype: torch.dtype) -> Tensor:
     """(e, rows, wide) with zeros after the values (e, k, n)."""
     whole = torch.zeros((values.shape[0], rows, wide), dtype=dtype, device=values.device)
@@ -365,7 +369,7 @@ def hidden_means(
 
 
 def _descriptors(given: Operands, cut: Cut) -> list[TensorDescriptor]:
-    k0, k1 = pieces(given.xh.shape[1])
+    k0, k1 = _pieces_of(given)
     return [
         TensorDescriptor.from_tensor(x.flatten(0, 1), [size, cut.units])
         for x in (given.xh if given.dense else given.xv, given.xh)
@@ -373,8 +377,13 @@ def _descriptors(given: Operands, cut: Cut) -> list[TensorDescriptor]:
     ]
 
 
+def _pieces_of(given: Operands) -> tuple[int, int]:
+    rows = given.xh.shape[1]
+    return (rows, 0) if given.dense else pieces(rows)
+
+
 def _constants(given: Operands, cut: Cut) -> dict[str, object]:
-    k0, k1 = pieces(given.xh.shape[1])
+    k0, k1 = _pieces_of(given)
     return {
         "K0": k0,
         "K1": k1,

@@ -30,7 +30,7 @@ def _layer_kernel(
     DRAW: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e = tl.program_id(2).to(tl.int64)
-    first, left = tl.program_id(1) * M, tl.program_id(0) * N
+    first, left = tl.program_id(0) * M, tl.program_id(1) * N
     c, cols = first + tl.arange(0, M), left + tl.arange(0, N)
     row = (e * chains).to(tl.int32) + first
     f = tl.zeros((M, N), tl.float32)
@@ -42,7 +42,7 @@ def _layer_kernel(
             x = j.load([(e * wide_in).to(tl.int32) + a, left])
         f = tl.dot(s, x, f, input_precision=PRECISION)
     if BIAS:
-        f += tl.load(bias + e * wide_out + cols)[None, :]
+        f += tl.load(bias + e * wide_out + cols, mask=cols < wide_out, other=0.0)[None, :]
     line = e * chains + c
     if DRAW:
         beta = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0)
@@ -59,7 +59,8 @@ def _layer_kernel(
     else:
         new = 1.0 - 2.0 / (1.0 + tl.exp2(f * (2.0 * LOG2E)))
     new = tl.where((cols < units)[None, :], new, 0.0).to(out.dtype.element_ty)
-    tl.store(out + line[:, None] * wide_out + cols[None, :], new, mask=(c < chains)[:, None])
+    inside = (c < chains)[:, None] & (cols < wide_out)[None, :]
+    tl.store(out + line[:, None] * wide_out + cols[None, :], new, mask=inside)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def _launch(
     else:
         (push, keep), beta, before, seed = how.tensors(), how.beta, old, how.seed
     bias = layer.bias if layer.bias.numel() else out
-    _layer_kernel[(triton.cdiv(wide_out, cut.units), triton.cdiv(c, cut.chains), e)](
+    _layer_kernel[(triton.cdiv(c, cut.chains), triton.cdiv(wide_out, cut.units), e)](
         source, layer.j, out, bias, beta, push, keep, before, seed,
         c, layer.units, wide_in, wide_out, *beta.stride(), *push.stride()[:2], *keep.stride()[:2],
         *before.stride()[:2], layer.place, phase,
