@@ -2,7 +2,8 @@
 
 They serve restricted machines in float32 on a GPU. A function answers None when they do not, and the
 plain path goes on. `precision` sets how the operands of products of matrices are rounded: float32 (three
-TF32 products stand for one), tf32 (to 10 bits) or bf16 (to 7 bits; hidden means and overlaps are stored so).
+TF32 products stand for one), tf32 (to 10 bits) or bf16 (to 7 bits; hidden means and overlaps are stored
+so).
 
 Three roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`)
 for patterns and narrow dense machines; a kernel per layer (`layers`) for wide dense machines, and for
