@@ -267,8 +267,9 @@ def _means_kernel(
     share = tl.load(weights + e * weight_e + c * weight_c, mask=c < chains, other=0.0)[:, None]
     spins += e * spins_e + c[:, None].to(tl.int64) * spins_c
     m0, m1 = _overlaps(spins, inside, xv, wide_v, visible, K0, K1, M, N, DENSE, PRECISION)
-    if part == 0:
-        _save(over_v + line * (K0 + K1), m0 * share, m1 * share, inside, K0, K1)
+    if not DENSE:
+        if part == 0:
+            _save(over_v + line * (K0 + K1), m0 * share, m1 * share, inside, K0, K1)
     means += line * wide_h
     kind = h0.dtype
     q0, q1 = (m0 * scale).to(kind), (m1 * scale).to(kind)
@@ -348,15 +349,15 @@ def hidden_means(
     given: Operands, visible: Tensor, weights: Tensor, cut: Cut, parts: int = 1
 ) -> tuple[Tensor, Tensor, Tensor]:
     """tanh of the fields on the hidden units (e, c, wide_h), and the overlaps of the visible spins and of
-    these means times their weights (e, c), (e, c, K); dense machines have no overlaps of the means.
+    these means times their weights (e, c), (e, c, K); dense machines have no overlaps.
 
     `parts` blocks share the hidden units of the same chains.
     """
     e, c, _ = visible.shape
     k, wide = given.xh.shape[1:]
     means = given.xh.new_empty((e, c, wide))
-    over_v = given.xh.new_empty((e, c, k))
-    over_h = given.xh.new_empty((e, parts, 0 if given.dense else c, k))
+    rows = 0 if given.dense else c
+    over_v, over_h = given.xh.new_empty((e, rows, k)), given.xh.new_empty((e, parts, rows, k))
     visible = visible if visible.stride(2) == 1 else visible.contiguous()
     share_h = triton.cdiv(triton.cdiv(wide, cut.units), parts) * cut.units
     _means_kernel[(triton.cdiv(c, cut.chains), e, parts)](
