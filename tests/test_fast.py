@@ -1,5 +1,7 @@
 """Fused kernels against the plain path: on a GPU if there is one, else in Triton's interpreter."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -410,6 +412,27 @@ def test_small_work_is_left_to_the_plain_path(monkeypatch):
         monkeypatch.setattr(fast, "WORTH", worth)
         found = fast.sweeps(these, start, generator(1, device=DEVICE), 3, 1.0)
         assert (found is not None) == served
+
+
+def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
+    monkeypatch.setattr(fast, "_refused", [])
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    gpu = type("OnGPU", (), {"device": torch.device("cuda")})()
+    assert fast._tried(gpu, lambda: 3) == 3
+
+    def refuse():
+        raise ValueError("no such instruction")
+
+    with pytest.warns(RuntimeWarning, match="no such instruction"):
+        assert fast._tried(gpu, refuse) is None
+    monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
+    assert not fast.serves(machine(4, 3, 2))
+
+    def full():
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):  # the plain path would need more
+        fast._tried(gpu, full)
 
 
 def test_the_plain_path_where_nothing_serves(plain):

@@ -12,12 +12,13 @@ patterns whose chains are too few to fill the chip; all states of a narrow layer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .kernels.layers import Couplings as Matrix
     from .machine import Machine
 
+T = TypeVar("T")
 Precision = Literal["float32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interpreter
@@ -40,6 +42,7 @@ FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 WORTH = 2**28  # multiplications of a call from which on a kernel pays for its launch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 
+_refused: list[str] = []  # why kernels are not tried any more
 _precision: ContextVar[Precision] = ContextVar("precision", default="float32")
 
 
@@ -69,7 +72,8 @@ def _triton() -> bool:
 
 def serves(machine: Machine) -> bool:
     """Whether the kernels know this machine."""
-    known = machine.device.type in DEVICES and machine.dtype == torch.float32 and _triton()
+    known = machine.device.type in DEVICES and machine.dtype == torch.float32
+    known = known and _triton() and not _refused
     return known and machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
 
 
@@ -89,8 +93,7 @@ def sweeps(
     road = _road(machine, c) if large and serves(machine) else None
     if road is None:
         return None
-    with _on(machine):
-        return _sweeps(road, machine, spins, rng, count, beta, keep, push)
+    return _tried(machine, lambda: _sweeps(road, machine, spins, rng, count, beta, keep, push))
 
 
 def _sweeps(
@@ -138,20 +141,25 @@ def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Te
     for some, shares in zip(
         torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True
     ):
-        with _on(machine):
-            found = _gradient(machine, some, shares)
+        found = _tried(machine, partial(_gradient, machine, some, shares))
+        if found is None:
+            return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
     return total
 
 
 def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
     """⟨s_a s_b⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) over all states of a machine with a narrow layer."""
-    sizes = machine.layers.sizes
-    if not serves(machine) or min(sizes) > MOST_BITS:
+    if not serves(machine) or min(machine.layers.sizes) > MOST_BITS:
         return None
+    return _tried(machine, lambda: _products(machine))
+
+
+def _products(machine: Machine) -> tuple[Tensor, Tensor]:
     from .kernels import states as kernel
     from .spins import states
 
+    sizes = machine.layers.sizes
     narrow, wide = (0, 1) if sizes[0] <= sizes[1] else (1, 0)
     bits, units, where = sizes[narrow], sizes[wide], machine.layers.slices
     biases = None if machine.biases is None else machine.biases.detach()
@@ -159,14 +167,12 @@ def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
     mean = torch.zeros((machine.replicas, sum(sizes)), dtype=torch.float32, device=machine.device)
     j = kernel.padded(machine.couplings.matrix(narrow, wide).detach(), bias)
     count = 2 ** (bits - machine.symmetric)  # one of v and −v stands for both
-    with _on(machine):
-        logs = kernel.log_weights(j, bits, units, count, _rounding())
+    logs = kernel.log_weights(j, bits, units, count, _rounding())
     if biases is not None:
         spins = states(bits, 0, 2**bits, device=machine.device)
         logs += biases[:, where[narrow]].double() @ spins.double().T
     p = torch.softmax(logs, 1).float()
-    with _on(machine):
-        product, mean_wide = kernel.products(j, p, bits, units, _rounding())
+    product, mean_wide = kernel.products(j, p, bits, units, _rounding())
     if biases is not None:
         mean[:, where[wide]], mean[:, where[narrow]] = mean_wide, p @ spins.float()
     return (product if narrow == 0 else product.mT), mean
@@ -175,10 +181,24 @@ def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
 # -- how ----------------------------------------------------------------------------------------------
 
 
-def _on(machine: Machine) -> AbstractContextManager[object]:
-    """Triton launches on the current GPU, whatever its operands lie on."""
-    gpu = machine.device.type == "cuda"
-    return torch.cuda.device(machine.device) if gpu else nullcontext()
+def _tried(machine: Machine, work: Callable[[], T]) -> T | None:
+    """The work, launched on the machine's GPU; None, and the plain path from then on, where the compiler
+    or the driver refuses a kernel."""
+    if machine.device.type != "cuda":
+        return work()
+    try:
+        with torch.cuda.device(machine.device):  # Triton launches on the current one
+            return work()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever a version of Triton raises
+        _refused.append(f"{type(error).__name__}: {error}")
+        warnings.warn(
+            f"fused kernels do not run here ({_refused[0][:200]}); the plain path goes on, slower",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return None
 
 
 def _rounding() -> str:

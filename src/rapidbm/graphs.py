@@ -7,6 +7,7 @@ for tempering and torch's optimisers. Such a phase is given the batch as bfloat1
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
 
 import torch
@@ -23,19 +24,42 @@ class Replay:
         self.rng = rng
         self.graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         self.pool = torch.cuda.graph_pool_handle()
+        self.refused = False
 
     def run(self, key: Hashable, work: Callable[[], None]) -> None:
         if key not in self.graphs:
             self.graphs[key] = None
             work()
             return
+        if self.refused:
+            work()
+            return
         with torch.cuda.device(self.rng.device):
             graph = self.graphs[key]
             if graph is None:
                 graph = self.graphs[key] = self._captured(work)
-            graph.replay()
+            if graph is None:
+                work()
+            else:
+                graph.replay()
 
-    def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
+        """The graph, or None where something in the work refuses to be captured."""
+        try:
+            return self._capture(work)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.refused = True
+            warnings.warn(
+                f"updates cannot be captured in a graph ({str(error)[:200]}); they are launched one by "
+                "one, slower",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return None
+
+    def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.rng)
         # A stream of its own: torch's common one belongs to the GPU that first captured.
