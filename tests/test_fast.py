@@ -80,7 +80,7 @@ kinds = pytest.mark.parametrize("sizes", KINDS.values(), ids=KINDS.keys())
 @pytest.mark.parametrize("road", ["chains", "layers"])
 def test_spins_have_the_exact_distribution(fused, monkeypatch, patterns, road):
     small = machine(4, 3, patterns, scale=0.7)
-    monkeypatch.setattr(fast, "_road", lambda *_: road)
+    monkeypatch.setattr(fast, "_road", lambda *_, **__: road)
 
     def sampler(m, s, rng, beta):
         return sweeps(m, s, rng, 2, beta)
@@ -141,7 +141,7 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(fused, patterns):
 
 @pytest.mark.parametrize("road", ["chains", "layers"])
 def test_values_may_lie_in_memory_in_any_order(fused, monkeypatch, road):
-    monkeypatch.setattr(fast, "_road", lambda *_: road)
+    monkeypatch.setattr(fast, "_road", lambda *_, **__: road)
     these = machine(9, 20, 3)
     start = these.random(10, generator(0, device=DEVICE))
     push = torch.randn((2, 10, 29), generator=generator(1)).to(DEVICE)
@@ -159,7 +159,7 @@ def test_values_may_lie_in_memory_in_any_order(fused, monkeypatch, road):
 
 def test_more_patterns_than_fit_on_the_chip(fused):
     these = machine(10, 20, 400, replicas=1)
-    assert fast._road(these, 10) == "layers"
+    assert fast._road(these, 10, plain=True) == "layers"
     start = these.random(50, generator(0, device=DEVICE))
     spins = sweeps(these, start, generator(1, device=DEVICE), 1)
     assert bool((spins.abs() == 1).all())
@@ -212,7 +212,10 @@ def test_a_temperature_for_each_chain(fused):
     ("precision", "tolerance"),
     [("float32", 2e-6), ("tf32", 3e-3), pytest.param("bf16", 2e-2, marks=on_gpu)],
 )
-def test_gradients_are_those_of_the_plain_path(fused, sizes, biases, precision, tolerance):
+def test_gradients_are_those_of_the_plain_path(
+    fused, monkeypatch, sizes, biases, precision, tolerance
+):
+    monkeypatch.setattr(fast, "_gradient_served", lambda _: True)
     these = machine(*sizes, biases=biases)
     rows = visible(these, 37)
     weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE) - 0.3
@@ -222,6 +225,49 @@ def test_gradients_are_those_of_the_plain_path(fused, sizes, biases, precision, 
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert (found[name] - value).norm() < tolerance * value.norm(), name
+
+
+COUNTS = (
+    16,
+    30,
+    48,
+    64,
+    70,
+    96,
+    128,
+    140,
+    160,
+    190,
+    256,
+    270,
+    288,
+    320,
+    384,
+)  # all pairs of pieces
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    ("precision", "patterns"),
+    [(p, k) for p, most in fast.MOST_PATTERNS.items() for k in COUNTS if k <= most],
+)
+def test_large_blocks(fused, precision, patterns):
+    """As they are compiled for many chains, which the interpreter does not show."""
+    these = machine(64, 333, patterns, biases=patterns % 3 == 0, scale=1.2 / patterns**0.5)
+    start = these.random(2**15, generator(3, device=DEVICE))
+    rows = start[..., :64].to(torch.bfloat16)
+    weights = torch.rand((2, 2**15), generator=generator(2)).to(DEVICE) - 0.3
+    wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
+    how = chains.Settings(2, torch.ones_like(weights), torch.tensor([7], device=DEVICE))
+    with fast.precision(precision):
+        found = fast.gradient(these, rows, weights)
+        cut = fast._cut(these, 2**15, drawing=True)
+        drawn = chains.sample(fast._operands(these), start, how, cut)
+        other = layers.sample(fast._matrix(these), start, how, Cut(64, 32, 4, 4))
+    tolerance = {"float32": 1e-5, "tf32": 3e-3, "bf16": 1e-2}[precision]
+    for name, value in wanted.items():
+        assert (found[name] - value).norm() < tolerance * value.norm(), name
+    assert (drawn != other).float().mean() < tolerance
 
 
 def test_rounded_weights_favour_no_phase():

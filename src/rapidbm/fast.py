@@ -36,10 +36,10 @@ Precision = Literal["float32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interpreter
 NARROW = 128  # visible units that dense couplings may have in `chains`
-MOST_PATTERNS = 384
+MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 384}  # beyond them cuBLAS wins
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
-WORTH = 2**28  # multiplications of a call from which on a kernel pays for its launch
+WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 
 _refused: list[str] = []  # why kernels are not tried any more
@@ -90,7 +90,8 @@ def sweeps(
     `push` is added to β·field."""
     e, c, n = spins.shape
     large = count * c and count * e * c * n * _rows(machine) >= WORTH
-    road = _road(machine, c) if large and serves(machine) else None
+    plain = keep is None and push is None
+    road = _road(machine, c, plain=plain) if large and serves(machine) else None
     if road is None:
         return None
     return _tried(machine, lambda: _sweeps(road, machine, spins, rng, count, beta, keep, push))
@@ -120,9 +121,7 @@ def _sweeps(
     spins = _by_rows(spins)
     how = chains.Settings(count, beta.expand(e, c), seed, push, keep)
     if road == "chains":
-        special = keep is not None or push is not None  # more to hold: smaller tiles, more warps
-        cut = chains.Cut(64, 16, 8, 2) if special else _cut(machine, c, drawing=True)
-        return chains.sample(_operands(machine), spins, how, cut)
+        return chains.sample(_operands(machine), spins, how, _cut(machine, c, drawing=True))
     return layers.sample(_matrix(machine), spins, how, _layer_cut(machine, c))
 
 
@@ -215,34 +214,48 @@ def _rows(machine: Machine) -> int:
     return machine.visible if xi is None else xi.shape[1]
 
 
-def _road(machine: Machine, chains: int) -> Literal["chains", "layers"] | None:
-    if machine.patterns is None and machine.visible <= NARROW:
-        return "chains"
-    v, h = machine.layers.sizes
-    room = machine.replicas * v * h * _dtype().itemsize <= ROOM
+def _road(machine: Machine, chains: int, *, plain: bool) -> Literal["chains", "layers"] | None:
+    """By what was measured. Chains that are pushed or clamped, not `plain`, would overflow registers."""
+    (v, h), k = machine.layers.sizes, _rows(machine)
     if machine.patterns is None:
-        return "layers"
+        return "chains" if v <= NARROW else "layers"
+    room = machine.replicas * v * h * _dtype().itemsize <= ROOM
     filled = machine.replicas * -(-chains // 64) >= FILLED
-    if _rows(machine) <= MOST_PATTERNS and (filled or not room):
+    cheap = 2 * k * (v + h) <= v * h  # fields through patterns, against fields through J
+    if _few_patterns(machine) and (not room or (plain and filled and cheap)):
         return "chains"
-    return "layers" if room else None
+    return "layers" if room and (_precision.get() == "bf16" or not (filled and cheap)) else None
 
 
 def _gradient_served(machine: Machine) -> bool:
-    return machine.patterns is None or _rows(machine) <= MOST_PATTERNS
+    if machine.patterns is None:
+        return machine.visible <= NARROW or _precision.get() == "bf16"
+    return _few_patterns(machine)
+
+
+def _few_patterns(machine: Machine) -> bool:
+    return _rows(machine) <= MOST_PATTERNS[_precision.get()]
 
 
 def _cut(machine: Machine, chains: int, *, drawing: bool) -> Cut:
-    """Large blocks reuse each tile more often; small ones fill the chip when there are few chains."""
+    """Large blocks reuse each tile more often; small ones fill the chip when there are few chains.
+
+    With float32 operands no tile is loaded ahead: Triton 3.6 loads it over the one that a product still
+    reads. Nor are there eight warps, for which it turns three TF32 products into illegal reads.
+    """
     from .kernels.chains import Cut
 
-    low, k = _precision.get() == "bf16", _rows(machine)
     if machine.replicas * chains < 64 * FILLED:
         return Cut(chains=16, units=64, warps=4, stages=2)
-    if not low or k > 192:
-        return Cut(chains=64, units=32, warps=4 if k <= 64 else 8, stages=2)
-    full = not drawing and machine.replicas * chains >= 2**16
-    return Cut(64, 64, 4, 2) if full else Cut(64, 32, 4, 3)
+    low, small = _precision.get() == "bf16", _rows(machine) <= 192
+    if (
+        small
+        and not drawing
+        and machine.replicas * chains >= 2**16
+        and _precision.get() != "float32"
+    ):
+        return Cut(64, 64, 4, 2 if low else 1)
+    return Cut(64, 32, 4, (3 if small else 2) if low else 1)
 
 
 def _layer_cut(machine: Machine, chains: int) -> Cut:
@@ -316,6 +329,7 @@ def _gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, T
     from .kernels import chains, layers
 
     e, c, v = visible.shape
+    visible = visible.to(_dtype())
     h, k = machine.layers.sizes[1], _rows(machine)
     found = {}
     if machine.patterns is None and v > NARROW:

@@ -99,9 +99,11 @@ def rapid(size: Size, sweeps: int, images: int, device: torch.device, seed: int)
     return trainer.step
 
 
-def gibbs(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+def gibbs(
+    size: Size, sweeps: int, device: torch.device, seed: int, *, biases: bool = True
+) -> Action:
     """So many sweeps in one call."""
-    made = machine(size, device, seed).requires_grad_(False)
+    made = machine(size, device, seed, biases=biases).requires_grad_(False)
     rng = generator(seed, "sweeps", device=device)
     spins = made.random(size.chains, rng)
     return lambda: gibbs_sweeps(made, spins, rng, sweeps)

@@ -218,7 +218,7 @@ def paper(
             times = interleaved({words: action}, rounds, least=0.02, device=device)[words]
             rows.append(row | times.per(replicas).as_dict())
     many = replace(size, chains=chains)
-    action = gibbs(many, GIBBS_SWEEPS, device, seed)
+    action = gibbs(many, GIBBS_SWEEPS, device, seed, biases=False)
     times = interleaved({"": action}, rounds, least=0.02, device=device)[""].per(GIBBS_SWEEPS)
     spins = chains * (size.visible + size.hidden) / times.median / 1e9
     couplings = chains * 2 * size.visible * size.hidden / times.median / 1e9

@@ -62,13 +62,13 @@ PLANS = {
         Size(2048, 2048, 128, 128), (0.25, 0.5, 1, 2, 4), (0.5, 1, 2, 3, 4), (1, 2, 4, 8), 5, 7
     ),
     "cuda": Plan(
-        Size(4096, 4096, 128, 4096),
+        Size(4096, 4096, 128, 16_384),
         (0.25, 0.5, 1, 2, 4),
         (0.25, 0.5, 1, 2, 3),
         (1, 2, 4, 8),
-        50,
+        20,
         7,
-    ),  # more than 384 patterns have no fused kernel
+    ),  # enough chains to fill the chip; more than 384 patterns have no fused kernel
     "quick": Plan(Size(512, 512, 32, 64), (0.5, 1, 2), (0.5, 1, 2), (1, 2), 5, 3),
 }
 

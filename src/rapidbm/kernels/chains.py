@@ -9,6 +9,9 @@ so that a sweep reads ξ once and writes nothing; spins are written after the la
 with a narrow visible layer take the same road with ξ_h = J, 1/√K = 1 and the visible spins as their own
 overlaps: m' is then the field on them.
 
+Visible spins are read in the type of ξ: converted inside the loop of products, registers are filled anew
+before Triton 3.6 has waited for the product that reads them.
+
 Random numbers come from Philox-4x32 with 7 rounds (Salmon et al. 2011), counted by unit, chain and
 half-sweep: what a chain draws does not depend on how the work is cut. The four words of a call go to four
 units that one thread of the tensor cores' layout holds, so that none moves.
@@ -213,9 +216,9 @@ def _save(at, m0, m1, inside, K0: tl.constexpr, K1: tl.constexpr):
 
 @triton.jit(do_not_specialize=["sweeps"])
 def _sample_kernel(
-    spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, push, keep, seed_at,
+    spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, push, keep, old, seed_at,
     chains, visible, hidden, wide_v, wide_h, spins_e, spins_c, beta_e, beta_c, push_e, push_c, keep_e,
-    keep_c, bias_e, sweeps, scale,
+    keep_c, old_e, old_c, bias_e, sweeps, scale,
     K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DENSE: tl.constexpr,
     BIAS: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -235,16 +238,17 @@ def _sample_kernel(
     spins += e * spins_e + at * spins_c
     push += e * push_e + at * push_c
     keep += e * keep_e + at * keep_c
+    old += e * old_e + at * old_c
     m0, m1 = _overlaps(spins, inside, xv, wide_v, visible, K0, K1, M, N, DENSE, PRECISION)
     for number in range(0, sweeps - 1):
         m0, m1 = _sweep(
             m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, number, steep,
-            scale, push, keep, spins, out, inside,
+            scale, push, keep, old, out, inside,
             K0, K1, M, N, DENSE, BIAS, PUSH, CLAMP, False, PRECISION,
         )  # fmt: skip
     _sweep(
         m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, sweeps - 1, steep,
-        scale, push, keep, spins, out, inside,
+        scale, push, keep, old, out, inside,
         K0, K1, M, N, DENSE, BIAS, PUSH, CLAMP, True, PRECISION,
     )  # fmt: skip
 
@@ -334,12 +338,13 @@ def sample(given: Operands, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
     e, c, units = spins.shape
     out = torch.empty((e, c, units), dtype=torch.float32, device=spins.device)
     spins = spins if spins.stride(2) == 1 else spins.contiguous()
+    visible = spins[..., : given.visible].to(given.xh.dtype)
     push, keep = how.tensors()
     _sample_kernel[(triton.cdiv(c, cut.chains), e)](
-        spins, out, *_descriptors(given, cut), given.bias_v, given.bias_h, how.beta, push, keep,
-        how.seed, c, given.visible, given.hidden, given.xv.shape[2], given.xh.shape[2],
-        *spins.stride()[:2], *how.beta.stride(), *push.stride()[:2], *keep.stride()[:2],
-        given.bias_v.stride(0), how.sweeps, given.scale,
+        visible, out, *_descriptors(given, cut), given.bias_v, given.bias_h, how.beta, push, keep,
+        spins, how.seed, c, given.visible, given.hidden, given.xv.shape[2], given.xh.shape[2],
+        *visible.stride()[:2], *how.beta.stride(), *push.stride()[:2], *keep.stride()[:2],
+        *spins.stride()[:2], given.bias_v.stride(0), how.sweeps, given.scale,
         PUSH=how.push is not None, CLAMP=how.keep is not None, **_constants(given, cut),
     )  # fmt: skip
     return out
@@ -358,6 +363,7 @@ def hidden_means(
     means = given.xh.new_empty((e, c, wide))
     rows = 0 if given.dense else c
     over_v, over_h = given.xh.new_empty((e, rows, k)), given.xh.new_empty((e, parts, rows, k))
+    visible = visible.to(given.xh.dtype)
     visible = visible if visible.stride(2) == 1 else visible.contiguous()
     share_h = triton.cdiv(triton.cdiv(wide, cut.units), parts) * cut.units
     _means_kernel[(triton.cdiv(c, cut.chains), e, parts)](
