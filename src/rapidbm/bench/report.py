@@ -135,8 +135,12 @@ def _peers(axes: Axes, found: Result) -> None:
     times = np.array([row["seconds"] for row in rows]) * 1e3
     ends = np.array([row["quartiles"] for row in rows]).T * 1e3
     mine = [row["name"].startswith("rapidbm") for row in rows]
-    colours = [PENS[0].colour if own else "#bbbbbb" for own in mine]
-    axes.barh(places, times, color=colours, height=0.65, xerr=abs(ends - times), ecolor="#333333")
+    colours = [PENS[0].colour if own else "#888888" for own in mine]
+    axes.hlines(places, _decade(times.min()), times, color="#dddddd", linewidth=0.8)
+    axes.errorbar(times, places, xerr=abs(ends - times), linestyle="none", color="#333333")
+    axes.scatter(times, places, color=colours, s=14, zorder=3)
+    axes.set_xscale("log")
+    axes.set_xlim(left=_decade(times.min()))
     names = [_tick(row) for row in rows]
     axes.set_yticks(places, names, fontsize=5.5)
     size = found["peers"]["size"]
