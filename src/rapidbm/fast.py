@@ -247,15 +247,12 @@ def _cut(machine: Machine, chains: int, *, drawing: bool) -> Cut:
 
     if machine.replicas * chains < 64 * FILLED:
         return Cut(chains=16, units=64, warps=4, stages=2)
-    low, small = _precision.get() == "bf16", _rows(machine) <= 192
-    if (
-        small
-        and not drawing
-        and machine.replicas * chains >= 2**16
-        and _precision.get() != "float32"
-    ):
-        return Cut(64, 64, 4, 2 if low else 1)
-    return Cut(64, 32, 4, (3 if small else 2) if low else 1)
+    name, small = _precision.get(), _rows(machine) <= 192
+    stages = 1 if name != "bf16" else 3 if small else 2
+    whole = small and not drawing and machine.replicas * chains >= 2**16
+    if whole and name != "float32":
+        return Cut(64, 64, 4, min(stages, 2))
+    return Cut(64, 32, 4, stages)
 
 
 def _layer_cut(machine: Machine, chains: int) -> Cut:
