@@ -171,6 +171,43 @@ def test_more_patterns_than_fit_on_the_chip(fused):
     assert torch.equal(found["couplings.patterns"], wanted["couplings.patterns"])
 
 
+@pytest.mark.parametrize(
+    ("sizes", "count", "precision", "plain", "road"),
+    [
+        ((784, 3000, 190), 16_384, "bf16", True, "chains"),
+        ((784, 3000, 190), 16_384, "tf32", True, "chains"),
+        ((784, 3000, 190), 16_384, "float32", True, None),  # cuBLAS
+        ((784, 3000, 190), 16_384, "bf16", False, "layers"),  # pushed or clamped
+        ((784, 3000, 190), 190, "float32", True, "layers"),  # too few to fill the chip
+        ((784, 3000, 384), 16_384, "bf16", True, "layers"),  # J is cheaper
+        ((784, 500, None), 16_384, "bf16", True, "layers"),
+        ((16, 1000, None), 16_384, "float32", True, "chains"),
+    ],
+)
+def test_the_road_is_the_one_that_was_measured_to_win(sizes, count, precision, plain, road):
+    these = machine(*sizes, replicas=1)
+    with fast.precision(precision):
+        assert fast._road(these, count, plain=plain) == road
+
+
+@pytest.mark.parametrize(
+    ("sizes", "precision", "served"),
+    [
+        ((784, 3000, 190), "bf16", True),
+        ((784, 3000, 190), "float32", False),
+        ((784, 500, None), "tf32", False),
+        ((784, 500, None), "bf16", True),
+        ((16, 1000, None), "float32", True),
+    ],
+)
+def test_gradients_by_kernels_where_they_win(fused, monkeypatch, sizes, precision, served):
+    these = machine(*sizes, replicas=1)
+    monkeypatch.setattr(fast, "_gradient", lambda *_: {})
+    with fast.precision(precision):
+        found = fast.gradient(these, visible(these, 3), torch.ones((1, 3), device=DEVICE))
+    assert (found is not None) == served
+
+
 def test_every_chain_unit_and_sweep_has_a_number_of_its_own(fused):
     free = machine(32, 32, None, biases=False, scale=1e-9)
     spins = sweeps(
