@@ -20,9 +20,13 @@ BENCHMARKS = {
 def main() -> None:
     words = sys.argv[1:]
     names = [word for word in words if word != "--json"] or list(BENCHMARKS)
+    if "--help" in words:
+        print(__doc__.strip(), "", f"known are {', '.join(BENCHMARKS)}", sep="\n")
+        return
     for name in names:
         if name not in BENCHMARKS:
-            sys.exit(f"unknown benchmark {name!r}: known are {', '.join(BENCHMARKS)}")
+            print(f"unknown benchmark {name!r}: known are {', '.join(BENCHMARKS)}", file=sys.stderr)
+            sys.exit(2)
     for name in names:
         result = BENCHMARKS[name]()
         if "--json" in words:

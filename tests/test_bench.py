@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from rapidbm import fast
 from rapidbm.bench import clock, peers, report, roofline, run, sizes
-from rapidbm.bench.jobs import Size, ours
+from rapidbm.bench.jobs import Size, ours, plain, rapid
 from rapidbm.bench.peak import peak_bytes
 from rapidbm.cli import main
 from rapidbm.errors import InputError
@@ -107,10 +108,15 @@ def test_bytes_against_a_hand_count():
     patterns, chains = k * v + k * h, c * v + c * h
     words = [s * patterns, chains, chains]
     assert roofline.sweep_count(Size(v, h, k, c, e), s).bytes == 4 * e * sum(words)
-    moved = [s + 2, 2, 7]  # read by sweeps and phases; gradients; Adam
-    rows = [c * v, chains, chains, *[c * h] * 4]
+    read, written = s + 2, 2 + 7  # by sweeps and phases; gradients and Adam
+    images, means = c * v, 4 * c * h
     found = roofline.update_count(Size(v, h, k, c, e), s).bytes
-    assert found == 4 * e * (sum(moved) * patterns + sum(rows))
+    assert found == 4 * e * ((read + written) * patterns + images + 2 * chains + means)
+    with fast.precision("bf16"):  # operands of two bytes
+        low = roofline.update_count(Size(v, h, k, c, e), s).bytes
+        sweep = roofline.sweep_count(Size(v, h, k, c, e), s).bytes
+    assert sweep == e * (2 * words[0] + 4 * sum(words[1:]))
+    assert low == found - 2 * e * (read * patterns + images + means)
 
 
 @pytest.mark.parametrize("patterns", [None, 4])
@@ -122,6 +128,61 @@ def test_the_plain_path_takes_the_counted_operations_and_little_more(patterns):
         step()
     counted = roofline.update_count(size, 3).operations
     assert counted <= found.get_total_flops() <= 1.25 * counted
+
+
+def flops(action):
+    with FlopCounterMode(display=False) as found:
+        action()
+    return found.get_total_flops()
+
+
+def test_the_plain_loop_does_the_work_of_so_many_sweeps_and_no_more():
+    v, h, c, s = 40, 50, 20, 3
+    one = product(c, v, h)  # any of its products
+    assert flops(plain(Size(v, h, None, c), s, CPU, 0)) == (2 * s + 2 + 2) * one
+
+
+def test_pid_sweeps_as_often_as_it_says():
+    v, h, k, images = 40, 50, 4, 30
+    none, some = (flops(rapid(Size(v, h, k), s, images, CPU, 0)) for s in (0, 3))
+    sweep = 4 * k * k * (v + h)  # K chains
+    assert some - none == pytest.approx(3 * sweep, rel=0.5)  # plus the first hidden units
+
+
+def test_times_are_those_of_one_update_and_one_replica(hand_clock, monkeypatch):
+    built = []
+
+    def cost(seconds):
+        return job(hand_clock, [], "", [seconds])
+
+    def update(size, sweeps, images, device, seed):
+        built.append((size.replicas, sweeps, images))
+        return cost(6.0)
+
+    monkeypatch.setattr(peers, "rapid", update)
+    monkeypatch.setattr(peers, "gibbs", lambda *_, **__: cost(2.0))
+    monkeypatch.setattr(peers, "bars", lambda n, _: cost(float(n)))
+    rows = peers.paper(Size(10, 20, 3), 50, (1, 3), 400, 3, CPU, 0)
+    assert built == [(1, 10, 50), (1, 0, 50), (3, 10, 50), (3, 0, 50)]
+    assert [row["seconds"] for row in rows[:4]] == [6.0, 6.0, 2.0, 2.0]
+    sweep = 2.0 / peers.GIBBS_SWEEPS
+    assert rows[4]["seconds"] == sweep
+    assert rows[4]["spin_updates_per_ns"] == pytest.approx(400 * 30 / sweep / 1e9)
+    assert rows[4]["couplings_per_ns"] == pytest.approx(400 * 2 * 10 * 20 / sweep / 1e9)
+    one, many = peers.many((1, 8), 3, CPU)
+    assert one["seconds"] == 1.0 / peers.PER_CALL
+    assert many["ratio"] == 8.0
+
+
+def test_the_rate_of_products_is_that_of_the_better_size(monkeypatch):
+    def rate(n, *_):
+        return {"median": float(n), "size": n}
+
+    monkeypatch.setattr(roofline, "_products", rate)
+    monkeypatch.setattr(
+        roofline, "interleaved", lambda *_, **__: {"copy": mock.Mock(seconds=(1.0,))}
+    )
+    assert roofline.measured(CPU, 1, quick=False)["float32"]["size"] == 2048
 
 
 def test_the_roof_is_the_lower_of_products_and_copies():

@@ -1,11 +1,13 @@
 """Fused kernels against the plain path: on a GPU if there is one, else in Triton's interpreter."""
 
+import threading
 from contextlib import nullcontext
 
 import pytest
 import torch
 
 from rapidbm import fast, training
+from rapidbm.checkpoint import load_tensors
 from rapidbm.enumeration import AllStates
 from rapidbm.errors import InputError
 from rapidbm.gibbs import sweeps
@@ -13,6 +15,8 @@ from rapidbm.machine import GivenVisible, Machine, dbm, rbm
 from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.optim import adam, sgd
 from rapidbm.projection import Clip, Sign
+from rapidbm.recipe import Recipe
+from rapidbm.runs import Run
 from rapidbm.spins import WeightedSpins
 from rapidbm.streams import generator
 from rapidbm.testing import (
@@ -22,7 +26,7 @@ from rapidbm.testing import (
     exact_distribution,
     sampler_p_values,
 )
-from rapidbm.training import Trainer, train
+from rapidbm.training import Trainer, descent, train
 
 pytest.importorskip("triton")
 from rapidbm.kernels import chains, layers, states
@@ -39,10 +43,25 @@ pytestmark = [
 
 
 @pytest.fixture
-def fused(monkeypatch):
-    """The kernels serve wherever the tests run."""
+def kernels(monkeypatch):
+    """They serve wherever the tests run."""
     monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(fast, "WORTH", 0)
+    monkeypatch.setattr(fast, "_refused", set())
+
+
+@pytest.fixture
+def fused(kernels, monkeypatch):
+    """And nothing is left to the plain path."""
+    for name in ("sweeps", "gradient", "products"):
+        serve = getattr(fast, name)
+
+        def served(*args, serve=serve, name=name):
+            found = serve(*args)
+            assert found is not None, f"the plain path took {name}"
+            return found
+
+        monkeypatch.setattr(fast, name, served)
 
 
 @pytest.fixture
@@ -157,7 +176,7 @@ def test_values_may_lie_in_memory_in_any_order(fused, monkeypatch, road):
     assert torch.equal(*found)
 
 
-def test_more_patterns_than_fit_on_the_chip(fused):
+def test_more_patterns_than_fit_on_the_chip(kernels):
     these = machine(10, 20, 400, replicas=1)
     assert fast._road(these, 10, plain=True) == "layers"
     start = these.random(50, generator(0, device=DEVICE))
@@ -200,7 +219,7 @@ def test_the_road_is_the_one_that_was_measured_to_win(sizes, count, precision, p
         ((16, 1000, None), "float32", True),
     ],
 )
-def test_gradients_by_kernels_where_they_win(fused, monkeypatch, sizes, precision, served):
+def test_gradients_by_kernels_where_they_win(kernels, monkeypatch, sizes, precision, served):
     these = machine(*sizes, replicas=1)
     monkeypatch.setattr(fast, "_gradient", lambda *_: {})
     with fast.precision(precision):
@@ -300,11 +319,15 @@ def test_large_blocks(fused, precision, patterns):
         found = fast.gradient(these, rows, weights)
         cut = fast._cut(these, 2**15, drawing=True)
         drawn = chains.sample(fast._operands(these), start, how, cut)
-        other = layers.sample(fast._matrix(these), start, how, Cut(64, 32, 4, 4))
+        others = [
+            layers.sample(fast._matrix(these), start, how, cut)
+            for cut in (Cut(64, 32, 4, 4), fast._layer_cut(these, 2**15))
+        ]
     tolerance = {"float32": 1e-5, "tf32": 3e-3, "bf16": 1e-2}[precision]
     for name, value in wanted.items():
         assert (found[name] - value).norm() < tolerance * value.norm(), name
-    assert (drawn != other).float().mean() < tolerance
+    for other in others:
+        assert (drawn != other).float().mean() < tolerance
 
 
 def test_rounded_weights_favour_no_phase():
@@ -449,6 +472,57 @@ def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
         assert torch.allclose(a, b, atol=1e-6)
 
 
+def test_a_graph_is_for_one_place_and_one_precision(monkeypatch):
+    heard = []
+
+    class Listening(AsItIs):
+        def run(self, key, work):
+            heard.append(key)
+            work()
+
+    monkeypatch.setattr(training, "Replay", Listening)
+    monkeypatch.setattr(Trainer, "capturable", lambda _: True)
+    these = machine(6, 9, 2)
+    rows = torch.ones((4, 6), dtype=torch.int8, device=DEVICE)
+    options = {"positive": None, "projection": None, "batch_mean": "true", "average": None}
+    trainer = Trainer(
+        these, rows, Persistent(8, 1), adam(0.1), epochs=9, batch_size=2, seed=0, **options
+    )
+    trainer.step(2)
+    trainer.step(2)
+    assert heard[0] == heard[1]
+    with fast.precision("tf32"):
+        trainer.step(2)
+    for parameter in these.parameters():
+        parameter.data = parameter.data.clone()
+    trainer.step(2)
+    trainer.step(1)
+    assert len(set(heard)) == 4  # other products; another place; another number of updates
+    before = trainer.replay
+    trainer.load(trainer.state())
+    assert trainer.replay is not before  # its graphs know chains that are no longer there
+
+
+def test_a_run_of_graphs_halts_where_it_should(tmp_path, monkeypatch):
+    chosen = {"negative": "pcd", "particles": 8, "optimizer": "adam", "epochs": 3, "device": DEVICE}
+    chosen |= {"evaluate": "7", "checkpoints": "12"}
+    ends = []
+    for name in ("single", "together"):
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "Replay", AsItIs)
+            patch.setattr(Trainer, "capturable", lambda _, name=name: name == "together")
+            run = Run.create(tmp_path / name, Recipe.made("bars4", chosen))
+            steps = [step.update for step in run.go()]
+        looks = [record["update"] for record in run.metrics()]
+        files = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+        ends.append((looks, files, load_tensors(run.latest)[0], steps))
+    assert ends[0][:2] == ends[1][:2]
+    assert len(ends[1][3]) < len(ends[0][3])
+    for key, value in ends[0][2].items():
+        if key.startswith("parameter/"):
+            assert torch.allclose(value, ends[1][2][key], atol=1e-5), key
+
+
 @pytest.mark.parametrize("projection", [None, Sign("update"), Clip(0.5)], ids=str)
 def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
     these = machine(6, 9, None if projection is None else 2, biases=False, scale=0.8)
@@ -479,7 +553,7 @@ def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
 # -- the choice ---------------------------------------------------------------------------------------
 
 
-def test_which_machines_are_served(fused):
+def test_which_machines_are_served(kernels):
     assert fast.serves(machine(4, 3, 2))
     assert fast.serves(machine(200, 3))
     assert not fast.serves(machine(4, 3).double())
@@ -498,24 +572,26 @@ def test_small_work_is_left_to_the_plain_path(monkeypatch):
 
 
 def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
-    monkeypatch.setattr(fast, "_refused", [])
+    monkeypatch.setattr(fast, "_refused", set())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     gpu = type("OnGPU", (), {"device": torch.device("cuda")})()
-    assert fast._tried(gpu, lambda: 3) == 3
+    assert fast._tried(gpu, "chains", lambda: 3) == 3
 
     def refuse():
         raise ValueError("no such instruction")
 
-    with pytest.warns(RuntimeWarning, match="no such instruction"):
-        assert fast._tried(gpu, refuse) is None
-    monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
-    assert not fast.serves(machine(4, 3, 2))
+    with pytest.warns(RuntimeWarning, match="chains does not run here in float32 .*instruction"):
+        assert fast._tried(gpu, "chains", refuse) is None
+    assert fast._tried(gpu, "chains", lambda: 3) is None  # not tried again
+    assert fast._tried(gpu, "layers", lambda: 3) == 3
+    with fast.precision("bf16"):
+        assert fast._tried(gpu, "chains", lambda: 3) == 3
 
     def full():
         raise torch.OutOfMemoryError("full")
 
-    with pytest.raises(torch.OutOfMemoryError):  # the plain path would need more
-        fast._tried(gpu, full)
+    with pytest.raises(torch.OutOfMemoryError):  # that is no fault of the kernel
+        fast._tried(gpu, "layers", full)
 
 
 def test_the_plain_path_where_nothing_serves(plain):
@@ -524,7 +600,48 @@ def test_the_plain_path_where_nothing_serves(plain):
     assert fast.products(these) is None
     rows = visible(these, 5)
     assert fast.gradient(these, rows, torch.ones((2, 5), device=DEVICE)) is None
-    assert isinstance(these.given_visible(rows), WeightedSpins)
+    many = visible(these, fast.FEW_ROWS + 1)
+    assert isinstance(these.given_visible(many), WeightedSpins)
+    with pytest.raises(InputError, match="at least 1, not 0"):
+        these.given_visible(many[:, :0])
+
+
+def test_few_rows_go_as_one_batch(plain):
+    """The phases together give the gradient that they give apart."""
+    these = machine(4, 30, 2)
+    data, model = (these.given_visible(rows) for rows in (visible(these, 5), visible(these, 9)))
+    assert isinstance(data, GivenVisible)
+    found = descent(these, data, model)
+    first, second = (these.gradient(WeightedSpins(x.spins, x.weights)) for x in (data, model))
+    for name, value in found.items():
+        assert torch.allclose(value, first[name] - second[name], atol=1e-5)
+
+
+def test_threads_do_not_disturb_each_others_precision():
+    before, steps = torch.get_float32_matmul_precision(), []
+    a_in, b_in, a_out = (threading.Event() for _ in range(3))
+
+    def low():
+        with fast.precision("bf16"):
+            a_in.set()
+            assert b_in.wait(10)
+            steps.append((fast.current(), torch.get_float32_matmul_precision()))
+        a_out.set()
+
+    def exact():
+        assert a_in.wait(10)
+        with fast.precision("float32"):
+            b_in.set()
+            assert a_out.wait(10)
+            steps.append((fast.current(), torch.get_float32_matmul_precision()))
+
+    threads = [threading.Thread(target=work) for work in (low, exact)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert steps == [("bf16", "highest"), ("float32", "highest")]  # never less than was asked for
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_precision_is_put_back():

@@ -151,7 +151,7 @@ def device_named(name: str) -> torch.device:
         torch.empty(0, device=device)
         torch.Generator(device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(". ")[0]
         raise InputError(
             f"the device {name!r} cannot be used here: {reason}; use auto or cpu"
         ) from error

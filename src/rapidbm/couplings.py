@@ -45,7 +45,12 @@ class Couplings(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def replicas(self) -> int: ...
+    def first(self) -> Tensor:
+        """One of the parameters; each has all replicas, and all have one type and device."""
+
+    @property
+    def replicas(self) -> int:
+        return self.first.shape[0]
 
     @abstractmethod
     def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
@@ -91,9 +96,10 @@ class Dense(Couplings):
         )
 
     @property
-    def replicas(self) -> int:
-        first: Tensor = next(iter(self.weights.values()))
-        return first.shape[0]
+    def first(self) -> Tensor:
+        a, b = self.layers.edges[0]
+        weight: Tensor = self.weights[f"{a}-{b}"]
+        return weight
 
     def matrix(self, a: int, b: int) -> Tensor:
         if a == b:
@@ -170,8 +176,8 @@ class Patterns(Couplings):
         return Patterns(layers, torch.nn.functional.pad(xi, (0, 0, 0, spare)).to(matrix.dtype))
 
     @property
-    def replicas(self) -> int:
-        return self.patterns.shape[0]
+    def first(self) -> Tensor:
+        return self.patterns
 
     def extra_repr(self) -> str:
         return f"K={self.patterns.shape[1]}"

@@ -12,6 +12,7 @@ patterns whose chains are too few to fill the chip; all states of a narrow layer
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,24 +41,50 @@ MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 384}  # beyond them cuBLAS
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
+FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 
-_refused: list[str] = []  # why kernels are not tried any more
+MOST_REPLICAS = 65_535  # blocks of one axis of a launch
+
+_refused: set[tuple[str, str]] = set()  # kernels and precisions that are not tried any more
 _precision: ContextVar[Precision] = ContextVar("precision", default="float32")
+
+
+_lock = threading.Lock()
+_inside: dict[
+    int, list[Precision]
+] = {}  # of each thread that is inside such a block, innermost last
+_outside: list[str] = []  # torch's setting before the first of them
 
 
 @contextmanager
 def precision(name: Precision) -> Iterator[None]:
-    """Rounds products of float32 matrices this way in the block, on a GPU."""
+    """Rounds products of float32 matrices this way in the block, on a GPU.
+
+    torch has one setting for all threads: it is float32 while a thread asks for that.
+    """
     check_choice("precision", name, PRECISIONS)
-    before = torch.get_float32_matmul_precision()
-    token = _precision.set(name)
-    torch.set_float32_matmul_precision("highest" if name == "float32" else "high")
+    token, thread = _precision.set(name), threading.get_ident()
+    with _lock:
+        if not _inside:
+            _outside[:] = [torch.get_float32_matmul_precision()]
+        _inside.setdefault(thread, []).append(name)
+        _set_torch()
     try:
         yield
     finally:
         _precision.reset(token)
-        torch.set_float32_matmul_precision(before)
+        with _lock:
+            _inside[thread].pop()
+            if not _inside[thread]:
+                del _inside[thread]
+            _set_torch()
+
+
+def _set_torch() -> None:
+    exact = any(names[-1] == "float32" for names in _inside.values())
+    setting = _outside[0] if not _inside else "highest" if exact else "high"
+    torch.set_float32_matmul_precision(setting)
 
 
 def current() -> Precision:
@@ -73,8 +100,15 @@ def _triton() -> bool:
 def serves(machine: Machine) -> bool:
     """Whether the kernels know this machine."""
     known = machine.device.type in DEVICES and machine.dtype == torch.float32
-    known = known and _triton() and not _refused
+    known = known and _triton() and machine.replicas <= MOST_REPLICAS
     return known and machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
+
+
+def joins(machine: Machine, rows: int) -> bool:
+    """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
+    that calls cost more than products."""
+    few = rows <= FEW_ROWS and machine.layers.edges == ((0, 1),)
+    return few or serves(machine)
 
 
 def sweeps(
@@ -94,7 +128,8 @@ def sweeps(
     road = _road(machine, c, plain=plain) if large and serves(machine) else None
     if road is None:
         return None
-    return _tried(machine, lambda: _sweeps(road, machine, spins, rng, count, beta, keep, push))
+    work = partial(_sweeps, road, machine, spins, rng, count, beta, keep, push)
+    return _tried(machine, road, work)
 
 
 def _sweeps(
@@ -140,7 +175,7 @@ def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Te
     for some, shares in zip(
         torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True
     ):
-        found = _tried(machine, partial(_gradient, machine, some, shares))
+        found = _tried(machine, "gradient", partial(_gradient, machine, some, shares))
         if found is None:
             return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
@@ -149,9 +184,10 @@ def gradient(machine: Machine, visible: Tensor, weights: Tensor) -> dict[str, Te
 
 def products(machine: Machine) -> tuple[Tensor, Tensor] | None:
     """⟨s_a s_b⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) over all states of a machine with a narrow layer."""
-    if not serves(machine) or min(machine.layers.sizes) > MOST_BITS:
+    bits = min(machine.layers.sizes)
+    if not serves(machine) or bits > MOST_BITS or machine.replicas * 2**bits * 20 > ROOM:
         return None
-    return _tried(machine, lambda: _products(machine))
+    return _tried(machine, "products", partial(_products, machine))
 
 
 def _products(machine: Machine) -> tuple[Tensor, Tensor]:
@@ -180,9 +216,11 @@ def _products(machine: Machine) -> tuple[Tensor, Tensor]:
 # -- how ----------------------------------------------------------------------------------------------
 
 
-def _tried(machine: Machine, work: Callable[[], T]) -> T | None:
+def _tried(machine: Machine, kernel: str, work: Callable[[], T]) -> T | None:
     """The work, launched on the machine's GPU; None, and the plain path from then on, where the compiler
-    or the driver refuses a kernel."""
+    or the driver refuses the kernel in this precision."""
+    if (kernel, _precision.get()) in _refused:
+        return None
     if machine.device.type != "cuda":
         return work()
     try:
@@ -191,9 +229,10 @@ def _tried(machine: Machine, work: Callable[[], T]) -> T | None:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # whatever a version of Triton raises
-        _refused.append(f"{type(error).__name__}: {error}")
+        _refused.add((kernel, _precision.get()))
         warnings.warn(
-            f"fused kernels do not run here ({_refused[0][:200]}); the plain path goes on, slower",
+            f"the fused kernel for {kernel} does not run here in {_precision.get()} "
+            f"({type(error).__name__}: {str(error)[:200]}); the plain path goes on, slower",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -240,8 +279,9 @@ def _few_patterns(machine: Machine) -> bool:
 def _cut(machine: Machine, chains: int, *, drawing: bool) -> Cut:
     """Large blocks reuse each tile more often; small ones fill the chip when there are few chains.
 
-    With float32 operands no tile is loaded ahead: Triton 3.6 loads it over the one that a product still
-    reads. Nor are there eight warps, for which it turns three TF32 products into illegal reads.
+    With float32 operands and 64 chains no tile is loaded ahead: Triton 3.6 loads it over the one that a
+    product still reads. Nor are there eight warps, for which it turns three TF32 products of 16 columns
+    into illegal reads. Products of 16 chains are of another kind, which waits by itself.
     """
     from .kernels.chains import Cut
 

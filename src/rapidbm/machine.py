@@ -63,11 +63,11 @@ class Machine(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return next(self.couplings.parameters()).dtype
+        return self.couplings.first.dtype
 
     @property
     def device(self) -> torch.device:
-        return next(self.couplings.parameters()).device
+        return self.couplings.first.device
 
     @property
     def symmetric(self) -> bool:
@@ -132,16 +132,17 @@ class Machine(nn.Module):
 
     def given_visible(self, visible: Tensor) -> WeightedSpins | GivenVisible:
         """Equal weights for these visible spins, hidden units at their means; restricted machines."""
-        if not fast.serves(self):
-            return WeightedSpins.even(self.complete(visible))
         visible = self._checked(visible, self.visible, "a visible configuration")
+        if not fast.joins(self, visible.shape[1]):
+            return WeightedSpins.even(self.complete(visible))
         e, c, _ = visible.shape
+        check_count("the number of configurations to average over", c)
         share = torch.full((), 1.0 / c, dtype=self.dtype, device=self.device)
         return GivenVisible(self, visible, share.expand(e, c))
 
     def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
         """Equal weights for these configurations, their `layers.inferred` at their means."""
-        if fast.serves(self):
+        if fast.joins(self, spins.shape[1]):
             return self.given_visible(spins[..., : self.visible])
         return WeightedSpins.even(self.infer(spins))
 

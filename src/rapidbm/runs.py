@@ -204,7 +204,8 @@ class Run:
     def go(
         self, stop: Callable[[], bool] = lambda: False, epochs: int | None = None
     ) -> Iterator[Step]:
-        """Trains, from the beginning or from the newest checkpoint, and tells after every update.
+        """Trains, from the beginning or from the newest checkpoint, and tells after every update, or on a
+        GPU after every few.
 
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
         makes the training longer than it was meant to be.
@@ -230,9 +231,9 @@ class Run:
                 yield self._look(trainer, data, seconds)
                 self._save(trainer, seconds, history=True)
             saved = began = time.monotonic()
-            for progress in trainer.run("update"):
-                history = _due(self.recipe.checkpoints, progress.update, progress)
-                if history or progress.epoch_end or self._looks_at(progress):
+            for progress in trainer.together(self._halts):
+                history = self._keeps(progress)
+                if progress.epoch_end or self._halts(progress):
                     trainer.wait()  # else the host runs ahead of a GPU
                 seconds += time.monotonic() - began
                 last = progress.update == progress.updates
@@ -285,6 +286,12 @@ class Run:
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
         return Step(progress.epoch, progress.update, progress.updates, record, self._diverged)
+
+    def _halts(self, progress: Progress) -> bool:
+        return self._keeps(progress) or self._looks_at(progress)
+
+    def _keeps(self, progress: Progress) -> bool:
+        return _due(self.recipe.checkpoints, progress.update, progress)
 
     def _looks_at(self, progress: Progress) -> bool:
         return _due(self.recipe.evaluate, progress.update, progress, by_epoch=True)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from .errors import InputError, check_count
 
 MANY = 2**15  # random numbers from which on seeding a faster generator pays
 Beta = float | Tensor  # a tensor has one value per chain: (c, 1) or (e, c, 1)
@@ -32,6 +32,7 @@ class WeightedSpins:
     def even(spins: Tensor) -> WeightedSpins:
         """Equal weights that sum to one."""
         e, c, _ = spins.shape
+        check_count("the number of configurations to average over", c)
         return WeightedSpins(spins, spins.new_full((e, c), 1.0 / c))
 
     def chunks(self) -> Iterator[WeightedSpins]:

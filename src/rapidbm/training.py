@@ -231,17 +231,33 @@ class Trainer:
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
-            left = self.per_epoch - self.update % self.per_epoch
-            self.step(1 if every == "update" else min(left, TOGETHER))
+            self.step(1 if every == "update" else self.most())
             if every == "update" or self.update % self.per_epoch == 0:
                 yield self.progress()
 
-    def progress(self) -> Progress:
+    def together(
+        self, halts: Callable[[Progress], bool] = lambda progress: False
+    ) -> Iterator[Progress]:
+        """One update at a time, or where they are graphs as many as come before the end of the epoch or
+        before the caller `halts`."""
+        while self.update < self.epochs * self.per_epoch:
+            most = 1 if self.replay is None else self.most()
+            ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
+            self.step(next(ahead, most))
+            yield self.progress()
+
+    def most(self) -> int:
+        """Updates that one graph may hold from here on."""
+        return min(self.per_epoch - self.update % self.per_epoch, TOGETHER)
+
+    def progress(self, update: int | None = None) -> Progress:
+        """After this update, or now."""
+        update = self.update if update is None else update
         return Progress(
-            epoch=self.update // self.per_epoch,
-            update=self.update,
+            epoch=update // self.per_epoch,
+            update=update,
             updates=self.epochs * self.per_epoch,
-            epoch_end=self.update % self.per_epoch == 0,
+            epoch_end=update % self.per_epoch == 0,
             machine=self.machine,
             trainer=self,
         )

@@ -206,14 +206,15 @@ def paper(
     size: Size, images: int, counts: tuple[int, ...], chains: int, rounds: int, device: torch.device,
     seed: int,
 ) -> list[Row]:  # fmt: skip
-    """The paper's machine for MNIST: its update with 10 sweeps and with none, per replica, and many
-    chains of it."""
+    """PID as on MNIST in the paper: its update with 10 sweeps and with none, per replica, and many chains
+    of the machine."""
     rows: list[Row] = []
+    machine = {"machine": str(size)}
     for replicas in counts:
         for sweeps in (10, 0):
             made = replace(size, replicas=replicas)
             words = f"update, batch {images:,}, {replicas} replica{'s' if replicas > 1 else ''}"
-            row = {"name": words, "method": f"PID-{sweeps}", "per": "update and replica"}
+            row = {"name": words, "method": f"PID-{sweeps}", "per": "update and replica", **machine}
             action = rapid(made, sweeps, images, device, seed)
             times = interleaved({words: action}, rounds, least=0.02, device=device)[words]
             rows.append(row | times.per(replicas).as_dict())
@@ -222,7 +223,11 @@ def paper(
     times = interleaved({"": action}, rounds, least=0.02, device=device)[""].per(GIBBS_SWEEPS)
     spins = chains * (size.visible + size.hidden) / times.median / 1e9
     couplings = chains * 2 * size.visible * size.hidden / times.median / 1e9
-    last: Row = {"name": f"Gibbs sampling, {chains:,} chains", "method": "", "per": "sweep"}
+    last: Row = {
+        "name": f"Gibbs sampling, {chains:,} chains",
+        "method": "",
+        "per": "sweep",
+    } | machine
     last |= {"spin_updates_per_ns": spins, "couplings_per_ns": couplings}
     return [*rows, last | times.as_dict()]
 

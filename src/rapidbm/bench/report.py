@@ -14,6 +14,7 @@ from . import roofline, sizes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PAPER = "784×3000, K=190"
 Result = dict[str, Any]
 WORK_PENS = dict(zip(sizes.WORKS, PENS, strict=False))
 
@@ -43,7 +44,8 @@ def lines(found: Result) -> Iterator[str]:
     yield from map(_row, found["axons"])
     yield "replicas side by side; ms per update, and times that of the first"
     yield from map(_row, found["replicas"])
-    yield "the paper's machine for MNIST, 784 visible units; ms"
+    what = found["paper"][0]["machine"]
+    yield f"PID on {what}{', as on MNIST in the paper' if what == PAPER else ''}; ms"
     yield from map(_paper_row, found["paper"])
     for work in sizes.WORKS:
         yield from _table(found, work)

@@ -2,16 +2,18 @@
 
     rate ≤ min( highest rate of products, operations / bytes · bandwidth )                (1)
 
-Operations are those of products of matrices, a multiplication and an addition being two; words of float32
-are those that must move at least. For e replicas, c chains and as many images:
+Operations are those of products of matrices, a multiplication and an addition being two; bytes are those
+that must move at least, w of them for an operand (2 in bf16) and 4 for all else. For e replicas, c chains
+and as many images:
 
-    operations of a sweep through patterns      4 e c K (V + H)                           (2)
-    words of k sweeps in one call               e k K (V + H) + 2 e c (V + H)             (3)
-    operations of one of the two phases         2 e c K (2V + 3H)                         (4)
-    words of an update with k sweeps            e (k + 11) K (V + H) + e c (3V + 6H)      (5)
+    operations of a sweep through patterns    4 e c K (V + H)                             (2)
+    bytes of k sweeps in one call             w e k K (V + H) + 8 e c (V + H)             (3)
+    operations of one of the two phases       2 e c K (2V + 3H)                           (4)
+    bytes of an update with k sweeps          e (w (k + 2) + 36) K (V + H)
+                                              + e c (w (V + 4H) + 8 (V + H))              (5)
 
 (4) has the overlaps with V, the fields on H, the overlaps with H and both halves of the gradient. In (5)
-patterns are read by k sweeps and both phases, each phase writes a gradient, Adam moves seven words;
+patterns are read by k sweeps and both phases, each phase writes a gradient, Adam moves seven numbers;
 images are read, chains read and written, hidden means of both phases written and read. With dense
 couplings V H stands for K (V + H), and (4) is 4 e c V H. Drawing the spins is not counted.
 """
@@ -19,7 +21,7 @@ couplings V H stands for K (V + H), and (4) is 4 e c V H. Drawing the spins is n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
@@ -27,7 +29,7 @@ from .. import fast
 from .clock import interleaved
 from .jobs import Size
 
-WORD = 4  # bytes
+WORD = 4  # bytes of float32
 ADAM, PHASES = 7, 2
 
 
@@ -49,11 +51,16 @@ def parameters(size: Size) -> int:
     return size.replicas * (v * h if k is None else k * (v + h))
 
 
+def operand() -> int:
+    """Bytes of an operand of products, in the precision of this moment."""
+    return 2 if fast.current() == "bf16" else WORD
+
+
 def sweep_count(size: Size, sweeps: int) -> Count:
     """Eqs. (2) and (3), for one call of so many sweeps."""
     units = size.replicas * size.chains * (size.visible + size.hidden)
-    words = sweeps * parameters(size) + 2 * units
-    return Count(4 * sweeps * size.chains * parameters(size), WORD * words)
+    moved = operand() * sweeps * parameters(size) + 2 * WORD * units
+    return Count(4 * sweeps * size.chains * parameters(size), moved)
 
 
 def update_count(size: Size, sweeps: int) -> Count:
@@ -61,8 +68,9 @@ def update_count(size: Size, sweeps: int) -> Count:
     v, h, k = size.visible, size.hidden, size.patterns
     rows = size.replicas * size.chains
     phase = 4 * rows * v * h if k is None else 2 * rows * k * (2 * v + 3 * h)
-    words = (sweeps + 2 * PHASES + ADAM) * parameters(size) + rows * (3 * v + 6 * h)
-    return Count(sweep_count(size, sweeps).operations + PHASES * phase, WORD * words)
+    moved = (operand() * (sweeps + PHASES) + WORD * (PHASES + ADAM)) * parameters(size)
+    moved += rows * (operand() * (v + 4 * h) + 2 * WORD * (v + h))
+    return Count(sweep_count(size, sweeps).operations + PHASES * phase, moved)
 
 
 # -- the machine --------------------------------------------------------------------------------------
@@ -73,7 +81,7 @@ def measured(device: torch.device, rounds: int, quick: bool) -> dict[str, Any]:
     gpu = device.type == "cuda"
     found: dict[str, Any] = {}
     sizes = (512,) if quick else (4096, 8192) if gpu else (1024, 2048)
-    for name in get_args(fast.Precision) if gpu else ("float32",):
+    for name in fast.PRECISIONS if gpu else ("float32",):
         rates = [_products(n, name, device, rounds) for n in sizes]
         found[name] = max(rates, key=lambda rate: rate["median"])
     words = 2**22 if quick else 2**28 if gpu else 2**26

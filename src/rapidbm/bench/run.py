@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 
@@ -16,6 +16,7 @@ from .. import __version__, fast
 from ..checkpoint import device_named
 from ..console import Screen
 from ..errors import InputError, check_choice
+from ..streams import check_seed
 from . import peers, report, roofline, sizes
 from .jobs import Size
 from .peak import HOW
@@ -28,6 +29,7 @@ def bench(
     device: str, precision: str, quick: bool, seed: int, out: Path | None, screen: Screen
 ) -> None:
     """Measures, shows, and writes into `out` if there is one."""
+    check_seed(seed)
     on, rounding = checked(device, precision)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
@@ -59,7 +61,7 @@ def busy() -> float | None:
 
 
 def checked(device: str, precision: str) -> tuple[torch.device, fast.Precision]:
-    check_choice("precision", precision, get_args(fast.Precision))
+    check_choice("precision", precision, fast.PRECISIONS)
     on = device_named(device)
     if on.type not in HOW:
         raise InputError(f"bench knows cpu and cuda, not {on.type!r}; give --device cpu or cuda")
@@ -79,8 +81,8 @@ def measured(
     tell: Callable[[str], object],
 ) -> Result:
     rounds = 3 if quick else 11
-    dense = Size(784, 50, chains=50) if quick else Size(784, 500)
-    axons = (Size(784, 50, 4, 50),) if quick else (Size(784, 500, 40), Size(784, 3000, 190))
+    dense = Size(784, 100, chains=100) if quick else Size(784, 500)
+    axons = (Size(784, 100, 4, 100),) if quick else (Size(784, 500, 40), Size(784, 3000, 190))
     replicas = (1, 5) if quick else (1, 100)
     load = busy()
     plan = sizes.PLANS["quick" if quick else device.type]

@@ -63,7 +63,7 @@ def course(
             found[name].append(see(progress, data, progress.rng).tolist())
 
     look()
-    for progress in trainer.run("update"):
+    for progress in trainer.together():
         done = progress.update / progress.updates
         bench.tell(span[0] + (span[1] - span[0]) * done)
         if progress.epoch_end:
