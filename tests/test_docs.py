@@ -1,5 +1,6 @@
 """The README's code runs, and the commands that the documents name exist."""
 
+import json
 import re
 from pathlib import Path
 
@@ -60,3 +61,15 @@ def test_the_reproductions_tables_follow_from_its_records():
     found = module.Reproduction(ROOT / "docs" / "reproduction")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text, found) == text, "run python docs/reproduction.py"
+
+
+@pytest.mark.parametrize("name", ["cpu", "h200"])
+def test_the_page_about_speed_tells_what_was_recorded(name):
+    page = (ROOT / "docs/performance.md").read_text()
+    found = json.loads((ROOT / f"docs/performance/{name}.json").read_text())
+    rows = found["peers"]["rows"] + found["axons"] + found["replicas"]
+    told = [f"| {1e3 * row['seconds']:.3g} | " for row in rows if "seconds" in row]
+    ratios = [row["ratio"] for row in rows if "seconds" in row and row["ratio"] != 1]
+    assert len(told) >= 8
+    assert not [text for text in told if text not in page]
+    assert not [x for x in ratios if not any(f"| {x:.{n}f} |" in page for n in (1, 2))]
