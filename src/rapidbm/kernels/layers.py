@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .chains import LOG2E, Cut, Settings, _drawn, _words
+from .chains import LOG2E, Cut, Settings, _drawn, _words, padded
 
 ACROSS = 64  # units of the other layer per step; layers are padded to multiples of it
 
@@ -122,17 +122,10 @@ def _source(spins: Tensor, cut: Cut) -> TensorDescriptor:
     return TensorDescriptor.from_tensor(spins.flatten(0, 1), [cut.chains, ACROSS])
 
 
-def padded(spins: Tensor, like: Tensor, wide: int) -> Tensor:
-    """Spins (e, c, n) in the type of J, with zeros up to `wide`."""
-    whole = torch.zeros((*spins.shape[:2], wide), dtype=like.dtype, device=like.device)
-    whole[..., : spins.shape[2]] = spins
-    return whole
-
-
 def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
     """The same as `chains.sample`, a kernel per half-sweep."""
     wide_v, wide_h = given.j.shape[1:]
-    v = padded(spins[..., : given.visible], given.j, wide_v)
+    v = padded(spins[..., : given.visible], spins.shape[1], wide_v, given.j.dtype)
     h = v.new_empty((*v.shape[:2], wide_h))
     of_v, of_h = _layers(given, cut)
     from_v, from_h = _source(v, cut), _source(h, cut)
@@ -146,7 +139,7 @@ def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
 def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
     """tanh of the fields on the hidden units, (e, c, wide_h)."""
     wide_v, wide_h = given.j.shape[1:]
-    v = padded(visible, given.j, wide_v)
+    v = padded(visible, visible.shape[1], wide_v, given.j.dtype)
     means = v.new_empty((*v.shape[:2], wide_h))
     _, of_h = _layers(given, cut)
     _launch(of_h, given, _source(v, cut), wide_v, means, cut)
