@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rapidbm import fast
 from rapidbm.bridging import log_z_along
 from rapidbm.checkpoint import load_tensors
 from rapidbm.data import load
@@ -21,7 +22,7 @@ from rapidbm.samplers import ParallelTempering, sample
 from rapidbm.spins import WeightedSpins
 from rapidbm.streams import generator
 from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
-from rapidbm.training import train
+from rapidbm.training import Trainer, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 MACHINES = [pytest.param(machine, id=name) for name, machine in small_machines(2)]
@@ -61,6 +62,31 @@ def test_training_repeats_to_the_bit(negative):
             pass
         ends.append(machine.patterns.detach().clone())
     assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize(
+    ("negative", "patterns"),
+    [(PatternInduced(2), 5), (Persistent(300, 3), 5), (Persistent(50, 3), None)],
+    ids=str,
+)
+def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns):
+    """Kernels included: no sweep is too small for them here."""
+    monkeypatch.setattr(fast, "WORTH", 0)
+    data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
+    options = {"positive": None, "projection": None, "batch_mean": "nominal", "average": None}
+    ends = []
+    for launches in ("graph", "single"):
+        machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
+        trainer = Trainer(
+            machine, data, negative, adam(1e-3), epochs=20, batch_size=40, seed=0, **options
+        )
+        if launches == "single":
+            monkeypatch.setattr(trainer.replay, "run", lambda key, work: work())
+        for _ in trainer.run("epoch"):
+            pass
+        ends.append([*machine.parameters(), trainer.chains, trainer.rng.get_state()])
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
 
 
 def test_resume_on_a_gpu(tmp_path):
