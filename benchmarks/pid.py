@@ -32,10 +32,7 @@ def trainer() -> Trainer:
         sgd(1e-4),
         epochs=10**6,
         batch_size=BATCH,
-        positive=None,
         projection=Clip(),
-        batch_mean="true",
-        average=None,
         seed=0,
     )
 

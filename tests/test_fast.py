@@ -452,7 +452,6 @@ def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
             adam([0.01, 0.03], decay=0.9, weight_decay=0.5),
             epochs=3,
             batch_size=10,
-            positive=None,
             projection=Clip(0.5),
             batch_mean="nominal",
             average=5,
@@ -484,10 +483,7 @@ def test_a_graph_is_for_one_place_and_one_precision(monkeypatch):
     monkeypatch.setattr(Trainer, "capturable", lambda _: True)
     these = machine(6, 9, 2)
     rows = torch.ones((4, 6), dtype=torch.int8, device=DEVICE)
-    options = {"positive": None, "projection": None, "batch_mean": "true", "average": None}
-    trainer = Trainer(
-        these, rows, Persistent(8, 1), adam(0.1), epochs=9, batch_size=2, seed=0, **options
-    )
+    trainer = Trainer(these, rows, Persistent(8, 1), adam(0.1), epochs=9, batch_size=2, seed=0)
     trainer.step(2)
     trainer.step(2)
     assert heard[0] == heard[1]
@@ -533,10 +529,7 @@ def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
         adam(0.1),
         epochs=3,
         batch_size=2,
-        positive=None,
         projection=projection,
-        batch_mean="true",
-        average=None,
         seed=0,
     )
     trainer.replay = AsItIs()

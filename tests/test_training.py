@@ -150,8 +150,6 @@ def test_replicas_do_not_meet():
             batch_size=10,  # the whole set: the order of the images does not matter
             positive=ConditionalMean(),
             projection=Sign(),
-            batch_mean="true",
-            average=None,
             seed=0,
         )
 
@@ -174,10 +172,6 @@ def test_each_replica_has_its_own_order():
         sgd(0.1),
         epochs=2,
         batch_size=4,
-        positive=None,
-        projection=None,
-        batch_mean="true",
-        average=None,
         seed=0,
     )
     whole = trainer.spins[torch.cat([trainer.images(0, i) for i in range(3)], 1)]
@@ -234,10 +228,6 @@ def test_the_rates_that_the_updater_gets():
         sgd(0.1, decay=0.5, after=1, fall="linear"),
         epochs=4,
         batch_size=5,
-        positive=None,
-        projection=None,
-        batch_mean="true",
-        average=None,
         seed=0,
     )
     seen = []

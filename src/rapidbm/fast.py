@@ -43,17 +43,12 @@ FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
-
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
 
 _refused: set[tuple[str, str]] = set()  # kernels and precisions that are not tried any more
 _precision: ContextVar[Precision] = ContextVar("precision", default="float32")
-
-
 _lock = threading.Lock()
-_inside: dict[
-    int, list[Precision]
-] = {}  # of each thread that is inside such a block, innermost last
+_inside: dict[int, list[Precision]] = {}  # the blocks that each thread is inside of, innermost last
 _outside: list[str] = []  # torch's setting before the first of them
 
 
@@ -101,14 +96,17 @@ def serves(machine: Machine) -> bool:
     """Whether the kernels know this machine."""
     known = machine.device.type in DEVICES and machine.dtype == torch.float32
     known = known and _triton() and machine.replicas <= MOST_REPLICAS
-    return known and machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
+    return known and _two_layers(machine)
 
 
 def joins(machine: Machine, rows: int) -> bool:
     """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
     that calls cost more than products."""
-    few = rows <= FEW_ROWS and machine.layers.edges == ((0, 1),)
-    return few or serves(machine)
+    return (rows <= FEW_ROWS and _two_layers(machine)) or serves(machine)
+
+
+def _two_layers(machine: Machine) -> bool:
+    return machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
 
 
 def sweeps(

@@ -159,11 +159,11 @@ class Trainer:
         *,
         epochs: int,
         batch_size: int,
-        positive: PositivePhase | None,
-        projection: Projection | None,
-        batch_mean: BatchMean,
-        average: int | None,
         seed: int,
+        positive: PositivePhase | None = None,
+        projection: Projection | None = None,
+        batch_mean: BatchMean = "true",
+        average: int | None = None,
         precision: Precision | None = None,
     ) -> None:
         check_count("the number of epochs", epochs, least=0)

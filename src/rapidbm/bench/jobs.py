@@ -70,10 +70,6 @@ def ours(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
         adam(1e-3),
         epochs=10**9,
         batch_size=size.chains,
-        positive=None,
-        projection=None,
-        batch_mean="true",
-        average=None,
         seed=seed,
     )
     return trainer.step
@@ -90,10 +86,8 @@ def rapid(size: Size, sweeps: int, images: int, device: torch.device, seed: int)
         sgd(1e-3),
         epochs=10**9,
         batch_size=images,
-        positive=None,
         projection=Clip(1.0),
         batch_mean="nominal",
-        average=None,
         seed=seed,
     )
     return trainer.step
@@ -145,10 +139,8 @@ def bars(replicas: int, device: torch.device, seed: int = 1) -> Action:
         recipe.optimizer_choice(),
         epochs=10**9,
         batch_size=recipe.batch_size,
-        positive=None,
         projection=recipe.projection_choice(),
         batch_mean="nominal",
-        average=None,
         seed=seed,
     )
 
