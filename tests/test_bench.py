@@ -1,8 +1,10 @@
 """The benchmark's clock, counts, fits and rows; no time of this machine is judged."""
 
+import importlib
 import json
 import sys
 import tracemalloc
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -329,3 +331,18 @@ def test_bad_input_ends_with_two(words, told, monkeypatch, capsys):
         main()
     assert leaving.value.code == 2
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_two_ways_of_a_pid_update_agree_before_they_are_timed(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    pid = importlib.import_module("benchmarks.pid")
+    for name, value in (("VISIBLE", 30), ("HIDDEN", 60), ("PATTERNS", 4), ("BATCH", 10)):
+        monkeypatch.setattr(pid, name, value)
+    monkeypatch.setattr(
+        pid, "interleaved", lambda actions, **_: {name: clock.Times((1.0,)) for name in actions}
+    )
+    monkeypatch.setattr(pid, "peak_megabytes", lambda: 0.0)
+    assert pid.run()["W over overlaps"] == 1.0
+    monkeypatch.setattr(pid, "through_w", lambda made: None)  # an update that is not made shows
+    with pytest.raises(AssertionError, match="alike"):
+        pid.run()
