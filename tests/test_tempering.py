@@ -9,7 +9,8 @@ from rapidbm.errors import InputError
 from rapidbm.gibbs import sweeps
 from rapidbm.machine import Machine, rbm, scaled
 from rapidbm.negative import Tempered
-from rapidbm.routes import Path, Trajectory, path_to
+from rapidbm.bases import own_biases, path_to
+from rapidbm.routes import Path, Trajectory
 from rapidbm.samplers import (
     SAMPLERS,
     Annealing,
@@ -40,10 +41,10 @@ def p_values(spins, exact):
 
 def three_rungs(machine, chains, seed=0):
     """Exact draws on three rungs of a path, and the exact distributions there."""
-    path = path_to(machine)
+    path = Path(machine, own_biases(machine))
     rungs = torch.tensor([[0.0, 0.45, 1.0]] * machine.replicas, dtype=torch.float64)
     every, _ = exact_distribution(machine)
-    base = path.base[:, 0].double() @ every.double().T
+    base = path.bases[0, :, 0].double() @ every.double().T
     exact, starts = [], []
     for beta in rungs[0]:
         logs = -beta * machine.energy(every).detach() + (1 - beta) * base

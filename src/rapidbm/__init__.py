@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .diagram import standing as standing
     from .errors import InputError as InputError
     from .errors import LoadWarning as LoadWarning
+    from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
     from .files import from_arrays as from_arrays
     from .gibbs import sweep as sweep
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from .ground import ground_state as ground_state
     from .landscape import minima as minima
     from .layers import Layers as Layers
-    from .likelihood import Bounds as Bounds
     from .likelihood import log_likelihood as log_likelihood
     from .likelihood import log_z as log_z
     from .machine import Machine as Machine
@@ -105,14 +105,14 @@ _HOME = {
     "diagnosis": ("Diagnosis", "diagnose"),
     "diagram": ("boundaries", "standing"),
     "errors": ("InputError", "LoadWarning"),
-    "estimates": ("Estimate",),
+    "estimates": ("Bounds", "Estimate"),
     "files": ("from_arrays",),
     "gibbs": ("sweep", "sweeps"),
     "glass": ("edwards_anderson", "freezing", "overlap_distribution", "overlaps", "ultrametricity"),
     "ground": ("GroundState", "ground_state"),
     "landscape": ("minima",),
     "layers": ("Layers",),
-    "likelihood": ("Bounds", "log_likelihood", "log_z"),
+    "likelihood": ("log_likelihood", "log_z"),
     "machine": ("Machine", "bm", "dbm", "rbm", "stack"),
     "metrics": ("gibbs_accessibility", "hamming_distance", "method_accessibility", "reconstruct"),
     "moments": ("Moments", "exact_moments"),

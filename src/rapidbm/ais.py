@@ -4,9 +4,10 @@ A chain that visits s_1, s_2, … at positions β_1 < β_2 < … < β_T of a rou
 
     w = Π_t f_{β_t}(s_t) / f_{β_{t−1}}(s_t),        ⟨w⟩ = Z / Z_0                         (1)
 
-so that log Z_0 + log (mean w) lies below log Z on average (Jensen); chains that start from the machine
-and walk back have ⟨1/w⟩ = Z_0 / Z and lie above it. Both come with their standard errors. Bennett's
-ratio joins the two: of all estimates from n chains each way, the one of least variance,
+so that log (mean w) lies below log Z / Z_0 on average (Jensen); chains that start from the machine and
+walk back have ⟨1/w⟩ = Z_0 / Z and lie above it on average. A single estimate is no bound: it lies to
+either side by its standard error. Bennett's ratio joins the two: of all estimates from n chains each
+way, the one of least variance,
 
     Σ_forward 1 / (1 + exp(c) / w) = Σ_back 1 / (1 + w exp(−c)),        c = log Z / Z_0   (2)
 """
@@ -14,6 +15,7 @@ ratio joins the two: of all estimates from n chains each way, the one of least v
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,6 +23,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
+from .progress import pulse
 from .routes import Route, Weights
 
 STEP = 0.6  # pilot: standard deviation of log w that one step may add
@@ -42,6 +45,7 @@ def pilot(
     end = route.end
     betas, stood, last = [0.0], [spins], shortest
     while betas[-1] < end:
+        pulse()
         terms, here = route.terms(spins), betas[-1]
         before = terms.log_f(here)
 
@@ -100,20 +104,31 @@ def resized(betas: list[float], count: int) -> list[float]:
 
 @torch.no_grad()
 def forward(
-    route: Route, betas: list[float], chains: int, rng: torch.Generator
+    route: Route,
+    betas: list[float],
+    chains: int,
+    rng: torch.Generator,
+    tick: Callable[[], None] = pulse,
 ) -> tuple[Tensor, Tensor]:
-    """log w of eq. (1), (e, c), and where the chains end, (e, c, n)."""
+    """log w of eq. (1), (e, c), and where the chains end, (e, c, n); `tick` is called at each step."""
     spins = route.start(chains, rng)
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(betas):
         terms = route.terms(spins)
         total += terms.log_f(there) - terms.log_f(here)
         spins = route.move(spins, rng, there)
+        tick()
     return total, spins
 
 
 @torch.no_grad()
-def backward(route: Route, betas: list[float], spins: Tensor, rng: torch.Generator) -> Tensor:
+def backward(
+    route: Route,
+    betas: list[float],
+    spins: Tensor,
+    rng: torch.Generator,
+    tick: Callable[[], None] = pulse,
+) -> Tensor:
     """log 1/w, (e, c), of chains that start from the machine's own distribution."""
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(reversed(betas)):
@@ -121,6 +136,7 @@ def backward(route: Route, betas: list[float], spins: Tensor, rng: torch.Generat
         spins = route.move(spins, rng, here)
         terms = route.terms(spins)
         total += terms.log_f(there) - terms.log_f(here)
+        tick()
     return total
 
 
@@ -145,9 +161,12 @@ class LogMean:
 
 
 @torch.no_grad()
-def resample(spins: Tensor, logs: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Chains drawn again in proportion to their weights, and how many different ones there are, (e,)."""
-    rows = torch.multinomial(torch.softmax(logs, 1), spins.shape[1], True, generator=rng)
+def resample(
+    spins: Tensor, logs: Tensor, rng: torch.Generator, count: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """As many chains, or `count`, drawn again in proportion to their weights, and how many different
+    ones there are, (e,)."""
+    rows = torch.multinomial(torch.softmax(logs, 1), count or len(logs[0]), True, generator=rng)
     drawn = torch.zeros_like(logs, dtype=torch.bool).scatter_(1, rows, True)
     return spins.gather(1, rows[..., None].expand(-1, -1, spins.shape[2])), drawn.sum(1)
 

@@ -24,10 +24,13 @@ import torch
 from torch import Tensor
 
 from . import ais
+from .annealing import UNSEEN, WIDE, annealed
 from .errors import InputError, check_count
+from .estimates import Bounds
 from .gibbs import sweeps
-from .likelihood import Bounds, annealed, can_be_exact, log_z
+from .likelihood import can_be_exact, log_z
 from .machine import Machine
+from .progress import Watch, watch
 from .routes import Crossing, check_one_shape
 from .streams import generator, seed_from
 
@@ -45,6 +48,7 @@ class Bridge:
     back: ais.LogMean
     best: ais.LogMean
     steps: int
+    chains: int
     holds: bool
 
 
@@ -57,8 +61,11 @@ class Known:
 
     @staticmethod
     def of(bounds: Bounds) -> Known:
-        low, high = bounds.interval
-        return Known(0.5 * (low + high), ((high - low) / 3.92).square())
+        """An interval's half width as so many standard errors."""
+        return Known(
+            0.5 * (bounds.lower + bounds.upper),
+            ((bounds.upper - bounds.lower) / (2.0 * WIDE)).square(),
+        )
 
 
 @torch.no_grad()
@@ -71,21 +78,41 @@ def log_z_along(
     chains: int = 500,
     most: int = 10_000,
     track: Callable[[range], Iterable[int]] = iter,
+    limit: float | None = None,
 ) -> list[Bounds]:
     """log Z of machines of one shape, such as a run's checkpoints in their order: exact where at most
     2^20 terms do for all of them, else by eq. (1).
 
-    `lower` and `upper` add up the forward and the backward steps from the anchor before; the interval
-    is Bennett's, from the anchors on both sides.
+    `forward` and `back` add up the steps of either direction from the anchor before; the interval is
+    Bennett's, from the anchors on both sides. After `limit` seconds it gives up.
     """
     if not machines:
         raise InputError("give the machines of a training, one at least; there are none")
     check_one_shape(machines)
     check_count("the number of chains", chains, least=2)
     seed = seed_from(seed, rng)
-    if all(can_be_exact(machine, 2**20) for machine in machines):
-        return [log_z(machines[i], method="exact") for i in track(range(len(machines)))]
+    with watch(
+        "log Z along a training", len(machines), limit=limit, remedy="give fewer machines"
+    ) as tick:
+        if all(can_be_exact(machine, 2**20) for machine in machines):
+            found = []
+            for i in track(range(len(machines))):
+                found.append(log_z(machines[i], method="exact"))
+                tick()
+            return found
+        return _bridged(machines, seed, data, chains, most, track, tick)
 
+
+def _bridged(
+    machines: Sequence[Machine],
+    seed: int,
+    data: Any,
+    chains: int,
+    most: int,
+    track: Callable[[range], Iterable[int]],
+    tick: Watch,
+) -> list[Bounds]:
+    """Eq. (1) from anchor to anchor."""
     longest = LONGEST
 
     def anchor(i: int) -> tuple[Bounds, Tensor]:
@@ -109,6 +136,7 @@ def log_z_along(
             anchors[i] = anchor(i)[0]
         if i + 1 == last or not bridge.holds:
             anchors[i + 1], spins = anchor(i + 1)
+        tick()
     while (doubtful := _doubtful(anchors, bridges)) is not None:
         anchors[doubtful] = anchor(doubtful)[0]
     return [anchors[i] if i in anchors else _between(anchors, bridges, i) for i in range(last + 1)]
@@ -141,7 +169,8 @@ def _bridge(
         steps, least = len(places) - 1, float(best.ess.min()) / chains
         if least >= ENOUGH or 2 * steps > longest:
             holds = least >= ENOUGH
-            return Bridge(ais.LogMean.of(logs), ais.LogMean.of(back), best, steps, holds), arrived
+            ways = ais.LogMean.of(logs), ais.LogMean.of(back)
+            return Bridge(*ways, best, steps, chains, holds), arrived
         # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
         factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
         places = ais.resized(places, min(longest, factor * steps) + 1)
@@ -178,16 +207,19 @@ def _between(anchors: dict[int, Bounds], bridges: list[Bridge], i: int) -> Bound
     both = (found.variance + other.variance).clamp(min=1e-300)
     share = other.variance / both
     value = share * found.value + (1.0 - share) * other.value
-    found = Known(value, found.variance * other.variance / both)
-    width = 1.96 * found.variance.sqrt()
+    error = (found.variance * other.variance / both).sqrt()
     own = bridges[i - 1]
+    width = (WIDE * error).clamp(min=UNSEEN / own.chains)
     zero = torch.zeros_like(width)
     return Bounds(
-        anchors[a].lower + sum((x.forward.value for x in bridges[a:i]), zero),
-        anchors[a].upper - sum((x.back.value for x in bridges[a:i]), zero),
-        (found.value - width, found.value + width),
+        value,
+        value - width,
+        value + width,
+        anchors[a].forward + sum((x.forward.value for x in bridges[a:i]), zero),
+        anchors[a].back - sum((x.back.value for x in bridges[a:i]), zero),
         own.best.ess,
         own.best.largest,
         "bridged",
         f"{own.steps:,} steps from the checkpoint before",
+        note=anchors[a].note or anchors[b].note,
     )

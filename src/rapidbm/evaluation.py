@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from . import ais, pictures
+from . import pictures
 from .bridging import log_z_along
 from .checkpoint import device_named, load_tensors
-from .couplings import Patterns
 from .enumeration import states_of
-from .errors import InputError, check_choice
+from .errors import TimeLimit, check_choice
+from .estimates import Bounds
 from .ground import ground_state
-from .likelihood import HIDDEN, Bounds, can_be_exact, log_likelihood, log_z
+from .likelihood import HIDDEN, can_be_exact, log_likelihood, log_z
 from .machine import Machine
 from .metrics import (
     gibbs_accessibility,
@@ -22,7 +22,6 @@ from .metrics import (
     mean_free_energy,
     method_accessibility,
 )
-from .routes import path_to
 from .runs import Run, as_list
 from .spins import sign
 from .splits import Dataset
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
 WORTH = 2**22  # terms of an exact sum that are worth waiting for
 CHAINS = 500  # of annealing
-# Multiplications that are worth waiting for: a few minutes on two cores, or on a GPU.
-WORK, GPU_WORK = 3e12, 1e16
+WAIT = 300.0  # seconds that an annealed likelihood is worth
 Rows = dict[str, list[float | None]]
 
 
@@ -94,15 +92,10 @@ def evaluation(
 
 
 def named(name: str, found: Bounds) -> dict[str, Tensor]:
-    """One value where it is exact, else both bounds and the ends of the 95 % interval."""
+    """The value, and unless it is exact the ends of its 95 % interval."""
     if found.method == "exact":
-        return {name: found.lower}
-    return {
-        f"{name}_lower": found.lower,
-        f"{name}_upper": found.upper,
-        f"{name}_from": found.interval[0],
-        f"{name}_to": found.interval[1],
-    }
+        return {name: found.value}
+    return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
 def _normaliser(
@@ -111,33 +104,17 @@ def _normaliser(
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
         z = log_z(machine, method="exact")
         return z, f"log Z is exact, over {z.effort}"
-    if likelihood == "auto":
-        try:
-            path = path_to(machine, data.train)
-            steps = len(ais.schedule(path, generator(seed, "look", device=machine.device)))
-        except InputError as error:
-            return None, f"no likelihood: {error}"
-        work = 2.0 * steps * CHAINS * _cost(machine)
-        if work > (WORK if machine.device.type == "cpu" else GPU_WORK):
-            return None, (
-                f"log Z would take {steps:,} temperatures, {work:.0e} multiplications: left out; "
-                "--likelihood ais takes its time"
-            )
-    z = log_z(machine, method="ais", seed=seed, data=data.train, chains=CHAINS)
+    limit = WAIT if likelihood == "auto" else None
+    try:
+        z = log_z(machine, method="ais", seed=seed, data=data.train, chains=CHAINS, limit=limit)
+    except TimeLimit as error:
+        return None, f"no likelihood: {error} (--likelihood ais takes its time)"
     smallest, largest = float(z.ess.min()), float(z.largest.max())
-    return z, (
-        f"log Z lies between bounds of annealing, {z.effort}, at least {smallest:.0f} of them "
-        f"effective, the largest weight {largest:.1%}; _from and _to are the 95 % interval"
+    told = (
+        f"log Z is annealed there and back, {z.effort}; at least {smallest:.0f} of them effective, the "
+        f"largest weight {largest:.1%}; _from and _to are the 95 % interval"
     )
-
-
-def _cost(machine: Machine) -> float:
-    """Multiplications of a sweep of one chain, all replicas."""
-    sizes = machine.layers.sizes
-    dense = sum(sizes[a] * sizes[b] for a, b in machine.layers.edges)
-    if isinstance(machine.couplings, Patterns):
-        dense = min(dense, machine.couplings.patterns.shape[1] * machine.layers.units)
-    return 2.0 * dense * machine.replicas
+    return z, f"{told}; {z.note}" if z.note else told
 
 
 def _chains(run: Run, machine: Machine) -> Tensor | None:

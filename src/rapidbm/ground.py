@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .bases import path_to
 from .bounds import lower_bound
 from .descent import descend
 from .enumeration import (
@@ -36,7 +37,6 @@ from .enumeration import (
 from .errors import InputError, check_choice, check_count, lookup
 from .gibbs import sweep
 from .machine import Machine, scaled
-from .routes import Path
 from .spins import sign
 from .streams import generator, seed_from
 from .tempering import climb, turn
@@ -210,7 +210,7 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
         random = one.random(starts, rng)
         _, cold = _scales(one, random)
         # From free spins: biases as strong as this would hold them already at the hot end.
-        path = Path(scaled(one, float(cold)), torch.zeros_like(random[:, :1]), exact=False)
+        path = path_to(scaled(one, float(cold)), exact=False)
         walkers = climb(path, starts, rng)
         for _ in range(sweeps):
             walkers = turn(path, walkers, rng)

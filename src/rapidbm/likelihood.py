@@ -1,24 +1,23 @@
-"""Partition function and likelihood, between two bounds.
+"""Partition function and likelihood, exact or with an interval.
 
     Z = Σ_s exp(−β E(s)),        log p(v) = log Σ_h exp(−β E(v, h)) − log Z               (1)
 
 `exact` enumerates in float64, counts states by the kinds of their units (`counting.py`) or integrates
-over Gaussian fields (`quadrature.py`), whichever is least, and both bounds coincide. `ais` anneals:
-forward for a lower bound in probability, and back from equilibrated samples for an upper one
-(`ais.py`).
+over Gaussian fields (`quadrature.py`), whichever is least, and the interval is a point. `ais` anneals
+from several bases, there and back (`annealing.py`).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from . import ais
+from .annealing import WIDE, annealed
 from .counting import can_count, log_z_by_counting, terms_of
 from .enumeration import (
     check_states,
@@ -29,41 +28,20 @@ from .enumeration import (
     states_of,
 )
 from .errors import InputError, check_beta, check_choice, check_count
-from .gibbs import sweeps
+from .estimates import Bounds
 from .machine import Machine, scaled
 from .posterior import hidden_sums
+from .progress import pulse, watch
 from .quadrature import can_integrate, log_z_by_quadrature, points_of
-from .routes import path_to
 from .spins import to_spins
 from .streams import generator, seed_from
 
-SETTLE = 100  # sweeps between the two directions
-NARROW = 0.5  # nats: an interval that needs no more temperatures
 HIDDEN = 2**16  # hidden states per image that are summed one by one
 LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
 ENUMERATION = "states"
 COUNTING = "terms of states counted by the kinds of units"
 QUADRATURE = "points of a lattice of Gaussian fields"
 Method = Literal["auto", "exact", "ais"]
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """A quantity between two bounds, one value per replica, and how it was obtained."""
-
-    lower: Tensor  # (e,) float64
-    upper: Tensor  # (e,) float64
-    interval: tuple[Tensor, Tensor]  # the ends of the 95 % interval
-    ess: Tensor  # (e,): how many samples carry the estimate, the smaller of the two directions'
-    largest: Tensor  # (e,): the largest weight's share, the larger of the two directions'
-    method: str
-    effort: str  # what it took, in words
-    gap: Tensor | None = None  # (e,): how far the variational bound over hidden units lies below
-
-    @staticmethod
-    def exactly(value: Tensor, effort: str) -> Bounds:
-        none = torch.zeros_like(value)
-        return Bounds(value, value, (value, value), none + torch.inf, none, "exact", effort)
 
 
 def can_enumerate(machine: Machine, largest: int | None = None) -> bool:
@@ -83,21 +61,23 @@ def log_z(
     samples: Tensor | None = None,
     chains: int | None = None,
     most: int = 10_000,
+    limit: float | None = None,
 ) -> Bounds:
-    """log Z, eq. (1); `auto` is exact where at most 2^20 terms do.
+    """log Z, eq. (1); `auto` is exact where at most 2^20 terms do. After `limit` seconds it gives up.
 
-    The rest is for annealing. Its base is the machine's biases alone, or with `data` the data's
-    marginals. `samples` (e, c, n) are equilibrated configurations for the way back; without them the
-    forward chains are drawn again by their weights and swept. There are 500 `chains`, on a GPU, which
-    would idle, 2,000; `most` limits the temperatures.
+    The rest is for annealing. It starts from free spins, from the biases, from modes that descent finds
+    and with `data` from the data's marginals. `samples` (e, c, n) are equilibrated configurations for
+    the way back; without them the forward chains are drawn again by their weights and swept. There are
+    500 `chains` from each base, on a GPU, which would idle, 2,000; `most` limits the temperatures.
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
     if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
-        return _exact(machine, beta)
+        with watch("exact log Z", limit=limit, remedy="anneal it (method='ais')"):
+            return _exact(machine, beta)
     chains = (500 if machine.device.type == "cpu" else 2000) if chains is None else chains
     check_count("the number of chains", chains, least=2)
-    return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most)[0]
+    return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most, limit)[0]
 
 
 def _terms(machine: Machine, beta: float) -> dict[str, int]:
@@ -135,69 +115,6 @@ def _exact(machine: Machine, beta: float) -> Bounds:
     return Bounds.exactly(total, f"{count:,} states")
 
 
-def annealed(
-    machine: Machine,
-    beta: float,
-    seed: int,
-    data: Any,
-    samples: Tensor | None,
-    chains: int,
-    most: int,
-) -> tuple[Bounds, Tensor, int]:
-    """log Z by annealing both ways, the configurations that the way back started from, and how many
-    steps it took."""
-    if beta != 1.0:
-        machine = scaled(machine, beta)
-    path = path_to(machine, data)
-
-    def stream(name: str) -> torch.Generator:
-        return generator(seed, "log_z", name, device=machine.device)
-
-    betas = ais.schedule(path, stream("schedule"), most=max(2, most // 2))
-    while True:
-        logs, ends = ais.forward(path, betas, chains, stream("forward"))
-        settled, apart = samples, None
-        if settled is None:
-            settle = stream("settle")
-            drawn, apart = ais.resample(ends, logs, settle)
-            settled = sweeps(machine, drawn, settle, SETTLE)
-        settled = machine.configuration(settled)
-        if settled.shape[1] < 2:
-            raise InputError(f"the way back needs two samples or more, not {settled.shape[1]}")
-        back = ais.backward(path, betas, settled, stream("backward"))
-        effort = f"{len(betas):,} temperatures, {chains:,} chains"
-        found = _joined(path.log_z0().squeeze(1), logs, back, apart, effort)
-        narrow = float((found.interval[1] - found.interval[0]).max()) <= NARROW
-        # Where chains move slowly, steps add up to more than the pilot saw: take shorter ones.
-        if narrow or float(found.ess.min()) >= 0.2 * chains or 2 * len(betas) > most:
-            return found, settled, len(betas) - 1
-        betas = ais.resized(betas, 2 * len(betas) - 1)
-
-
-def _joined(start: Tensor, logs: Tensor, back: Tensor, apart: Tensor | None, effort: str) -> Bounds:
-    """Bounds from log w of both directions."""
-    below, above = ais.LogMean.of(logs), ais.LogMean.of(back)
-    best = ais.bennett(logs, back, apart)
-    lower, upper, middle = start + below.value, start - above.value, start + best.value
-    error = 2.24 * best.error  # 97.5 % of a normal: the error is itself an estimate
-    # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with
-    # their own errors where they contradict each other.
-    apart_too_far = (upper - lower).abs() > 1.96 * torch.hypot(below.error, above.error)
-    low, high = (torch.where(apart_too_far, 1.96 * x.error, 0.0) for x in (below, above))
-    return Bounds(
-        lower,
-        upper,
-        (
-            torch.stack([middle - error, lower - low, upper - high]).amin(0),
-            torch.stack([middle + error, lower + low, upper + high]).amax(0),
-        ),
-        best.ess,
-        best.largest,
-        "ais",
-        effort,
-    )
-
-
 @torch.no_grad()
 def log_likelihood(
     machine: Machine,
@@ -207,11 +124,13 @@ def log_likelihood(
     beta: float = 1.0,
     seed: int | None = None,
     normaliser: Bounds | None = None,
+    limit: float | None = None,
 ) -> Bounds:
-    """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z.
+    """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z, and after
+    `limit` seconds it gives up.
 
-    Annealing starts from the marginals of the data. Where hidden units are coupled to each other and
-    too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
+    The marginals of the data are one of the bases of annealing. Where hidden units are coupled to each
+    other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
     variational bound (mean field) lies below it.
     """
     spins = to_spins(getattr(data, "spins", data))
@@ -220,33 +139,45 @@ def log_likelihood(
             f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
     seed = seed_from(seed, None)
-    z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
-    if states_of(machine.layers, (0,)) > HIDDEN:
-        return _between_hidden(machine, spins, beta, seed, z)
-    double = copy.deepcopy(machine).double()
-    step = max(1, 2**24 // (machine.layers.units * machine.replicas))
-    parts = [double.log_prob_unnormalised(some, beta).sum(1) for some in torch.split(spins, step)]
-    mean = torch.stack(parts).sum(0) / len(spins)
-    ends = (mean - z.interval[1], mean - z.interval[0])
-    return Bounds(mean - z.upper, mean - z.lower, ends, z.ess, z.largest, z.method, z.effort)
+    with watch("log-likelihood", limit=limit, remedy="take fewer samples or method='exact'"):
+        z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
+        if states_of(machine.layers, (0,)) > HIDDEN:
+            return _with_hidden(machine, spins, beta, seed, z)
+        double = copy.deepcopy(machine).double()
+        step = max(1, 2**24 // (machine.layers.units * machine.replicas))
+        total = torch.zeros_like(z.value)
+        for some in torch.split(spins, step):
+            total += double.log_prob_unnormalised(some, beta).sum(1)
+            pulse()
+    mean = total / len(spins)
+    return replace(
+        z,
+        value=mean - z.value,
+        lower=mean - z.upper,
+        upper=mean - z.lower,
+        forward=mean - z.forward,
+        back=mean - z.back,
+    )
 
 
-def _between_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bounds) -> Bounds:
+def _with_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bounds) -> Bounds:
     if beta != 1.0:
         machine = scaled(machine, beta)
     rng = generator(seed, "hidden", device=machine.device)
     found = hidden_sums(machine, spins, rng)
-    # Standard errors of independent parts add in squares.
-    low = ((z.interval[1] - z.upper).square() + (1.96 * found.lower_error).square()).sqrt()
-    high = ((z.lower - z.interval[0]).square() + (1.96 * found.upper_error).square()).sqrt()
-    lower, upper = found.lower - z.upper, found.upper - z.lower
+    value = 0.5 * (found.forward + found.back)
+    low, high = found.interval(WIDE)
+    # Errors of independent parts add in squares.
     return Bounds(
-        lower,
-        upper,
-        (torch.minimum(lower, upper) - low, torch.maximum(lower, upper) + high),
+        value - z.value,
+        value - z.value - torch.hypot(value - low, z.upper - z.value),
+        value - z.value + torch.hypot(high - value, z.value - z.lower),
+        found.forward - z.forward,
+        found.back - z.back,
         torch.where(z.ess.isinf(), torch.nan, z.ess),  # of the hidden sums there is one per image
         z.largest,
         "ais",
         f"{z.effort}; hidden units over {found.steps:,} temperatures",
-        0.5 * (found.lower + found.upper) - found.mean_field,
+        value - found.mean_field,
+        z.note,
     )

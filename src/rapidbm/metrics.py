@@ -95,7 +95,7 @@ def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generato
 
 def exact_log_likelihood(machine: Machine, split: Split, rng: torch.Generator) -> Tensor:
     """Mean log p(v) by enumeration."""
-    return log_likelihood(machine, split.spins, method="exact").lower
+    return log_likelihood(machine, split.spins, method="exact").value
 
 
 @torch.no_grad()

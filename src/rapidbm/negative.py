@@ -15,13 +15,14 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from .bases import own_biases
 from .couplings import Patterns
 from .enumeration import AllStates, check_states
 from .errors import InputError, check_choice, check_count
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
 from .positive import Weighted, mean_field
-from .routes import path_to
+from .routes import Path
 from .spins import WeightedSpins, sign
 from .tempering import exchange
 
@@ -204,7 +205,7 @@ class Tempered:
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
-        route = path_to(machine, exact=False)
+        route = Path(machine, own_biases(machine), exact=False)
         ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
             rates = torch.zeros_like(ladder[:, 1:])

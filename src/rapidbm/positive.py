@@ -9,6 +9,8 @@ Mean field solves
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -125,17 +127,30 @@ def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
     get; the fixed point of a restricted machine is its conditional mean."""
     if machine.layers.restricted:
         return machine.complete(visible)
-    spins = machine.with_visible(visible)
+    hidden = tuple(layer for layer in machine.layers.order if layer != 0)
+    return relax(machine, machine.with_visible(visible), hidden, iterations)
+
+
+@torch.no_grad()
+def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: int) -> Tensor:
+    """Eq. (1) for these layers in their order, in the place of `means` (e, c, n)."""
     for _ in range(iterations):
-        for layer in machine.layers.order:
-            if layer == 0:
-                continue
+        for layer in layers:
             where = machine.layers.slices[layer]
-            new = mean_spin(machine.field(spins, layer))
+            new = mean_spin(machine.field(means, layer))
             if machine.layers.self_coupled(layer):  # a parallel step would oscillate
-                new = 0.5 * (new + spins[..., where])
-            spins[..., where] = new
-    return spins
+                new = 0.5 * (new + means[..., where])
+            means[..., where] = new
+    return means
+
+
+def variational_bound(machine: Machine, means: Tensor) -> Tensor:
+    """−E(μ) + Σ_i S(μ_i) in float64, (e, c): below log Σ exp(−E) over the units that are no spins, for
+    any means."""
+    up = (1.0 + means.double()) / 2.0
+    entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
+    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means)
+    return found
 
 
 def positive_for(machine: Machine) -> PositivePhase:

@@ -11,7 +11,6 @@ and miss the others where there are more, and half of the field of the visible u
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +20,7 @@ from . import ais
 from .errors import check_count
 from .gibbs import sweeps
 from .machine import Machine
-from .positive import mean_field
+from .positive import mean_field, variational_bound
 from .routes import Path
 
 SETTLE = 20  # sweeps between the two directions
@@ -30,14 +29,21 @@ AT_ONCE = 2**22  # units of all the chains of some images
 
 @dataclass(frozen=True)
 class HiddenSums:
-    """Means over images of eq. (1), from both sides, with standard errors, and of the bound (2)."""
+    """Means over images of eq. (1), of both directions, with standard errors, and of the bound (2)."""
 
-    lower: Tensor  # (e,) float64
-    upper: Tensor  # (e,)
-    lower_error: Tensor  # (e,)
-    upper_error: Tensor  # (e,)
+    forward: Tensor  # (e,) float64
+    back: Tensor  # (e,)
+    forward_error: Tensor  # (e,)
+    back_error: Tensor  # (e,)
     mean_field: Tensor  # (e,)
     steps: int
+
+    def interval(self, errors: float) -> tuple[Tensor, Tensor]:
+        """The span of both directions, so many standard errors wide, above the proven bound."""
+        ways = ((self.forward, self.forward_error), (self.back, self.back_error))
+        low = torch.stack([value - errors * error for value, error in ways]).amin(0)
+        high = torch.stack([value + errors * error for value, error in ways]).amax(0)
+        return torch.maximum(low, self.mean_field), torch.maximum(high, self.mean_field)
 
 
 @torch.no_grad()
@@ -77,25 +83,22 @@ def _some(
     given = machine.with_visible(visible)
     held = given.repeat_interleave(chains, 1)
     bases = _bases(machine, given, means)
-    paths = [Path(machine, base.repeat_interleave(chains, 1), held) for base in bases]
+    paths = [Path(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases]
     apart = (e * images, chains)
-    starts = [path.log_z0().reshape(apart) for path in paths]
     clamp = torch.arange(n, device=machine.device) < machine.visible
     steps = 50
     while True:
         betas = [i / steps for i in range(steps + 1)]
         runs = [ais.forward(path, betas, images * chains, rng) for path in paths]
-        logs = [start + run[0].reshape(apart) for start, run in zip(starts, runs, strict=True)]
+        logs = [run[0].reshape(apart) for run in runs]
         # The ends of both paths, weighted, are one population; each path takes half of it back.
         ends = torch.cat([run[1].reshape(*apart, n) for run in runs], 1)
         again, _ = ais.resample(ends, torch.cat(logs, 1), rng)
         ways = []
-        for path, start, log, half in zip(
-            paths, starts, logs, torch.split(again, chains, 1), strict=True
-        ):
+        for path, log, half in zip(paths, logs, torch.split(again, chains, 1), strict=True):
             settled = sweeps(machine, half.reshape(e, -1, n), rng, SETTLE, clamp=clamp)
             forward = ais.LogMean.of(log)
-            back = ais.LogMean.of(ais.backward(path, betas, settled, rng).reshape(apart) - start)
+            back = ais.LogMean.of(ais.backward(path, betas, settled, rng).reshape(apart))
             ess = torch.minimum(forward.ess, back.ess)
             ways.append(torch.stack([forward.value, -back.value, forward.error, back.error, ess]))
         near, far = ways  # (5, e·d)
@@ -123,11 +126,3 @@ def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tens
 def _doubt(way: Tensor) -> Tensor:
     """How far the two directions are apart, and how uncertain they are."""
     return (way[1] - way[0]).square() + way[2].square() + way[3].square()
-
-
-def variational_bound(machine: Machine, means: Tensor) -> Tensor:
-    """Eq. (2), (e, c), of configurations whose hidden units hold means."""
-    up = (1.0 + means[..., machine.visible :].double()) / 2.0
-    entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
-    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means)
-    return found

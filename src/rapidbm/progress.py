@@ -133,6 +133,14 @@ class Watch:
             outermost.show_at = now + outermost.display.interval
         self.due = self._due()
 
+    def foresee(self) -> None:
+        """Raises already where eq. (1) says that a limit will be passed twice over."""
+        now = clock()
+        for each in self.chain:
+            share = self.share(each)
+            if share and each.limit and (now - each.started) / share > 2.0 * each.limit:
+                raise each.over(now)
+
     def _due(self) -> float:
         return min(self.chain[0].show_at, *(each.deadline for each in self.chain))
 

@@ -1,12 +1,15 @@
 """Routes from a distribution that is easy to sample to a machine, for annealing and tempering.
 
-`Path` leads from independent units with biases b⁰ to the machine,
+`Path` leads from a mixture q of independent units, one component per base b_j, to the machine,
 
-    E_β(s) = β E(s) − (1 − β) b⁰·s,        β from 0 to 1                                  (1)
-    f_β(s) = Σ_free exp(−E_β),        Z_0 = Π_i 2 cosh b⁰_i                               (2)
+    q(s) = Σ_j π_j q_j(s),        q_j(s) = exp(b_j·s) / Π_i 2 cosh b_ji                   (1)
+    f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
 
-where the free layers (`layers.inferred`) are summed in closed form. `Trajectory` leads through machines
-of the same shape, such as the checkpoints of a run, by the parameters in between,
+so that f_0 = q has the sum 1, and f_1 = exp(−E) whatever the bases. A chain draws its component given its
+spins, then sweeps in that component's field. The free layers (`layers.inferred`)
+are summed in closed form. A machine without biases has E(s) = E(−s): a base that leans to one side comes
+with its mirror image, or half of the states would never be seen. `Trajectory` leads through machines of
+the same shape, such as the checkpoints of a run, by the parameters in between,
 
     θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
 
@@ -24,7 +27,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -63,10 +66,13 @@ class Route(Protocol):
 
 @dataclass(frozen=True)
 class Path:
-    """Eq. (1). `base` is b⁰, (e, 1, n) or (e, c, n); units where `given` is not 0 are held there."""
+    """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
+    (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
+    `given` is not 0 are then held there."""
 
     machine: Machine
-    base: Tensor
+    bases: Tensor
+    parts: Tensor | None = None
     given: Tensor | None = None  # (e, c, n)
     exact: bool = True  # weights in float64
 
@@ -80,20 +86,63 @@ class Path:
         machine has energies of 10⁵ and more, and log w is a sum of thousands of small differences."""
         return copy.deepcopy(self.machine).double() if self.exact else self.machine
 
-    def log_z0(self) -> Tensor:
-        each = log_2cosh(self.base.double())  # (e, c, n)
+    @cached_property
+    def masses(self) -> Tensor:
+        """The log of eq. (1)'s products of 2 cosh, (j, e, 1) or (1, e, c)."""
+        each = log_2cosh(self.bases.double())
         return (each if self.given is None else torch.where(self.given == 0, each, 0.0)).sum(-1)
 
+    @cached_property
+    def shares(self) -> Tensor:
+        """log π_j, (j, e, 1)."""
+        parts = torch.zeros_like(self.masses[..., 0]) if self.parts is None else self.parts
+        return torch.log_softmax(parts.double(), 0)[..., None]
+
+    @cached_property
+    def kept(self) -> Tensor:
+        """The bases on units that are neither summed nor held, 0 elsewhere."""
+        bases = self.bases.to(self.precise.dtype, copy=True)
+        for layer in self.machine.layers.inferred:
+            bases[..., self.machine.layers.slices[layer]] = 0.0
+        return bases if self.given is None else torch.where(self.given == 0, bases, 0.0)
+
+    def pulls(self, spins: Tensor) -> Tensor:
+        """b_j·s over these units, (j, e, c)."""
+        if len(self.kept) == 1:
+            return (spins * self.kept[0]).sum(-1)[None]
+        return (spins @ self.kept.squeeze(2).permute(1, 2, 0)).movedim(-1, 0)
+
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
-        """Exact draws at β = 0."""
-        spins = draw(self.base.expand(-1, chains, -1), rng)
+        """Exact draws at β = 0, from every component as many as it has a share in."""
+        base = self.bases[0]
+        if len(self.bases) > 1:
+            total = self.shares.exp().cumsum(0)  # (j, e, 1)
+            offset = torch.rand((len(base), 1), generator=rng, device=base.device)
+            level = (torch.arange(chains, device=base.device) + offset) / chains  # (e, c)
+            base = self._of((total[:-1] < level).sum(0))
+        spins = draw(base.expand(-1, chains, -1), rng)
         return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         beta = _per_chain(at, spins)
-        push = self.base * (1.0 - (beta[..., None] if isinstance(beta, Tensor) else beta))
+        base = (
+            self.bases[0] if len(self.bases) == 1 else self._of(self._component(spins, rng, beta))
+        )
+        push = base * (1.0 - (beta[..., None] if isinstance(beta, Tensor) else beta))
         clamp = None if self.given is None else self.given != 0
         return sweep(self.machine, spins, rng, beta, clamp, push)
+
+    def _component(self, spins: Tensor, rng: torch.Generator, beta: Position) -> Tensor:
+        """j given s with the free layers summed, (e, c)."""
+        logs = self.shares + (1.0 - beta) * (self.pulls(spins.to(self.kept)) - self.masses)
+        total = torch.softmax(logs, 0).cumsum(0)  # (j, e, c)
+        level = torch.rand(total.shape[1:], generator=rng, device=total.device, dtype=total.dtype)
+        return (total[:-1] < level).sum(0)
+
+    def _of(self, component: Tensor) -> Tensor:
+        """The base of every chain's component, (e, c, n)."""
+        replica = torch.arange(len(component), device=component.device)[:, None]
+        return self.bases.squeeze(2)[component, replica]
 
     def terms(self, spins: Tensor) -> Terms:
         """What log f_β of these configurations depends on, for all β at once."""
@@ -101,17 +150,36 @@ class Path:
         kept = spins.to(self.precise.dtype, copy=True)
         for layer in layers.inferred:
             kept[..., layers.slices[layer]] = 0.0
-        base = self.base.to(self.precise.dtype)
-        if self.given is not None:
-            base = torch.where(self.given == 0, base, 0.0)
+        base = self.bases[0].to(self.precise.dtype)
         return Terms(
             self.precise.energy(kept),
-            -(kept * base).sum(-1),
+            self.pulls(kept) - self.masses,
+            self.shares,
             [
                 (self.precise.field(kept, layer), base[..., layers.slices[layer]])
                 for layer in layers.inferred
             ],
         )
+
+
+@dataclass(frozen=True)
+class Terms:
+    """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j has
+    the free layers at 0."""
+
+    energy: Tensor  # (e, c)
+    base: Tensor  # (j, e, c): log q_j
+    shares: Tensor  # (j, e, 1): log π_j
+    free: list[tuple[Tensor, Tensor]]  # fields (e, c, n_l) and b (e, c, n_l)
+
+    def log_f(self, at: Position) -> Tensor:
+        beta = _per_chain(at, self.energy)
+        pulled = torch.logsumexp(self.shares + ((1.0 - beta) * self.base).double(), 0)
+        total = pulled - (beta * self.energy).double()
+        inner = beta[..., None] if isinstance(beta, Tensor) else beta
+        for field, base in self.free:
+            total = total + log_2cosh(field * inner + base * (1.0 - inner)).sum(-1)
+        return total
 
 
 def check_one_shape(machines: Sequence[Machine]) -> None:
@@ -123,40 +191,6 @@ def check_one_shape(machines: Sequence[Machine]) -> None:
                 f"machines along a training have one shape, {shapes[0]}, but number {i} has "
                 f"{shapes[i]}; give each shape on its own"
             )
-
-
-def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
-    """The path whose base is the machine's biases alone, or with `data` the data's marginals."""
-    shape = (machine.replicas, 1, machine.layers.units)
-    base = torch.zeros(shape, dtype=machine.dtype, device=machine.device)
-    if machine.biases is not None:
-        base += machine.biases.detach()[:, None]
-    if data is not None:
-        spins = torch.as_tensor(getattr(data, "spins", data))
-        if spins.dim() != 2 or spins.shape[1] != machine.visible:
-            raise InputError(
-                f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
-            )
-        mean = spins.to(machine.device, torch.float64).sum(0) / (len(spins) + 2.0)
-        base[..., : machine.visible] = torch.atanh(mean).to(machine.dtype)
-    return Path(machine, base, exact=exact)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """log f_β(s) = −β E − (1 − β) E⁰ + Σ_free log 2cosh(β field + (1 − β) b⁰)."""
-
-    energy: Tensor  # (e, c)
-    base_energy: Tensor  # (e, c)
-    free: list[tuple[Tensor, Tensor]]  # fields (e, c, n_l) and b⁰ (e, c, n_l)
-
-    def log_f(self, at: Position) -> Tensor:
-        beta = _per_chain(at, self.energy)
-        total = (-beta * self.energy - (1.0 - beta) * self.base_energy).double()
-        inner = beta[..., None] if isinstance(beta, Tensor) else beta
-        for field, base in self.free:
-            total = total + log_2cosh(field * inner + base * (1.0 - inner)).sum(-1)
-        return total
 
 
 class Trajectory:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from . import ais
+from .bases import path_to
 from .errors import InputError, check_beta, check_count
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine, scaled
-from .routes import Path, Trajectory, path_to
+from .routes import Path, Trajectory
 from .streams import generator, seed_from
 from .tempering import Walkers, climb, turn
 

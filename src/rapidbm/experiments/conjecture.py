@@ -30,7 +30,8 @@ from ..couplings import Couplings, Patterns
 from ..data import load
 from ..enumeration import enumerate_spins, free_layers, log_weight
 from ..errors import InputError
-from ..likelihood import Bounds, log_likelihood, log_z
+from ..estimates import Bounds
+from ..likelihood import log_likelihood, log_z
 from ..machine import Machine
 from ..metrics import hamming_distance
 from ..recipe import Recipe
@@ -162,7 +163,7 @@ def _seen(bench: Bench, machine: Machine, data: Dataset, logs: Tensor) -> dict[s
     for name in PARTS:
         split = getattr(data, name)
         found[f"hamming_{name}"] = hamming_distance(machine, split, bench.rng("hamming", name))
-        found[f"likelihood_{name}"] = log_likelihood(machine, split, normaliser=z).lower
+        found[f"likelihood_{name}"] = log_likelihood(machine, split, normaliser=z).value
     return found
 
 

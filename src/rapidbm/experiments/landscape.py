@@ -395,7 +395,7 @@ def _initial(bench: Bench, config: Config) -> Values:
             16, config.bars_hidden, 8 if regular else None, config.instances, rng, scale=scale
         )
         exact = log_likelihood(machine, bars.train.spins, method="exact")
-        found["bars"][kind] = -exact.lower
+        found["bars"][kind] = -exact.value
         bench.tell((i + 0.1) / len(kinds))
         count = max(2, config.instances // 4)
         machine = _rbm(

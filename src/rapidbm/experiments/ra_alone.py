@@ -100,7 +100,7 @@ def likelihoods(progress: Progress, data: Dataset, rng: torch.Generator) -> Tens
     """Exact mean log p of the training and of the test set, (2, e)."""
     z = log_z(progress.machine, method="exact")
     pair = [
-        log_likelihood(progress.machine, s, normaliser=z).lower for s in (data.train, data.test)
+        log_likelihood(progress.machine, s, normaliser=z).value for s in (data.train, data.test)
     ]
     return torch.stack(pair)
 

@@ -1,0 +1,245 @@
+"""Families of machines whose log Z is known exactly, for the coverage of sampled intervals.
+
+A family is a function of a number that answers with a machine and, where the family is about them, with
+data. Members differ in size, strength and seed; none was left out for being hard.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rapidbm.data import load
+from rapidbm.errors import LoadWarning
+from rapidbm.machine import Machine, bm, dbm, rbm
+from rapidbm.negative import NegativePhase, PatternInduced, Persistent
+from rapidbm.optim import adam
+from rapidbm.spins import sign
+from rapidbm.streams import generator
+from rapidbm.training import train
+
+Member = tuple[Machine, Tensor | None]
+Family = Callable[[int], Member]
+TOGETHER = 25  # machines of a family that are trained side by side
+
+
+def _uniform(number: int, low: float, high: float, *words: object) -> float:
+    return low + (high - low) * float(torch.rand((), generator=generator(number, *words)))
+
+
+def _biased(machine: Machine, number: int, spread: float) -> Machine:
+    assert machine.biases is not None
+    noise = torch.randn(machine.biases.shape, generator=generator(number, "biases"))
+    machine.biases.data.copy_(spread * noise)
+    return machine
+
+
+def _graph(number: int, strength: float, biases: float | None) -> Machine:
+    """RBM, DBM and BM, dense and with patterns, in turn."""
+    patterns = (None, 3)[number // 3 % 2]
+    options = {
+        "patterns": patterns,
+        "scale": strength * (0.2 if patterns is None else 0.5),
+        "biases": biases is not None,
+        "seed": number,
+    }
+    graph = number % 3
+    if graph == 0:
+        machine = rbm(16, 10, **options)
+    elif graph == 1:
+        machine = dbm(16, (8, 6), **options)
+    else:
+        machine = bm(16, 2 if patterns else 0, **options)
+    return machine if biases is None else _biased(machine, number, biases)
+
+
+def generic(number: int) -> Member:
+    strength = (0.5, 1.0, 1.5, 2.0)[number // 12 % 4]
+    return _graph(number, strength, 0.5 if number // 6 % 2 else None), None
+
+
+def cold(number: int) -> Member:
+    """Couplings of two to six times the strength at which order sets in."""
+    strength = _uniform(number, 3.0, 10.0, "strength")
+    return _graph(number, strength, 2.0 if number // 6 % 2 else None), None
+
+
+def one_sided(number: int) -> Member:
+    """No biases, data whose columns lie on one side."""
+    return _graph(number, _uniform(number, 0.5, 4.0, "strength"), None), _rows(16, number)
+
+
+def one_sided_biased(number: int) -> Member:
+    return _graph(number, _uniform(number, 0.5, 4.0, "strength"), 1.0), _rows(16, number)
+
+
+def _rows(visible: int, number: int) -> Tensor:
+    rng = generator(number, "rows")
+    up = 0.02 + 0.3 * torch.rand(visible, generator=rng)
+    return 2.0 * (torch.rand((500, visible), generator=rng) < up).double() - 1.0
+
+
+def against(number: int) -> Member:
+    """Biases that pull the two layers apart, couplings that hold them together."""
+    rng = generator(number, "shape")
+    v, h = (int(torch.randint(5, 13, (), generator=rng)) for _ in range(2))
+    machine = rbm(v, h, biases=True, seed=number, scale=0.1)
+    assert machine.biases is not None
+    machine.couplings.weights["0-1"].data.add_(_uniform(number, 0.2, 1.3, "coupling"))
+    pull = _uniform(number, 1.0, 6.0, "pull")
+    machine.biases.data[:, :v] = pull
+    machine.biases.data[:, v:] = -pull
+    return machine, None
+
+
+def first_order(number: int) -> Member:
+    """A Mattis machine in a random field of two values, near its first-order transition."""
+    units = 2 * int(_uniform(number, 10, 40, "units"))
+    field, ratio = _uniform(number, 1.0, 4.0, "field"), _uniform(number, 0.85, 1.3, "ratio")
+    machine = bm(
+        units, 0, 1, biases=True, seed=number,
+        scale=math.sqrt(2.0 * ratio * field / units), dtype=torch.float64,
+    )  # fmt: skip
+    assert machine.biases is not None
+    assert machine.patterns is not None
+    turns = torch.ones(units)
+    turns[1::2] = -1.0
+    machine.biases.data.copy_(field * machine.patterns.detach()[:, 0].sign() * turns)
+    return machine, None
+
+
+def holes(number: int) -> Member:
+    """Hidden units that are silent but for one visible state each: narrow holes in a flat landscape, as
+    deep as the plain is wide."""
+    rng = generator(number, "holes")
+    v = int(torch.randint(10, 19, (), generator=rng))
+    h = int(torch.randint(1, 4, (), generator=rng))
+    machine = rbm(v, h, biases=True, seed=number, scale=0.05)
+    assert machine.biases is not None
+    weight = 3.0
+    signs = 2.0 * torch.randint(2, (v, h), generator=rng).float() - 1.0
+    machine.couplings.weights["0-1"].data.add_(weight * signs)
+    # At its own state a hidden unit gains 2 (v·weight + bias); the plain has v log 2.
+    gain = v * math.log(2.0) * _uniform(number, 0.8, 1.3, "gain")
+    machine.biases.data[:, v:] = 0.5 * gain - weight * v
+    machine.biases.data[:, :v] = weight * signs.sum(1)  # level as long as they are silent
+    return machine, None
+
+
+def deep(number: int) -> Member:
+    patterns = (None, 3)[number % 2]
+    sizes = ((8, 8), (10, 6), (6, 6, 6), (12, 4))[number // 2 % 4]
+    strength = _uniform(number, 0.5, 6.0, "strength")
+    scale = strength * (0.2 if patterns is None else 0.5)
+    biases = bool(number // 8 % 2)
+    machine = dbm(12, sizes, patterns, biases=biases, scale=scale, seed=number)
+    return (_biased(machine, number, 1.0) if biases else machine), None
+
+
+def full(number: int) -> Member:
+    patterns = (None, 1, 2, 4)[number % 4]
+    strength = _uniform(number, 0.5, 6.0, "strength")
+    scale = strength * (0.2 if patterns is None else 0.5)
+    biases = bool(number // 4 % 2)
+    machine = bm(12, 4, patterns, biases=biases, scale=scale, seed=number)
+    return (_biased(machine, number, 1.0) if biases else machine), None
+
+
+# -- trained ------------------------------------------------------------------------------------------
+
+
+def _digits(size: int) -> Tensor:
+    """MNIST, the middle 20×20 pixels averaged down to size×size."""
+    images = load("mnist").train.spins[:4000].float().reshape(-1, 28, 28)[:, 4:24, 4:24]
+    small = torch.nn.functional.adaptive_avg_pool2d(images[:, None], size).flatten(1)
+    return sign(small)
+
+
+@functools.lru_cache(maxsize=16)
+def _trained(name: str, group: int) -> tuple[list[Machine], Tensor]:
+    """TOGETHER machines after the same training from other starts; groups differ in the recipe."""
+    biases = bool(group % 2)
+    hidden = (8, 12, 10, 14)[group // 2 % 4]
+    patterns = (None, 6)[group // 4 % 2]
+    if name == "bars":
+        data, epochs, batch = load("bars4").train.spins.float(), (30, 100, 300)[group % 3], 5
+    elif name == "digits":
+        data, epochs, batch = load("digits").train.spins.float(), (5, 20, 60)[group % 3], 50
+    else:
+        data, epochs, batch = _digits(10), (3, 10, 20)[group % 3], 100
+    machine = rbm(
+        data.shape[1], hidden, patterns, biases=biases, replicas=TOGETHER, seed=group,
+        scale=None if patterns is None else 0.3,
+    )  # fmt: skip
+    if biases:
+        machine.start_biases(data)
+    negative: NegativePhase = Persistent(100, 5)
+    if name == "bars" and patterns and group % 3 == 0:
+        negative = PatternInduced(1)
+    for _ in train(
+        machine, data, negative, adam(3e-3), epochs=epochs, batch_size=batch, seed=group
+    ):
+        pass
+    machine.requires_grad_(False)
+    return [machine.replica(i) for i in range(TOGETHER)], data
+
+
+def _of(name: str) -> Family:
+    def member(number: int) -> Member:
+        machines, data = _trained(name, number // TOGETHER)
+        return machines[number % TOGETHER], data
+
+    return member
+
+
+FAMILIES: dict[str, Family] = {
+    "generic": generic,
+    "cold": cold,
+    "one-sided": one_sided,
+    "one-sided with biases": one_sided_biased,
+    "biases against couplings": against,
+    "first-order": first_order,
+    "holes": holes,
+    "deep": deep,
+    "full": full,
+    "bars": _of("bars"),
+    "digits": _of("digits"),
+    "mnist": _of("mnist"),
+}
+
+
+def member(family: str, number: int) -> Member:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        machine, data = FAMILIES[family](number)
+    return machine.requires_grad_(False), data
+
+
+def checkpoints(number: int) -> tuple[list[Machine], Tensor]:
+    """Machines along one training on 4×4 bars, RBM, DBM and BM in turn, from close together to far
+    apart."""
+    data = load("bars4").train.spins.float()
+    biases, patterns = bool(number % 2), (None, 4)[number // 2 % 2]
+    options = {
+        "biases": biases, "patterns": patterns, "scale": 0.05 if patterns is None else 0.2, "seed": number
+    }  # fmt: skip
+    graph = number // 4 % 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        if graph == 0:
+            machine = rbm(16, 9, **options)
+        else:
+            machine = dbm(16, (6, 5), **options) if graph == 1 else bm(16, 3, **options)
+    every = (5, 10, 20)[number // 12 % 3]
+    course = train(
+        machine, data, Persistent(100, 3), adam(0.01), epochs=8 * every, batch_size=5, seed=number
+    )
+    found = [copy.deepcopy(machine)]
+    found += [copy.deepcopy(machine) for progress in course if progress.epoch % every == 0]
+    return [one.requires_grad_(False) for one in found], data
