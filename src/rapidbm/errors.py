@@ -15,6 +15,10 @@ class InputError(ValueError):
     """Bad input: the message states the rule, the value and the remedy."""
 
 
+class TimeLimit(InputError):
+    """A call came to its limit of seconds: the message says how far it was and how long it takes."""
+
+
 class LoadWarning(UserWarning):
     """So many patterns that they are no longer low-energy states of the machine they build."""
 

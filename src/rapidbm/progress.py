@@ -1,0 +1,251 @@
+"""How far a long call has come, how long it will still take, and where it must stop.
+
+    left ≈ elapsed · (1 − f) / f,        f = (done + f_inner) / total                             (1)
+
+with f_inner the share of a watch within this one. Nothing is shown for the first seconds; then a bar on a
+terminal, elsewhere a line now and then, both on standard error. A tick reads the clock and compares: it
+draws nothing, touches no device, and may stand in any loop of the host.
+
+    with watch("annealing log Z", total=len(betas), limit=limit) as tick:
+        for beta in betas:
+            ...
+            tick()
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+from .errors import InputError, TimeLimit
+
+SILENT = 3.0  # seconds before anything is shown
+LINES = 10.0  # seconds between two lines
+FRAMES = 0.2  # seconds between two states of a bar
+SWITCH = "RAPIDBM_PROGRESS"  # this environment variable at "off": never a word
+
+clock = time.monotonic
+
+
+class _Here(threading.local):
+    """The innermost watch of this thread, and how many ask for silence."""
+
+    watch: Watch | None = None
+    quiet: int = 0
+
+
+_here = _Here()
+
+
+@contextmanager
+def watch(
+    what: str,
+    total: float | None = None,
+    *,
+    limit: float | None = None,
+    remedy: str = "ask for less work",
+) -> Iterator[Watch]:
+    """A `Watch` over the calls inside; after `limit` seconds the next tick raises `TimeLimit`.
+
+    Watches nest: the outermost one is shown, with the inner ones behind it, and a limit holds for all
+    that runs within it. Not for a generator that yields inside: it may never come back.
+    """
+    check_limit(limit)
+    outer = _here.watch
+    mine = _here.watch = Watch(what, total, limit, remedy, outer)
+    try:
+        yield mine
+    finally:
+        _here.watch = outer
+        mine.close()
+
+
+def pulse() -> None:
+    """For a loop that counts for nobody: obeys the limits of the watches around it."""
+    if _here.watch is not None:
+        _here.watch.look()
+
+
+@contextmanager
+def quiet(wanted: bool = True) -> Iterator[None]:
+    """No progress is shown for calls inside; limits still hold."""
+    _here.quiet += wanted
+    try:
+        yield
+    finally:
+        _here.quiet -= wanted
+
+
+def check_limit(limit: float | None) -> None:
+    if limit is None:
+        return
+    try:
+        right = not isinstance(limit, bool) and limit > 0 and not math.isnan(limit)
+    except TypeError:
+        right = False
+    if not right:
+        raise InputError(f"a limit is a positive number of seconds, or None, not {limit!r}")
+
+
+class Watch:
+    """What runs, how far it is, and when to look up next. Call it with what is done by now, or with
+    nothing for one more."""
+
+    def __init__(
+        self, what: str, total: float | None, limit: float | None, remedy: str, outer: Watch | None
+    ) -> None:
+        self.what, self.total, self.remedy, self.limit = what, total, remedy, limit
+        self.done = 0.0
+        self.started = clock()
+        self.deadline = self.started + (math.inf if limit is None else limit)
+        self.chain: tuple[Watch, ...] = (*(outer.chain if outer else ()), self)  # outermost first
+        self.display: _Display | None = None
+        silent = bool(_here.quiet) or os.environ.get(SWITCH, "").lower() in ("off", "0", "no")
+        self.show_at = math.inf if silent else self.started + SILENT  # read of the outermost alone
+        self.due = self._due()
+
+    def __call__(self, done: float | None = None) -> None:
+        self.done = self.done + 1 if done is None else done
+        self.look()
+
+    def add(self, more: float) -> None:
+        """So many more are done."""
+        self.done += more
+        self.look()
+
+    def look(self) -> None:
+        """Obeys the limits, shows what is due."""
+        if (now := clock()) < self.due:
+            return
+        for each in self.chain:
+            if now >= each.deadline:
+                raise each.over(now)
+        outermost = self.chain[0]
+        if now >= outermost.show_at:
+            outermost.display = outermost.display or _display()
+            outermost.display.show(self, now)
+            outermost.show_at = now + outermost.display.interval
+        self.due = self._due()
+
+    def _due(self) -> float:
+        return min(self.chain[0].show_at, *(each.deadline for each in self.chain))
+
+    def share(self, since: Watch) -> float | None:
+        """f of eq. (1), of a watch around this one or of itself."""
+        inner: float | None = None
+        for each in reversed(self.chain[self.chain.index(since) :]):
+            inner = min(1.0, (each.done + (inner or 0.0)) / each.total) if each.total else None
+        return inner
+
+    def over(self, now: float) -> TimeLimit:
+        """The error when the limit has passed."""
+        inner = _here.watch or self
+        share = inner.share(self) if self in inner.chain else self.share(self)
+        spent = now - self.started
+        whole = (
+            f"the whole would take about {duration(spent / share)}"
+            if share
+            else ("too early to tell how long the whole would take")
+        )
+        return TimeLimit(
+            f"{self.what} stopped at its limit of {duration(self.limit or 0.0)}: {self.count()} "
+            f"after {duration(spent)}, {whole}; give a larger limit=, or {self.remedy}"
+        )
+
+    def count(self) -> str:
+        done = f"{self.done:,.0f}"
+        return f"{done} of {self.total:,.0f} done" if self.total else f"{done} done"
+
+    def close(self) -> None:
+        if self.display is not None:
+            self.display.close()
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words."""
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+class _Display(Protocol):
+    interval: float
+
+    def show(self, inner: Watch, now: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Lines:
+    """One line after another."""
+
+    interval = LINES
+
+    def show(self, inner: Watch, now: float) -> None:
+        outermost = inner.chain[0]
+        spent, share = now - outermost.started, inner.share(outermost)
+        left = f", about {duration(spent * (1 - share) / share)} left" if share else ""
+        told = "; ".join(f"{each.what}: {each.count()}" for each in inner.chain)
+        with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or none
+            sys.stderr.write(f"{told}, {duration(spent)} so far{left}\n")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        return
+
+
+class _Bar:
+    """A bar of rich's, which goes when the watch ends."""
+
+    interval = FRAMES
+
+    def __init__(self, rich: Any, console: Any) -> None:
+        self.bar = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            rich.BarColumn(),
+            rich.TaskProgressColumn(),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("{task.fields[left]}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self.bar.start()
+        self.task: Any = None
+
+    def show(self, inner: Watch, now: float) -> None:
+        outermost = inner.chain[0]
+        spent, share = now - outermost.started, inner.share(outermost)
+        told = "; ".join(f"{each.what} {each.count()}" for each in inner.chain)
+        left = f"about {duration(spent * (1 - share) / share)} left" if share else ""
+        if self.task is None:
+            self.task = self.bar.add_task(told, total=None, left=left)
+            self.bar.tasks[0].start_time = self.bar.get_time() - spent
+        self.bar.update(
+            self.task,
+            description=told,
+            total=None if share is None else 1.0,
+            completed=share or 0.0,
+            left=left,
+        )
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+def _display() -> _Display:
+    """A bar where a person looks, lines elsewhere."""
+    terminal = False
+    with suppress(OSError, ValueError, AttributeError):
+        terminal = sys.stderr.isatty()
+    if terminal and threading.current_thread() is threading.main_thread():
+        with suppress(ImportError):
+            from rich import console, progress
+
+            return _Bar(progress, console.Console(stderr=True))
+    return _Lines()
