@@ -21,6 +21,7 @@ from torch import Tensor
 
 from .errors import InputError
 from .machine import Machine
+from .spins import as_spins
 
 DIRECTIONS = 3
 
@@ -43,6 +44,7 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
             f"a record of this machine is ({machine.replicas}, chains, steps, "
             f"{machine.layers.units}), as `record` gives it, not {tuple(series.shape)}"
         )
+    series = as_spins(series, what="a record")
     e, c, t, _ = series.shape
     flat = series.reshape(e, c * t, -1)
     parts = [machine.energy(some).double() for some in torch.split(flat, 2**16, 1)]

@@ -100,7 +100,7 @@ def overview(runs: list[Run], seed: int) -> Figure:
         row[0].set_title(f"{data.name}, {run.recipe.replicas} trainings", fontsize=10)
         some = data.test.take(slice(0, 4))
         filled = reconstruct(machine, some, generator(seed, "demo"))[0]
-        task = torch.cat([some.spins, corrupt(some), filled])
+        task = torch.cat([some.spins, corrupt(some).nan_to_num(), filled])
         pictures.show_images(
             row[1], task, data.shape, len(some), "test images; what is given; filled in"
         )

@@ -42,9 +42,9 @@ class HasEnergy(Protocol):
     def device(self) -> torch.device: ...
     @property
     def symmetric(self) -> bool: ...
-    def energy(self, spins: Tensor) -> Tensor: ...
+    def energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
     def bias_energy(self, spins: Tensor) -> Tensor: ...
-    def field(self, spins: Tensor, layer: int) -> Tensor: ...
+    def field(self, spins: Tensor, layer: int, *, means: bool = False) -> Tensor: ...
 
 
 def free_layers(layers: Layers, given: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: B
     flat = beta.squeeze(-1) if isinstance(beta, Tensor) else beta
     total = -flat * given_energy(machine, spins, free).double()
     for layer in free:
-        field = machine.field(spins, layer)
+        field = machine.field(spins, layer, means=True)
         if isinstance(beta, Tensor) or beta != 1.0:
             field = field * beta
         # Σ log 2cosh x = Σ (2 softplus_2(x) − x): fewer passes over memory than term by term.
@@ -93,14 +93,15 @@ def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: B
 def given_energy(machine: HasEnergy, spins: Tensor, free: tuple[int, ...]) -> Tensor:
     """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases alone."""
     touched = all(a in free or b in free for a, b in machine.layers.edges)
-    return machine.bias_energy(spins) if touched else machine.energy(spins)
+    return machine.bias_energy(spins) if touched else machine.energy(spins, means=True)
 
 
 @torch.no_grad()
 def infer(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta = 1.0) -> Tensor:
     """`spins` with the free layers at their conditional means; they do not touch each other."""
     for layer in free:
-        spins[..., machine.layers.slices[layer]] = mean_spin(machine.field(spins, layer), beta)
+        field = machine.field(spins, layer, means=True)
+        spins[..., machine.layers.slices[layer]] = mean_spin(field, beta)
     return spins
 
 
@@ -175,7 +176,7 @@ class AllStates:
             share = weights[:, start : start + spins.shape[1], None]
             start += spins.shape[1]
             signed = spins[..., layers.slices[given]] * share
-            inferred = mean_spin(machine.field(spins, free))
+            inferred = mean_spin(machine.field(spins, free, means=True))
             product.baddbmm_(signed.mT, inferred)
             if not half:  # by symmetry 0 otherwise
                 mean[:, layers.slices[given]] += signed.sum(1)

@@ -261,6 +261,10 @@ def _halves(series: Tensor) -> tuple[Tensor, Tensor]:
             "a series is (replicas, chains, times, units) with at least two chains and two times, "
             f"not {tuple(series.shape)}; keep the states of several sweeps and stack them"
         )
+    if series.dtype == torch.bool or not bool((series.abs() == 1).all()):
+        raise InputError(
+            "a series is of spins, ±1, but some are not; `rapidbm.to_spins` converts {0, 1}"
+        )
     half = series.shape[2] // 2
     return series[:, :, :half].double().mean(2), series[:, :, -half:].double().mean(2)  # (e, c, n)
 

@@ -119,7 +119,7 @@ def _out_of_reach(machine: Machine, plan: list[Zonotope] | None) -> InputError:
 def _fill(machine: Machine, spins: Tensor) -> Tensor:
     """The free units, at 0, follow their fields; spins are (e, n)."""
     for layer, where in enumerate(machine.layers.slices):
-        follow = sign(machine.field(spins[:, None], layer)).squeeze(1)
+        follow = sign(machine.field(spins[:, None], layer, means=True)).squeeze(1)
         spins[:, where] = torch.where(spins[:, where] == 0, follow, spins[:, where])
     return spins
 
@@ -137,13 +137,13 @@ def _by_enumeration(machine: Machine) -> GroundState:
     exact = copy.deepcopy(machine).double()
     free = free_layers(exact.layers)
     best = torch.full((exact.replicas,), torch.inf, dtype=exact.dtype, device=exact.device)
-    spins = exact.configuration(torch.zeros(1, exact.layers.units))[:, 0].clone()  # (e, n)
+    spins = torch.zeros((exact.replicas, exact.layers.units)).to(best)  # (e, n)
     count = 0
     for some in enumerate_spins(exact, half=exact.symmetric):
         count += some.shape[1]
         energy = given_energy(exact, some, free)
         for layer in free:
-            energy -= exact.field(some, layer).abs_().sum(-1)
+            energy -= exact.field(some, layer, means=True).abs_().sum(-1)
         lowest, where = energy.min(1)
         better = lowest < best
         best = torch.where(better, lowest, best)
@@ -173,16 +173,18 @@ def _descent(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -
         return random
     whole = sign(machine.patterns)  # (e, k, n)
     whole = torch.cat([whole, -whole], 1)
-    seen = machine.with_visible(whole[..., : machine.visible])
+    seen = machine.with_visible(whole[..., : machine.visible], means=True)
     for layer in sorted(machine.layers.hidden, key=lambda i: machine.layers.depths[i]):
-        seen[..., machine.layers.slices[layer]] = sign(machine.field(seen, layer))
+        seen[..., machine.layers.slices[layer]] = sign(machine.field(seen, layer, means=True))
     return torch.cat([whole, seen, random], 1)
 
 
 def _scales(machine: Machine, spins: Tensor) -> tuple[Tensor, Tensor]:
     """β_0 and β_1 of eq. (2), (e,), from random states."""
     count = range(len(machine.layers.sizes))
-    sizes = torch.stack([machine.field(spins, i).square().mean((1, 2)).sqrt() for i in count])
+    sizes = torch.stack(
+        [machine.field(spins, i, means=True).square().mean((1, 2)).sqrt() for i in count]
+    )
     largest = sizes.amax(0)  # of (layers, e)
     smallest = torch.where(sizes > 0, sizes, torch.inf).amin(0)
     none = largest == 0  # no field anywhere: any temperature will do
@@ -196,7 +198,7 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
     hot, cold = _scales(machine, spins)
     for step in range(sweeps):
         beta = hot * (cold / hot) ** (step / max(sweeps - 1, 1))  # (e,)
-        spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts))
+        spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts), means=True)
     return spins
 
 

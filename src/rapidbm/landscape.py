@@ -150,7 +150,8 @@ def settle(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tenso
         size = 0.5 + 0.5 * torch.rand(shape, generator=rng, dtype=torch.float64, device=rng.device)
         nudge = random_spins(shape, rng, torch.float64) * size * (NUDGE * scale[:, None])
         moving = tied.any(-1).any(0)  # (c,)
-        ends = descend(Machine(exact.couplings, biases + nudge), spins[:, moving])
+        nudged = Machine(exact.couplings, biases + nudge)
+        ends = descend(nudged, spins[:, moving], means=True)
         spins[:, moving] = ends
         tied[:, moving] = _field(exact, ends).abs() <= TIED * scale[:, None, None]
         if not bool(tied.any()):
@@ -201,7 +202,9 @@ def coincidence(counts: Tensor) -> tuple[float, float]:
 
 
 def _field(machine: Machine, spins: Tensor) -> Tensor:
-    return torch.cat([machine.field(spins, i) for i in range(len(machine.layers.sizes))], -1)
+    return torch.cat(
+        [machine.field(spins, i, means=True) for i in range(len(machine.layers.sizes))], -1
+    )
 
 
 def _largest_overlap(machine: Machine, spins: Tensor) -> Tensor | None:

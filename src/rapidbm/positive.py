@@ -25,7 +25,8 @@ Weighted = WeightedSpins | GivenVisible
 
 
 class PositivePhase(Protocol):
-    """`step` completes visible spins (e, c, v) to weighted configurations; the weights sum to one."""
+    """`step` completes visible spins (e, c, v), ±1 as `train` has checked, to weighted configurations;
+    the weights sum to one."""
 
     def check(self, machine: Machine, batch_size: int) -> None:
         """Raises InputError for a machine, or a batch, that it cannot serve."""
@@ -50,7 +51,7 @@ class ConditionalMean:
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        return machine.given_visible(data)
+        return machine.given_visible(data, means=True)
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,11 @@ class ClampedChains:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
-        spins = machine.with_visible(data)
+        spins = machine.with_visible(data, means=True)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
         for _ in range(self.sweeps):
-            spins = sweep(machine, spins, rng, clamp=clamp)
-        return WeightedSpins.even(machine.infer(spins))
+            spins = sweep(machine, spins, rng, clamp=clamp, means=True)
+        return WeightedSpins.even(machine.infer(spins, means=True))
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Enumerated:
     @torch.no_grad()
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        spins, logs = clamped_states(machine, machine.visible_spins(data))
+        spins, logs = clamped_states(machine, machine.visible_spins(data, means=True))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)
         free = tuple(i for i in machine.layers.hidden if i not in machine.layers.cover((0,)))
@@ -124,14 +125,14 @@ def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
     """Visible spins with the hidden layers at the fixed point of eq. (1), or as near as `iterations`
     get; the fixed point of a restricted machine is its conditional mean."""
     if machine.layers.restricted:
-        return machine.complete(visible)
-    spins = machine.with_visible(visible)
+        return machine.complete(visible, means=True)
+    spins = machine.with_visible(visible, means=True)
     for _ in range(iterations):
         for layer in machine.layers.order:
             if layer == 0:
                 continue
             where = machine.layers.slices[layer]
-            new = mean_spin(machine.field(spins, layer))
+            new = mean_spin(machine.field(spins, layer, means=True))
             if machine.layers.self_coupled(layer):  # a parallel step would oscillate
                 new = 0.5 * (new + spins[..., where])
             spins[..., where] = new

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .errors import InputError
 from .machine import Machine
-from .spins import up_probability
+from .spins import as_spins, up_probability
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried
@@ -135,17 +136,19 @@ def _batches(
 
 
 @torch.no_grad()
-def hidden_samples(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
+def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tensor:
     """One draw of the hidden spins given each image, (samples, h) int8; a machine of one replica."""
     if machine.replicas != 1 or not machine.layers.restricted:
         raise InputError(
             "hidden samples need a restricted machine of one replica; take machine.replica(i)"
         )
+    images = as_spins(visible, what="visible data")
     drawn = []
     step = max(1, 2**26 // machine.layers.units)
-    for some in torch.split(visible, step):
-        spins = machine.with_visible(some)
-        field = torch.cat([machine.field(spins, i) for i in machine.layers.hidden], -1)[0]
+    for some in torch.split(images, step):
+        spins = machine.with_visible(some, means=True)
+        fields = [machine.field(spins, i, means=True) for i in machine.layers.hidden]
+        field = torch.cat(fields, -1)[0]
         uniform = torch.rand(field.shape, generator=rng, device=field.device)
         drawn.append((uniform < up_probability(field)).to(torch.int8) * 2 - 1)
     return torch.cat(drawn)

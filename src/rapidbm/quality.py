@@ -9,7 +9,8 @@ ones, below 1/2 for samples that sit on the data. Distances of spins tie often: 
 
     C_i = ⟨v_i⟩,    C_ij = ⟨δ_i δ_j⟩,    C_ijk = ⟨δ_i δ_j δ_k⟩,    δ = v − ⟨v⟩                   (2)
 
-Samples are (c, v) or (e, c, v) spins, independent of each other; data (d, v). Errors of (1) and (2) come
+Samples are (c, v) or (e, c, v) spins, independent of each other; data (d, v); `to_spins` recognises
+both. Errors of (1) and (2) come
 from a jackknife that leaves out a twentieth of the samples and of the data at a time, since points share
 neighbours and moments share points. Where there is no difference to see it errs on the large side, by a
 quarter to a half.
@@ -21,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +31,7 @@ from .errors import InputError, check_count
 from .estimates import Estimate
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
+from .spins import as_spins
 
 BLOCKS = 20
 AGREE = 3.0  # combined errors
@@ -116,9 +119,7 @@ class Relaxation:
 
 
 @torch.no_grad()
-def adversarial_accuracy(
-    samples: Tensor, data: Tensor, rng: torch.Generator
-) -> AdversarialAccuracy:
+def adversarial_accuracy(samples: Any, data: Any, rng: torch.Generator) -> AdversarialAccuracy:
     """Eq. (1) for equal numbers of samples and data; `rng` chooses which, of the larger set."""
     samples, data = _checked(samples, data)
     count = min(samples.shape[1], len(data))
@@ -174,7 +175,7 @@ def _wins(own: Tensor, other: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def nearest(samples: Tensor, train: Tensor, test: Tensor) -> Nearest:
+def nearest(samples: Any, train: Any, test: Any) -> Nearest:
     """Distances to the nearest training image; errors for a given training set."""
     samples, train = _checked(samples, train)
     fresh, _ = _checked(test, train, what="test images")
@@ -203,7 +204,7 @@ def nearest(samples: Tensor, train: Tensor, test: Tensor) -> Nearest:
 
 @torch.no_grad()
 def moments(
-    samples: Tensor, data: Tensor, rng: torch.Generator, *, triples: int = 4000
+    samples: Any, data: Any, rng: torch.Generator, *, triples: int = 4000
 ) -> tuple[Moment, Moment, Moment]:
     """Moments (2) of order 1, 2 and 3; of more than `triples` triples, that many at random."""
     check_count("the number of triples", triples, least=0)
@@ -274,7 +275,7 @@ def _scatter(ours: Tensor, theirs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def projections(
-    samples: Tensor, data: Tensor, rng: torch.Generator, *, components: int = 10
+    samples: Any, data: Any, rng: torch.Generator, *, components: int = 10
 ) -> Projections:
     """Samples and data on the data's first principal components; `rng` halves the data for the floor."""
     check_count("the number of components", components)
@@ -334,7 +335,7 @@ def _wasserstein(a: Tensor, b: Tensor) -> Tensor:
 @torch.no_grad()
 def relaxation(
     machine: Machine,
-    data: Tensor,
+    data: Any,
     rng: torch.Generator,
     *,
     sweeps: Sequence[int] = (0, 1, 3, 10, 30, 100, 300, 1000),
@@ -361,10 +362,12 @@ def relaxation(
     pool, judges = data[order[:half]], data[order[half:]]
     rows = torch.randint(half, (chains,), generator=rng, device=rng.device).to(data.device)
     starts = pool[:chains] if half >= chains else pool[rows]
-    states = [machine.random(chains, rng), machine.with_visible(starts)]
+    states = [machine.random(chains, rng), machine.with_visible(starts, means=True)]
     done, checkpoints = 0, []
     for target in sweeps:
-        states = [run_sweeps(machine, spins, rng, target - done, beta) for spins in states]
+        states = [
+            run_sweeps(machine, spins, rng, target - done, beta, means=True) for spins in states
+        ]
         done = target
         seen = [spins[..., : machine.visible] for spins in states]
         checkpoints.append(
@@ -434,8 +437,9 @@ def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
     return torch.randperm(count, generator=rng, device=rng.device).to(like.device)
 
 
-def _checked(samples: Tensor, data: Tensor, what: str = "samples") -> tuple[Tensor, Tensor]:
-    """(e, c, v) and (d, v) in float32, where products of ±1 are exact."""
+def _checked(samples: Any, data: Any, what: str = "samples") -> tuple[Tensor, Tensor]:
+    """(e, c, v) and (d, v) as ±1 in float32, where products are exact."""
+    samples, data = as_spins(samples, what=what), as_spins(data)
     if data.dim() != 2 or len(data) < 2:
         raise InputError(
             f"data are at least 2 images (d, visible), not {tuple(data.shape)}; flatten images first"
@@ -446,10 +450,4 @@ def _checked(samples: Tensor, data: Tensor, what: str = "samples") -> tuple[Tens
             f"{what} are (c, {data.shape[1]}) or (e, c, {data.shape[1]}) with c of at least 2, as the "
             f"data are {tuple(data.shape)}, not {tuple(samples.shape)}; give the visible spins alone"
         )
-    for name, spins in ((what, samples), ("data", data)):
-        if spins.dtype == torch.bool or not bool((spins.abs() == 1).all()):
-            raise InputError(
-                f"{name} must be spins, ±1, but hold {spins.flatten()[:3].tolist()}…; "
-                "`rapidbm.to_spins` converts them"
-            )
     return samples.float(), data.to(samples.device).float()

@@ -16,7 +16,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,6 +30,7 @@ from .negative import NegativePhase
 from .optim import Optimizer, Rates, Updater, bind_torch
 from .positive import PositivePhase, Weighted, positive_for
 from .projection import Clip, NoProjection, Projection
+from .spins import as_spins
 from .streams import generator, seed_from
 
 BatchMean = Literal["true", "nominal"]
@@ -89,16 +89,17 @@ def train(
 ) -> Iterator[Progress]:
     """Trains the machine in place and yields after every epoch, or after every update.
 
-    `data` holds spins (samples, visible), or is a `Split`. `positive=None` picks the phase for the
-    machine. `batch_mean="nominal"` divides the data's moments by `batch_size` also in the last,
-    smaller batch of an epoch (`docs/training.md`). `average=T` keeps an exponential average of the
-    parameters over about T updates. `precision` rounds products of matrices on a GPU (`rapidbm.fast`).
+    `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
+    `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
+    `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
+    exponential average of the parameters over about T updates. `precision` rounds products of matrices on
+    a GPU (`rapidbm.fast`).
     `state` is a `Progress.state()` to go on from.
     """
     check_choice("interval to yield at", every, ("epoch", "update"))
     trainer = Trainer(
         machine,
-        getattr(data, "spins", data),
+        data,
         negative,
         optimizer,
         epochs=epochs,
@@ -491,16 +492,14 @@ def _check_precision(precision: Precision | None, machine: Machine) -> None:
 
 
 def _spins_for(machine: Machine, data: Any) -> Tensor:
-    spins = torch.from_numpy(data) if isinstance(data, np.ndarray) else data
-    if not isinstance(spins, Tensor):
+    if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
-            f"train needs spins (samples, visible) or a Split, such as data.train, not "
-            f"{type(spins).__name__}"
+            "train needs spins (samples, visible) or a Split, such as data.train, not "
+            f"{type(data).__name__}"
         )
+    spins = as_spins(data, what="training data")
     if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
         raise InputError(
             f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
-    if spins.dtype == torch.bool or not bool((spins.abs() == 1).all()):
-        raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts others")
     return spins
