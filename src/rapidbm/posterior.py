@@ -116,7 +116,7 @@ def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tens
     near[..., : machine.visible] = 0.0
     far = torch.zeros_like(near)
     for layer in machine.layers.hidden:
-        far[..., machine.layers.slices[layer]] = 0.5 * machine.field(given, layer)
+        far[..., machine.layers.slices[layer]] = 0.5 * machine.field(given, layer, means=True)
     return near, far
 
 
@@ -129,5 +129,5 @@ def variational_bound(machine: Machine, means: Tensor) -> Tensor:
     """Eq. (2), (e, c), of configurations whose hidden units hold means."""
     up = (1.0 + means[..., machine.visible :].double()) / 2.0
     entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
-    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means)
+    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
     return found

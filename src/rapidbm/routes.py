@@ -93,7 +93,7 @@ class Path:
         beta = _per_chain(at, spins)
         push = self.base * (1.0 - (beta[..., None] if isinstance(beta, Tensor) else beta))
         clamp = None if self.given is None else self.given != 0
-        return sweep(self.machine, spins, rng, beta, clamp, push)
+        return sweep(self.machine, spins, rng, beta, clamp, push, means=True)
 
     def terms(self, spins: Tensor) -> Terms:
         """What log f_β of these configurations depends on, for all β at once."""
@@ -105,10 +105,10 @@ class Path:
         if self.given is not None:
             base = torch.where(self.given == 0, base, 0.0)
         return Terms(
-            self.precise.energy(kept),
+            self.precise.energy(kept, means=True),
             -(kept * base).sum(-1),
             [
-                (self.precise.field(kept, layer), base[..., layers.slices[layer]])
+                (self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
                 for layer in layers.inferred
             ],
         )
@@ -203,7 +203,7 @@ class Trajectory:
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         machine = self.at(at)
         apart = spins.reshape(machine.replicas, -1, spins.shape[2])
-        return sweep(machine, apart, rng).reshape(spins.shape)
+        return sweep(machine, apart, rng, means=True).reshape(spins.shape)
 
     def terms(self, spins: Tensor) -> Visited:
         return Visited(self, spins)
@@ -246,7 +246,7 @@ class Crossing:
         return self.first[:, rows]
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
-        return sweep(mixed(self.here, self.there, float(at)), spins, rng)
+        return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
 
     def terms(self, spins: Tensor) -> CrossingTerms:
         layers = self.here.layers
@@ -254,8 +254,11 @@ class Crossing:
         for layer in layers.inferred:
             kept[..., layers.slices[layer]] = 0.0
         here, there = self.precise
-        fields = [(here.field(kept, i), there.field(kept, i)) for i in layers.inferred]
-        return CrossingTerms(here.energy(kept), there.energy(kept), fields)
+        fields = [
+            (here.field(kept, i, means=True), there.field(kept, i, means=True))
+            for i in layers.inferred
+        ]
+        return CrossingTerms(here.energy(kept, means=True), there.energy(kept, means=True), fields)
 
 
 @dataclass(frozen=True)
