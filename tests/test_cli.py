@@ -676,6 +676,19 @@ def test_a_load_too_high_is_a_warning(rapidbm):
     assert err.count("warning") == 1
 
 
+def test_a_fit_worse_than_independent_columns_is_a_warning(rapidbm):
+    code, _, err = rapidbm("train", "bars4", *SMALL, "--out", "R")  # pure PID
+    assert code == 0
+    assert "warning: this training ends below independent columns" in " ".join(err.split())
+    told = Run("R").info["fit"]
+    assert told["log_likelihood_at_most"][0] < told["independent_columns"]
+    exact = ["--negative", "exact", "--dense", "--hidden", "6", "--epochs", "5", "--rate", "0.01"]
+    code, _, err = rapidbm("train", "bars4", *exact, "--optimizer", "adam", "--out", "S")
+    assert code == 0
+    assert not err
+    assert "fit" in Run("S").info
+
+
 def test_a_terminal_gets_a_bar(tmp_path):
     parent, child = pty.openpty()
     command = [

@@ -57,10 +57,11 @@ class Screen:
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
         """Warnings as one readable line."""
-        from .errors import LoadWarning
+        from .errors import FitWarning, LoadWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter("always", LoadWarning)
+            for kind in (FitWarning, LoadWarning):
+                warnings.simplefilter("always", kind)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from . import fast
+from .columns import Fit, fit, warn_of_fit
 from .enumeration import AllStates
 from .errors import InputError, check_choice, check_count
 from .fast import Precision
@@ -94,7 +95,8 @@ def train(
     `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
     exponential average of the parameters over about T updates. `precision` rounds products of matrices on
     a GPU (`rapidbm.fast`).
-    `state` is a `Progress.state()` to go on from.
+    `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
+    warns (`FitWarning`).
     """
     check_choice("interval to yield at", every, ("epoch", "update"))
     trainer = Trainer(
@@ -233,6 +235,8 @@ class Trainer:
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
             self.step(1 if every == "update" else self.most())
+            if self.update == self.epochs * self.per_epoch:
+                warn_of_fit(self.fit())
             if every == "update" or self.update % self.per_epoch == 0:
                 yield self.progress()
 
@@ -383,6 +387,11 @@ class Trainer:
 
     def all_alive(self) -> bool:
         return bool(self.alive.all())
+
+    def fit(self) -> Fit | None:
+        """What is proven about the likelihood of the training data, by a stream of its own."""
+        machine = self.averaged() if self.average else self.machine
+        return fit(machine, self.spins, generator(self.seed, "fit", device=machine.device))
 
     def wait(self) -> None:
         """Returns when the device has done all that was asked of it."""
