@@ -17,6 +17,7 @@ from torch import Tensor
 from .couplings import Patterns
 from .errors import InputError, check_count
 from .machine import Machine
+from .progress import pulse
 from .spins import sign
 
 
@@ -31,6 +32,7 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
     spins = machine.configuration(spins, means=means).clone()
     noise = _rounding(machine)
     for _ in range(passes):
+        pulse()
         before = spins.clone()
         for layer in machine.layers.order:
             where = machine.layers.slices[layer]

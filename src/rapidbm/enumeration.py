@@ -21,6 +21,7 @@ from torch import Tensor
 from .errors import InputError
 from .layers import Layers
 from .memory import keep_freed_memory
+from .progress import pulse
 from .spins import Beta, WeightedSpins, mean_spin, softplus_2, states
 
 LARGEST = 2**26  # states that an exact method takes on unless it is told otherwise
@@ -131,6 +132,7 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
         spins = torch.zeros((len(some), layers.units), dtype=machine.dtype, device=machine.device)
         _place(spins, layers, chosen, some)
         yield spins.expand(machine.replicas, -1, -1)
+        pulse()
 
 
 @dataclass(frozen=True)

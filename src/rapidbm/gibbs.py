@@ -20,6 +20,7 @@ from . import fast
 from .couplings import Patterns
 from .errors import InputError, check_beta, check_count
 from .machine import Machine
+from .progress import pulse
 from .spins import Beta, draw
 
 
@@ -66,6 +67,7 @@ def sweeps(
         return fused
     spins = spins.clone()
     for layer in machine.layers.order * count:
+        pulse()
         where = machine.layers.slices[layer]
         if keep is None and push is None and not machine.layers.self_coupled(layer):
             field = machine.field(spins, layer, means=True)

@@ -36,6 +36,7 @@ from .enumeration import (
 from .errors import InputError, check_choice, check_count, lookup
 from .gibbs import sweep
 from .machine import Machine, scaled
+from .progress import watch, watched
 from .routes import Path
 from .spins import sign
 from .streams import generator, seed_from
@@ -61,6 +62,7 @@ class GroundState:
     effort: str
 
 
+@watched("the ground state", remedy="take method='descent', or fewer starts and sweeps")
 def ground_state(
     machine: Machine,
     *,
@@ -69,13 +71,14 @@ def ground_state(
     sweeps: int = 100,
     seed: int | None = None,
     rng: torch.Generator | None = None,
+    limit: float | None = None,
 ) -> GroundState:
     """The ground state of each replica.
 
     `auto` is exact where that is a matter of seconds and otherwise takes the best of `descent` (from
     the patterns and from random states) and `annealing` (`sweeps` Gibbs sweeps while β rises);
     `tempering` takes `sweeps` turns of parallel tempering. `exact` takes the cheaper of `enumeration`
-    and `zonotope`, and refuses where both are out of reach.
+    and `zonotope`, and refuses where both are out of reach. After `limit` seconds it stops (`TimeLimit`).
     """
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))
     check_count("the number of starts", starts)
@@ -139,16 +142,18 @@ def _by_enumeration(machine: Machine) -> GroundState:
     best = torch.full((exact.replicas,), torch.inf, dtype=exact.dtype, device=exact.device)
     spins = torch.zeros((exact.replicas, exact.layers.units)).to(best)  # (e, n)
     count = 0
-    for some in enumerate_spins(exact, half=exact.symmetric):
-        count += some.shape[1]
-        energy = given_energy(exact, some, free)
-        for layer in free:
-            energy -= exact.field(some, layer, means=True).abs_().sum(-1)
-        lowest, where = energy.min(1)
-        better = lowest < best
-        best = torch.where(better, lowest, best)
-        found = some.gather(1, where[:, None, None].expand(-1, 1, some.shape[2])).squeeze(1)
-        spins = torch.where(better[:, None], found, spins)
+    with watch("enumeration", states_of(exact.layers) // (1 + exact.symmetric)) as tick:
+        for some in enumerate_spins(exact, half=exact.symmetric):
+            count += some.shape[1]
+            energy = given_energy(exact, some, free)
+            for layer in free:
+                energy -= exact.field(some, layer, means=True).abs_().sum(-1)
+            lowest, where = energy.min(1)
+            better = lowest < best
+            best = torch.where(better, lowest, best)
+            found = some.gather(1, where[:, None, None].expand(-1, 1, some.shape[2])).squeeze(1)
+            spins = torch.where(better[:, None], found, spins)
+            tick(count)
     return _proven(machine, exact, _fill(exact, spins), f"{count:,} states")
 
 
@@ -196,9 +201,11 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
     """Random states cooled down as in eq. (2), each replica on its own scale."""
     spins = machine.random(starts, rng)
     hot, cold = _scales(machine, spins)
-    for step in range(sweeps):
-        beta = hot * (cold / hot) ** (step / max(sweeps - 1, 1))  # (e,)
-        spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts), means=True)
+    with watch("annealing", sweeps) as tick:
+        for step in range(sweeps):
+            beta = hot * (cold / hot) ** (step / max(sweeps - 1, 1))  # (e,)
+            spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts), means=True)
+            tick()
     return spins
 
 
@@ -214,8 +221,10 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
         # From free spins: biases as strong as this would hold them already at the hot end.
         path = Path(scaled(one, float(cold)), torch.zeros_like(random[:, :1]), exact=False)
         walkers = climb(path, starts, rng)
-        for _ in range(sweeps):
-            walkers = turn(path, walkers, rng)
+        with watch(f"tempering of replica {i}", sweeps) as tick:
+            for _ in range(sweeps):
+                walkers = turn(path, walkers, rng)
+                tick()
         lowest = one.energy(walkers.spins)[0].argsort()[:starts]
         found.append(walkers.spins[:, lowest])
     return torch.cat(found)

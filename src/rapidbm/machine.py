@@ -23,6 +23,7 @@ from .couplings import Couplings, Dense, Patterns
 from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
 from .errors import InputError, LoadWarning, check_beta, check_count
 from .layers import Layers
+from .progress import watch
 from .spins import Beta, WeightedSpins, as_spins, mean_spin, random_spins
 from .streams import generator, seed_from
 
@@ -211,10 +212,11 @@ class Machine(nn.Module):
             given = self.with_visible(visible, means=True)
             return log_weight(self, given, self.layers.hidden, beta)
         step = max(1, 2**22 // (states_of(self.layers, (0,)) * self.layers.units * self.replicas))
-        parts = [
-            torch.logsumexp(clamped_states(self, some, beta)[1], -1)
-            for some in torch.split(visible, step, 1)
-        ]
+        parts = []
+        with watch("sum over hidden states", visible.shape[1]) as tick:
+            for some in torch.split(visible, step, 1):
+                parts.append(torch.logsumexp(clamped_states(self, some, beta)[1], -1))
+                tick.add(some.shape[1])
         return torch.cat(parts, 1)
 
     def free_energy(self, visible: Any, beta: float = 1.0) -> Tensor:

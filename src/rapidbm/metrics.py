@@ -24,6 +24,7 @@ from .ground import ground_state
 from .likelihood import log_likelihood
 from .machine import Machine
 from .negative import HasConfigurations, NegativePhase
+from .progress import watch, watched
 from .spins import up_probability
 from .splits import Split
 
@@ -55,6 +56,7 @@ def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
     return machine.with_visible(torch.where(known, split.spins, 0), means=True)
 
 
+@watched("reconstruction", remedy="take fewer images or passes")
 @torch.no_grad()
 def reconstruct(
     machine: Machine,
@@ -63,6 +65,7 @@ def reconstruct(
     *,
     passes: int = 1,
     clamp: bool = False,
+    limit: float | None = None,
 ) -> Tensor:
     """Images of a `Split` with their unknown pixels filled in, (e, samples, v).
 
@@ -77,9 +80,15 @@ def reconstruct(
     return sweeps(machine, spins, rng, passes, clamp=keep, means=True)[..., : machine.visible]
 
 
+@watched("the Hamming distance", remedy="take fewer images or tries")
 @torch.no_grad()
 def hamming_distance(
-    machine: Machine, data: Any, rng: torch.Generator, *, tries: int | None = None
+    machine: Machine,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    tries: int | None = None,
+    limit: float | None = None,
 ) -> Tensor:
     """Eq. (1), averaged over images and tries.
 
@@ -95,10 +104,12 @@ def hamming_distance(
     room = 2**20 if machine.device.type == "cpu" else 2**28  # numbers at a time
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
-    for start in range(0, len(split), step):
-        part = split.take(slice(start, start + step))
-        for _ in range(tries):
-            wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+    with watch("reconstructions", tries * len(split)) as tick:
+        for start in range(0, len(split), step):
+            part = split.take(slice(start, start + step))
+            for _ in range(tries):
+                wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+                tick.add(len(part))
     return (wrong / (tries * len(split) * machine.visible)).to(machine.dtype)
 
 
@@ -119,14 +130,21 @@ def exact_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> 
 
 
 @torch.no_grad()
-def mean_free_energy(machine: Machine, data: Any, rng: torch.Generator) -> Tensor:
+def mean_free_energy(
+    machine: Machine, data: Any, rng: torch.Generator, *, limit: float | None = None
+) -> Tensor:
     """Mean F(v)."""
     split = _split(data)
     step = max(1, 2**24 // (machine.layers.units * machine.replicas))
-    parts = [machine.free_energy(some).sum(1) for some in torch.split(split.spins, step)]
+    parts = []
+    with watch("free energies", len(split), limit=limit) as tick:
+        for some in torch.split(split.spins, step):
+            parts.append(machine.free_energy(some).sum(1))
+            tick.add(len(some))
     return torch.stack(parts).sum(0) / len(split)
 
 
+@watched("Gibbs accessibility", remedy="give the ground state's energy, ground=")
 @torch.no_grad()
 def gibbs_accessibility(
     machine: Machine,
@@ -136,6 +154,7 @@ def gibbs_accessibility(
     chains: int = 10,
     steps: int = 10,
     ground: Tensor | None = None,
+    limit: float | None = None,
 ) -> Tensor:
     """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's."""
     ground = _lowest(machine, rng) if ground is None else ground
@@ -143,6 +162,7 @@ def gibbs_accessibility(
     return _share(machine.energy(spins).amin(1), ground)
 
 
+@watched("method accessibility", remedy="give the ground state's energy, ground=")
 @torch.no_grad()
 def method_accessibility(
     machine: Machine,
@@ -153,6 +173,7 @@ def method_accessibility(
     chains: Tensor | None = None,
     repeats: int = 10,
     ground: Tensor | None = None,
+    limit: float | None = None,
 ) -> Tensor:
     """The lowest energy among the configurations that a negative phase uses, over the ground state's:
     the patterns as spins, the chains as they are, or `repeats` times what k sweeps from the data reach.

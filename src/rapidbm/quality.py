@@ -31,10 +31,12 @@ from .errors import InputError, check_count
 from .estimates import Estimate
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
+from .progress import pulse, watch, watched
 from .spins import as_spins
 
 BLOCKS = 20
 AGREE = 3.0  # combined errors
+FEWER = "take fewer samples"
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,11 @@ class Relaxation:
 # -- neighbours ---------------------------------------------------------------------------------------
 
 
+@watched("adversarial accuracy", remedy=FEWER)
 @torch.no_grad()
-def adversarial_accuracy(samples: Any, data: Any, rng: torch.Generator) -> AdversarialAccuracy:
+def adversarial_accuracy(
+    samples: Any, data: Any, rng: torch.Generator, *, limit: float | None = None
+) -> AdversarialAccuracy:
     """Eq. (1) for equal numbers of samples and data; `rng` chooses which, of the larger set."""
     samples, data = _checked(samples, data)
     count = min(samples.shape[1], len(data))
@@ -153,6 +158,7 @@ def _nearest(
         left = first * size
         for start in range(b * size, (b + 1) * size, step):
             stop = min(start + step, (b + 1) * size)
+            pulse()
             distance = (width - rows[start:stop] @ columns[left:].T) / 2
             if own:
                 here = torch.arange(start, stop, device=rows.device)
@@ -174,8 +180,9 @@ def _wins(own: Tensor, other: Tensor) -> Tensor:
     return torch.stack(results)
 
 
+@watched("nearest images", remedy=FEWER)
 @torch.no_grad()
-def nearest(samples: Any, train: Any, test: Any) -> Nearest:
+def nearest(samples: Any, train: Any, test: Any, *, limit: float | None = None) -> Nearest:
     """Distances to the nearest training image; errors for a given training set."""
     samples, train = _checked(samples, train)
     fresh, _ = _checked(test, train, what="test images")
@@ -202,9 +209,15 @@ def nearest(samples: Any, train: Any, test: Any) -> Nearest:
 # -- moments ------------------------------------------------------------------------------------------
 
 
+@watched("moments of samples", remedy=FEWER)
 @torch.no_grad()
 def moments(
-    samples: Any, data: Any, rng: torch.Generator, *, triples: int = 4000
+    samples: Any,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    triples: int = 4000,
+    limit: float | None = None,
 ) -> tuple[Moment, Moment, Moment]:
     """Moments (2) of order 1, 2 and 3; of more than `triples` triples, that many at random."""
     check_count("the number of triples", triples, least=0)
@@ -214,6 +227,7 @@ def moments(
     truth = _connected(data, index, blocks)
     found: list[list[tuple[Tensor, Tensor, Tensor]]] = [[], [], []]
     for some in samples:
+        pulse()
         for order, (ours, theirs) in enumerate(
             zip(_connected(some, index, blocks), truth, strict=True)
         ):
@@ -273,9 +287,15 @@ def _scatter(ours: Tensor, theirs: Tensor) -> Tensor:
 # -- projections --------------------------------------------------------------------------------------
 
 
+@watched("projections", remedy=FEWER)
 @torch.no_grad()
 def projections(
-    samples: Any, data: Any, rng: torch.Generator, *, components: int = 10
+    samples: Any,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    components: int = 10,
+    limit: float | None = None,
 ) -> Projections:
     """Samples and data on the data's first principal components; `rng` halves the data for the floor."""
     check_count("the number of components", components)
@@ -322,6 +342,7 @@ def projections(
 
 def _wasserstein(a: Tensor, b: Tensor) -> Tensor:
     """∫|F_a − F_b| of every column, (k,)."""
+    pulse()
     a, b = a.T.contiguous().sort(1).values, b.T.contiguous().sort(1).values
     both = torch.cat([a, b], 1).sort(1).values
     at = both[:, :-1].contiguous()
@@ -332,6 +353,7 @@ def _wasserstein(a: Tensor, b: Tensor) -> Tensor:
 # -- relaxation ---------------------------------------------------------------------------------------
 
 
+@watched("relaxation", remedy="take fewer chains or sweeps")
 @torch.no_grad()
 def relaxation(
     machine: Machine,
@@ -341,6 +363,7 @@ def relaxation(
     sweeps: Sequence[int] = (0, 1, 3, 10, 30, 100, 300, 1000),
     chains: int = 1000,
     beta: float = 1.0,
+    limit: float | None = None,
 ) -> Relaxation:
     """Quality of chains from random spins and from data after so many Gibbs sweeps.
 
@@ -364,15 +387,17 @@ def relaxation(
     starts = pool[:chains] if half >= chains else pool[rows]
     states = [machine.random(chains, rng), machine.with_visible(starts, means=True)]
     done, checkpoints = 0, []
-    for target in sweeps:
-        states = [
-            run_sweeps(machine, spins, rng, target - done, beta, means=True) for spins in states
-        ]
-        done = target
-        seen = [spins[..., : machine.visible] for spins in states]
-        checkpoints.append(
-            (*(_quality(x, judges, rng) for x in seen), _each_other(seen[0], seen[1], rng))
-        )
+    with watch("sweeps", sweeps[-1]) as tick:
+        for target in sweeps:
+            states = [
+                run_sweeps(machine, spins, rng, target - done, beta, means=True) for spins in states
+            ]
+            done = target
+            seen = [spins[..., : machine.visible] for spins in states]
+            checkpoints.append(
+                (*(_quality(x, judges, rng) for x in seen), _each_other(seen[0], seen[1], rng))
+            )
+            tick(done)
     random, from_data, between = (list(x) for x in zip(*checkpoints, strict=True))
     courses = [
         Course(_joined([x for x, _ in each]), _joined([x for _, x in each]))

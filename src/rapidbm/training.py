@@ -30,6 +30,7 @@ from .memory import keep_freed_memory
 from .negative import NegativePhase
 from .optim import Optimizer, Rates, Updater, bind_torch
 from .positive import PositivePhase, Weighted, positive_for
+from .progress import watch
 from .projection import Clip, NoProjection, Projection
 from .spins import as_spins
 from .streams import generator, seed_from
@@ -234,11 +235,22 @@ class Trainer:
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
-            self.step(1 if every == "update" else self.most())
+            if every == "update":
+                self.step()
+            else:
+                self.finish_epoch()
             if self.update == self.epochs * self.per_epoch:
                 warn_of_fit(self.fit())
-            if every == "update" or self.update % self.per_epoch == 0:
-                yield self.progress()
+            yield self.progress()
+
+    def finish_epoch(self) -> None:
+        """Updates up to the end of this epoch."""
+        epoch, done = divmod(self.update, self.per_epoch)
+        with watch(f"epoch {epoch + 1} of {self.epochs}", self.per_epoch - done) as tick:
+            while self.update < (epoch + 1) * self.per_epoch:
+                count = self.most()
+                self.step(count)
+                tick.add(count)
 
     def together(
         self, halts: Callable[[Progress], bool] = lambda progress: False
