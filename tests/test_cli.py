@@ -689,6 +689,16 @@ def test_a_fit_worse_than_independent_columns_is_a_warning(rapidbm):
     assert "fit" in Run("S").info
 
 
+@pytest.mark.parametrize("command", ["evaluate", "diagnose", "sample", "reconstruct"])
+def test_a_limit_stops_a_command(rapidbm, trained, command):
+    code, out, err = rapidbm(command, trained, "--limit", 1e-9)
+    assert (code, out) == (2, "")
+    assert "stopped at its limit of 1e-09 s" in " ".join(err.split())
+    code, _, err = rapidbm(command, trained, "--limit", -3)
+    assert code == 2
+    assert "positive number of seconds" in " ".join(err.split())
+
+
 def test_a_terminal_gets_a_bar(tmp_path):
     parent, child = pty.openpty()
     command = [
