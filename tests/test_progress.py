@@ -91,6 +91,13 @@ def counted(clock, *, steps=10, limit=None):
     run(clock, steps=steps)
 
 
+def test_a_watch_without_a_total_is_as_far_as_what_runs_within(clock, capsys):
+    with watch("outermost", 2):
+        counted(clock)
+    told = "outermost: 0 of 2 done; outer; counting: 3 of 10 done, 3 s so far, about 17 s left"
+    assert capsys.readouterr().err.splitlines() == [told]
+
+
 def test_a_watched_function_tells_what_is_measured_within(clock, capsys):
     counted(clock)
     assert capsys.readouterr().err == "outer; counting: 3 of 10 done, 3 s so far, about 7 s left\n"

@@ -161,7 +161,8 @@ class Watch:
         """f of eq. (1), of a watch around this one or of itself."""
         inner: float | None = None
         for each in reversed(self.chain[self.chain.index(since) :]):
-            inner = min(1.0, (each.done + (inner or 0.0)) / each.total) if each.total else None
+            if each.total:  # one without a total is as far as what runs within it
+                inner = min(1.0, (each.done + (inner or 0.0)) / each.total)
         return inner
 
     def over(self, inner: Watch, now: float) -> TimeLimit:
