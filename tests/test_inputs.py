@@ -216,6 +216,45 @@ def test_means_have_a_name_of_their_own():
         machine.energy(means)
 
 
+@pytest.mark.parametrize("positive", [rb.MeanField(3), rb.ClampedChains(2), rb.Enumerated(), None])
+@pytest.mark.parametrize(
+    "negative",
+    [
+        rb.ContrastiveDivergence(1),
+        rb.Persistent(4),
+        rb.PatternInduced(),
+        rb.PatternInduced(1),
+        rb.Tempered(2, 3),
+        rb.Exact(),
+    ],
+    ids=lambda phase: type(phase).__name__,
+)
+def test_data_are_looked_at_once_at_the_door(negative, positive, monkeypatch):
+    """An update makes no pass over the batch to check it, and asks a GPU nothing."""
+    for make in (rb.rbm(16, 5, 2, seed=0), rb.dbm(16, (4, 3), 2, seed=0), rb.bm(16, 3, 2, seed=0)):
+        machine = copy.deepcopy(make)
+        with monkeypatch.context() as patch:
+            updates = rb.train(
+                machine,
+                BITS,
+                negative,
+                rb.sgd(0.01),
+                positive=positive,
+                epochs=2,
+                batch_size=4,
+                every="update",
+                seed=0,
+            )
+            patch.setattr("rapidbm.machine.as_spins", refuse)
+            patch.setattr(rb.Machine, "_known", refuse)
+            for _ in range(3):  # after the last one the fit is looked at
+                next(updates)
+
+
+def refuse(*given, **named):
+    raise AssertionError("checked again")
+
+
 @pytest.mark.parametrize("value", [0.0, 0.5])
 def test_overlaps_of_chains_are_of_spins(value):
     series = torch.ones(1, 4, 6, 5)

@@ -44,7 +44,7 @@ class HasEnergy(Protocol):
     @property
     def symmetric(self) -> bool: ...
     def energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
-    def bias_energy(self, spins: Tensor) -> Tensor: ...
+    def bias_energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
     def field(self, spins: Tensor, layer: int, *, means: bool = False) -> Tensor: ...
 
 
@@ -94,7 +94,9 @@ def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: B
 def given_energy(machine: HasEnergy, spins: Tensor, free: tuple[int, ...]) -> Tensor:
     """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases alone."""
     touched = all(a in free or b in free for a, b in machine.layers.edges)
-    return machine.bias_energy(spins) if touched else machine.energy(spins, means=True)
+    if touched:
+        return machine.bias_energy(spins, means=True)
+    return machine.energy(spins, means=True)
 
 
 @torch.no_grad()

@@ -186,14 +186,14 @@ class Machine(nn.Module):
                 "with `sweep`, sum over it with `free_energy`, or give means=True, where 0 is a mean"
             )
         energy = self.couplings.energy(spins)
-        return energy if self.biases is None else energy + self.bias_energy(spins)
+        return energy if self.biases is None else energy + self.bias_energy(spins, means=True)
 
-    def bias_energy(self, spins: Tensor) -> Tensor:
+    def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
+        whole = self.configuration(spins, means=means)
         if self.biases is None:
-            return torch.zeros(spins.shape[:-1], dtype=self.dtype, device=self.device)
-        spins = self.configuration(spins, means=True)
-        return -(spins @ self.biases[..., None]).squeeze(-1)
+            return torch.zeros(whole.shape[:-1], dtype=self.dtype, device=self.device)
+        return -(whole @ self.biases[..., None]).squeeze(-1)
 
     def field(self, spins: Any, layer: int, *, own: bool = True, means: bool = False) -> Tensor:
         """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
