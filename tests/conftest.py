@@ -9,6 +9,7 @@ import torch
 from rapidbm.testing import small_machines
 
 torch.set_num_threads(1)
+os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it on
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU
 

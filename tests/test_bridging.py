@@ -7,11 +7,11 @@ import torch
 
 from conftest import machines
 from rapidbm import ais, bridging, routes
+from rapidbm.annealing import WIDE
 from rapidbm.bridging import log_z_along
 from rapidbm.couplings import Patterns
 from rapidbm.data import load
 from rapidbm.errors import InputError
-from rapidbm.annealing import WIDE
 from rapidbm.estimates import Bounds
 from rapidbm.likelihood import log_z
 from rapidbm.machine import Machine, bm, dbm, rbm, scaled

@@ -79,7 +79,9 @@ def test_help_lists_every_command_and_version(rapidbm):
 
 def test_train_tells_what_it_does(rapidbm, tmp_path):
     code, out, err = rapidbm("train", "bars4", *SMALL, "--replicas", 3, "--out", "R", "--seed", 1)
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err.startswith("warning: 3 of 3 replicas end below independent columns")
+    assert err.count("warning") == 1
     assert "preset paper-bars" in out
     assert "rbm 16×30, K=4 patterns, pid, 3 replicas" in out
     assert "epoch    3  hamming train 0." in out
@@ -673,7 +675,30 @@ def test_a_load_too_high_is_a_warning(rapidbm):
     code, _, err = rapidbm("train", "bars4", *SMALL, "--patterns", 14, "--out", "R")
     assert code == 0
     assert "warning: K = 14 random patterns are too many" in err
-    assert err.count("warning") == 1
+    assert err.count("warning: K") == 1
+
+
+def test_a_fit_worse_than_independent_columns_is_a_warning(rapidbm):
+    code, _, err = rapidbm("train", "bars4", *SMALL, "--out", "R")  # pure PID
+    assert code == 0
+    assert "warning: this training ends below independent columns" in " ".join(err.split())
+    told = Run("R").info["fit"]
+    assert told["log_likelihood_at_most"][0] < told["independent_columns"]
+    exact = ["--negative", "exact", "--dense", "--hidden", "6", "--epochs", "5", "--rate", "0.01"]
+    code, _, err = rapidbm("train", "bars4", *exact, "--optimizer", "adam", "--out", "S")
+    assert code == 0
+    assert not err
+    assert "fit" in Run("S").info
+
+
+@pytest.mark.parametrize("command", ["evaluate", "diagnose", "sample", "reconstruct"])
+def test_a_limit_stops_a_command(rapidbm, trained, command):
+    code, out, err = rapidbm(command, trained, "--limit", 1e-9)
+    assert (code, out) == (2, "")
+    assert "stopped at its limit of 1e-09 s" in " ".join(err.split())
+    code, _, err = rapidbm(command, trained, "--limit", -3)
+    assert code == 2
+    assert "positive number of seconds" in " ".join(err.split())
 
 
 def test_a_terminal_gets_a_bar(tmp_path):

@@ -291,7 +291,7 @@ def test_eigenvalues_of_a_full_machine(patterns):
     for i in range(9):
         unit = torch.zeros(1, 1, 9, dtype=torch.float64)
         unit[..., i] = 1.0
-        whole[i] = torch.cat([machine.field(unit, layer) for layer in (0, 1)], -1)[0, 0]
+        whole[i] = torch.cat([machine.field(unit, layer, means=True) for layer in (0, 1)], -1)[0, 0]
     whole.fill_diagonal_(0.0)
     assert torch.allclose(found.values[0], torch.linalg.eigvalsh(whole).flip(0), atol=1e-6)
     assert found.kind == "eigenvalues"

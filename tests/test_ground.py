@@ -325,7 +325,7 @@ def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
     machine = rbm(9, 16, scale=1.0, seed=0)
     betas, turns = [], []
 
-    def sweep(machine, spins, rng, beta):
+    def sweep(machine, spins, rng, beta, means):
         betas.append(float(beta[0, 0]))
         return spins
 

@@ -8,7 +8,7 @@ import torch
 
 from rapidbm import progress
 from rapidbm.errors import InputError, TimeLimit
-from rapidbm.progress import check_limit, duration, pulse, quiet, watch
+from rapidbm.progress import check_limit, duration, pulse, quiet, watch, watched
 
 
 @pytest.fixture
@@ -86,6 +86,23 @@ def test_a_limit_says_how_far_it_came_and_what_it_needs(clock):
     run(clock, steps=20)  # nothing is left of it
 
 
+@watched("outer", remedy="count less")
+def counted(clock, *, steps=10, limit=None):
+    run(clock, steps=steps)
+
+
+def test_a_watch_without_a_total_is_as_far_as_what_runs_within(clock, capsys):
+    with watch("outermost", 2):
+        counted(clock)
+    told = "outermost: 0 of 2 done; outer; counting: 3 of 10 done, 3 s so far, about 17 s left"
+    assert capsys.readouterr().err.splitlines() == [told]
+
+
+def test_a_watched_function_tells_what_is_measured_within(clock, capsys):
+    counted(clock)
+    assert capsys.readouterr().err == "outer; counting: 3 of 10 done, 3 s so far, about 7 s left\n"
+
+
 def test_an_outer_limit_holds_inside(clock):
     with (
         pytest.raises(TimeLimit, match=r"outer stopped .* 0 of 2 done .* about 20 s"),
@@ -100,6 +117,8 @@ def test_an_outer_limit_holds_inside(clock):
 
     with pytest.raises(TimeLimit, match=r"outer stopped .* too early"), watch("outer", limit=5):
         beat()
+    with pytest.raises(TimeLimit, match=r"outer .*: counting: 5 of 10 .* that alone .* 10 s"):
+        counted(clock, limit=5)
     pulse()  # with nobody watching
 
 

@@ -278,7 +278,7 @@ def test_equilibrium_by_hand(random, data, met, monkeypatch):
     def at(value):
         return Estimate(torch.tensor([value]), torch.tensor([0.01]))
 
-    def no_sweeps(machine, spins, rng, count, beta):
+    def no_sweeps(machine, spins, rng, count, beta, means):
         made.append(count)
         return spins
 
@@ -304,12 +304,8 @@ def test_equilibrium_by_hand(random, data, met, monkeypatch):
         (torch.ones(5), torch.ones(5, 4), r"samples are \(c, 4\)"),
         (torch.ones(1, 4), torch.ones(5, 4), "c of at least 2"),
         (torch.ones(5, 4), torch.ones(5, 2, 2), r"not \(5, 2, 2\); flatten images first"),
-        (
-            torch.zeros(5, 4),
-            torch.ones(5, 4),
-            r"samples must be spins, ±1, but hold \[0.0.*to_spins",
-        ),
-        (torch.ones(5, 4), torch.ones(5, 4) > 0, "data must be spins"),
+        (torch.full((5, 4), 0.5), torch.ones(5, 4), "samples must have two levels.* 0.5"),
+        (torch.ones(5, 4), torch.full((5, 4), torch.nan), "data must be finite"),
     ],
 )
 def test_bad_input_is_refused(samples, data, message):

@@ -5,11 +5,11 @@ import torch
 
 from conftest import machines
 from rapidbm import ais, samplers, tempering
+from rapidbm.bases import own_biases, path_to
 from rapidbm.errors import InputError
 from rapidbm.gibbs import sweeps
 from rapidbm.machine import Machine, rbm, scaled
 from rapidbm.negative import Tempered
-from rapidbm.bases import own_biases, path_to
 from rapidbm.routes import Path, Trajectory
 from rapidbm.samplers import (
     SAMPLERS,

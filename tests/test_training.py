@@ -365,7 +365,7 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         ({"every": "day"}, "known are epoch, update"),
         ({"projection": Sign()}, "dense"),
         ({"data": torch.ones(3, 15)}, r"\(samples, 16\), not \(3, 15\)"),
-        ({"data": torch.zeros(3, 16)}, "±1"),
+        ({"data": torch.full((3, 16), 0.5)}, "two levels"),
         ({"optimizer": sgd((0.1, 0.2, 0.3))}, "each of the 1 replicas"),
         ({"negative": PatternInduced()}, "dense"),
         ({"negative": "pid"}, "negative phase must be an object with step"),
@@ -373,7 +373,7 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         ({"optimizer": "adam"}, "optimiser must be one"),
         ({"projection": "sign"}, "projection must be an object"),
         ({"data": load("bars4")}, "or a Split, such as data.train, not Dataset"),
-        ({"data": torch.ones(3, 16, dtype=torch.bool)}, "to_spins"),
+        ({"data": torch.full((3, 16), torch.nan)}, "finite"),
     ],
 )
 def test_bad_training(options, words):

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from .diagnosis import diagnose as diagnose
     from .diagram import boundaries as boundaries
     from .diagram import standing as standing
+    from .errors import FitWarning as FitWarning
     from .errors import InputError as InputError
     from .errors import LoadWarning as LoadWarning
+    from .errors import TimeLimit as TimeLimit
     from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
     from .files import from_arrays as from_arrays
@@ -104,7 +106,7 @@ _HOME = {
     "descent": ("descend",),
     "diagnosis": ("Diagnosis", "diagnose"),
     "diagram": ("boundaries", "standing"),
-    "errors": ("InputError", "LoadWarning"),
+    "errors": ("FitWarning", "InputError", "LoadWarning", "TimeLimit"),
     "estimates": ("Bounds", "Estimate"),
     "files": ("from_arrays",),
     "gibbs": ("sweep", "sweeps"),

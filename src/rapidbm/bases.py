@@ -113,7 +113,7 @@ def modes(machine: Machine, rng: torch.Generator, *, starts: int = 100) -> tuple
     """
     exact = copy.deepcopy(machine).double()
     spins = torch.cat([_hints(exact), _cooled(machine, starts, rng).double()], 1)
-    means = relax(exact, descend(exact, spins), exact.layers.order, ITERATIONS)
+    means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     bounds = variational_bound(exact, means)  # (e, c)
     order = bounds.argsort(1, descending=True)
     means = means.gather(1, order[..., None].expand_as(means))
@@ -132,7 +132,7 @@ def _hints(machine: Machine) -> Tensor:
     visible = machine.visible
     if machine.patterns is not None:
         whole = sign(machine.patterns.detach())
-        rows = machine.with_visible(whole[..., :visible])
+        rows = machine.with_visible(whole[..., :visible], means=True)
         found = [whole, rows]
     else:
         columns = [
@@ -140,7 +140,11 @@ def _hints(machine: Machine) -> Tensor:
             for layer in range(len(machine.layers.sizes))
             if (0, layer) in machine.layers.edges
         ]
-        found = [machine.with_visible(sign(torch.cat(columns, 1)[:, :200]))] if columns else []
+        found = (
+            [machine.with_visible(sign(torch.cat(columns, 1)[:, :200]), means=True)]
+            if columns
+            else []
+        )
     if machine.biases is not None:
         found.append(sign(machine.biases.detach())[:, None])
     whole = torch.cat(found, 1) if found else machine.random(0, torch.Generator())
@@ -150,7 +154,7 @@ def _hints(machine: Machine) -> Tensor:
 def _cooled(machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
     spins = machine.random(chains, rng)
     for step in range(COOLING):
-        spins = sweep(machine, spins, rng, (step + 1) / COOLING)
+        spins = sweep(machine, spins, rng, (step + 1) / COOLING, means=True)
     return spins
 
 

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from .couplings import Patterns
 from .machine import Machine
+from .progress import pulse
 from .streams import generator
 
 LARGEST = 3000  # units: N³ operations and N² numbers for the eigenvalue of eq. (2)
@@ -147,6 +148,7 @@ def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:
     x = torch.nn.functional.normalize(x, dim=1)
     value = -math.inf
     for _ in range(passes):
+        pulse()
         for where in blocks:
             field = matrix[where] @ x
             sizes = torch.linalg.vector_norm(field, 2, 1, keepdim=True)

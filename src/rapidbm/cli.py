@@ -32,6 +32,10 @@ Update = Annotated[
 ]
 Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, …")]
+Limit = Annotated[
+    float | None,
+    typer.Option(help="Stop after so many seconds, and say how far it was.", show_default=False),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 DATA, MACHINE, PHASES, UPDATES, LOOKING, WHERE = (
     "Data",
@@ -471,6 +475,7 @@ def evaluate(
         bool,
         typer.Option("--curve", help="The likelihood of every checkpoint instead, and a picture."),
     ] = False,
+    limit: Limit = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -486,9 +491,10 @@ def evaluate(
     screen = Screen(as_json)
     opened = Run(run)
     if curve:
-        _curve(opened, screen, update, likelihood, seed, device)
+        with screen.watching("evaluation", limit=limit):
+            _curve(opened, screen, update, likelihood, seed, device)
         return
-    with screen.err.status("evaluating"):
+    with screen.watching("evaluation", limit=limit):
         rows, notes = evaluation(opened, update, seed, device, likelihood)
     screen.result(
         {
@@ -556,6 +562,7 @@ def diagnose(
     starts: Annotated[
         int, typer.Option(help="Random states from which descent looks for minima.", min=2)
     ] = 400,
+    limit: Limit = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -572,6 +579,7 @@ def diagnose(
     from . import pictures
     from .diagnosis import diagnose as look
     from .diagnosis import opened
+    from .progress import quiet
 
     screen = Screen(as_json)
     machine, data, past = opened(run, update, replica, device)
@@ -580,7 +588,7 @@ def diagnose(
     name = run.stem if run.is_file() else run.resolve().name
     after = "" if update is None else f", update {update}"
     after += f", replica {replica}" if replica else ""
-    with screen.err.status("diagnosing") as status:
+    with quiet(as_json):
         found = look(
             machine,
             data,
@@ -590,7 +598,7 @@ def diagnose(
             starts=starts,
             seed=seed,
             title=f"{name}{after}: {_words(machine)}",
-            tell=status.update,
+            limit=limit,
         )
     prefix = f"{run.stem}-" if run.is_file() else ""
     suffix = ("" if update is None else f"-{update}") + (f"-replica-{replica}" if replica else "")
@@ -643,6 +651,7 @@ def sample(
     beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
     replica: Replica = 0,
     update: Update = None,
+    limit: Limit = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -663,7 +672,10 @@ def sample(
     machine = opened.machine(update).replica(replica).to(device_named(device))
     machine.requires_grad_(False)
     chosen = sampling.sampler_named(sampler, opened, machine, start, update, replica, seed)
-    spins, steps, told = sampling.samples(machine, chosen, count, sweeps, beta, seed, screen.track)
+    with screen.watching("sampling", limit=limit):
+        spins, steps, told = sampling.samples(
+            machine, chosen, count, sweeps, beta, seed, screen.track
+        )
     if target.suffix == ".npy":
         sampling.write_array(target, spins)
     else:
@@ -701,6 +713,7 @@ def reconstruct(
     ] = False,
     replica: Replica = 0,
     update: Update = None,
+    limit: Limit = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -716,7 +729,7 @@ def reconstruct(
     screen = Screen(as_json)
     opened = Run(run)
     target = sampling.target(out, opened, "reconstructions.png")
-    with screen.err.status("reconstructing"):
+    with screen.watching("reconstruction", limit=limit):
         images, distance = sampling.reconstructions(
             opened, part, mask, count, passes, clamp, replica, update, seed, device, target
         )

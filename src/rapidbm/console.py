@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from .progress import Watch, quiet, watch
+
 if TYPE_CHECKING:
     from .runs import Run, Step
 
@@ -48,19 +50,28 @@ class Screen:
             sys.stdout.flush()
 
     def track(self, steps: range) -> Iterable[int]:
-        """A bar over the steps, on a terminal."""
-        from rich.progress import track
+        """The steps, with what they come to and how long they will take."""
+        with self.watching("steps", len(steps)) as tick:
+            for step in steps:
+                yield step
+                tick()
 
-        shown = self.err.is_terminal and not self.as_json
-        return track(steps, "sweeps", console=self.err, transient=True, disable=not shown)
+    @contextmanager
+    def watching(
+        self, what: str, total: float | None = None, *, limit: float | None = None
+    ) -> Iterator[Watch]:
+        """A watch over what runs inside; for machines it says nothing."""
+        with quiet(self.as_json), watch(what, total, limit=limit) as tick:
+            yield tick
 
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
         """Warnings as one readable line."""
-        from .errors import LoadWarning
+        from .errors import FitWarning, LoadWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter("always", LoadWarning)
+            for kind in (FitWarning, LoadWarning):
+                warnings.simplefilter("always", kind)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield
 
@@ -138,7 +149,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None
         transient=True,
     )
     frozen: set[int] = set()
-    with bar:
+    with bar, quiet(screen.as_json or not bar.disable):
         task = bar.add_task(run.info["data"]["name"], total=None)
         for step in run.go(stopper, epochs):
             bar.update(task, completed=step.update, total=step.updates)

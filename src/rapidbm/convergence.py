@@ -21,6 +21,8 @@ from torch import Tensor
 
 from .errors import InputError
 from .machine import Machine
+from .progress import pulse, watched
+from .spins import as_spins
 
 DIRECTIONS = 3
 
@@ -43,6 +45,7 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
             f"a record of this machine is ({machine.replicas}, chains, steps, "
             f"{machine.layers.units}), as `record` gives it, not {tuple(series.shape)}"
         )
+    series = as_spins(series, what="a record")
     e, c, t, _ = series.shape
     flat = series.reshape(e, c * t, -1)
     parts = [machine.energy(some).double() for some in torch.split(flat, 2**16, 1)]
@@ -59,7 +62,8 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     return found
 
 
-def mixing(machine: Machine, series: Tensor) -> Mixing:
+@watched("mixing", remedy="give fewer chains or steps")
+def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> Mixing:
     """R-hat, ESS and autocorrelation times of recorded chains; needs `rapidbm[diagnostics]`."""
     if series.dim() == 4 and (series.shape[1] < 2 or series.shape[2] < 4):
         raise InputError(
@@ -71,6 +75,7 @@ def mixing(machine: Machine, series: Tensor) -> Mixing:
     rhat, ess = np.full((2, e, len(found)), np.nan)
     for x, values in enumerate(found.values()):
         for replica in range(e):
+            pulse()
             each = values[replica].cpu().numpy()
             if np.ptp(each) == 0:  # nothing moved: neither is defined
                 continue

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .couplings import Patterns
 from .machine import Machine
+from .progress import watch
 from .spins import log_2cosh
 
 CHUNK = 2**18  # terms at a time
@@ -106,10 +107,12 @@ def terms(
 def log_z_by_counting(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (1) for every replica, (e,) float64."""
     values = []
-    for replica in range(machine.replicas):
-        _, few, many = sides(machine, replica)
-        parts = [
-            torch.logsumexp(logs, 0) for logs, _, _ in terms(machine, replica, few, many, beta)
-        ]
-        values.append(torch.logsumexp(torch.stack(parts), 0))
+    plan = [sides(machine, replica)[1:] for replica in range(machine.replicas)]
+    with watch("log Z by counting", sum(few.terms for few, _ in plan)) as tick:
+        for replica, (few, many) in enumerate(plan):
+            parts = []
+            for logs, _, _ in terms(machine, replica, few, many, beta):
+                parts.append(torch.logsumexp(logs, 0))
+                tick.add(len(logs))
+            values.append(torch.logsumexp(torch.stack(parts), 0))
     return torch.stack(values)

@@ -18,9 +18,10 @@ from torch import Tensor
 from .couplings import Couplings, Dense, Patterns
 from .errors import InputError, check_count
 from .estimates import Estimate
-from .landscape import minima
+from .landscape import Minima, minima
 from .layers import Layers
 from .machine import Machine
+from .progress import watch, watched
 
 
 def cut(machine: Machine, share: float, rng: torch.Generator) -> Machine:
@@ -77,6 +78,7 @@ class Growth:
         return self.distinct.mean(1) > 0.9 * self.starts
 
 
+@watched("growth of the minima", remedy="take fewer starts or tries")
 def growth(
     machine: Machine,
     starts: int,
@@ -84,13 +86,21 @@ def growth(
     *,
     fractions: Sequence[float] = (0.25, 0.5, 0.75, 1.0),
     tries: int = 5,
+    limit: float | None = None,
 ) -> Growth:
-    """How the number of minima grows with the number of units, over `tries` random cuts."""
+    """How the number of minima grows with the number of units, over `tries` random cuts, within `limit`
+    seconds."""
     check_count("the number of tries", tries, least=2)
     if len(set(fractions)) < 2:
         raise InputError(f"growth needs at least two different fractions, not {tuple(fractions)}")
     machines = [[cut(machine, share, rng) for share in fractions] for _ in range(tries)]
-    found = [[minima(small, starts, rng) for small in row] for row in machines]
+    found: list[list[Minima]] = []
+    with watch("cuts", tries * len(fractions)) as tick:
+        for row in machines:
+            found.append([])
+            for small in row:
+                found[-1].append(minima(small, starts, rng))
+                tick()
     units = torch.tensor([small.layers.units for small in machines[0]], dtype=torch.float64)
     distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in found], 1)
     total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in found], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from . import pictures
 from .console import Screen, Stopper, follow
-from .errors import InputError
+from .errors import FitWarning, InputError
 from .metrics import corrupt, reconstruct
 from .recipe import Recipe
 from .runs import Run
@@ -51,7 +52,9 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
             f"{run.info['data']['test']:,} to test; {machine.hidden[0]} hidden units, "
             f"K = {machine.patterns} patterns, {machine.replicas} trainings side by side"
         )
-        follow(run, screen, stopper)
+        with warnings.catch_warnings():  # what PID is not for is told below, once
+            warnings.simplefilter("ignore", FitWarning)
+            follow(run, screen, stopper)
         if run.status == "interrupted":
             screen.say(
                 f"interrupted; everything is saved. Go on with: rapidbm demo --out "
@@ -60,6 +63,10 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
             raise typer.Exit(128 + (stopper.signal or 2))
         screen.say(f"{run.info['seconds']:.1f} s of training; pictures in {draw(run, seed)}")
         runs.append(run)
+    screen.say(
+        "\nPID is for completions. As likelihoods these machines are worse than independent pixels; for\n"
+        "likelihoods and samples: rapidbm train bas12 --preset small"
+    )
     path = pictures.save(overview(runs, seed), folder / "demo.png")
     screen.say(f"\nall on one page: {path}")
     screen.result({"event": "finished", "out": str(folder), "picture": str(path)})
@@ -100,7 +107,7 @@ def overview(runs: list[Run], seed: int) -> Figure:
         row[0].set_title(f"{data.name}, {run.recipe.replicas} trainings", fontsize=10)
         some = data.test.take(slice(0, 4))
         filled = reconstruct(machine, some, generator(seed, "demo"))[0]
-        task = torch.cat([some.spins, corrupt(some), filled])
+        task = torch.cat([some.spins, corrupt(some).nan_to_num(), filled])
         pictures.show_images(
             row[1], task, data.shape, len(some), "test images; what is given; filled in"
         )

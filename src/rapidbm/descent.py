@@ -17,26 +17,29 @@ from torch import Tensor
 from .couplings import Patterns
 from .errors import InputError, check_count
 from .machine import Machine
+from .progress import pulse
 from .spins import sign
 
 
 @torch.no_grad()
-def descend(machine: Machine, spins: Tensor, *, passes: int = 1000) -> Tensor:
+def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool = False) -> Tensor:
     """Local minima below the configurations (e, c, n): no single flip lowers the energy.
 
-    A unit at 0 counts as unknown; it takes the sign of its field, +1 where it has none.
+    A hidden unit at 0 counts as unknown, with `means` any unit; it takes the sign of its field, +1 where
+    it has none.
     """
     check_count("the number of passes", passes)
-    spins = machine.configuration(spins).clone()
+    spins = machine.configuration(spins, means=means).clone()
     noise = _rounding(machine)
     for _ in range(passes):
+        pulse()
         before = spins.clone()
         for layer in machine.layers.order:
             where = machine.layers.slices[layer]
             if machine.layers.self_coupled(layer):
                 spins[..., where] = _unit_by_unit(machine, spins, layer, noise[..., where])
             else:
-                field = machine.field(spins, layer)
+                field = machine.field(spins, layer, means=True)
                 spins[..., where] = _follow(field, spins[..., where], noise[..., where])
         if torch.equal(spins, before):
             return spins
@@ -60,7 +63,7 @@ def _follow(field: Tensor, spins: Tensor, noise: Tensor) -> Tensor:
 
 def _unit_by_unit(machine: Machine, spins: Tensor, layer: int, noise: Tensor) -> Tensor:
     new = spins[..., machine.layers.slices[layer]].clone()
-    outside = machine.field(spins, layer, own=False)
+    outside = machine.field(spins, layer, own=False, means=True)
     couplings = machine.couplings
     if isinstance(couplings, Patterns):  # through the overlap, in K instead of N steps per unit
         xi = couplings.of_layer(layer)  # (e, k, n_l)

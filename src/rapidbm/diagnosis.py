@@ -29,6 +29,7 @@ from .ground import ground_state
 from .landscape_pictures import landscape_figure
 from .machine import Machine
 from .metrics import gibbs_accessibility
+from .progress import watch
 from .quality_pictures import show_moments, show_nearest, show_projections, show_relaxation
 from .runs import Run
 from .samplers import Gibbs, ParallelTempering, record, sample
@@ -40,6 +41,15 @@ from .verdict import glassiness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+STAGED = (
+    "place among the phases",
+    "Gibbs chains from random starts",
+    "minima",
+    "parallel tempering",
+    "ground state",
+    "quality of samples",
+)
+STAGES = len(STAGED)
 SERIES = 100  # recorded times of each Gibbs chain
 IMAGES = 2000  # samples and data that quality compares, at most
 
@@ -112,11 +122,13 @@ def diagnose(
     seed: int = 0,
     title: str = "",
     tell: Callable[[str], None] = lambda text: None,
+    limit: float | None = None,
 ) -> Diagnosis:
     """Everything about one machine (one replica): numbers with errors, figures, a verdict in words.
 
     `chains` are run by each sampler for `sweeps` before anything is recorded; descent begins at
     `starts` random states. `past` are the checkpoints of its training, `data` what it was trained on.
+    After `limit` seconds it stops (`TimeLimit`).
     """
     if machine.replicas != 1:
         raise InputError(
@@ -132,7 +144,20 @@ def diagnose(
     check_count("the number of chains", chains, least=4)
     check_count("the number of sweeps", sweeps)
     check_count("the number of starts", starts, least=2)
-    work = _Work(machine.requires_grad_(False), chains, sweeps, starts, seed, tell)
+    remedy = "take fewer chains, sweeps or starts"
+    with watch("diagnosis", STAGES - (data is None), limit=limit, remedy=remedy) as tick:
+
+        def stage(text: str) -> None:
+            tick.what = f"diagnosis ({text})"
+            tick(STAGED.index(text))
+            tell(text)
+
+        work = _Work(machine.requires_grad_(False), chains, sweeps, starts, seed, stage)
+        return _diagnosed(work, data, past, title)
+
+
+def _diagnosed(work: _Work, data: Dataset | None, past: Sequence[Machine], title: str) -> Diagnosis:
+    machine = work.machine
     rows: list[Row] = []
     figures = {}
     found, figures["phases"] = work.place(past, title)

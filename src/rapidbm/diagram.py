@@ -43,6 +43,7 @@ from .couplings import Couplings, Patterns
 from .errors import InputError, check_beta, check_choice
 from .layers import Layers
 from .machine import Machine
+from .progress import pulse, watch, watched
 from .spins import log_2cosh
 
 BIDIRECTIONAL, HOPFIELD = "bidirectional associative memory", "Hopfield"
@@ -146,8 +147,13 @@ def _whole(couplings: Couplings) -> Tensor:
 # -- the lines ----------------------------------------------------------------------------------------
 
 
+@watched("phase boundaries", remedy="take fewer loads")
 def boundaries(
-    theory: str = BIDIRECTIONAL, aspect: float = 1.0, load: Tensor | None = None
+    theory: str = BIDIRECTIONAL,
+    aspect: float = 1.0,
+    load: Tensor | None = None,
+    *,
+    limit: float | None = None,
 ) -> Boundaries:
     """The phase boundaries at these loads, by default from 0.001 to 3; `aspect` is H/V."""
     check_theory(theory, aspect)
@@ -266,6 +272,7 @@ class _Model:
         """Iterates (3) and (4) from a state with larger overlaps."""
         beta = 1.0 / temperature
         for step in range(passes):
+            pulse()
             before = m
             # Below D = 10⁻³ retrieval is lost already; the cut keeps the noise finite on the way out.
             noise = self.noise(beta, c, self.stiffness(c).clamp(min=1e-3))
@@ -363,13 +370,15 @@ def _spinodal(theory: str, aspect: float, load: Tensor) -> Tensor:
     low, high = torch.full_like(load, COLD), torch.ones_like(load)
     m, c = model.retrieval(low, *model.start(), 1000)
     there = m[0] > LOST
-    for _ in range(13):
-        middle = (low + high) / 2
-        # A solution at a lower temperature has larger overlaps: a safe start for a higher one.
-        m_new, c_new = model.retrieval(middle, m, c, 300)
-        kept = m_new[0] > LOST
-        low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
-        m, c = torch.where(kept, m_new, m), torch.where(kept, c_new, c)
+    with watch("retrieval", 13) as tick:
+        for _ in range(13):
+            middle = (low + high) / 2
+            # A solution at a lower temperature has larger overlaps: a safe start for a higher one.
+            m_new, c_new = model.retrieval(middle, m, c, 300)
+            kept = m_new[0] > LOST
+            low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+            m, c = torch.where(kept, m_new, m), torch.where(kept, c_new, c)
+            tick()
     return torch.where(there, low, torch.nan)
 
 
@@ -377,8 +386,10 @@ def _stable(theory: str, aspect: float, load: Tensor, retrieval: Tensor) -> Tens
     model = _Model(theory, aspect, load)
     low, high = torch.full_like(load, 10 * COLD), retrieval.clone()
     there = model.compare(low, 100)[1]
-    for _ in range(11):
-        middle = (low + high) / 2
-        kept = model.compare(middle, 100)[1]
-        low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+    with watch("stable retrieval", 11) as tick:
+        for _ in range(11):
+            middle = (low + high) / 2
+            kept = model.compare(middle, 100)[1]
+            low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+            tick()
     return torch.where(there, low, torch.nan)

@@ -21,6 +21,7 @@ from torch import Tensor
 from .errors import InputError
 from .layers import Layers
 from .memory import keep_freed_memory
+from .progress import pulse
 from .spins import Beta, WeightedSpins, mean_spin, softplus_2, states
 
 LARGEST = 2**26  # states that an exact method takes on unless it is told otherwise
@@ -42,9 +43,9 @@ class HasEnergy(Protocol):
     def device(self) -> torch.device: ...
     @property
     def symmetric(self) -> bool: ...
-    def energy(self, spins: Tensor) -> Tensor: ...
-    def bias_energy(self, spins: Tensor) -> Tensor: ...
-    def field(self, spins: Tensor, layer: int) -> Tensor: ...
+    def energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
+    def bias_energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
+    def field(self, spins: Tensor, layer: int, *, means: bool = False) -> Tensor: ...
 
 
 def free_layers(layers: Layers, given: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -81,7 +82,7 @@ def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: B
     flat = beta.squeeze(-1) if isinstance(beta, Tensor) else beta
     total = -flat * given_energy(machine, spins, free).double()
     for layer in free:
-        field = machine.field(spins, layer)
+        field = machine.field(spins, layer, means=True)
         if isinstance(beta, Tensor) or beta != 1.0:
             field = field * beta
         # Σ log 2cosh x = Σ (2 softplus_2(x) − x): fewer passes over memory than term by term.
@@ -93,14 +94,17 @@ def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: B
 def given_energy(machine: HasEnergy, spins: Tensor, free: tuple[int, ...]) -> Tensor:
     """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases alone."""
     touched = all(a in free or b in free for a, b in machine.layers.edges)
-    return machine.bias_energy(spins) if touched else machine.energy(spins)
+    if touched:
+        return machine.bias_energy(spins, means=True)
+    return machine.energy(spins, means=True)
 
 
 @torch.no_grad()
 def infer(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta = 1.0) -> Tensor:
     """`spins` with the free layers at their conditional means; they do not touch each other."""
     for layer in free:
-        spins[..., machine.layers.slices[layer]] = mean_spin(machine.field(spins, layer), beta)
+        field = machine.field(spins, layer, means=True)
+        spins[..., machine.layers.slices[layer]] = mean_spin(field, beta)
     return spins
 
 
@@ -130,6 +134,7 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
         spins = torch.zeros((len(some), layers.units), dtype=machine.dtype, device=machine.device)
         _place(spins, layers, chosen, some)
         yield spins.expand(machine.replicas, -1, -1)
+        pulse()
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,7 @@ class AllStates:
             share = weights[:, start : start + spins.shape[1], None]
             start += spins.shape[1]
             signed = spins[..., layers.slices[given]] * share
-            inferred = mean_spin(machine.field(spins, free))
+            inferred = mean_spin(machine.field(spins, free, means=True))
             product.baddbmm_(signed.mT, inferred)
             if not half:  # by symmetry 0 otherwise
                 mean[:, layers.slices[given]] += signed.sum(1)

@@ -20,6 +20,7 @@ from . import fast
 from .couplings import Patterns
 from .errors import InputError, check_beta, check_count
 from .machine import Machine
+from .progress import pulse
 from .spins import Beta, draw
 
 
@@ -31,14 +32,17 @@ def sweep(
     beta: float | Tensor = 1.0,
     clamp: Tensor | None = None,
     push: Tensor | None = None,
+    *,
+    means: bool = False,
 ) -> Tensor:
     """One Gibbs pass over all layers, the visible one last; the input is left as it is.
 
     `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
-    stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown. `push` is added
-    to β·field, (e, c, n) or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
+    stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown; with `means` any
+    unit, and nothing is checked, as loops over sweeps want it. `push` is added to β·field, (e, c, n) or
+    a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
-    return sweeps(machine, spins, rng, 1, beta, clamp, push)
+    return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means)
 
 
 @torch.no_grad()
@@ -50,10 +54,12 @@ def sweeps(
     beta: float | Tensor = 1.0,
     clamp: Tensor | None = None,
     push: Tensor | None = None,
+    *,
+    means: bool = False,
 ) -> Tensor:
     """`count` sweeps in a row."""
     check_count("the number of sweeps", count, least=0)
-    spins = machine.configuration(spins)
+    spins = machine.configuration(spins, means=means)
     beta = _per_chain(spins, beta)
     keep = None if clamp is None else _mask(machine, spins, clamp)
     fused = fast.sweeps(machine, spins, rng, count, beta, keep, push)
@@ -61,9 +67,10 @@ def sweeps(
         return fused
     spins = spins.clone()
     for layer in machine.layers.order * count:
+        pulse()
         where = machine.layers.slices[layer]
         if keep is None and push is None and not machine.layers.self_coupled(layer):
-            field = machine.field(spins, layer)
+            field = machine.field(spins, layer, means=True)
             draw(field, rng, beta, overwrite=True, out=spins[..., where])
             continue
         stay = None if keep is None else keep[..., where]
@@ -85,7 +92,7 @@ def resample(
     """New spins of one layer given all the others, (e, c, n_l)."""
     old = spins[..., machine.layers.slices[layer]]
     if not machine.layers.self_coupled(layer):
-        new = _draw(machine.field(spins, layer), rng, beta, push)
+        new = _draw(machine.field(spins, layer, means=True), rng, beta, push)
     elif isinstance(machine.couplings, Patterns):
         new = _by_gaussian_fields(machine, machine.couplings, spins, layer, rng, beta, push)
     else:
@@ -112,7 +119,7 @@ def _by_gaussian_fields(
     root = beta**0.5 * couplings.scale**0.5  # √β K^(−1/4)
     noise = torch.randn(m.shape, generator=rng, dtype=m.dtype, device=m.device)
     z = root * m + noise
-    outside = machine.field(spins, layer, own=False)
+    outside = machine.field(spins, layer, own=False, means=True)
     own = (root * z) @ couplings.of_layer(layer)
     field = beta * outside + own + (0.0 if push is None else push)
     return draw(field, rng, overwrite=True)  # eq. (2)
@@ -128,7 +135,7 @@ def _unit_by_unit(
     push: Tensor | None,
 ) -> Tensor:
     new = spins[..., machine.layers.slices[layer]].clone()
-    outside = machine.field(spins, layer, own=False)
+    outside = machine.field(spins, layer, own=False, means=True)
     matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
     for i in range(new.shape[-1]):
         field = outside[..., i : i + 1] + new @ matrix[:, :, i : i + 1]  # (e, c, 1)

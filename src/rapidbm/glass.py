@@ -27,6 +27,7 @@ from torch import Tensor
 from .errors import InputError, check_count
 from .estimates import Estimate
 from .machine import Machine
+from .progress import pulse, watched
 
 BLOCKS = 20  # of chains in a jackknife
 
@@ -51,8 +52,14 @@ def overlaps(spins: Tensor, *, fold: bool = False) -> Tensor:
     return _pairs(_gram(_chains(spins, 2), fold))
 
 
+@watched("the distribution of overlaps", remedy="take fewer chains")
 def overlap_distribution(
-    spins: Tensor, *, fold: bool = False, edges: Tensor | None = None, near: float = 0.2
+    spins: Tensor,
+    *,
+    fold: bool = False,
+    edges: Tensor | None = None,
+    near: float = 0.2,
+    limit: float | None = None,
 ) -> OverlapDistribution:
     """P(q) and its moments; one layer alone is `spins[..., machine.layers.slices[layer]]`.
 
@@ -261,6 +268,10 @@ def _halves(series: Tensor) -> tuple[Tensor, Tensor]:
             "a series is (replicas, chains, times, units) with at least two chains and two times, "
             f"not {tuple(series.shape)}; keep the states of several sweeps and stack them"
         )
+    if series.dtype == torch.bool or not bool((series.abs() == 1).all()):
+        raise InputError(
+            "a series is of spins, ±1, but some are not; `rapidbm.to_spins` converts {0, 1}"
+        )
     half = series.shape[2] // 2
     return series[:, :, :half].double().mean(2), series[:, :, -half:].double().mean(2)  # (e, c, n)
 
@@ -283,7 +294,10 @@ def _over_chains(function: Callable[[Tensor], Tensor], gram: Tensor) -> Estimate
     """A function of the chains that are kept."""
     index = torch.arange(gram.shape[1], device=gram.device)
     blocks = min(BLOCKS, len(index))
-    parts = [function(index[index % blocks != b]) for b in range(blocks)]
+    parts = []
+    for b in range(blocks):
+        pulse()
+        parts.append(function(index[index % blocks != b]))
     return _jackknife(function(index), parts)
 
 

@@ -37,6 +37,7 @@ from .enumeration import (
 from .errors import InputError, check_choice, check_count, lookup
 from .gibbs import sweep
 from .machine import Machine, scaled
+from .progress import watch, watched
 from .spins import sign
 from .streams import generator, seed_from
 from .tempering import climb, turn
@@ -61,6 +62,7 @@ class GroundState:
     effort: str
 
 
+@watched("the ground state", remedy="take method='descent', or fewer starts and sweeps")
 def ground_state(
     machine: Machine,
     *,
@@ -69,13 +71,14 @@ def ground_state(
     sweeps: int = 100,
     seed: int | None = None,
     rng: torch.Generator | None = None,
+    limit: float | None = None,
 ) -> GroundState:
     """The ground state of each replica.
 
     `auto` is exact where that is a matter of seconds and otherwise takes the best of `descent` (from
     the patterns and from random states) and `annealing` (`sweeps` Gibbs sweeps while β rises);
     `tempering` takes `sweeps` turns of parallel tempering. `exact` takes the cheaper of `enumeration`
-    and `zonotope`, and refuses where both are out of reach.
+    and `zonotope`, and refuses where both are out of reach. After `limit` seconds it stops (`TimeLimit`).
     """
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))
     check_count("the number of starts", starts)
@@ -119,7 +122,7 @@ def _out_of_reach(machine: Machine, plan: list[Zonotope] | None) -> InputError:
 def _fill(machine: Machine, spins: Tensor) -> Tensor:
     """The free units, at 0, follow their fields; spins are (e, n)."""
     for layer, where in enumerate(machine.layers.slices):
-        follow = sign(machine.field(spins[:, None], layer)).squeeze(1)
+        follow = sign(machine.field(spins[:, None], layer, means=True)).squeeze(1)
         spins[:, where] = torch.where(spins[:, where] == 0, follow, spins[:, where])
     return spins
 
@@ -137,18 +140,20 @@ def _by_enumeration(machine: Machine) -> GroundState:
     exact = copy.deepcopy(machine).double()
     free = free_layers(exact.layers)
     best = torch.full((exact.replicas,), torch.inf, dtype=exact.dtype, device=exact.device)
-    spins = exact.configuration(torch.zeros(1, exact.layers.units))[:, 0].clone()  # (e, n)
+    spins = torch.zeros((exact.replicas, exact.layers.units)).to(best)  # (e, n)
     count = 0
-    for some in enumerate_spins(exact, half=exact.symmetric):
-        count += some.shape[1]
-        energy = given_energy(exact, some, free)
-        for layer in free:
-            energy -= exact.field(some, layer).abs_().sum(-1)
-        lowest, where = energy.min(1)
-        better = lowest < best
-        best = torch.where(better, lowest, best)
-        found = some.gather(1, where[:, None, None].expand(-1, 1, some.shape[2])).squeeze(1)
-        spins = torch.where(better[:, None], found, spins)
+    with watch("enumeration", states_of(exact.layers) // (1 + exact.symmetric)) as tick:
+        for some in enumerate_spins(exact, half=exact.symmetric):
+            count += some.shape[1]
+            energy = given_energy(exact, some, free)
+            for layer in free:
+                energy -= exact.field(some, layer, means=True).abs_().sum(-1)
+            lowest, where = energy.min(1)
+            better = lowest < best
+            best = torch.where(better, lowest, best)
+            found = some.gather(1, where[:, None, None].expand(-1, 1, some.shape[2])).squeeze(1)
+            spins = torch.where(better[:, None], found, spins)
+            tick(count)
     return _proven(machine, exact, _fill(exact, spins), f"{count:,} states")
 
 
@@ -173,16 +178,18 @@ def _descent(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -
         return random
     whole = sign(machine.patterns)  # (e, k, n)
     whole = torch.cat([whole, -whole], 1)
-    seen = machine.with_visible(whole[..., : machine.visible])
+    seen = machine.with_visible(whole[..., : machine.visible], means=True)
     for layer in sorted(machine.layers.hidden, key=lambda i: machine.layers.depths[i]):
-        seen[..., machine.layers.slices[layer]] = sign(machine.field(seen, layer))
+        seen[..., machine.layers.slices[layer]] = sign(machine.field(seen, layer, means=True))
     return torch.cat([whole, seen, random], 1)
 
 
 def _scales(machine: Machine, spins: Tensor) -> tuple[Tensor, Tensor]:
     """β_0 and β_1 of eq. (2), (e,), from random states."""
     count = range(len(machine.layers.sizes))
-    sizes = torch.stack([machine.field(spins, i).square().mean((1, 2)).sqrt() for i in count])
+    sizes = torch.stack(
+        [machine.field(spins, i, means=True).square().mean((1, 2)).sqrt() for i in count]
+    )
     largest = sizes.amax(0)  # of (layers, e)
     smallest = torch.where(sizes > 0, sizes, torch.inf).amin(0)
     none = largest == 0  # no field anywhere: any temperature will do
@@ -194,9 +201,11 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
     """Random states cooled down as in eq. (2), each replica on its own scale."""
     spins = machine.random(starts, rng)
     hot, cold = _scales(machine, spins)
-    for step in range(sweeps):
-        beta = hot * (cold / hot) ** (step / max(sweeps - 1, 1))  # (e,)
-        spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts))
+    with watch("annealing", sweeps) as tick:
+        for step in range(sweeps):
+            beta = hot * (cold / hot) ** (step / max(sweeps - 1, 1))  # (e,)
+            spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts), means=True)
+            tick()
     return spins
 
 
@@ -212,8 +221,10 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
         # From free spins: biases as strong as this would hold them already at the hot end.
         path = path_to(scaled(one, float(cold)), exact=False)
         walkers = climb(path, starts, rng)
-        for _ in range(sweeps):
-            walkers = turn(path, walkers, rng)
+        with watch(f"tempering of replica {i}", sweeps) as tick:
+            for _ in range(sweeps):
+                walkers = turn(path, walkers, rng)
+                tick()
         lowest = one.energy(walkers.spins)[0].argsort()[:starts]
         found.append(walkers.spins[:, lowest])
     return torch.cat(found)

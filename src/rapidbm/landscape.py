@@ -27,6 +27,7 @@ from .descent import descend
 from .errors import check_count
 from .estimates import Estimate
 from .machine import Machine
+from .progress import watch, watched
 from .spins import random_spins, sign
 
 RETRIEVED = 0.9  # an overlap above which a minimum is a pattern
@@ -113,9 +114,12 @@ class Minima:
         return m, Estimate(torch.stack(values), torch.stack(errors))
 
 
+@watched("minima", remedy="take fewer starts")
 @torch.no_grad()
-def minima(machine: Machine, starts: int, rng: torch.Generator) -> Minima:
-    """Distinct minima below `starts` random configurations."""
+def minima(
+    machine: Machine, starts: int, rng: torch.Generator, *, limit: float | None = None
+) -> Minima:
+    """Distinct minima below `starts` random configurations, within `limit` seconds."""
     check_count("the number of starts", starts, least=2)
     spins, tied = settle(machine, machine.random(starts, rng), rng)
     keys = torch.where(tied, 0.0, spins).to(torch.int8)
@@ -146,15 +150,18 @@ def settle(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tenso
     scale = _field(exact, spins).abs().amax((1, 2))  # (e,)
     shape = (exact.replicas, exact.layers.units)
     tied = torch.ones_like(spins, dtype=torch.bool)
-    for _ in range(ROUNDS):
-        size = 0.5 + 0.5 * torch.rand(shape, generator=rng, dtype=torch.float64, device=rng.device)
-        nudge = random_spins(shape, rng, torch.float64) * size * (NUDGE * scale[:, None])
-        moving = tied.any(-1).any(0)  # (c,)
-        ends = descend(Machine(exact.couplings, biases + nudge), spins[:, moving])
-        spins[:, moving] = ends
-        tied[:, moving] = _field(exact, ends).abs() <= TIED * scale[:, None, None]
-        if not bool(tied.any()):
-            break
+    with watch("rounds of descent") as tick:
+        for _ in range(ROUNDS):
+            half = torch.rand(shape, generator=rng, dtype=torch.float64, device=rng.device) / 2
+            nudge = random_spins(shape, rng, torch.float64) * (0.5 + half)
+            moving = tied.any(-1).any(0)  # (c,)
+            nudged = Machine(exact.couplings, biases + nudge * (NUDGE * scale[:, None]))
+            ends = descend(nudged, spins[:, moving], means=True)
+            spins[:, moving] = ends
+            tied[:, moving] = _field(exact, ends).abs() <= TIED * scale[:, None, None]
+            if not bool(tied.any()):
+                break
+            tick()
     return spins.to(machine.dtype), tied
 
 
@@ -201,7 +208,9 @@ def coincidence(counts: Tensor) -> tuple[float, float]:
 
 
 def _field(machine: Machine, spins: Tensor) -> Tensor:
-    return torch.cat([machine.field(spins, i) for i in range(len(machine.layers.sizes))], -1)
+    return torch.cat(
+        [machine.field(spins, i, means=True) for i in range(len(machine.layers.sizes))], -1
+    )
 
 
 def _largest_overlap(machine: Machine, spins: Tensor) -> Tensor | None:

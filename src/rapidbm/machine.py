@@ -23,12 +23,18 @@ from .couplings import Couplings, Dense, Patterns
 from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
 from .errors import InputError, LoadWarning, check_beta, check_count
 from .layers import Layers
-from .spins import Beta, WeightedSpins, mean_spin, random_spins
+from .progress import watch
+from .spins import Beta, WeightedSpins, as_spins, mean_spin, random_spins
 from .streams import generator, seed_from
 
 
 class Machine(nn.Module):
-    """A Boltzmann machine, or `replicas` independent ones of the same shape side by side."""
+    """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
+
+    Visible data are ±1, {0, 1} or booleans, recognised by `to_spins`. A configuration of all units is ±1
+    or booleans; a hidden unit may be 0, unknown. Anything else is refused, but for numbers that come with
+    `means=True`: they are taken as they are, a mean of each unit in [−1, 1], 0 for one that is unknown.
+    """
 
     couplings: Couplings
     biases: nn.Parameter | None
@@ -79,24 +85,46 @@ class Machine(nn.Module):
 
     # -- configurations ---------------------------------------------------------------------------
 
-    def configuration(self, spins: Tensor) -> Tensor:
+    def configuration(self, spins: Any, *, means: bool = False) -> Tensor:
         """`spins` as (e, c, n) of this machine's type and device; (c, n) serves every replica."""
-        return self._as_chains(spins, self.layers.units, "a configuration")
+        if not means:
+            spins = self._known(spins)
+        whole: Tensor = self._shaped(spins, self.layers.units, "a configuration")
+        return whole.to(self.dtype)
 
-    def visible_spins(self, spins: Tensor) -> Tensor:
-        """The same for the visible layer alone, (e, c, v)."""
-        return self._as_chains(spins, self.visible, "a visible configuration")
+    def visible_spins(self, visible: Any, *, means: bool = False) -> Tensor:
+        """Visible data as (e, c, v) of this machine's type and device, ±1."""
+        return self._visible(visible, means).to(self.dtype)
 
-    def _as_chains(self, given: Any, width: int, what: str) -> Tensor:
-        return self._checked(given, width, what).to(self.dtype)
+    def _visible(self, visible: Any, means: bool) -> Tensor:
+        """The same of whatever type."""
+        visible = visible if means else as_spins(visible, what="visible data")
+        return self._shaped(visible, self.visible, "a visible configuration")
 
-    def _checked(self, given: Any, width: int, what: str) -> Tensor:
-        """As (e, c, width) on this machine's device, of whatever type."""
-        spins: Tensor = torch.as_tensor(given)
-        if spins.dtype == torch.bool:
+    def _known(self, spins: Any) -> Tensor:
+        """A configuration that is ±1, but for hidden units at 0."""
+        if not self.layers.hidden:
+            return as_spins(spins, what="a configuration")
+        given: Tensor = torch.as_tensor(spins)
+        if given.dtype == torch.bool:
+            return as_spins(given)
+        if given.shape[-1:] != (self.layers.units,):  # of another machine: the shape says so
+            return given
+        size = given.abs()
+        unknown = size == 0
+        unknown[..., : self.visible] = False
+        if not bool(((size == 1) | unknown).all()):
+            wrong = given[(size != 1) & ~unknown].flatten()[0].item()
             raise InputError(
-                f"{what} holds spins, ±1, not booleans; `rapidbm.to_spins` converts them"
+                f"a configuration of all units is ±1, and 0 where a hidden unit is unknown, but it holds "
+                f"{wrong:g}; `to_spins` converts {{0, 1}}, `with_visible` takes visible data alone, and "
+                "means of units come with means=True"
             )
+        return given
+
+    def _shaped(self, given: Any, width: int, what: str) -> Tensor:
+        """As (e, c, width) on this machine's device, of whatever type and values."""
+        spins: Tensor = torch.as_tensor(given)
         spins = spins[None] if spins.dim() == 2 else spins
         right = spins.dim() == 3 and spins.shape[0] in (1, self.replicas)
         if not right or spins.shape[2] != width:
@@ -106,88 +134,98 @@ class Machine(nn.Module):
             )
         return spins.to(self.device).expand(self.replicas, -1, -1)
 
-    def with_visible(self, visible: Tensor) -> Tensor:
+    def with_visible(self, visible: Any, *, means: bool = False) -> Tensor:
         """A new configuration with this visible layer and every hidden unit at 0, unknown."""
-        visible = self.visible_spins(visible)
-        spins = visible.new_zeros((*visible.shape[:2], self.layers.units))
-        spins[..., : self.visible] = visible
+        seen = self.visible_spins(visible, means=means)
+        spins = seen.new_zeros((*seen.shape[:2], self.layers.units))
+        spins[..., : self.visible] = seen
         return spins
 
-    def complete(self, visible: Tensor, beta: Beta = 1.0) -> Tensor:
+    def complete(self, visible: Any, beta: Beta = 1.0, *, means: bool = False) -> Tensor:
         """The same with the hidden units at their means given the visible ones; restricted machines."""
-        visible = self.visible_spins(visible)
+        seen = self.visible_spins(visible, means=means)
         # No need to clear it: hidden units are not coupled to each other.
-        spins = visible.new_empty((*visible.shape[:2], self.layers.units))
-        spins[..., : self.visible] = visible
+        spins = seen.new_empty((*seen.shape[:2], self.layers.units))
+        spins[..., : self.visible] = seen
         return infer(self, spins, self.layers.hidden, beta)
 
     def random(self, chains: int, rng: torch.Generator) -> Tensor:
         """Fair random spins, (e, c, n)."""
         return random_spins((self.replicas, chains, self.layers.units), rng, self.dtype)
 
-    def infer(self, spins: Tensor, beta: Beta = 1.0) -> Tensor:
+    def infer(self, spins: Any, beta: Beta = 1.0, *, means: bool = False) -> Tensor:
         """A copy whose `layers.inferred` hold their means given the rest: the same pair moments,
         less noise."""
+        spins = self.configuration(spins, means=means)
         return infer(self, spins.clone(), self.layers.inferred, beta)
 
-    def given_visible(self, visible: Tensor) -> WeightedSpins | GivenVisible:
+    def given_visible(self, visible: Any, *, means: bool = False) -> WeightedSpins | GivenVisible:
         """Equal weights for these visible spins, hidden units at their means; restricted machines."""
-        visible = self._checked(visible, self.visible, "a visible configuration")
+        visible = self._visible(visible, means)
         if not fast.joins(self, visible.shape[1]):
-            return WeightedSpins.even(self.complete(visible))
+            return WeightedSpins.even(self.complete(visible, means=True))
         e, c, _ = visible.shape
         check_count("the number of configurations to average over", c)
         share = torch.full((), 1.0 / c, dtype=self.dtype, device=self.device)
         return GivenVisible(self, visible, share.expand(e, c))
 
     def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
-        """Equal weights for these configurations, their `layers.inferred` at their means."""
+        """Equal weights for the chains of a negative phase, their `layers.inferred` at their means."""
         if fast.joins(self, spins.shape[1]):
-            return self.given_visible(spins[..., : self.visible])
-        return WeightedSpins.even(self.infer(spins))
+            return self.given_visible(spins[..., : self.visible], means=True)
+        return WeightedSpins.even(self.infer(spins, means=True))
 
     # -- energies ---------------------------------------------------------------------------------
 
-    def energy(self, spins: Tensor) -> Tensor:
-        """E(s), (e, c)."""
-        spins = self.configuration(spins)
+    def energy(self, spins: Any, *, means: bool = False) -> Tensor:
+        """E(s), (e, c); with `means` that of independent units, on average."""
+        spins = self.configuration(spins, means=means)
+        if not means and not bool((spins != 0).all()):
+            raise InputError(
+                "the energy of a configuration needs all units, but a hidden one is 0, unknown; draw it "
+                "with `sweep`, sum over it with `free_energy`, or give means=True, where 0 is a mean"
+            )
         energy = self.couplings.energy(spins)
-        return energy if self.biases is None else energy + self.bias_energy(spins)
+        return energy if self.biases is None else energy + self.bias_energy(spins, means=True)
 
-    def bias_energy(self, spins: Tensor) -> Tensor:
+    def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
+        whole = self.configuration(spins, means=means)
         if self.biases is None:
-            return torch.zeros(spins.shape[:-1], dtype=self.dtype, device=self.device)
-        return -(self.configuration(spins) @ self.biases[..., None]).squeeze(-1)
+            return torch.zeros(whole.shape[:-1], dtype=self.dtype, device=self.device)
+        return -(whole @ self.biases[..., None]).squeeze(-1)
 
-    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
+    def field(self, spins: Any, layer: int, *, own: bool = True, means: bool = False) -> Tensor:
         """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
-        field = self.couplings.field(self.configuration(spins), layer, own=own)
+        spins = self.configuration(spins, means=means)
+        field = self.couplings.field(spins, layer, own=own)
         if self.biases is not None:
             field += self.biases[:, None, self.layers.slices[layer]]
         return field
 
-    def log_prob_unnormalised(self, visible: Tensor, beta: float = 1.0) -> Tensor:
+    def log_prob_unnormalised(self, visible: Any, beta: float = 1.0) -> Tensor:
         """log Σ_h exp(−β E(v, h)) = −β F(v) in float64, (e, c)."""
         check_beta(beta)
         check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
         visible = self.visible_spins(visible)
         if self.layers.restricted:
-            return log_weight(self, self.with_visible(visible), self.layers.hidden, beta)
+            given = self.with_visible(visible, means=True)
+            return log_weight(self, given, self.layers.hidden, beta)
         step = max(1, 2**22 // (states_of(self.layers, (0,)) * self.layers.units * self.replicas))
-        parts = [
-            torch.logsumexp(clamped_states(self, some, beta)[1], -1)
-            for some in torch.split(visible, step, 1)
-        ]
+        parts = []
+        with watch("sum over hidden states", visible.shape[1]) as tick:
+            for some in torch.split(visible, step, 1):
+                parts.append(torch.logsumexp(clamped_states(self, some, beta)[1], -1))
+                tick.add(some.shape[1])
         return torch.cat(parts, 1)
 
-    def free_energy(self, visible: Tensor, beta: float = 1.0) -> Tensor:
+    def free_energy(self, visible: Any, beta: float = 1.0) -> Tensor:
         """F(v), eq. (2), in float64, (e, c)."""
         if not beta > 0:
             raise InputError(f"the free energy needs β > 0, not {beta}")
         return self.log_prob_unnormalised(visible, beta) / -beta
 
-    def hidden_mean(self, visible: Tensor, beta: float = 1.0) -> Tensor:
+    def hidden_mean(self, visible: Any, beta: float = 1.0) -> Tensor:
         """⟨h⟩ given the visible layer, (e, c, h); only a restricted machine has it in closed form."""
         if not self.layers.restricted or not self.layers.hidden:
             raise InputError(
@@ -197,7 +235,8 @@ class Machine(nn.Module):
             )
         check_beta(beta)
         spins = self.with_visible(visible)
-        return torch.cat([mean_spin(self.field(spins, i), beta) for i in self.layers.hidden], -1)
+        fields = [self.field(spins, i, means=True) for i in self.layers.hidden]
+        return torch.cat([mean_spin(field, beta) for field in fields], -1)
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -221,13 +260,17 @@ class Machine(nn.Module):
             total = {k: total[k].add_(v) for k, v in found.items()} if total else found
         return total
 
-    def start_biases(self, visible: Tensor) -> None:
+    def start_biases(self, visible: Any) -> None:
         """Sets the visible biases to the data's marginals, ⟨v_i⟩ = tanh b_i, smoothed by one
         observation of each spin."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
-        count = len(visible)
-        mean = visible.to(self.device, torch.float64).sum(0) / (count + 2.0)
+        spins = as_spins(visible, what="visible data")
+        if spins.dim() != 2 or spins.shape[1] != self.visible:
+            raise InputError(
+                f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
+            )
+        mean = spins.to(self.device, torch.float64).sum(0) / (len(spins) + 2.0)
         self.biases.data[:, : self.visible] = torch.atanh(mean).to(self.dtype)
 
     # -- replicas ---------------------------------------------------------------------------------
@@ -256,7 +299,7 @@ class GivenVisible:
 
     @property
     def spins(self) -> Tensor:
-        return self.machine.complete(self.visible)
+        return self.machine.complete(self.visible, means=True)
 
     def chunks(self) -> Iterator[WeightedSpins]:
         yield WeightedSpins(self.spins, self.weights)

@@ -12,6 +12,7 @@ energy: of what Gibbs sampling reaches, or of what a negative phase uses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,63 +24,92 @@ from .ground import ground_state
 from .likelihood import log_likelihood
 from .machine import Machine
 from .negative import HasConfigurations, NegativePhase
+from .progress import watch, watched
 from .spins import up_probability
 from .splits import Split
 
 Metric = Callable[[Machine, Split, torch.Generator], Tensor]
 
 
-def corrupt(split: Split) -> Tensor:
-    """The images with their unknown pixels at 0, (samples, v)."""
+def corrupt(data: Any) -> Tensor:
+    """The images with their unknown pixels at NaN, which nothing takes for data, (samples, v)."""
+    split, known = _masked(data)
+    return torch.where(known, split.spins, torch.nan)
+
+
+def _masked(data: Any) -> tuple[Split, Tensor]:
+    """A split and its mask of known pixels."""
+    split = _split(data)
     if split.known is None:
         raise InputError(
             "reconstruction needs a mask of known pixels; give Split(spins, known=mask)"
         )
-    return torch.where(split.known, split.spins, 0)
+    return split, split.known
 
 
+def _split(data: Any) -> Split:
+    return data if isinstance(data, Split) else Split(data)
+
+
+def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
+    """Configurations with unknown units at 0, (e, samples, n)."""
+    return machine.with_visible(torch.where(known, split.spins, 0), means=True)
+
+
+@watched("reconstruction", remedy="take fewer images or passes")
 @torch.no_grad()
 def reconstruct(
     machine: Machine,
-    split: Split,
+    data: Any,
     rng: torch.Generator,
     *,
     passes: int = 1,
     clamp: bool = False,
+    limit: float | None = None,
 ) -> Tensor:
-    """Images with their unknown pixels filled in, (e, samples, v).
+    """Images of a `Split` with their unknown pixels filled in, (e, samples, v).
 
     The paper's task is one pass with nothing clamped; `clamp=True` holds the known pixels.
     """
-    spins = machine.with_visible(corrupt(split))
+    split, known = _masked(data)
+    spins = _started(machine, split, known)
     keep = None
-    if clamp and split.known is not None:
+    if clamp:
         keep = torch.zeros(spins.shape[1:], dtype=torch.bool, device=machine.device)
-        keep[:, : machine.visible] = split.known.to(machine.device)
-    return sweeps(machine, spins, rng, passes, clamp=keep)[..., : machine.visible]
+        keep[:, : machine.visible] = known.to(machine.device)
+    return sweeps(machine, spins, rng, passes, clamp=keep, means=True)[..., : machine.visible]
 
 
+@watched("the Hamming distance", remedy="take fewer images or tries")
 @torch.no_grad()
 def hamming_distance(
-    machine: Machine, split: Split, rng: torch.Generator, *, tries: int | None = None
+    machine: Machine,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    tries: int | None = None,
+    limit: float | None = None,
 ) -> Tensor:
     """Eq. (1), averaged over images and tries.
 
     By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
     of more than 10,000 images the first 10,000.
     """
+    split = _split(data)
     if tries is None:
         tries = max(1, min(100, 4000 // len(split)))
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
-    truth = machine.visible_spins(split.spins)
+    truth = machine.visible_spins(split.spins, means=True)
     room = 2**20 if machine.device.type == "cpu" else 2**28  # numbers at a time
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
-    for start in range(0, len(split), step):
-        part = split.take(slice(start, start + step))
-        for _ in range(tries):
-            wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+    with watch("reconstructions", tries * len(split)) as tick:
+        for start in range(0, len(split), step):
+            part = split.take(slice(start, start + step))
+            for _ in range(tries):
+                wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+                tick.add(len(part))
     return (wrong / (tries * len(split) * machine.visible)).to(machine.dtype)
 
 
@@ -87,25 +117,34 @@ def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generato
     if not machine.layers.restricted or machine.layers.self_coupled(0):
         return (reconstruct(machine, split, rng) != truth).sum((1, 2))
     # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
-    spins = machine.with_visible(corrupt(split))
+    spins = _started(machine, *_masked(split))
     keep = torch.arange(machine.layers.units, device=machine.device) < machine.visible
-    spins = sweep(machine, spins, rng, clamp=keep)
-    return up_probability(-truth * machine.field(spins, 0)).sum((1, 2), dtype=torch.float64)
+    spins = sweep(machine, spins, rng, clamp=keep, means=True)
+    wrong = up_probability(-truth * machine.field(spins, 0, means=True))
+    return wrong.sum((1, 2), dtype=torch.float64)
 
 
-def exact_log_likelihood(machine: Machine, split: Split, rng: torch.Generator) -> Tensor:
+def exact_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
     """Mean log p(v) by enumeration."""
-    return log_likelihood(machine, split.spins, method="exact").value
+    return log_likelihood(machine, split, method="exact").value
 
 
 @torch.no_grad()
-def mean_free_energy(machine: Machine, split: Split, rng: torch.Generator) -> Tensor:
+def mean_free_energy(
+    machine: Machine, data: Any, rng: torch.Generator, *, limit: float | None = None
+) -> Tensor:
     """Mean F(v)."""
+    split = _split(data)
     step = max(1, 2**24 // (machine.layers.units * machine.replicas))
-    parts = [machine.free_energy(some).sum(1) for some in torch.split(split.spins, step)]
+    parts = []
+    with watch("free energies", len(split), limit=limit) as tick:
+        for some in torch.split(split.spins, step):
+            parts.append(machine.free_energy(some).sum(1))
+            tick.add(len(some))
     return torch.stack(parts).sum(0) / len(split)
 
 
+@watched("Gibbs accessibility", remedy="give the ground state's energy, ground=")
 @torch.no_grad()
 def gibbs_accessibility(
     machine: Machine,
@@ -115,6 +154,7 @@ def gibbs_accessibility(
     chains: int = 10,
     steps: int = 10,
     ground: Tensor | None = None,
+    limit: float | None = None,
 ) -> Tensor:
     """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's."""
     ground = _lowest(machine, rng) if ground is None else ground
@@ -122,16 +162,18 @@ def gibbs_accessibility(
     return _share(machine.energy(spins).amin(1), ground)
 
 
+@watched("method accessibility", remedy="give the ground state's energy, ground=")
 @torch.no_grad()
 def method_accessibility(
     machine: Machine,
-    split: Split,
+    data: Any,
     rng: torch.Generator,
     *,
     negative: NegativePhase,
     chains: Tensor | None = None,
     repeats: int = 10,
     ground: Tensor | None = None,
+    limit: float | None = None,
 ) -> Tensor:
     """The lowest energy among the configurations that a negative phase uses, over the ground state's:
     the patterns as spins, the chains as they are, or `repeats` times what k sweeps from the data reach.
@@ -142,14 +184,14 @@ def method_accessibility(
             "accessibility needs a phase with configurations(), such as cd, pcd or pid"
         )
     ground = _lowest(machine, rng) if ground is None else ground
-    data = machine.visible_spins(split.spins)
+    images = machine.visible_spins(data)
     if chains is None:
         chains = negative.init(machine, rng)
         if chains.shape[1]:
-            _, chains = negative.step(machine, chains, data, rng)
+            _, chains = negative.step(machine, chains, images, rng)
     lowest = torch.full_like(ground, torch.inf)
     for _ in range(1 if chains.shape[1] else repeats):
-        used = negative.configurations(machine, chains, data, rng)
+        used = negative.configurations(machine, chains, images, rng)
         lowest = torch.minimum(lowest, machine.energy(used).amin(1))
     return _share(lowest, ground)
 

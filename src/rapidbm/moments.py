@@ -29,6 +29,7 @@ from .enumeration import (
 )
 from .errors import InputError, check_beta
 from .machine import Machine
+from .progress import Watch, watch, watched
 from .quadrature import can_integrate, lattice, points_of
 
 LARGEST_SUM = 2**33  # terms
@@ -43,9 +44,11 @@ class Moments:
     method: str
 
 
+@watched("exact moments", remedy="use samples")
 @torch.no_grad()
-def exact_moments(machine: Machine, *, beta: float = 1.0) -> Moments:
-    """⟨s_i⟩ and ⟨s_i s_j⟩ by the cheapest of enumeration, counting and quadrature."""
+def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = None) -> Moments:
+    """⟨s_i⟩ and ⟨s_i s_j⟩ by the cheapest of enumeration, counting and quadrature, within `limit`
+    seconds."""
     check_beta(beta)
     double = copy.deepcopy(machine).double()
     costs = {"enumeration": states_of(machine.layers)}
@@ -59,20 +62,24 @@ def exact_moments(machine: Machine, *, beta: float = 1.0) -> Moments:
             f"exact moments of this machine take {costs[method]:,} terms by {method}, more than "
             f"{LARGEST_SUM:,}; use samples"
         )
-    if method == "counting":
-        found = [_by_counting(double, e, beta) for e in range(machine.replicas)]
-    elif method == "quadrature":
-        found = [_by_quadrature(double, e, beta) for e in range(machine.replicas)]
-    else:
+    if method == "enumeration":
         check_states(machine.layers, what="exact moments")
-        found = [_by_enumeration(double.replica(e), beta) for e in range(machine.replicas)]
+    found = []
+    with watch(f"moments by {method}", costs[method] * machine.replicas) as tick:
+        for e in range(machine.replicas):
+            if method == "counting":
+                found.append(_by_counting(double, e, beta, tick))
+            elif method == "quadrature":
+                found.append(_by_quadrature(double, e, beta, tick))
+            else:
+                found.append(_by_enumeration(double.replica(e), beta, tick))
     mean = torch.stack([m for m, _ in found])
     pairs = torch.stack([p for _, p in found])
     pairs.diagonal(dim1=1, dim2=2).fill_(1.0)
     return Moments(mean, pairs, method)
 
 
-def _by_enumeration(machine: Machine, beta: float) -> tuple[Tensor, Tensor]:
+def _by_enumeration(machine: Machine, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
     free = free_layers(machine.layers)
 
     def parts() -> Iterator[tuple[Tensor, Tensor]]:
@@ -80,22 +87,25 @@ def _by_enumeration(machine: Machine, beta: float) -> tuple[Tensor, Tensor]:
             logs = log_weight(machine, spins, free, beta)[0]
             yield logs, infer(machine, spins.clone(), free, beta)[0]
 
-    return _average(parts())
+    return _average(parts(), tick)
 
 
-def _by_quadrature(machine: Machine, replica: int, beta: float) -> tuple[Tensor, Tensor]:
+def _by_quadrature(
+    machine: Machine, replica: int, beta: float, tick: Watch
+) -> tuple[Tensor, Tensor]:
     kinds, found = lattice(machine, replica, beta)
-    mean, pairs = _average((logs, torch.tanh(field)) for logs, field in found)
+    mean, pairs = _average(((logs, torch.tanh(field)) for logs, field in found), tick)
     return _of_units(mean, pairs, kinds.which, kinds.flip)
 
 
-def _by_counting(machine: Machine, replica: int, beta: float) -> tuple[Tensor, Tensor]:
+def _by_counting(machine: Machine, replica: int, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
     layer, counted, summed = sides(machine, replica)
     n = counted.counts.double()
-    mean, pairs = _average(
+    parts = (
         (logs, torch.cat([magnet / n, torch.tanh(field)], 1))
         for logs, magnet, field in terms(machine, replica, counted, summed, beta)
     )
+    mean, pairs = _average(parts, tick)
     own = torch.arange(len(n), device=n.device)
     pairs[own, own] = (pairs[own, own] * n.square() - n) / (n * (n - 1)).clamp(min=1.0)  # eq. (1)
     order = [(counted.which, counted.flip), (summed.which + len(n), summed.flip)]
@@ -109,7 +119,7 @@ def _of_units(mean: Tensor, pairs: Tensor, which: Tensor, flip: Tensor) -> tuple
     return mean[which] * flip, pairs[which][:, which] * flip * flip[:, None]
 
 
-def _average(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def _average(parts: Iterable[tuple[Tensor, Tensor]], tick: Watch) -> tuple[Tensor, Tensor]:
     """Mean and mean product of rows (c, d) with log weights (c,)."""
     peak, total = -math.inf, 0.0
     mean = pairs = torch.zeros(())
@@ -121,4 +131,5 @@ def _average(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         first, second = weighted.sum(0), rows.T @ weighted
         mean, pairs = mean.to(rows) * old + first, pairs.to(rows) * old + second
         total, peak = total * old + float(weights.sum()), top
+        tick.add(len(logs))
     return mean / total, pairs / total

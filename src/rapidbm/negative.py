@@ -37,7 +37,7 @@ class NegativePhase(Protocol):
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted | AllStates, Tensor]:
-        """Weighted configurations, and the chains for the next call. `data` is the batch (e, b, v)."""
+        """Weighted configurations, and the chains for the next call; `data` is a batch, (e, b, v) ±1."""
         ...
 
 
@@ -91,7 +91,8 @@ class ContrastiveDivergence:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        return run_sweeps(machine, machine.with_visible(data), rng, self.sweeps)
+        start = machine.with_visible(data, means=True)
+        return run_sweeps(machine, start, rng, self.sweeps, means=True)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Persistent:
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
-        chains = run_sweeps(machine, chains, rng, self.sweeps)
+        chains = run_sweeps(machine, chains, rng, self.sweeps, means=True)
         return machine.smoothed(chains), chains
 
     def configurations(
@@ -155,7 +156,7 @@ class PatternInduced:
         if self.units == "visible" and not self.sweeps:
             visible = sign(_patterns(machine)[..., : machine.visible])  # k configurations
             if machine.layers.restricted:
-                return machine.given_visible(visible), chains
+                return machine.given_visible(visible, means=True), chains
             return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
         spins = self.configurations(machine, chains, data, rng)
         return (machine.smoothed(spins) if self.sweeps else WeightedSpins.even(spins)), chains
@@ -167,8 +168,8 @@ class PatternInduced:
         if not self.sweeps:
             return spins
         if self.units == "visible":
-            spins = machine.with_visible(spins[..., : machine.visible])
-        return run_sweeps(machine, spins, rng, self.sweeps)
+            spins = machine.with_visible(spins[..., : machine.visible], means=True)
+        return run_sweeps(machine, spins, rng, self.sweeps, means=True)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ Weighted = WeightedSpins | GivenVisible
 
 
 class PositivePhase(Protocol):
-    """`step` completes visible spins (e, c, v) to weighted configurations; the weights sum to one."""
+    """`step` completes visible spins (e, c, v), ±1 as `train` has checked, to weighted configurations;
+    the weights sum to one."""
 
     def check(self, machine: Machine, batch_size: int) -> None:
         """Raises InputError for a machine, or a batch, that it cannot serve."""
@@ -52,7 +53,7 @@ class ConditionalMean:
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        return machine.given_visible(data)
+        return machine.given_visible(data, means=True)
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,11 @@ class ClampedChains:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
-        spins = machine.with_visible(data)
+        spins = machine.with_visible(data, means=True)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
         for _ in range(self.sweeps):
-            spins = sweep(machine, spins, rng, clamp=clamp)
-        return WeightedSpins.even(machine.infer(spins))
+            spins = sweep(machine, spins, rng, clamp=clamp, means=True)
+        return WeightedSpins.even(machine.infer(spins, means=True))
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Enumerated:
     @torch.no_grad()
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        spins, logs = clamped_states(machine, machine.visible_spins(data))
+        spins, logs = clamped_states(machine, machine.visible_spins(data, means=True))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)
         free = tuple(i for i in machine.layers.hidden if i not in machine.layers.cover((0,)))
@@ -126,9 +127,9 @@ def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
     """Visible spins with the hidden layers at the fixed point of eq. (1), or as near as `iterations`
     get; the fixed point of a restricted machine is its conditional mean."""
     if machine.layers.restricted:
-        return machine.complete(visible)
+        return machine.complete(visible, means=True)
     hidden = tuple(layer for layer in machine.layers.order if layer != 0)
-    return relax(machine, machine.with_visible(visible), hidden, iterations)
+    return relax(machine, machine.with_visible(visible, means=True), hidden, iterations)
 
 
 @torch.no_grad()
@@ -137,7 +138,7 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
     for _ in range(iterations):
         for layer in layers:
             where = machine.layers.slices[layer]
-            new = mean_spin(machine.field(means, layer))
+            new = mean_spin(machine.field(means, layer, means=True))
             if machine.layers.self_coupled(layer):  # a parallel step would oscillate
                 new = 0.5 * (new + means[..., where])
             means[..., where] = new
@@ -149,7 +150,7 @@ def variational_bound(machine: Machine, means: Tensor) -> Tensor:
     any means."""
     up = (1.0 + means.double()) / 2.0
     entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
-    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means)
+    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
     return found
 
 

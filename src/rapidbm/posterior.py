@@ -119,7 +119,7 @@ def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tens
     near[..., : machine.visible] = 0.0
     far = torch.zeros_like(near)
     for layer in machine.layers.hidden:
-        far[..., machine.layers.slices[layer]] = 0.5 * machine.field(given, layer)
+        far[..., machine.layers.slices[layer]] = 0.5 * machine.field(given, layer, means=True)
     return near, far
 
 

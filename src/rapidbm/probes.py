@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .errors import InputError
 from .machine import Machine
-from .spins import up_probability
+from .progress import Watch, pulse, watch, watched
+from .spins import as_spins, up_probability
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried
@@ -40,6 +42,7 @@ class Probe:
         return right / len(labels)
 
 
+@watched("the probe", remedy="take fewer strengths or iterations")
 def fit(
     features: Tensor,
     labels: Tensor,
@@ -47,6 +50,7 @@ def fit(
     *,
     strengths: Sequence[float] = STRENGTHS,
     iterations: int = 100,
+    limit: float | None = None,
 ) -> Probe:
     """The best of the probes (1), one per λ; ties go to the stronger λ."""
     if len(features) != len(labels) or features.dim() != 2:
@@ -79,7 +83,8 @@ def _best(
     best: Probe | None = None
     worse = 0
     for strength in sorted(strengths, reverse=True):  # each starts where the stronger one ended
-        _minimise(parameters, features, labels, strength, iterations)
+        with watch(f"strength {strength:g}", iterations) as tick:
+            _minimise(parameters, features, labels, strength, iterations, tick)
         found = parameters.detach().clone()
         probe = Probe(found[:-1], found[-1], strength, 0.0)
         score = probe.accuracy(*validation)
@@ -94,7 +99,12 @@ def _best(
 
 
 def _minimise(
-    parameters: Tensor, features: Tensor, labels: Tensor, strength: float, iterations: int
+    parameters: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    strength: float,
+    iterations: int,
+    tick: Watch,
 ) -> None:
     search = torch.optim.LBFGS(
         [parameters],
@@ -106,6 +116,7 @@ def _minimise(
     )
 
     def loss() -> Tensor:
+        tick()
         search.zero_grad()
         with torch.no_grad():
             total = 0.5 * strength * parameters[:-1].square().sum()
@@ -135,17 +146,20 @@ def _batches(
 
 
 @torch.no_grad()
-def hidden_samples(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
+def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tensor:
     """One draw of the hidden spins given each image, (samples, h) int8; a machine of one replica."""
     if machine.replicas != 1 or not machine.layers.restricted:
         raise InputError(
             "hidden samples need a restricted machine of one replica; take machine.replica(i)"
         )
+    images = as_spins(visible, what="visible data")
     drawn = []
     step = max(1, 2**26 // machine.layers.units)
-    for some in torch.split(visible, step):
-        spins = machine.with_visible(some)
-        field = torch.cat([machine.field(spins, i) for i in machine.layers.hidden], -1)[0]
+    for some in torch.split(images, step):
+        pulse()
+        spins = machine.with_visible(some, means=True)
+        fields = [machine.field(spins, i, means=True) for i in machine.layers.hidden]
+        field = torch.cat(fields, -1)[0]
         uniform = torch.rand(field.shape, generator=rng, device=field.device)
         drawn.append((uniform < up_probability(field)).to(torch.int8) * 2 - 1)
     return torch.cat(drawn)

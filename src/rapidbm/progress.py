@@ -2,9 +2,10 @@
 
     left ≈ elapsed · (1 − f) / f,        f = (done + f_inner) / total                             (1)
 
-with f_inner the share of a watch within this one. Nothing is shown for the first seconds; then a bar on a
-terminal, elsewhere a line now and then, both on standard error. A tick reads the clock and compares: it
-draws nothing, touches no device, and may stand in any loop of the host.
+with f_inner the share of a watch within this one; what is told is that of the outermost watch with a
+total. Nothing is shown for the first seconds; then a bar on a terminal, elsewhere a line now and then,
+both on standard error. A tick reads the clock and compares: it draws nothing, touches no device, and may
+stand in any loop of the host.
 
     with watch("annealing log Z", total=len(betas), limit=limit) as tick:
         for beta in betas:
@@ -19,9 +20,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from .errors import InputError, TimeLimit
 
@@ -30,6 +32,8 @@ LINES = 10.0  # seconds between two lines
 FRAMES = 0.2  # seconds between two states of a bar
 SWITCH = "RAPIDBM_PROGRESS"  # this environment variable at "off": never a word
 
+P = ParamSpec("P")
+T = TypeVar("T")
 clock = time.monotonic
 
 
@@ -64,6 +68,23 @@ def watch(
     finally:
         _here.watch = outer
         mine.close()
+
+
+def watched(
+    what: str, *, remedy: str = "ask for less work"
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """For a function with the keyword `limit`: all that it does is watched."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def run(*given: P.args, **named: P.kwargs) -> T:
+            limit: Any = named.get("limit")
+            with watch(what, limit=limit, remedy=remedy):
+                return function(*given, **named)
+
+        return run
+
+    return decorate
 
 
 def pulse() -> None:
@@ -125,7 +146,7 @@ class Watch:
             return
         for each in self.chain:
             if now >= each.deadline:
-                raise each.over(now)
+                raise each.over(self, now)
         outermost = self.chain[0]
         if now >= outermost.show_at:
             outermost.display = outermost.display or _display()
@@ -139,7 +160,7 @@ class Watch:
         for each in self.chain:
             share = self.share(each)
             if share and each.limit and (now - each.started) / share > 2.0 * each.limit:
-                raise each.over(now)
+                raise each.over(self, now)
 
     def _due(self) -> float:
         return min(self.chain[0].show_at, *(each.deadline for each in self.chain))
@@ -148,27 +169,46 @@ class Watch:
         """f of eq. (1), of a watch around this one or of itself."""
         inner: float | None = None
         for each in reversed(self.chain[self.chain.index(since) :]):
-            inner = min(1.0, (each.done + (inner or 0.0)) / each.total) if each.total else None
+            if each.total:  # one without a total is as far as what runs within it
+                inner = min(1.0, (each.done + (inner or 0.0)) / each.total)
         return inner
 
-    def over(self, now: float) -> TimeLimit:
+    def over(self, inner: Watch, now: float) -> TimeLimit:
         """The error when the limit has passed."""
-        inner = _here.watch or self
-        share = inner.share(self) if self in inner.chain else self.share(self)
-        spent = now - self.started
+        found = inner.measured(since=self)
+        done = f"{found.count()} after {duration(now - found.started)}"
+        done = done if found is self else f"{found.what}: {done}"
+        share = inner.share(found)
         whole = (
-            f"the whole would take about {duration(spent / share)}"
+            f"{'the whole' if found is self else 'that alone'} would take about "
+            f"{duration((now - found.started) / share)}"
             if share
-            else ("too early to tell how long the whole would take")
+            else "too early to tell how long the whole would take"
         )
         return TimeLimit(
-            f"{self.what} stopped at its limit of {duration(self.limit or 0.0)}: {self.count()} "
-            f"after {duration(spent)}, {whole}; give a larger limit=, or {self.remedy}"
+            f"{self.what} stopped at its limit of {duration(self.limit or 0.0)}: {done}, {whole}; give "
+            f"a larger limit=, or {self.remedy}"
+        )
+
+    def measured(self, since: Watch) -> Watch:
+        """The outermost watch with a total, from `since` inwards, or else that one."""
+        within = self.chain[self.chain.index(since) :]
+        return next((each for each in within if each.total), since)
+
+    def left(self, now: float) -> str:
+        """Eq. (1) in words."""
+        found = self.measured(self.chain[0])
+        share = self.share(found)
+        return (
+            f"about {duration((now - found.started) * (1 - share) / share)} left" if share else ""
         )
 
     def count(self) -> str:
         done = f"{self.done:,.0f}"
         return f"{done} of {self.total:,.0f} done" if self.total else f"{done} done"
+
+    def told(self) -> str:
+        return f"{self.what}: {self.count()}" if self.total or self.done else self.what
 
     def close(self) -> None:
         if self.display is not None:
@@ -196,10 +236,9 @@ class _Lines:
     interval = LINES
 
     def show(self, inner: Watch, now: float) -> None:
-        outermost = inner.chain[0]
-        spent, share = now - outermost.started, inner.share(outermost)
-        left = f", about {duration(spent * (1 - share) / share)} left" if share else ""
-        told = "; ".join(f"{each.what}: {each.count()}" for each in inner.chain)
+        told = "; ".join(each.told() for each in inner.chain)
+        spent, left = now - inner.chain[0].started, inner.left(now)
+        left = f", {left}" if left else ""
         with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or none
             sys.stderr.write(f"{told}, {duration(spent)} so far{left}\n")
             sys.stderr.flush()
@@ -227,10 +266,9 @@ class _Bar:
         self.task: Any = None
 
     def show(self, inner: Watch, now: float) -> None:
-        outermost = inner.chain[0]
-        spent, share = now - outermost.started, inner.share(outermost)
-        told = "; ".join(f"{each.what} {each.count()}" for each in inner.chain)
-        left = f"about {duration(spent * (1 - share) / share)} left" if share else ""
+        told = "; ".join(each.told() for each in inner.chain)
+        spent, left = now - inner.chain[0].started, inner.left(now)
+        share = inner.share(inner.measured(inner.chain[0]))
         if self.task is None:
             self.task = self.bar.add_task(told, total=None, left=left)
             self.bar.tasks[0].start_time = self.bar.get_time() - spent

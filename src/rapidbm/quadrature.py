@@ -23,6 +23,7 @@ from torch import Tensor
 from .counting import Kinds, rows_of
 from .couplings import Patterns
 from .machine import Machine
+from .progress import watch
 from .spins import log_2cosh
 
 SPACING = 0.7  # 2 exp(−2π²/h²) = 6e-18
@@ -85,7 +86,11 @@ def lattice(
 def log_z_by_quadrature(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (2) for every replica, (e,) float64."""
     values = []
-    for replica in range(machine.replicas):
-        _, found = lattice(machine, replica, beta)
-        values.append(torch.logsumexp(torch.stack([torch.logsumexp(x, 0) for x, _ in found]), 0))
+    with watch("log Z by quadrature", machine.replicas * points_of(machine, beta)) as tick:
+        for replica in range(machine.replicas):
+            parts = []
+            for logs, _ in lattice(machine, replica, beta)[1]:
+                parts.append(torch.logsumexp(logs, 0))
+                tick.add(len(logs))
+            values.append(torch.logsumexp(torch.stack(parts), 0))
     return torch.stack(values)

@@ -9,7 +9,8 @@ ones, below 1/2 for samples that sit on the data. Distances of spins tie often: 
 
     C_i = ⟨v_i⟩,    C_ij = ⟨δ_i δ_j⟩,    C_ijk = ⟨δ_i δ_j δ_k⟩,    δ = v − ⟨v⟩                   (2)
 
-Samples are (c, v) or (e, c, v) spins, independent of each other; data (d, v). Errors of (1) and (2) come
+Samples are (c, v) or (e, c, v) spins, independent of each other; data (d, v); `to_spins` recognises
+both. Errors of (1) and (2) come
 from a jackknife that leaves out a twentieth of the samples and of the data at a time, since points share
 neighbours and moments share points. Where there is no difference to see it errs on the large side, by a
 quarter to a half.
@@ -21,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,9 +31,12 @@ from .errors import InputError, check_count
 from .estimates import Estimate
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
+from .progress import pulse, watch, watched
+from .spins import as_spins
 
 BLOCKS = 20
 AGREE = 3.0  # combined errors
+FEWER = "take fewer samples"
 
 
 @dataclass(frozen=True)
@@ -115,9 +120,10 @@ class Relaxation:
 # -- neighbours ---------------------------------------------------------------------------------------
 
 
+@watched("adversarial accuracy", remedy=FEWER)
 @torch.no_grad()
 def adversarial_accuracy(
-    samples: Tensor, data: Tensor, rng: torch.Generator
+    samples: Any, data: Any, rng: torch.Generator, *, limit: float | None = None
 ) -> AdversarialAccuracy:
     """Eq. (1) for equal numbers of samples and data; `rng` chooses which, of the larger set."""
     samples, data = _checked(samples, data)
@@ -152,6 +158,7 @@ def _nearest(
         left = first * size
         for start in range(b * size, (b + 1) * size, step):
             stop = min(start + step, (b + 1) * size)
+            pulse()
             distance = (width - rows[start:stop] @ columns[left:].T) / 2
             if own:
                 here = torch.arange(start, stop, device=rows.device)
@@ -173,8 +180,9 @@ def _wins(own: Tensor, other: Tensor) -> Tensor:
     return torch.stack(results)
 
 
+@watched("nearest images", remedy=FEWER)
 @torch.no_grad()
-def nearest(samples: Tensor, train: Tensor, test: Tensor) -> Nearest:
+def nearest(samples: Any, train: Any, test: Any, *, limit: float | None = None) -> Nearest:
     """Distances to the nearest training image; errors for a given training set."""
     samples, train = _checked(samples, train)
     fresh, _ = _checked(test, train, what="test images")
@@ -201,9 +209,15 @@ def nearest(samples: Tensor, train: Tensor, test: Tensor) -> Nearest:
 # -- moments ------------------------------------------------------------------------------------------
 
 
+@watched("moments of samples", remedy=FEWER)
 @torch.no_grad()
 def moments(
-    samples: Tensor, data: Tensor, rng: torch.Generator, *, triples: int = 4000
+    samples: Any,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    triples: int = 4000,
+    limit: float | None = None,
 ) -> tuple[Moment, Moment, Moment]:
     """Moments (2) of order 1, 2 and 3; of more than `triples` triples, that many at random."""
     check_count("the number of triples", triples, least=0)
@@ -213,6 +227,7 @@ def moments(
     truth = _connected(data, index, blocks)
     found: list[list[tuple[Tensor, Tensor, Tensor]]] = [[], [], []]
     for some in samples:
+        pulse()
         for order, (ours, theirs) in enumerate(
             zip(_connected(some, index, blocks), truth, strict=True)
         ):
@@ -272,9 +287,15 @@ def _scatter(ours: Tensor, theirs: Tensor) -> Tensor:
 # -- projections --------------------------------------------------------------------------------------
 
 
+@watched("projections", remedy=FEWER)
 @torch.no_grad()
 def projections(
-    samples: Tensor, data: Tensor, rng: torch.Generator, *, components: int = 10
+    samples: Any,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    components: int = 10,
+    limit: float | None = None,
 ) -> Projections:
     """Samples and data on the data's first principal components; `rng` halves the data for the floor."""
     check_count("the number of components", components)
@@ -321,6 +342,7 @@ def projections(
 
 def _wasserstein(a: Tensor, b: Tensor) -> Tensor:
     """∫|F_a − F_b| of every column, (k,)."""
+    pulse()
     a, b = a.T.contiguous().sort(1).values, b.T.contiguous().sort(1).values
     both = torch.cat([a, b], 1).sort(1).values
     at = both[:, :-1].contiguous()
@@ -331,15 +353,17 @@ def _wasserstein(a: Tensor, b: Tensor) -> Tensor:
 # -- relaxation ---------------------------------------------------------------------------------------
 
 
+@watched("relaxation", remedy="take fewer chains or sweeps")
 @torch.no_grad()
 def relaxation(
     machine: Machine,
-    data: Tensor,
+    data: Any,
     rng: torch.Generator,
     *,
     sweeps: Sequence[int] = (0, 1, 3, 10, 30, 100, 300, 1000),
     chains: int = 1000,
     beta: float = 1.0,
+    limit: float | None = None,
 ) -> Relaxation:
     """Quality of chains from random spins and from data after so many Gibbs sweeps.
 
@@ -361,15 +385,19 @@ def relaxation(
     pool, judges = data[order[:half]], data[order[half:]]
     rows = torch.randint(half, (chains,), generator=rng, device=rng.device).to(data.device)
     starts = pool[:chains] if half >= chains else pool[rows]
-    states = [machine.random(chains, rng), machine.with_visible(starts)]
+    states = [machine.random(chains, rng), machine.with_visible(starts, means=True)]
     done, checkpoints = 0, []
-    for target in sweeps:
-        states = [run_sweeps(machine, spins, rng, target - done, beta) for spins in states]
-        done = target
-        seen = [spins[..., : machine.visible] for spins in states]
-        checkpoints.append(
-            (*(_quality(x, judges, rng) for x in seen), _each_other(seen[0], seen[1], rng))
-        )
+    with watch("sweeps", sweeps[-1]) as tick:
+        for target in sweeps:
+            states = [
+                run_sweeps(machine, spins, rng, target - done, beta, means=True) for spins in states
+            ]
+            done = target
+            seen = [spins[..., : machine.visible] for spins in states]
+            checkpoints.append(
+                (*(_quality(x, judges, rng) for x in seen), _each_other(seen[0], seen[1], rng))
+            )
+            tick(done)
     random, from_data, between = (list(x) for x in zip(*checkpoints, strict=True))
     courses = [
         Course(_joined([x for x, _ in each]), _joined([x for _, x in each]))
@@ -434,8 +462,9 @@ def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
     return torch.randperm(count, generator=rng, device=rng.device).to(like.device)
 
 
-def _checked(samples: Tensor, data: Tensor, what: str = "samples") -> tuple[Tensor, Tensor]:
-    """(e, c, v) and (d, v) in float32, where products of ±1 are exact."""
+def _checked(samples: Any, data: Any, what: str = "samples") -> tuple[Tensor, Tensor]:
+    """(e, c, v) and (d, v) as ±1 in float32, where products are exact."""
+    samples, data = as_spins(samples, what=what), as_spins(data)
     if data.dim() != 2 or len(data) < 2:
         raise InputError(
             f"data are at least 2 images (d, visible), not {tuple(data.shape)}; flatten images first"
@@ -446,10 +475,4 @@ def _checked(samples: Tensor, data: Tensor, what: str = "samples") -> tuple[Tens
             f"{what} are (c, {data.shape[1]}) or (e, c, {data.shape[1]}) with c of at least 2, as the "
             f"data are {tuple(data.shape)}, not {tuple(samples.shape)}; give the visible spins alone"
         )
-    for name, spins in ((what, samples), ("data", data)):
-        if spins.dtype == torch.bool or not bool((spins.abs() == 1).all()):
-            raise InputError(
-                f"{name} must be spins, ±1, but hold {spins.flatten()[:3].tolist()}…; "
-                "`rapidbm.to_spins` converts them"
-            )
     return samples.float(), data.to(samples.device).float()

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from . import experiments
 from .checkpoint import device_named
 from .console import Screen, Stopper
+from .progress import quiet
 from .report import duration
 from .reproduction import Event, Interrupted, Reproduction, Verdict, item_names
 
@@ -62,7 +63,7 @@ def reproduce_items(
         ]
     )
     try:
-        with stopper.listening(), _Display(screen, len(names)) as display:
+        with quiet(), stopper.listening(), _Display(screen, len(names)) as display:
             well = reproduction.go(items, device, tell=display.tell, stop=stopper)
     except Interrupted:
         screen.say(f"interrupted; finished parts are kept. Go on with: {again}")

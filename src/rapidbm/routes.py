@@ -130,7 +130,7 @@ class Path:
         )
         push = base * (1.0 - (beta[..., None] if isinstance(beta, Tensor) else beta))
         clamp = None if self.given is None else self.given != 0
-        return sweep(self.machine, spins, rng, beta, clamp, push)
+        return sweep(self.machine, spins, rng, beta, clamp, push, means=True)
 
     def _component(self, spins: Tensor, rng: torch.Generator, beta: Position) -> Tensor:
         """j given s with the free layers summed, (e, c)."""
@@ -152,11 +152,11 @@ class Path:
             kept[..., layers.slices[layer]] = 0.0
         base = self.bases[0].to(self.precise.dtype)
         return Terms(
-            self.precise.energy(kept),
+            self.precise.energy(kept, means=True),
             self.pulls(kept) - self.masses,
             self.shares,
             [
-                (self.precise.field(kept, layer), base[..., layers.slices[layer]])
+                (self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
                 for layer in layers.inferred
             ],
         )
@@ -237,7 +237,7 @@ class Trajectory:
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         machine = self.at(at)
         apart = spins.reshape(machine.replicas, -1, spins.shape[2])
-        return sweep(machine, apart, rng).reshape(spins.shape)
+        return sweep(machine, apart, rng, means=True).reshape(spins.shape)
 
     def terms(self, spins: Tensor) -> Visited:
         return Visited(self, spins)
@@ -280,7 +280,7 @@ class Crossing:
         return self.first[:, rows]
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
-        return sweep(mixed(self.here, self.there, float(at)), spins, rng)
+        return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
 
     def terms(self, spins: Tensor) -> CrossingTerms:
         layers = self.here.layers
@@ -288,8 +288,11 @@ class Crossing:
         for layer in layers.inferred:
             kept[..., layers.slices[layer]] = 0.0
         here, there = self.precise
-        fields = [(here.field(kept, i), there.field(kept, i)) for i in layers.inferred]
-        return CrossingTerms(here.energy(kept), there.energy(kept), fields)
+        fields = [
+            (here.field(kept, i, means=True), there.field(kept, i, means=True))
+            for i in layers.inferred
+        ]
+        return CrossingTerms(here.energy(kept, means=True), there.energy(kept, means=True), fields)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from .checkpoint import (
     write_bytes,
     write_json,
 )
+from .columns import warn_of_fit
 from .errors import InputError, LoadWarning
 from .machine import Machine
 from .metrics import METRICS, SPLIT_FREE, check_metric
@@ -254,7 +255,19 @@ class Run:
             state = "failed" if isinstance(error, Exception) else "interrupted"
             self._describe(trainer, state, seconds)
             raise
-        self._describe(trainer, "finished", seconds)
+        found = trainer.fit()
+        told = (
+            {}
+            if found is None
+            else {
+                "fit": {
+                    "log_likelihood_at_most": as_list(found.most),
+                    "independent_columns": found.columns,
+                }
+            }
+        )
+        self._describe(trainer, "finished", seconds, **told)
+        warn_of_fit(found)
 
     def _restore(self, trainer: Trainer) -> float:
         """Goes back to the newest checkpoint, if there is one; answers the seconds spent so far."""

@@ -126,7 +126,11 @@ def reconstructions(
     if path.suffix == ".npy":
         write_array(path, filled)
     else:
-        rows = (("original", split.spins), ("given", corrupt(split)), ("filled in", filled))
+        rows = (
+            ("original", split.spins),
+            ("given", corrupt(split).nan_to_num()),
+            ("filled in", filled),
+        )
         fig = pictures.figure(min(14.0, 0.6 * len(split) + 1.5), 3.6)
         for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
             pictures.show_images(axes, images, data.shape, len(split), title)

@@ -124,8 +124,19 @@ def states(units: int, start: int, stop: int, *, device: torch.device | str = "c
 
 
 def to_spins(values: Any, *, what: str = "data") -> Tensor:
-    """The values as ±1 (int8): bool, {0, 1} and ±1 are recognised, anything else is refused."""
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    """The values as ±1 (int8): bool, {0, 1} and ±1 are recognised, anything else is refused.
+
+    1 is +1 either way; an array of zeros alone is {0, 1}, all of it −1.
+    """
+    values = getattr(values, "spins", values)  # of a Split
+    if isinstance(values, Tensor):
+        given = values.detach().cpu()
+        array = (given.float() if given.dtype == torch.bfloat16 else given).numpy()
+    else:
+        try:
+            array = np.asarray(values)
+        except ValueError as error:
+            raise InputError(f"{what} must be an array of numbers: {error}") from error
     if array.dtype.kind not in "biuf":
         raise InputError(
             f"{what} must be numbers or booleans, not {array.dtype}; convert it to an array first"
@@ -146,12 +157,29 @@ def to_spins(values: Any, *, what: str = "data") -> Tensor:
         return torch.from_numpy(np.where(up, 1, -1).astype(np.int8))
     if (up | down).all():
         return torch.from_numpy(array.astype(np.int8))
+    if (up | zero | down).all():
+        raise InputError(
+            f"{what} must have two levels, {{0, 1}}, {{−1, +1}} or booleans, but it holds −1, 0 and 1: "
+            "write the lower level as one of the two; unknown values are a mask, "
+            "`Split(spins, known=mask)`"
+        )
     levels = np.unique(array)
     shown = ", ".join(f"{level:g}" for level in levels[:5]) + (", …" if levels.size > 5 else "")
     raise InputError(
         f"{what} must have two levels, {{0, 1}}, {{−1, +1}} or booleans, but it holds "
         f"{levels.size} values: {shown}; threshold it first, for instance `values > 0.5`"
     )
+
+
+def as_spins(values: Any, *, what: str = "data") -> Tensor:
+    """The same where the values are: a tensor of ±1 comes back as it is."""
+    values = getattr(values, "spins", values)
+    if not isinstance(values, Tensor):
+        return to_spins(values, what=what)
+    known = values.numel() and values.dtype != torch.bool and not values.is_complex()
+    if known and bool((values.abs() == 1).all()):
+        return values
+    return to_spins(values, what=what).to(values.device)
 
 
 def to_bits(spins: Tensor) -> Tensor:

@@ -16,11 +16,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from . import fast
+from .columns import Fit, fit, warn_of_fit
 from .enumeration import AllStates
 from .errors import InputError, check_choice, check_count
 from .fast import Precision
@@ -30,7 +30,9 @@ from .memory import keep_freed_memory
 from .negative import NegativePhase
 from .optim import Optimizer, Rates, Updater, bind_torch
 from .positive import PositivePhase, Weighted, positive_for
+from .progress import watch
 from .projection import Clip, NoProjection, Projection
+from .spins import as_spins
 from .streams import generator, seed_from
 
 BatchMean = Literal["true", "nominal"]
@@ -89,16 +91,18 @@ def train(
 ) -> Iterator[Progress]:
     """Trains the machine in place and yields after every epoch, or after every update.
 
-    `data` holds spins (samples, visible), or is a `Split`. `positive=None` picks the phase for the
-    machine. `batch_mean="nominal"` divides the data's moments by `batch_size` also in the last,
-    smaller batch of an epoch (`docs/training.md`). `average=T` keeps an exponential average of the
-    parameters over about T updates. `precision` rounds products of matrices on a GPU (`rapidbm.fast`).
-    `state` is a `Progress.state()` to go on from.
+    `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
+    `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
+    `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
+    exponential average of the parameters over about T updates. `precision` rounds products of matrices on
+    a GPU (`rapidbm.fast`).
+    `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
+    warns (`FitWarning`).
     """
     check_choice("interval to yield at", every, ("epoch", "update"))
     trainer = Trainer(
         machine,
-        getattr(data, "spins", data),
+        data,
         negative,
         optimizer,
         epochs=epochs,
@@ -231,9 +235,22 @@ class Trainer:
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
-            self.step(1 if every == "update" else self.most())
-            if every == "update" or self.update % self.per_epoch == 0:
-                yield self.progress()
+            if every == "update":
+                self.step()
+            else:
+                self.finish_epoch()
+            if self.update == self.epochs * self.per_epoch:
+                warn_of_fit(self.fit())
+            yield self.progress()
+
+    def finish_epoch(self) -> None:
+        """Updates up to the end of this epoch."""
+        epoch, done = divmod(self.update, self.per_epoch)
+        with watch(f"epoch {epoch + 1} of {self.epochs}", self.per_epoch - done) as tick:
+            while self.update < (epoch + 1) * self.per_epoch:
+                count = self.most()
+                self.step(count)
+                tick.add(count)
 
     def together(
         self, halts: Callable[[Progress], bool] = lambda progress: False
@@ -383,6 +400,11 @@ class Trainer:
     def all_alive(self) -> bool:
         return bool(self.alive.all())
 
+    def fit(self) -> Fit | None:
+        """What is proven about the likelihood of the training data, by a stream of its own."""
+        machine = self.averaged() if self.average else self.machine
+        return fit(machine, self.spins, generator(self.seed, "fit", device=machine.device))
+
     def wait(self) -> None:
         """Returns when the device has done all that was asked of it."""
         if self.machine.device.type == "cuda":
@@ -491,16 +513,14 @@ def _check_precision(precision: Precision | None, machine: Machine) -> None:
 
 
 def _spins_for(machine: Machine, data: Any) -> Tensor:
-    spins = torch.from_numpy(data) if isinstance(data, np.ndarray) else data
-    if not isinstance(spins, Tensor):
+    if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
-            f"train needs spins (samples, visible) or a Split, such as data.train, not "
-            f"{type(spins).__name__}"
+            "train needs spins (samples, visible) or a Split, such as data.train, not "
+            f"{type(data).__name__}"
         )
+    spins = as_spins(data, what="training data")
     if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
         raise InputError(
             f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
-    if spins.dtype == torch.bool or not bool((spins.abs() == 1).all()):
-        raise InputError("training data must be spins, ±1; `rapidbm.to_spins` converts others")
     return spins

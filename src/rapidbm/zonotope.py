@@ -38,6 +38,7 @@ from .errors import InputError
 from .layers import Layers
 from .machine import Machine
 from .memory import keep_freed_memory
+from .progress import Watch, watch
 from .spins import sign, states
 from .streams import generator
 
@@ -326,7 +327,8 @@ def too_many(zonotope: Zonotope) -> str:
 def _best_signs(zonotope: Zonotope) -> Tensor:
     if zonotope.by_signs:
         return _search_signs(zonotope)
-    found = _search_faces(zonotope, zonotope.directions)
+    with watch("faces of a zonotope", zonotope.faces) as tick:
+        found = _search_faces(zonotope, zonotope.directions, tick)
     if found is not None:
         return found
     # Not in general position: more than d − 1 generators are orthogonal to some u, as for sign
@@ -337,7 +339,8 @@ def _best_signs(zonotope: Zonotope) -> Tensor:
     rng = generator(0, "zonotope")
     noise = torch.randn(zonotope.directions.shape, generator=rng, dtype=torch.float64)
     shaken = _units(zonotope.directions + SHAKE * noise.to(zonotope.directions))
-    found = _search_faces(zonotope, shaken, check=False)
+    with watch("faces of a shaken zonotope", zonotope.faces) as tick:
+        found = _search_faces(zonotope, shaken, tick, check=False)
     assert found is not None
     return found
 
@@ -352,9 +355,11 @@ def _search_signs(zonotope: Zonotope) -> Tensor:
     t = len(zonotope.generators)
     count, step = 2 ** max(t - 1, 0), _rows_at_a_time(zonotope)
     best, found = -math.inf, None
-    for start in range(0, count, step):
-        some = states(t, start, min(start + step, count), device=zonotope.generators.device)
-        best, found = _better(zonotope, some.double(), best, found)
+    with watch("signs of a zonotope", count) as tick:
+        for start in range(0, count, step):
+            some = states(t, start, min(start + step, count), device=zonotope.generators.device)
+            best, found = _better(zonotope, some.double(), best, found)
+            tick(start + len(some))
     assert found is not None
     return found
 
@@ -370,7 +375,9 @@ def _better(
     return float(values[top]), -signs[top] if bool(turned[top]) else signs[top]
 
 
-def _search_faces(zonotope: Zonotope, directions: Tensor, *, check: bool = True) -> Tensor | None:
+def _search_faces(
+    zonotope: Zonotope, directions: Tensor, tick: Watch, *, check: bool = True
+) -> Tensor | None:
     """The signs (t,) of the best vertex; None at the first face with more than d − 1 generators."""
     d = directions.shape[1]
     generators, slopes = zonotope.generators, zonotope.slopes()
@@ -383,6 +390,7 @@ def _search_faces(zonotope: Zonotope, directions: Tensor, *, check: bool = True)
     margin = 1e-12 * float(slopes.sum())  # rounding must not close a face
     for all_sets, all_u in _rays(directions):
         for sets, u in zip(torch.split(all_sets, step), torch.split(all_u, step), strict=True):
+            tick.add(len(sets))
             sides = u @ directions.T  # (c, t)
             if check:
                 nearest = torch.linalg.vector_norm(

@@ -100,7 +100,7 @@ def gibbs(
     made = machine(size, device, seed, biases=biases).requires_grad_(False)
     rng = generator(seed, "sweeps", device=device)
     spins = made.random(size.chains, rng)
-    return lambda: gibbs_sweeps(made, spins, rng, sweeps)
+    return lambda: gibbs_sweeps(made, spins, rng, sweeps, means=True)
 
 
 def plain(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:

@@ -16,6 +16,7 @@ from .. import __version__, fast
 from ..checkpoint import device_named
 from ..console import Screen
 from ..errors import InputError, check_choice
+from ..progress import quiet
 from ..streams import check_seed
 from . import peers, report, roofline, sizes
 from .jobs import Size
@@ -43,7 +44,7 @@ def bench(
             f"{torch.get_num_threads()} threads wanted): threads will wait for each other, and times and "
             "ratios mean little; run it alone, or with a smaller OMP_NUM_THREADS"
         )
-    with screen.err.status("measuring") as status:
+    with screen.err.status("measuring") as status, quiet():
         found = measured(on, rounding, quick, seed, tell=status.update)
     screen.result(found)
     for line in report.lines(found):

@@ -41,7 +41,7 @@ def _images(bench: Bench, config: Config) -> Values:
             half = config.images // 2
             rows = [torch.nonzero(split.labels == which).flatten()[:half] for which in (0, 1)]
             split = split.take(torch.cat(rows))
-        known = corrupt(split) != 0
+        known = corrupt(split).isfinite()
         found |= {
             f"{name}_shape": list(data.shape),
             f"{name}_images": pack(split.spins),
