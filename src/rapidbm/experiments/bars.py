@@ -30,6 +30,7 @@ NAMES = {
 }
 LOOK = dict(zip(NAMES, PENS, strict=False))
 PAPERS = tuple(f"bars.{part}" for part in ("rapid", *RELEASED.values()))  # the paper's trainings
+ADAMS = "CD, PCD and exact gradients take Adam as released unless it says usual."  # of a caption
 BESIDE = tuple(f"bars.{part}" for part in USUAL.values())
 
 

@@ -344,8 +344,8 @@ def _caption(records: Records) -> str:
         "singular value decomposition; dotted: patterns ±x with one common x). (a) Share of wrong pixels "
         "in completed test images of 4×4 bars, (b) by how much the exact mean log-likelihood of the "
         "training set changes (with as many patterns as visible units what is left is rounding), (c) the "
-        "same for digits by annealing, beside machines that were trained with K patterns. "
-        f"{sizes_of(records)}"
+        "same for digits by annealing, beside machines that were trained with K patterns. On bars, "
+        f"{bars.ADAMS} {sizes_of(records)}"
     )
 
 

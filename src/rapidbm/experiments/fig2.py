@@ -27,14 +27,14 @@ KIND = {
 
 
 def _draw(records: Records, key: str) -> Figure:
-    fig, (axes,) = panels()
+    fig, (axes,) = panels(height=2.9)
     for name, pen in bars.LOOK.items():
         record = records.get(f"bars.{name}")
         if record is not None and key in record.values:
             curve(axes, record["epochs"], record.array(key), pen, bars.NAMES[name])
     axes.set_ylim(0, 1.03)
     epochs_axis(axes, KIND[key])
-    axes.legend(loc="best")
+    fig.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return fig
 
 
@@ -45,8 +45,8 @@ def _caption(records: Records, key: str) -> str:
         "patterns as spins, though it averages over hidden means; the exact gradient has none)",
     }[key]
     return (
-        f"{what}, over the ground-state energy, during training on 4×4 bars. Bands: one standard "
-        f"deviation over instances. {sizes_of(records)}"
+        f"{what}, over the ground-state energy, during training on 4×4 bars. {bars.ADAMS} Bands: one "
+        f"standard deviation over instances. {sizes_of(records)}"
     )
 
 
@@ -107,7 +107,6 @@ def _efficient(records: Records) -> Finding:
     return Finding(
         all_of(*answers),
         f"Gibbs accessibility {_epochs(records)}: {'; '.join(told)}",
-        "The weights still grow then.",
     )
 
 

@@ -22,21 +22,22 @@ LEARNT, HALF = 0.1, 0.25  # distances: a set that is learnt, and one half-way fr
 
 
 def _draw(records: Records, part: str) -> Figure:
-    fig, (axes,) = panels()
+    fig, (axes,) = panels(height=2.9)
     for name, pen in bars.LOOK.items():
         record = records.get(f"bars.{name}")
         if record is not None:
             curve(axes, record["epochs"], record.array(f"hamming_{part}"), pen, bars.NAMES[name])
     axes.set_ylim(bottom=0)
     epochs_axis(axes, f"Hamming distance, {PART[part]} set")
-    axes.legend()
+    fig.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return fig
 
 
 def _caption(records: Records, part: str) -> str:
     return (
         f"Share of wrong pixels when images of the {PART[part]} set of 4×4 bars are completed from "
-        f"their first line. Bands: one standard deviation over instances. {sizes_of(records)}"
+        f"their first line. {bars.ADAMS} Bands: one standard deviation over instances. "
+        f"{sizes_of(records)}"
     )
 
 

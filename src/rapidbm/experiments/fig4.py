@@ -46,7 +46,8 @@ def _caption(records: Records) -> str:
     return (
         "(a) Singular values of the weights after training on 4×4 bars; thin dotted lines: before "
         "training. RA machines have no more than K of them. (b) The share of their squares that the "
-        f"largest ones carry; the grey line marks four. {sizes_of(records)}"
+        f"largest ones carry; the grey line marks four. {bars.ADAMS} Bands: one standard deviation over "
+        f"instances. {sizes_of(records)}"
     )
 
 

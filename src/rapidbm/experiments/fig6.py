@@ -379,7 +379,8 @@ CLAIMS = (
     Claim(
         "needs-the-divisor",
         "not in the paper",
-        "The paper does not mention by what the moments of a smaller last batch are divided.",
+        "The NLL of fig. 6 depends on what the moments of a smaller last batch are divided by, which the "
+        "paper does not mention.",
         "The last NLL with the nominal batch size and with its own.",
         "They differ, by 2 σ.",
         ("mnist.rapid", "mnist.true-mean"),
@@ -393,7 +394,7 @@ CLAIMS = (
         "sector.”",
         "Trained patterns on MNIST as released: the signs of the visible parts, the hidden units "
         "following them; their energy beside that of samples, over the lowest one found.",
-        f"At most {LOW} above the energy of samples, by 2 σ.",
+        f"Their share of the lowest energy at most {LOW} below that of samples, by 2 σ.",
         ("mnist.binarized",),
         _binarized,
         full=True,

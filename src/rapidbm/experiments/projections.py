@@ -316,7 +316,7 @@ CLAIMS = (
         "gibbs-projection",
         "App. B",
         "A third way, “for small learning rates”: Gibbs steps from the continuous patterns, “very "
-        "natural to perform at every training step”.",
+        "natural to perform it at every training step”.",
         "The last distances with a Gibbs draw of the patterns after each update, at the usual rate or "
         "a tenth of it. The paper shows no such training.",
         f"All below {LEARNT} at one of the rates, on both data sets, by 2 σ.",
