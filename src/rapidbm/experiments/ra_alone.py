@@ -189,11 +189,11 @@ def _draw(records: Records) -> Figure:
 def _caption(records: Records) -> str:
     return (
         "Machines with Regularized Axons trained on 4×4 bars with four negative phases, and from "
-        "small patterns (±0.1, with Adam, the true batch mean and no projection): share of wrong "
-        "pixels in completed images of (a) the training and (b) the test set; grey: dense machines "
-        "with the released program's Adam, dashed as the same negative phase. (c) Exact mean negative "
-        "log-likelihood per training image: machines that complete images well may give them a lower "
-        f"probability than chance. Error bars: standard errors. {sizes_of(records)}"
+        "small patterns (±0.1, with the usual Adam, the true batch mean and no projection): share of "
+        "wrong pixels in completed images of (a) the training and (b) the test set; grey: dense "
+        "machines with the released program's Adam, dashed as the same negative phase. (c) Exact mean "
+        "negative log-likelihood per training image: machines that complete images well may give them "
+        f"a lower probability than chance. Error bars: standard errors. {sizes_of(records)}"
     )
 
 
