@@ -8,20 +8,24 @@ from pathlib import Path
 
 from rapidbm import experiments
 from rapidbm.report import MARKS, duration
-from rapidbm.reproduction import Reproduction
+from rapidbm.reproduction import FAILS, HOLDS, MISSED, OPEN, Reproduction
 
 HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"
 
 
 def claims(found: Reproduction) -> str:
-    lines = ["| claim | verdict | measured |", "| --- | --- | --- |"]
+    lines = ["| the paper | read as; *rule* | verdict | measured |", "| --- | --- | --- | --- |"]
     for verdict in found.verdicts():
         claim, finding = verdict.claim, verdict.finding
         note = f" *{finding.note}*" if finding.note else ""
-        says = f"{claim.says} ({claim.where})"
-        measured = f"{finding.measured}{note}".replace("|", "\\|")
-        lines.append(f"| {says} | {MARKS[verdict.verdict]} {verdict.verdict} | {measured} |")
+        cells = (
+            f"{claim.says} ({claim.where})",
+            f"{claim.reads} *{claim.rule}*",
+            f"{MARKS[verdict.verdict]} {verdict.verdict}",
+            f"{finding.measured}{note}",
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
 
@@ -29,8 +33,8 @@ def tally(found: Reproduction) -> str:
     verdicts = [v.verdict for v in found.verdicts()]
     counts = {name: verdicts.count(name) for name in MARKS}
     return (
-        f"{counts['holds']} of {len(verdicts)} claims hold, {counts['does not hold']} do not, "
-        f"{counts['not measured']} are not measured."
+        f"{counts[HOLDS]} of {len(verdicts)} claims hold, {counts[FAILS]} do not, {counts[MISSED]} were "
+        f"{MISSED}, {counts[OPEN]} are not measured."
     )
 
 

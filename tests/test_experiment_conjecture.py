@@ -90,7 +90,7 @@ def bars_record(tmp_path_factory):
     noise = 1e-4 * torch.randn(1, 16, 20, generator=rng)
     machine = rbm(16, 20, seed=0)
     machine.couplings = Dense(machine.layers, {(0, 1): 0.3 * left @ right + noise})
-    bench_for("bars.cd", folder).keep(machine)
+    bench_for("bars.cd-update", folder).keep(machine)
     values = parts("conjecture", "tiny")["conjecture.cd"].run(bench_for("conjecture.cd", folder))
     return Record("conjecture.cd", "quick", 0, {}, plain(values)), machine
 

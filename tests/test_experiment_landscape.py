@@ -75,23 +75,44 @@ def test_rank_correlation_with_ties():
     assert landscape_report.rank_correlation(x, -x) == pytest.approx(-1)
 
 
-def made(total):
-    """Two sizes, two numbers of patterns; `total(v, h, k)` minima."""
-    sizes = [(v, h, k) for v in (16, 64) for h in (64, 256) for k in (4, 16)]
-    rows = [[total(*s) * x for x in (0.99, 1.0, 1.01)] for s in sizes]
-    values = {"sizes": [list(s) for s in sizes], "total": rows, "starts": 100}
-    values["stability"] = [[1.0, 1.0, 0.999]] * len(sizes)
+def made(total, overlap=lambda v, h, k: 1.0):
+    """Some sizes and numbers of patterns; `total(v, h, k)` minima, patterns that keep an `overlap`."""
+    sizes = [(v, h, k) for v in (16, 64) for h in (64, 256, 4096) for k in (4, 16)]
+    values = {"sizes": [list(s) for s in sizes], "starts": 100}
+    values["total"] = [[total(*s) * x for x in (0.99, 1.0, 1.01)] for s in sizes]
+    values["stability"] = [[overlap(*s) * x for x in (0.999, 1.0, 0.998)] for s in sizes]
     return {"landscape.minima": Record("landscape.minima", "quick", 0, {}, values)}
 
 
-def test_claims_tell_the_two_loads_apart():
-    claims = {claim.name: claim.check for claim in landscape.CLAIMS}
+def check(name, records):
+    return next(claim.check for claim in landscape.CLAIMS if claim.name == name)(records)
+
+
+def test_minima_are_compared_where_patterns_are_few():
     by_share, by_count = made(lambda v, h, k: 1e4 * k / (v + h)), made(lambda v, h, k: k**2)
-    assert claims["minima-set-by-load"](by_share).holds is True
-    assert claims["minima-set-by-load"](by_count).holds is False
-    assert claims["minima-set-by-patterns"](by_share).holds is False
-    assert claims["minima-set-by-patterns"](by_count).holds is True
-    assert claims["phase-set-by-load"](by_count).holds is True
+    assert check("minima-set-by-patterns", by_share).holds is False
+    assert check("minima-set-by-patterns", by_count).holds is True
+    # Many patterns in a small layer are no matter of the claim.
+    outside = made(lambda v, h, k: k**2 if k / (v + h) < 0.02 else 1e6)
+    assert check("minima-set-by-patterns", outside).holds is True
+    inside = made(lambda v, h, k: k**2 * (10 if (v, h, k) == (64, 4096, 16) else 1))
+    found = check("minima-set-by-patterns", inside)
+    assert found.holds is False
+    assert "16×4096, K = 16 and 64×4096, K = 16" in found.measured
+    assert "256 and 2560 minima" in found.measured
+
+
+def test_a_phase_is_a_side_and_not_a_number():
+    by_share = made(lambda v, h, k: k, lambda v, h, k: 0.95 if k / (v + h) < 0.1 else 0.4)
+    assert check("phase-set-by-load", by_share).holds is True
+    within = made(lambda v, h, k: k, lambda v, h, k: 0.99 if h == 256 else 0.85)
+    assert check("phase-set-by-load", within).holds is True  # 0.14 apart, and on one side
+    by_layer = made(lambda v, h, k: k, lambda v, h, k: 0.95 if k / v < 0.5 else 0.4)
+    assert check("phase-set-by-load", by_layer).holds is False
+    assert check("larger-layer-leaves-the-glass", by_share).holds is True
+    found = check("larger-layer-leaves-the-glass", by_layer)
+    assert found.holds is False
+    assert "V = 16, K = 16" in found.measured
 
 
 def test_a_start_of_fair_coins_is_below_the_patterns(records):
@@ -99,8 +120,7 @@ def test_a_start_of_fair_coins_is_below_the_patterns(records):
     coins = 16 * math.log(2)
     np.testing.assert_allclose(record["bars"]["dense, 0.01"], coins, rtol=0.01)
     assert min(record["bars"]["RA"]) > 2 * coins
-    check = next(c.check for c in landscape.CLAIMS if c.name == "smaller-initial-nll")
-    assert check(records).holds is False
+    assert check("smaller-initial-nll", records).holds is False
 
 
 def test_a_part_gives_the_same_record_again(records, tmp_path):

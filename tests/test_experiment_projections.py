@@ -73,6 +73,14 @@ def test_too_often(often, holds):
     assert claim.check(made(sign_epoch=GOOD, sign_update=often)).holds is holds
 
 
+def test_too_often_may_erase_and_need_not_everywhere():
+    found = made(sign_epoch=GOOD, sign_update=BAD)
+    found["projections.bars-sign-update"] = made(sign_update=(0.0, 0.001) * 4)[
+        "projections.bars-sign-update"
+    ]
+    assert projections.CLAIMS[0].check(found).holds is True
+
+
 @pytest.mark.parametrize(("rare", "holds"), [(BAD, True), ((0.0, 0.001) * 4, False)])
 def test_too_rarely(rare, holds):
     claim = projections.CLAIMS[1]

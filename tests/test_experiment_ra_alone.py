@@ -68,20 +68,50 @@ def test_independent_when_the_others_learn(hamming, holds):
     assert ra_alone.CLAIMS[0].check(made(hamming, (-5.0, -5.0), "tiny")).holds is None
 
 
-@pytest.mark.parametrize(
-    ("likelihoods", "holds"),
-    [
-        ((-1, -2, -3, -4, -5, -6), True),  # the smaller the distance, the more likely
-        ((-6, -5, -4, -3, -2, -1), False),
-        ((-1, -2, -6, -5, -3, -4), None),
-    ],
-)
-def test_distances_and_likelihoods_must_agree(likelihoods, holds):
+def test_one_other_phase_that_learns_is_enough():
+    """“It is possible to replace PID with other techniques”: not with every one."""
+    found = made((0.3, 0.31), (-5.0, -5.0)) | {
+        "ra-alone.cd": made((0.01, 0.02), (-5.0, -5.0))["ra-alone.cd"]
+    }
+    assert ra_alone.CLAIMS[0].check(found).holds is True
+    only_pid = made((0.3, 0.31), (-5.0, -5.0)) | {
+        "ra-alone.pid": made((0.01, 0.02), (-5.0, -5.0))["ra-alone.pid"]
+    }
+    assert ra_alone.CLAIMS[0].check(only_pid).holds is False
+
+
+def followed(shift, *, likelihoods=(-6, -5, -4, -3, -2, -1)):
+    """Trainings whose distances fall; instance i sees the likelihoods turned by i·shift looks."""
     found = {}
-    for i, (name, likelihood) in enumerate(zip(ra_alone.NAMES, likelihoods, strict=True)):
-        pair = made((0.01 * i, 0.01 * i), (likelihood, likelihood))
-        found[f"ra-alone.{name}"] = pair[f"ra-alone.{name}"]
-    assert ra_alone.CLAIMS[1].check(found).holds is holds
+    for n, need in enumerate(ra_alone.CLAIMS[1].needs):
+        rows = np.array([np.roll(likelihoods, i * shift) for i in range(6)], dtype=float).T
+        distances = np.repeat(np.arange(6, 0, -1)[:, None] / 10, 6, 1)
+        values = {
+            "epochs": [0, 1, 2, 3, 4, 5],
+            "likelihood_train": (rows - n).tolist(),
+            "hamming_train": (distances - 0.001 * n).tolist(),
+        }
+        found[need] = Record(need, "quick", 0, {}, values)
+    return found
+
+
+def test_distance_and_likelihood_must_go_together_along_a_training():
+    claim = ra_alone.CLAIMS[1]
+    assert claim.check(followed(0)).holds is True
+    # Now and then two looks change places.
+    near = followed(0)
+    for record in near.values():
+        record.values["likelihood_train"][2][0], record.values["likelihood_train"][3][0] = (
+            record.values["likelihood_train"][3][0],
+            record.values["likelihood_train"][2][0],
+        )
+    assert claim.check(near).holds is True
+    assert claim.check(followed(1)).holds is False
+    # From training to training the smaller distance is the less likely one; with its error.
+    between = ra_alone.between(near)
+    assert between.value == pytest.approx(-1)
+    assert between.error >= 0
+    assert str(between) in claim.check(near).measured
 
 
 def test_the_figure_shows_what_is_there(records):

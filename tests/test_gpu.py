@@ -69,14 +69,16 @@ def test_training_repeats_to_the_bit(negative):
     [(PatternInduced(2), 5), (Persistent(300, 3), 5), (Persistent(50, 3), None)],
     ids=str,
 )
-def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns):
+@pytest.mark.parametrize("clock", ["update", "epoch"])
+def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns, clock):
     """Kernels included: no sweep is too small for them here."""
     monkeypatch.setattr(fast, "WORTH", 0)
     data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
     ends = []
     for launches in ("graph", "single"):
         machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
-        trainer = Trainer(machine, data, negative, adam(1e-3), epochs=20, batch_size=40, seed=0)
+        optimizer = adam(1e-3, clock=clock)
+        trainer = Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
         if launches == "single":
             monkeypatch.setattr(trainer.replay, "run", lambda key, work: work())
         for _ in trainer.run("epoch"):

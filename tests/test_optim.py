@@ -76,16 +76,19 @@ def test_torch_spares_the_biases_too():
     assert torch.allclose(mine["couplings.patterns"], 0.95 * start["couplings.patterns"])
 
 
-@pytest.mark.parametrize("make", [lambda r: sgd(r, momentum=0.5, weight_decay=0.1), adam])
+@pytest.mark.parametrize(
+    "make",
+    [lambda r: sgd(r, momentum=0.5, weight_decay=0.1), adam, lambda r: adam(r, clock="epoch")],
+)
 def test_a_rate_for_each_replica(make):
     rates = (0.1, 0.2, 0.05)
     together = parameters()
-    whole = make(rates).bind(together)
+    whole = make(rates).bind(together, 3)
     for i in range(4):
         whole.step(gradients(i), rates)
     for e, rate in enumerate(rates):
         alone = {name: nn.Parameter(p.data[e : e + 1].clone()) for name, p in parameters().items()}
-        one = make(rate).bind(alone)
+        one = make(rate).bind(alone, 3)
         for i in range(4):
             one.step({name: g[e : e + 1] for name, g in gradients(i).items()}, (rate,))
         for name, value in alone.items():
@@ -94,20 +97,20 @@ def test_a_rate_for_each_replica(make):
 
 @pytest.mark.parametrize(
     "choice",
-    [sgd(0.1), sgd(0.1, momentum=0.9), adam(0.1)]
+    [sgd(0.1), sgd(0.1, momentum=0.9), adam(0.1), adam(0.1, clock="epoch")]
     + [TorchOptimizer(name, 0.1) for name in torch_optimizers()],
     ids=str,
 )
 def test_memory_is_saved_and_restored(choice):
     through, first, second = parameters(), parameters(), parameters()
-    a, b = choice.bind(through), choice.bind(first)
+    a, b = choice.bind(through, 4), choice.bind(first, 4)
     for i in range(6):
         a.step(gradients(i), (0.1,))
     for i in range(3):
         b.step(gradients(i), (0.1,))
     for name, p in first.items():
         second[name].data.copy_(p.data)
-    c = choice.bind(second)
+    c = choice.bind(second, 4)
     c.load({name: value.clone() for name, value in b.state().items()})
     for i in range(3, 6):
         c.step(gradients(i), (0.1,))
@@ -157,6 +160,7 @@ def test_optimisers_that_mix_elements_are_refused():
         ),
         (lambda: sgd(0.1, fall="sudden"), "known are cosine, linear, none"),
         (lambda: adam(0.1, betas=(1.0, 0.9)), "betas"),
+        (lambda: adam(0.1, clock="week"), "known are epoch, update"),
         (lambda: TorchOptimizer("RMSProp", 0.1), "did you mean 'RMSprop'"),
         (lambda: TorchOptimizer("RMSprop", (0.1, 0.2)), "one rate for all"),
     ],
@@ -164,3 +168,20 @@ def test_optimisers_that_mix_elements_are_refused():
 def test_bad_optimisers(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+@pytest.mark.parametrize("clock", ["update", "epoch"])
+@pytest.mark.parametrize("per_epoch", [1, 3, 7])
+def test_what_adams_correction_counts(clock, per_epoch):
+    rate, epsilon, (b1, b2) = 0.1, 1e-8, (0.9, 0.999)
+    mine = parameters()
+    wanted = mine["couplings.patterns"].detach().clone()
+    updater = adam(rate, clock=clock).bind(mine, per_epoch)
+    mean, square = torch.zeros_like(wanted), torch.zeros_like(wanted)
+    for i in range(20):
+        updater.step(gradients(i), (rate,))
+        g = gradients(i)["couplings.patterns"]
+        mean, square = b1 * mean + (1 - b1) * g, b2 * square + (1 - b2) * g**2
+        t = i + 1 if clock == "update" else i // per_epoch + 1  # during epoch number t
+        wanted -= rate * (mean / (1 - b1**t)) / ((square / (1 - b2**t)).sqrt() + epsilon)
+        assert torch.allclose(mine["couplings.patterns"].detach(), wanted, atol=1e-12)

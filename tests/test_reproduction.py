@@ -12,13 +12,24 @@ import time
 import numpy as np
 import pytest
 import torch
+from markupsafe import escape
 from typer.testing import CliRunner
 
 from rapidbm import InputError, experiments
 from rapidbm.cli import app
 from rapidbm.experiments import bench, fig5
 from rapidbm.experiments.bench import Claim, Finding, Number, Part, Record
-from rapidbm.reproduction import FAILS, HOLDS, OPEN, Interrupted, Reproduction, item_names, judged
+from rapidbm.reproduction import (
+    FAILS,
+    HOLDS,
+    MISSED,
+    OPEN,
+    VERDICTS,
+    Interrupted,
+    Reproduction,
+    item_names,
+    judged,
+)
 
 ITEMS = ["fig3a", "fig5"]
 
@@ -61,6 +72,15 @@ def test_items_and_claims_ask_for_records_that_exist(scale):
     for study in experiments.STUDIES:
         for part in experiments.parts(study, scale).values():
             assert set(part.needs) <= parts
+
+
+@pytest.mark.parametrize("claim", experiments.claims(), ids=lambda claim: claim.name)
+def test_a_claim_says_what_the_paper_says_how_it_is_read_and_by_which_rule(claim):
+    for text in (claim.says, claim.reads, claim.rule):
+        assert text.endswith((".", ".”")), text
+    assert len({claim.says, claim.reads, claim.rule}) == 3
+    # So many standard errors, so many of the draws, or no error at all.
+    assert re.search(r"\d σ|as many σ|% of the bootstrap draws|exactly", claim.rule), claim.rule
 
 
 def test_names_of_items():
@@ -203,8 +223,8 @@ def test_a_changed_number_changes_the_verdict(whole, tmp_path):
     path = folder / "records" / "bas.rapid.json"
     text = json.loads(path.read_text())
     count = len(text["values"]["shares"])
-    for share, expected in ((0.5, HOLDS), (0.02, FAILS)):
-        text["values"]["shares"] = [[1 - share, share + 1e-6 * i, 0, 0] for i in range(count)]
+    for images, expected in ((5, HOLDS), (0, FAILS)):
+        text["values"]["distinct_test"] = [images + 1e-6 * i for i in range(count)]
         path.write_text(json.dumps(text))
         found = {v.claim.name: v.verdict for v in Reproduction(folder).verdicts()}
         assert found["generates-unseen"] == expected
@@ -276,7 +296,7 @@ def test_figures_follow_their_records(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "r")
     picture = folder / "figures" / "fig3a.png"
     before = picture.read_bytes()
-    (folder / "records" / "bars.cd.json").unlink()  # three curves are left
+    (folder / "records" / "bars.cd-epoch.json").unlink()  # the others are left
     Reproduction(folder).draw(["fig3a"])
     assert picture.read_bytes() != before
     picture.write_bytes(b"damaged")
@@ -344,7 +364,11 @@ def test_json_and_lists(whole):
     done = invoke("claims", "--out", whole, "--json")
     rows = [json.loads(line) for line in done.output.splitlines()]
     assert {row["claim"] for row in rows} == {c.name for c in experiments.claims()}
-    assert {row["verdict"] for row in rows} <= {HOLDS, FAILS, OPEN}
+    assert {row["verdict"] for row in rows} <= set(VERDICTS)
+    assert all(row["reads"] and row["rule"] for row in rows)
+    said = invoke("claims", "--out", whole).output
+    assert said.count("    rule ") == said.count("    read as ") == len(rows)
+    assert MISSED in said
 
 
 # -- records, numbers, verdicts -----------------------------------------------------------------------
@@ -378,10 +402,36 @@ def test_numbers_say_what_their_errors_allow():
 
 
 def test_a_check_that_meets_nonsense_is_not_measured():
-    claim = Claim("c", "", "", ("s.p",), lambda records: Finding(records["s.p"]["x"], "x"))
+    claim = Claim("c", "", "", "", "", ("s.p",), lambda r: Finding(r["s.p"]["x"], "x"))
     record = Record("s.p", "tiny", 0, {}, {})
     assert judged(claim, {}).verdict == OPEN
     assert judged(claim, {"s.p": record}).verdict == OPEN
     for value, verdict in ((True, HOLDS), (False, FAILS), (None, OPEN)):
         found = judged(claim, {"s.p": Record("s.p", "tiny", 0, {}, {"x": value})})
         assert found.verdict == verdict
+
+
+def test_what_one_recipe_does_not_show_is_not_refuted():
+    claim = Claim(
+        "c", "", "", "", "", ("s.p",), lambda r: Finding(r["s.p"]["x"], "x"), one_recipe=True
+    )
+    for value, verdict in ((True, HOLDS), (False, MISSED), (None, OPEN)):
+        found = judged(claim, {"s.p": Record("s.p", "tiny", 0, {}, {"x": value})})
+        assert found.verdict == verdict
+
+
+def test_the_page_and_the_tally_have_every_verdict(whole):
+    from rapidbm.report import MARKS
+
+    assert tuple(MARKS) == VERDICTS
+    page = (whole / "report.html").read_text()
+    for claim in experiments.claims():
+        assert escape(claim.reads) in page
+        assert escape(claim.rule) in page
+    assert "not reproduced with this recipe</div>" in page
+
+
+def test_numbers_whose_instances_are_alike_have_no_error():
+    assert str(Number.of([0.2] * 3)) == "0.2 ± 0"
+    assert str(Number.of([0.5, 0.5 + 1e-8])) == "0.5 ± 0"
+    assert str(Number.of([0.0, 0.0])) == "0"

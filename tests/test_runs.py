@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from rapidbm.checkpoint import load_machine, load_tensors, save_machine
 from rapidbm.errors import InputError
 from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import hamming_distance
+from rapidbm.optim import adam
 from rapidbm.recipe import PRESETS, Recipe, preset_for
 from rapidbm.runs import Run
 from rapidbm.streams import generator
@@ -444,6 +446,24 @@ def test_presets_are_recipes():
         recipe = Recipe.made("bars4", {}, name)
         assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe
     assert {preset_for(d) for d in ("bars4", "bas7", "mnist", "digits", "x.npy")} <= set(PRESETS)
+
+
+@pytest.mark.parametrize("method", ["cd", "pcd", "exact"])
+def test_the_released_adam_and_the_usual_one(method):
+    released, usual = (
+        Recipe.made("bars4", {}, f"paper-bars-{method}{more}") for more in ("", "-update")
+    )
+    assert released.optimizer_choice() == adam(1e-3, clock="epoch")
+    assert usual.optimizer_choice() == adam(1e-3)
+    assert replace(released, adam_clock="update") == usual
+    assert Recipe.made("bars4", {"optimizer": "sgd"}, f"paper-bars-{method}").adam_clock is None
+    assert Recipe.from_dict({"dataset": "bars4", "optimizer": "adam"}).optimizer_choice() == adam()
+    for chosen, words in (
+        ({"adam_clock": "day"}, "clock"),
+        ({"optimizer": "sgd", "adam_clock": "epoch"}, "no clock"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Recipe.made("bars4", chosen, f"paper-bars-{method}")
 
 
 def test_the_papers_settings():

@@ -61,6 +61,12 @@ CASES = {
         adam(1e-2, fall="linear"),
         {},
     ),
+    "released": lambda: (
+        rbm(16, 20, replicas=2, seed=0),
+        ContrastiveDivergence(2),
+        adam((1e-2, 2e-2), clock="epoch"),
+        {},
+    ),
     "bm": lambda: (bm(16, 4, 2, replicas=2, seed=0), ContrastiveDivergence(2), adam(1e-2), {}),
     "exact": lambda: (rbm(16, 4, replicas=2, seed=0), Exact(), sgd(0.1), {}),
     "torch": lambda: (
@@ -237,6 +243,27 @@ def test_the_rates_that_the_updater_gets():
         pass
     wanted = [0.1 * 0.5 ** max(0, u // 2 - 1) * (1 - u / 8) for u in range(8)]
     assert seen == pytest.approx(wanted)
+
+
+def test_adams_clock_ticks_with_the_epochs():
+    """Of one image per batch Adam per epoch is Adam whose divisors stand still during an epoch."""
+
+    def trained(clock, **options):
+        machine = rbm(16, 8, replicas=2, seed=0, dtype=torch.float64)
+        finish(machine, Exact(), adam(1e-2, clock=clock), **options)
+        return parameters(machine)[0]
+
+    one, other = (trained(clock, epochs=2, batch_size=1) for clock in ("update", "epoch"))
+    assert not torch.allclose(one, other, atol=1e-3)
+    # An epoch of one update: both clocks tick alike.
+    one, other = (trained(clock, epochs=4, batch_size=10) for clock in ("update", "epoch"))
+    assert torch.equal(one, other)
+    # The trainer tells the optimiser how long an epoch is.
+    machine = rbm(16, 8, seed=0, dtype=torch.float64)
+    trainer = Trainer(
+        machine, BARS.spins, Exact(), adam(1e-2, clock="epoch"), epochs=1, batch_size=3, seed=0
+    )
+    assert trainer.updater.per_tick == 4
 
 
 def test_one_bad_gradient_of_several_is_enough():

@@ -80,9 +80,9 @@ def train(
         str | None,
         option(
             WHERE,
-            "Start from named settings: paper-bars, paper-bars-exact, paper-bars-cd, paper-bars-pcd, "
-            "paper-bas12, paper-mnist, mnist, small; every other option changes one of them "
-            "(default: the one for the data set).",
+            "Start from named settings: paper-bars, paper-bars-exact, paper-bars-cd, paper-bars-pcd (the "
+            "last three also with -update), paper-bas12, paper-mnist, mnist, small; every other option "
+            "changes one of them (default: the one for the data set).",
         ),
     ] = None,
     threshold: Annotated[
@@ -183,6 +183,13 @@ def train(
     ] = None,
     momentum: Annotated[
         float | None, option(UPDATES, "Momentum of sgd, or of torch's optimisers that have one.")
+    ] = None,
+    adam_clock: Annotated[
+        str | None,
+        option(
+            UPDATES,
+            "What adam's correction for its start counts: update, or epoch as the paper's program.",
+        ),
     ] = None,
     weight_decay: Annotated[
         float | None,

@@ -6,7 +6,11 @@ have it their own way.
 
     SGD    u ← momentum · u + g,                 θ ← θ − rate · u                         (1)
     Adam   a ← β₁ a + (1−β₁) g,  q ← β₂ q + (1−β₂) g²,
-           θ ← θ − rate · â / (√q̂ + ε),  with â, q̂ corrected for their start at 0         (2)
+           θ ← θ − rate · â / (√q̂ + ε),  â = a / (1−β₁ᵗ),  q̂ = q / (1−β₂ᵗ)               (2)
+
+a and q start at 0, and the division makes up for that when t counts updates. The paper's released program
+counts epochs: of n updates each, its steps are shorter by up to √n for the first 1/(1−β₂) epochs or so,
+after a few that are longer. `clock` says which.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from .errors import InputError, check_choice, check_count, unknown
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
 Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
 Parameters = Mapping[str, torch.nn.Parameter]
+Clock = Literal["update", "epoch"]
+CLOCKS = ("update", "epoch")
 # They mix the elements of a tensor, and replicas are elements of it.
 NOT_ELEMENTWISE = ("LBFGS", "Adafactor", "Muon", "SparseAdam")
 
@@ -73,7 +79,9 @@ class Optimizer(Protocol):
     def rate(self) -> Rate: ...
     @property
     def schedule(self) -> Schedule: ...
-    def bind(self, parameters: Parameters) -> Updater: ...
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        """The optimiser of these parameters; an epoch has `per_epoch` updates."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class SGD:
         if not 0 <= self.momentum < 1:
             raise InputError(f"the momentum is in [0, 1), not {self.momentum}")
 
-    def bind(self, parameters: Parameters) -> Updater:
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         return _SGDUpdater(self, parameters)
 
 
@@ -107,16 +115,18 @@ class Adam:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     schedule: Schedule = field(default_factory=Schedule)
+    clock: Clock = "update"  # what t counts
 
     def __post_init__(self) -> None:
         _check_rate(self.rate, self.weight_decay)
+        check_choice("clock of adam", self.clock, CLOCKS)
         if not all(0 <= beta < 1 for beta in self.betas) or self.epsilon <= 0:
             raise InputError(
                 f"Adam needs betas in [0, 1) and ε > 0, not {self.betas} and {self.epsilon}"
             )
 
-    def bind(self, parameters: Parameters) -> Updater:
-        return _AdamUpdater(self, parameters)
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        return _AdamUpdater(self, parameters, per_epoch)
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,7 @@ class TorchOptimizer:
             )
         _check_rate(self.rate, 0.0)
 
-    def bind(self, parameters: Parameters) -> Updater:
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         kind = getattr(torch.optim, self.name)
         try:
             made = kind(self._groups(parameters), lr=self.rate, **dict(self.options))
@@ -180,9 +190,12 @@ def adam(
     after: int = 0,
     floor: float = 0.0,
     fall: Literal["none", "linear", "cosine"] = "none",
+    clock: Clock = "update",
 ) -> Adam:
-    """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
-    return Adam(_rate(rate), betas, epsilon, weight_decay, Schedule(decay, after, floor, fall))
+    """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`; `clock="epoch"` is Adam as the
+    paper's released program has it."""
+    schedule = Schedule(decay, after, floor, fall)
+    return Adam(_rate(rate), betas, epsilon, weight_decay, schedule, clock)
 
 
 def torch_optimizers() -> list[str]:
@@ -281,8 +294,9 @@ class _SGDUpdater:
 
 
 class _AdamUpdater:
-    def __init__(self, choice: Adam, parameters: Parameters) -> None:
+    def __init__(self, choice: Adam, parameters: Parameters, per_epoch: int) -> None:
         self.choice, self.parameters = choice, parameters
+        self.per_tick = per_epoch if choice.clock == "epoch" else 1  # updates
         self.mean = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
         self.square = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
         where = next(iter(parameters.values())).device
@@ -291,7 +305,8 @@ class _AdamUpdater:
     def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         self.steps += 1
         b1, b2 = self.choice.betas
-        unbias1, unbias2 = 1.0 - b1**self.steps, 1.0 - b2**self.steps
+        t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
+        unbias1, unbias2 = 1.0 - b1**t, 1.0 - b2**t
         for name, parameter in self.parameters.items():
             gradient = gradients[name]
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)

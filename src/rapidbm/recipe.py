@@ -20,7 +20,7 @@ from .fast import PRECISIONS, Precision
 from .machine import Machine, bm, dbm, rbm
 from .metrics import METRICS
 from .negative import NEGATIVE, NegativePhase
-from .optim import Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers
+from .optim import CLOCKS, Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers
 from .positive import POSITIVE, PositivePhase
 from .projection import PROJECTIONS, Projection
 from .splits import Dataset
@@ -67,6 +67,7 @@ class Recipe:
     optimizer: str = "sgd"
     rate: tuple[float, ...] = ()  # the optimiser's own: 0.02 for sgd, 0.001 for the others
     momentum: float | None = None
+    adam_clock: str | None = None
     weight_decay: float | None = None
     decay: float = 1.0
     decay_after: int = 0
@@ -221,13 +222,18 @@ class Recipe:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
         schedule = Schedule(self.decay, self.decay_after, self.rate_floor, _fall(self.fall))
+        if self.adam_clock is not None and self.optimizer != "adam":
+            raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":
             plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=self.weight_decay or 0.0)
             return replace(plain, schedule=schedule)
         if self.optimizer == "adam":
             if self.momentum is not None:
                 raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            return replace(adam(rate, weight_decay=self.weight_decay or 0.0), schedule=schedule)
+            plain_adam = adam(
+                rate, weight_decay=self.weight_decay or 0.0, clock=_clock(self.adam_clock)
+            )
+            return replace(plain_adam, schedule=schedule)
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
             raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
@@ -268,6 +274,7 @@ _BELONGS = {
     "bound": "projection",
     "project_every": "projection",
     "momentum": "optimizer",
+    "adam_clock": "optimizer",
     "rate": "optimizer",
     "decay": "optimizer",
     "decay_after": "optimizer",
@@ -295,6 +302,11 @@ def _fall(name: str) -> Any:
     return name
 
 
+def _clock(name: str | None) -> Any:
+    check_choice("clock of adam", name or "update", CLOCKS)
+    return name or "update"
+
+
 def spacing_of(what: str, spacing: str) -> str | int:
     """`log`, `epoch`, `end`, or a number of updates."""
     if spacing in SPACINGS:
@@ -311,10 +323,15 @@ _STANDARD = {
     "hidden": (1000,),
     "patterns": None,
     "optimizer": "adam",
+    "adam_clock": "epoch",
     "rate": (1e-3,),
     "batch_size": 1,
     "epochs": 300,
 }
+_CD = {**_STANDARD, "negative": "cd", "sweeps": 10}
+_PCD = {**_STANDARD, "negative": "pcd", "sweeps": 10, "particles": 2048}
+_EXACT = {**_STANDARD, "negative": "exact"}
+_UPDATE = {"adam_clock": "update"}
 PRESETS: dict[str, dict[str, Any]] = {
     "paper-bars": {
         **_RAPID,
@@ -326,9 +343,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 3,
         "epochs": 300,
     },
-    "paper-bars-exact": {**_STANDARD, "negative": "exact"},
-    "paper-bars-cd": {**_STANDARD, "negative": "cd", "sweeps": 10},
-    "paper-bars-pcd": {**_STANDARD, "negative": "pcd", "sweeps": 10, "particles": 2048},
+    "paper-bars-exact": _EXACT,
+    "paper-bars-cd": _CD,
+    "paper-bars-pcd": _PCD,
+    "paper-bars-exact-update": {**_EXACT, **_UPDATE},
+    "paper-bars-cd-update": {**_CD, **_UPDATE},
+    "paper-bars-pcd-update": {**_PCD, **_UPDATE},
     "paper-bas12": {
         **_RAPID,
         "hidden": (1000,),

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from .reproduction import Reproduction
 
 TEMPLATE = Path(__file__).with_name("report.html")
-MARKS = {"holds": "✓", "does not hold": "✗", "not measured": "–"}
+MARKS = {
+    "holds": "✓",
+    "does not hold": "✗",
+    "not reproduced with this recipe": "○",
+    "not measured": "–",
+}
 ABOUT = {
     "tiny": "a check that everything runs, in seconds; its numbers mean little",
     "quick": "smaller machines and fewer instances than the paper's, for two CPU cores",

@@ -14,7 +14,17 @@ from .checkpoint import device_named
 from .console import Screen, Stopper
 from .progress import quiet
 from .report import duration
-from .reproduction import Event, Interrupted, Reproduction, Verdict, item_names
+from .reproduction import (
+    FAILS,
+    HOLDS,
+    MISSED,
+    OPEN,
+    Event,
+    Interrupted,
+    Reproduction,
+    Verdict,
+    item_names,
+)
 
 
 def list_items(screen: Screen) -> None:
@@ -120,11 +130,16 @@ def _tell_claims(verdicts: list[Verdict], screen: Screen, *, brief: bool) -> Non
     for verdict in verdicts:
         screen.result({"event": "claim", **verdict.as_dict()})
         if not brief:
-            screen.say(f"{verdict.verdict:<14} {verdict.claim.name}: {verdict.claim.says}")
-            screen.say(f"{'':<14} {verdict.finding.measured}")
+            claim, finding = verdict.claim, verdict.finding
+            screen.say(f"{verdict.verdict}: {claim.name} ({claim.where}). {claim.says}")
+            screen.say(f"    read as   {claim.reads}")
+            screen.say(f"    rule      {claim.rule}")
+            screen.say(f"    measured  {finding.measured}")
+            if finding.note:
+                screen.say(f"              {finding.note}")
     screen.say(
-        f"claims: {counts['holds']} hold, {counts['does not hold']} do not, "
-        f"{counts['not measured']} not measured at this scale"
+        f"claims: {counts[HOLDS]} hold, {counts[FAILS]} do not, {counts[MISSED]} were {MISSED}, "
+        f"{counts[OPEN]} not measured at this scale"
     )
 
 

@@ -50,6 +50,8 @@ from .streams import check_seed
 FORMAT = 1
 SPEND_SECONDS = 10.0  # how often the time that was spent is written down
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
+MISSED = "not reproduced with this recipe"  # which refutes nothing
+VERDICTS = (HOLDS, FAILS, MISSED, OPEN)
 
 
 class Interrupted(Exception):
@@ -74,7 +76,7 @@ class Verdict:
     """A claim and what the records say of it."""
 
     claim: Claim
-    verdict: str  # holds, does not hold, not measured
+    verdict: str  # one of VERDICTS
     finding: Finding
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,6 +84,8 @@ class Verdict:
             "claim": self.claim.name,
             "where": self.claim.where,
             "says": self.claim.says,
+            "reads": self.claim.reads,
+            "rule": self.claim.rule,
             "verdict": self.verdict,
             "measured": self.finding.measured,
             "note": self.finding.note,
@@ -452,7 +456,8 @@ def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
     if claim.full and any(records[name].scale != "paper" for name in claim.needs):
         note = "Judged at the paper's sizes and numbers of epochs only."
         finding = Finding(None, finding.measured, f"{note} {finding.note}".strip())
-    verdict = {True: HOLDS, False: FAILS, None: OPEN}[finding.holds]
+    fails = MISSED if claim.one_recipe else FAILS
+    verdict = {True: HOLDS, False: fails, None: OPEN}[finding.holds]
     return Verdict(claim, verdict, finding)
 
 

@@ -197,7 +197,8 @@ class Trainer:
         self.choice: Optimizer | None = None
         self.updater: Updater
         if isinstance(optimizer, Optimizer):
-            self.choice, self.updater = optimizer, optimizer.bind(self.parameters)
+            self.choice = optimizer
+            self.updater = optimizer.bind(self.parameters, self.per_epoch)
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         if self.choice is not None and isinstance(self.choice.rate, tuple):

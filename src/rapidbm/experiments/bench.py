@@ -113,15 +113,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, in our words, and the check of it."""
+    """A sentence of the paper and how it is judged: as strictly as it is put, no more and no less."""
 
     name: str
     where: str  # in the paper
-    says: str
+    says: str  # the paper, in short
+    reads: str  # what we take it to mean, as something that can be measured
+    rule: str  # when it holds: a limit, and how many standard errors σ it must be passed by
     needs: tuple[str, ...]  # records, 'study.part', without which it is not measured
     check: Callable[[Records], Finding]
     also: tuple[str, ...] = ()  # records that say more, where they are there
     full: bool = False  # it speaks of trainings at the paper's sizes to their end: not judged below
+    one_recipe: bool = (
+        False  # when it fails, it fails with the recipe that was tried: no refutation
+    )
 
 
 # -- records as files ---------------------------------------------------------------------------------
@@ -229,12 +234,19 @@ class Number:
             return "0"
         if not math.isfinite(self.error):
             return f"{self.value:.4g}"
-        if self.error == 0:
+        if self.error < 1e-6 * abs(self.value):  # all instances alike: a record has seven digits
             return f"{self.value:.4g} ± 0"
         digits = max(0, 1 - math.floor(math.log10(self.error)))
         if digits > 6 or abs(self.value) >= 1e6:
             return f"{self.value:.4g} ± {self.error:.2g}"
         return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
+
+
+def any_of(*answers: bool | None) -> bool | None:
+    """True if one is, None if one is open, else False."""
+    if any(answers):
+        return True
+    return None if any(answer is None for answer in answers) else False
 
 
 def all_of(*answers: bool | None) -> bool | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import LoadWarning
 from ..ground import ground_state
+from ..likelihood import log_likelihood, log_z
 from ..machine import Machine
 from ..metrics import gibbs_accessibility, hamming_distance, method_accessibility
 from ..recipe import Recipe
@@ -111,6 +112,15 @@ def accessibilities(*, method: bool) -> dict[str, Look]:
         )
 
     return {"gibbs": gibbs, "method": used} if method else {"gibbs": gibbs}
+
+
+def likelihoods(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
+    """Exact mean log p of the training and of the test set, (2, e)."""
+    z = log_z(progress.machine, method="exact")
+    pair = [
+        log_likelihood(progress.machine, s, normaliser=z).value for s in (data.train, data.test)
+    ]
+    return torch.stack(pair)
 
 
 gibbs = accessibilities(method=False)["gibbs"]

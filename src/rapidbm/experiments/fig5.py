@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("train", "test", "uniform", "neither")
+FELL, PARALLEL = 0.1, 0.02  # of the distance: a fall, and two that are parallel
 SHOWN = 12  # samples of each kind that are kept for the picture
 
 
@@ -171,7 +172,7 @@ def _parallel(records: Records) -> Finding:
     fall = Number.of(test[0] - test[-1])
     gap = Number.of(np.abs((test - train).mean(0)))
     return Finding(
-        all_of(fall.above(0.1), gap.below(0.02)),
+        all_of(fall.above(FELL), gap.below(PARALLEL)),
         f"test distance {Number.of(test[0])} → {Number.of(test[-1])}, training "
         f"{Number.of(train[-1])}; mean difference over the course {Number.of((test - train).mean(0))}",
     )
@@ -185,11 +186,10 @@ def _outside(records: Records) -> Finding:
     ratio = Number.of(shares[:, 1] / np.where(learnt > 0, learnt, np.nan))
     found = Number.of(record.array("distinct_test"))
     return Finding(
-        ratio.above(0.1),
+        found.above(1.0),
         f"share of samples from random starts: {told}; of those that are bars or stripes, {ratio} are in "
         f"the test set, which holds a fifth of them; different test images per instance {found}",
-        "Generates: test images come up at least half as often as their number says. Uniform images are "
-        "in neither set.",
+        "Uniform images are in neither set.",
     )
 
 
@@ -197,14 +197,19 @@ CLAIMS = (
     Claim(
         "bas-parallel",
         "Sec. V.B, Fig. 5",
-        "On 12×12 bars and stripes the distances of training and test set fall in parallel.",
+        "On 12×12 bars and stripes the distances of training and test set “decrease parallel to each "
+        "other”.",
+        "The fall of the test distance, and the mean difference of the two over the course.",
+        f"It falls by more than {FELL}, and they differ by less than {PARALLEL}, by 2 σ.",
         ("bas.rapid",),
         _parallel,
     ),
     Claim(
         "generates-unseen",
         "Sec. V.B, Fig. 5",
-        "The machine generates bars and stripes that were not in its training set.",
+        "The machine “is able to generate images that were not contained in the training set”.",
+        "Different images of the test set among the samples of an instance, from random starts.",
+        "More than one on average, by 2 σ.",
         ("bas.rapid",),
         _outside,
     ),

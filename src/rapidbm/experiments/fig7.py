@@ -64,7 +64,7 @@ def _several(records: Records) -> Finding:
         f"patterns lead to more than one; {record['digits']:.0%} of the ends are as near to a training "
         "image as 95 % of the test images are, and only these count; counting all of them: mean "
         f"{Number.of(every)}",
-        "The class is that of the nearest training image; images are turned to the side of the data.",
+        "Images are turned to the side of the data.",
     )
 
 
@@ -72,7 +72,12 @@ CLAIMS = (
     Claim(
         "one-pattern-several-classes",
         "Sec. V.C, Fig. 7b",
-        "Gibbs chains that start from one pattern end in digits of different classes.",
+        "Starting from one pattern Gibbs sampling gives different images “belonging to different "
+        "classes of digits”.",
+        "Classes among the ends of 32 chains from a pattern, by the nearest training image, of ends "
+        "that are as near to one as test images are.",
+        f"More than one on average over 64 patterns, by 2 σ; judged when {LEAST:.0%} of the ends or "
+        "more count.",
         ("mnist.patterns",),
         _several,
         full=True,

@@ -32,7 +32,8 @@ NAMES = {
     "control": "standard RBM",
     "pixels": "raw pixels",
 }
-PAPER = {"rapid": (0.9547, 0.9384, 0.0019), "control": (0.9301, 0.9204, 0.0019)}  # train, test, ±
+PAPER = {"rapid": (0.9547, 0.9384), "control": (0.9301, 0.9204)}  # train, test
+POINT = 0.01  # a percentage point
 
 
 @dataclass(frozen=True)
@@ -183,50 +184,42 @@ ITEMS = {"probe": Item("A linear probe of the hidden spins", ("probe",), _draw, 
 # -- claims -------------------------------------------------------------------------------------------
 
 
-def _spread(records: Records, name: str, part: str) -> str:
-    rows = 100 * records[f"probe.{name}"].array(part)
-    return f"{rows.mean():.2f} ± {rows.std(ddof=1) if len(rows) > 1 else 0:.2f} %"
+def _percent(records: Records, name: str, part: str = "test") -> Number:
+    return Number.of(100 * records[f"probe.{name}"].array(part))
 
 
 def _told(records: Records, name: str) -> str:
-    return (
-        f"{NAMES[name]} {_spread(records, name, 'train')} (training), "
-        f"{_spread(records, name, 'test')} (test)"
-    )
-
-
-def _number(records: Records, name: str) -> Number:
-    return Number.of(records[f"probe.{name}"].array("test"))
+    train, test = (_percent(records, name, part) for part in ("train", "test"))
+    return f"{NAMES[name]} {train} % (training), {test} % (test)"
 
 
 def _paper_number(records: Records) -> Finding:
-    measured = f"{_told(records, 'rapid')}; the paper: 95.47 ± 0.19 %, 93.84 ± 0.19 %"
-    off = [
-        Number.of(records["probe.rapid"].array(part) - there)
-        for part, there in zip(("train", "test"), PAPER["rapid"], strict=False)
-    ]
+    rows = {part: records["probe.rapid"].array(part) for part in ("train", "test")}
+    off = [Number.of(x - there) for x, there in zip(rows.values(), PAPER["rapid"], strict=True)]
+    spread = " and ".join(f"{100 * x.std(ddof=1):.2f}" for x in rows.values() if len(x) > 1)
     return Finding(
-        all_of(*(number.within(0.01) for number in off)),
-        measured,
-        "Holds within one percentage point; the paper does not say how its probe was regularised.",
+        all_of(*(number.within(POINT) for number in off)),
+        f"{_told(records, 'rapid')}; standard deviations over machines {spread or 'unknown'}",
+        "The paper says neither what its ± is nor how its probe was regularised.",
     )
 
 
 def _better(records: Records) -> Finding:
-    gain = _number(records, "rapid") - _number(records, "control")
+    gain = _percent(records, "rapid") - _percent(records, "control")
     return Finding(
         gain.above(0.0),
-        f"{_told(records, 'rapid')}; {_told(records, 'control')}; test gain {gain}",
+        f"{_told(records, 'rapid')}; {_told(records, 'control')}; test gain {gain} percentage points",
+        "The control is ours: biases, PCD-10 and the usual Adam.",
     )
 
 
 def _learnt(records: Records) -> Finding:
-    gain = _number(records, "rapid") - _number(records, "random")
+    gain = _percent(records, "rapid") - _percent(records, "random")
     pixels = float(np.mean(records["probe.pixels"].array("test")))
     return Finding(
         gain.above(0.0),
         f"{_told(records, 'rapid')}; {_told(records, 'random')}; raw pixels {pixels:.2%} (test); "
-        f"gain of training on the test set {gain}",
+        f"gain of training on the test set {gain} percentage points",
         "The paper has no such control: a probe on many random features is accurate by itself.",
     )
 
@@ -235,24 +228,35 @@ CLAIMS = (
     Claim(
         "probe-accuracy",
         "Sec. V.B",
-        "A probe of the hidden spins of trained RA machines is right for 95.47 ± 0.19 % of the training "
-        "and 93.84 ± 0.19 % of the test images.",
+        "A probe of the hidden spins of trained RA machines is right for 95.47 ± 0.19 % of the "
+        "training and 93.84 ± 0.19 % of the test images.",
+        "The same with our probe, its regularisation chosen on validation images.",
+        "Both within one percentage point, by 2 σ.",
         ("probe.rapid",),
         _paper_number,
         full=True,
+        one_recipe=True,
     ),
     Claim(
         "probe-beats-control",
         "Sec. V.B",
-        "The probe does better on RA machines than on standard RBMs with 300 hidden units.",
+        "With standard RBMs of 300 hidden units the same procedure gives 93.01 % and 92.04 %, less "
+        "than with RA machines.",
+        "The probe's accuracy on test images, RA minus standard RBM.",
+        "Above 0, by 2 σ.",
         ("probe.rapid", "probe.control"),
         _better,
         full=True,
+        one_recipe=True,
     ),
     Claim(
         "probe-shows-learning",
         "Sec. V.B",
-        "The probe's accuracy shows that training put the relevant information into the hidden layer.",
+        "The accuracy demonstrates that the hidden layers “have learnt to distill the relevant "
+        "information”.",
+        "What training adds: test accuracy of trained minus untrained, random patterns, with the same "
+        "probe.",
+        "Above 0, by 2 σ.",
         ("probe.rapid", "probe.random", "probe.pixels"),
         _learnt,
         full=True,

@@ -98,7 +98,8 @@ def told(records: Records, words: dict[str, str], study: str) -> str:
             f"{last(records, f'{study}.{data}-{name}')}"
             for name, said in words.items()
         )
-        lines.append(f"{called(records, data)}: {pairs}")
+        counts = {last(records, f"{study}.{data}-{name}").count for name in words}
+        lines.append(f"{called(records, data)} ({max(counts)} instances): {pairs}")
     return f"final distance, training / test: {'. '.join(lines)}"
 
 
