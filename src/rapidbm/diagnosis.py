@@ -127,7 +127,7 @@ def diagnose(
         raise InputError(
             "a machine to diagnose has finite parameters, this one has NaN or infinity"
         )
-    if not bool(machine.couplings.matrix(*machine.layers.edges[0]).any()):
+    if not any(bool(machine.couplings.matrix(*edge).any()) for edge in machine.layers.edges):
         raise InputError("a machine to diagnose has couplings, but these are all zero")
     check_count("the number of chains", chains, least=4)
     check_count("the number of sweeps", sweeps)
