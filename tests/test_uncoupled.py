@@ -61,7 +61,9 @@ EVERY = [
         pytest.param(
             *m.values,
             id=m.id,
-            marks=[pytest.mark.xfail(reason="log Z counts s and −s twice where nothing is enumerated")]
+            marks=[
+                pytest.mark.xfail(reason="log Z counts s and −s twice where nothing is enumerated")
+            ]
             if m.id == "nothing-patterns-False"
             else [],
         )
