@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .diagnosis import diagnose as diagnose
     from .diagram import boundaries as boundaries
     from .diagram import standing as standing
+    from .errors import DataWarning as DataWarning
     from .errors import InputError as InputError
     from .errors import LoadWarning as LoadWarning
     from .estimates import Estimate as Estimate
@@ -104,7 +105,7 @@ _HOME = {
     "descent": ("descend",),
     "diagnosis": ("Diagnosis", "diagnose"),
     "diagram": ("boundaries", "standing"),
-    "errors": ("InputError", "LoadWarning"),
+    "errors": ("DataWarning", "InputError", "LoadWarning"),
     "estimates": ("Estimate",),
     "files": ("from_arrays",),
     "gibbs": ("sweep", "sweeps"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .console import EXIT_BAD_INPUT, Screen, Stopper, follow, spread
+from .console import EXIT_BAD_INPUT, Screen, Stopper, follow, meaning, spread
 
 app = typer.Typer(
     name="rapidbm",
@@ -316,8 +316,9 @@ def describe(run: Any) -> str:
     shape = "×".join(map(str, (data["shape"][0] * data["shape"][1], *recipe.hidden)))
     kind = f"K={recipe.patterns} patterns" if recipe.patterns else "dense couplings"
     sweeps = "" if recipe.sweeps is None else f"-{recipe.sweeps}"
+    third = f", {data['valid']:,} to validate (measured, not trained on)" if "valid" in data else ""
     return (
-        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test; "
+        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test{third}; "
         f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
         f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
         f"{recipe.epochs} epochs → {run.folder}"
@@ -499,15 +500,13 @@ def evaluate(
         }
     )
     width = max(map(len, rows))
-    screen.say(
-        f"{run}, {opened.recipe.replicas} replica(s); mean ± standard deviation over replicas"
-    )
     lost = [] if update is not None else opened.info.get("diverged", [])
+    screen.say(f"{run}: {meaning(opened.recipe.replicas - len(lost))}")
     for name, values in rows.items():
         kept = [v for i, v in enumerate(values) if i not in lost]
         screen.say(f"  {name:<{width}}  {spread(kept)}")
     if lost:
-        screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out of the means")
+        screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out")
     for note in notes:
         screen.say(f"  {note}")
 
@@ -522,7 +521,10 @@ def _curve(
     if update is not None or likelihood != "auto":
         raise InputError("--curve takes all checkpoints; leave --update and --likelihood out")
     records = likelihood_curve(run, seed, device, screen.track)
-    screen.say("log-likelihood per image: mean ± standard deviation over replicas; widest interval")
+    screen.say(
+        f"log-likelihood per image, middle of the interval ({meaning(run.recipe.replicas)}) and its "
+        "width, the widest"
+    )
     for record in records:
         screen.result(record)
         told = []
@@ -533,7 +535,7 @@ def _curve(
                 strict=True,
             )
             widest = max((b - a for a, b in ends if a is not None and b is not None), default=0.0)
-            told.append(f"{part} {spread(middle(record, part))} (within {widest:.2g})")
+            told.append(f"{part} {spread(middle(record, part))} (width {widest:.2g})")
         screen.say(f"  update {record['update']:>8}  {'; '.join(told)}; {record['method']}")
     figure = curve_figure(records, run.info["data"]["name"])
     screen.say(f"picture: {pictures.save(figure, run.figures / 'likelihood.png')}")
@@ -687,7 +689,7 @@ def sample(
 def reconstruct(
     run: RunFolder,
     count: Annotated[int, typer.Option(help="How many images.", min=1)] = 16,
-    part: Annotated[str, typer.Option("--of", help="Which images: test or train.")] = "test",
+    part: Annotated[str, typer.Option("--of", help="Which images: test, train or valid.")] = "test",
     mask: Annotated[
         Path | None,
         typer.Option(
@@ -717,11 +719,16 @@ def reconstruct(
     opened = Run(run)
     target = sampling.target(out, opened, "reconstructions.png")
     with screen.err.status("reconstructing"):
-        images, distance = sampling.reconstructions(
+        images, wrong = sampling.reconstructions(
             opened, part, mask, count, passes, clamp, replica, update, seed, device, target
         )
-    screen.result({"run": str(run), "images": images, "hamming": distance, "out": str(target)})
-    screen.say(f"share of wrong pixels {distance:.4f} → {target}")
+    screen.result({"run": str(run), "images": images, **wrong, "out": str(target)})
+    told = f"{wrong['wrong_unknown']:.4f} of the unknown pixels are wrong"
+    if clamp:
+        told += ", the known ones were held"
+    else:
+        told += f"; nothing was held, Hamming distance over all pixels {wrong['hamming']:.4f}"
+    screen.say(f"{told} → {target}")
 
 
 @app.command()
@@ -761,7 +768,8 @@ def datasets(as_json: Json = False) -> None:
         screen.say(f"{name:<13} {text}" + (f" (options: {', '.join(options)})" if options else ""))
         screen.result({"name": name, "description": text, "options": list(options)})
     screen.say(
-        f"{'a file':<13} {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample"
+        f"{'a file':<13} {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample; .npz "
+        "and .h5 may hold train, test and valid"
     )
     screen.say(f"RAPIDBM_DATA is {data_folder() or 'not set: MNIST is downloaded once and cached'}")
 

@@ -19,6 +19,10 @@ class LoadWarning(UserWarning):
     """So many patterns that they are no longer low-energy states of the machine they build."""
 
 
+class DataWarning(UserWarning):
+    """A file holds arrays that nobody reads."""
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that is in no registry; it names the nearest one that is."""
     names = sorted(known)

@@ -39,7 +39,7 @@ from .checkpoint import (
     write_bytes,
     write_json,
 )
-from .errors import InputError, LoadWarning
+from .errors import DataWarning, InputError, LoadWarning
 from .machine import Machine
 from .metrics import METRICS, SPLIT_FREE, check_metric
 from .recipe import Recipe, spacing_of
@@ -116,8 +116,7 @@ class Run:
                 "recipe": recipe.as_dict(),
                 "data": {
                     "name": data.name,
-                    "train": len(data.train),
-                    "test": len(data.test),
+                    **{part: len(split) for part, split in data.parts.items()},
                     "shape": data.shape,
                     "sha256": _checksum(data),
                 },
@@ -141,7 +140,9 @@ class Run:
 
     def data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused."""
-        data = self.recipe.data()
+        with warnings.catch_warnings():  # what a file holds besides was told when the run was made
+            warnings.simplefilter("ignore", DataWarning)
+            data = self.recipe.data()
         if _checksum(data) != self.info["data"]["sha256"]:
             raise InputError(
                 f"{self.recipe.dataset} is not the data that {self.folder} was trained on: its "
@@ -308,8 +309,8 @@ class Run:
             if name in SPLIT_FREE:
                 record[name] = as_list(METRICS[name](machine, data.train, rng))
                 continue
-            record[f"{name}_train"] = as_list(METRICS[name](machine, data.train, rng))
-            record[f"{name}_test"] = as_list(METRICS[name](machine, data.test, rng))
+            for part, split in data.parts.items():
+                record[f"{name}_{part}"] = as_list(METRICS[name](machine, split, rng))
         if progress.diverged:
             record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
@@ -382,7 +383,7 @@ def on_log_grid(epoch: int) -> bool:
 
 def _checksum(data: Dataset) -> str:
     digest = hashlib.sha256()
-    for split in (data.train, data.test):
+    for split in data.parts.values():
         digest.update(split.spins.numpy().tobytes())
     return digest.hexdigest()
 
