@@ -601,6 +601,24 @@ def test_resume_takes_only_the_folder(rapidbm):
     assert (code, "dataset is 'bars4' there" in err) == (2, True)
 
 
+def test_a_run_whose_rate_falls_is_prolonged(rapidbm):
+    words = ["train", "bars4", *SMALL, "--preset", "small", "--out", "R"]
+    assert rapidbm(*words)[0] == 0
+    more = ["train", "--resume", "--out", "R", "--epochs"]
+    code, out, _ = rapidbm(*more, 5)
+    assert code == 0
+    assert "prolonged from 3 to 5 epochs; the rate falls to zero again" in out
+    assert Run("R").metrics()[-1]["epoch"] == 5
+    assert rapidbm(*more, 5)[0] == 0  # a queue's line may come twice
+    code, out, _ = rapidbm(*words[:-2], "--out", "R", "--resume", "--epochs", 6)
+    assert (code, Run("R").recipe.falls) == (0, (3, 5))
+    assert "fall over all 7" in rapidbm(*more, 7, "--prolong", "stretch")[1]
+    for line in ([*more, 7, "--prolong", "again"], [*more[:-1], "--prolong", "again"], [*more, 6]):
+        assert rapidbm(*line)[0] == 2
+    code, _, err = rapidbm("train", "bars4", "--prolong", "again", "--out", "S")
+    assert (code, "goes with --resume" in err) == (2, True)
+
+
 def test_resuming_what_never_began_begins(rapidbm):
     assert rapidbm("train", "bars4", *SMALL, "--resume", "--out", "R")[0] == 0
     assert Run("R").status == "finished"

@@ -236,8 +236,22 @@ def train(
         Path | None, option(WHERE, "The run folder (default: a new one under runs/).")
     ] = None,
     resume: Annotated[
-        bool, option(WHERE, "Go on with the run in --out where it stopped.", "--resume")
+        bool,
+        option(
+            WHERE,
+            "Go on with the run in --out where it stopped; a larger --epochs prolongs it.",
+            "--resume",
+        ),
     ] = False,
+    prolong: Annotated[
+        str | None,
+        option(
+            WHERE,
+            "With --resume and a larger --epochs, a rate that falls to zero falls as planned and then "
+            "again, from the full rate over the added epochs (default), or is a stretch: from there on "
+            "that of a fall over all epochs.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a machine into a run folder.
@@ -253,17 +267,20 @@ def train(
 
     Go on after an interruption, to the same bits:
     [bold]rapidbm train --resume --out R[/]
+
+    Train a finished run for longer:
+    [bold]rapidbm train --resume --out R --epochs 100[/]
     """
     given = dict(locals())
     renamed = {"metric": "metrics", "evaluate_at": "evaluate"}
-    aside = ("dataset", "preset", "dense", "out", "resume", "as_json")
+    aside = ("dataset", "preset", "dense", "out", "resume", "prolong", "as_json")
     chosen = {renamed.get(k, k): v for k, v in given.items() if k not in aside and v is not None}
     for key in ("hidden", "rate", "metrics"):
         if key in chosen:
             chosen[key] = tuple(chosen[key])
     if chosen.get("hidden") == (0,):
         chosen["hidden"] = ()
-    _train(Screen(as_json), dataset, preset, chosen, dense, out, resume)
+    _train(Screen(as_json), dataset, preset, chosen, dense, out, resume, prolong)
 
 
 def _train(
@@ -274,6 +291,7 @@ def _train(
     dense: bool,
     out: Path | None,
     resume: bool,
+    prolong: str | None,
 ) -> None:
     from .errors import InputError
     from .recipe import Recipe, preset_for
@@ -293,20 +311,29 @@ def _train(
         if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
             run = Run(out)
             epochs = _resumed(run, dataset, preset, chosen)
+            if epochs is not None and epochs != run.recipe.epochs:
+                screen.say(run.prolong(epochs, prolong))
+            elif prolong is not None:
+                raise InputError(
+                    f"--prolong goes with an --epochs above the {run.recipe.epochs} of {out}; give "
+                    "one, or leave it out"
+                )
         else:
+            if prolong is not None:
+                raise InputError("--prolong goes with --resume and --epochs; leave it out")
             assert dataset is not None
             name = preset or preset_for(dataset)
             recipe = Recipe.made(dataset, chosen, name)
             stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
             stem = Path(dataset).stem
             folder = out or Path("runs") / f"{stem}-{recipe.negative}-{stamp}"
-            run, epochs = Run.create(folder, recipe, name), None
+            run = Run.create(folder, recipe, name)
             if preset is None:
                 screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
         screen.say(describe(run))
         stopper = Stopper()
         with stopper.listening():
-            follow(run, screen, stopper, epochs)
+            follow(run, screen, stopper)
         _finish(run, screen, stopper)
 
 
@@ -338,6 +365,7 @@ def _resumed(
         made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
         wanted = made.as_dict() if preset is not None else {**chosen, "dataset": made.dataset}
     epochs = wanted.pop("epochs", None)
+    wanted.pop("falls", None)  # they tell of --epochs given before
     different = [k for k, v in wanted.items() if saved[k] != v]
     if different:
         told = "; ".join(f"{k} is {saved[k]!r} there, {wanted[k]!r} here" for k in different)

@@ -127,7 +127,7 @@ def record_line(record: dict[str, Any]) -> str:
     )
 
 
-def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None) -> None:
+def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
     """Trains a run and shows how it goes."""
     from rich.progress import (
         BarColumn,
@@ -154,7 +154,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None
         screen.say(f"values are {meaning(run.recipe.replicas)}")
     with bar:
         task = bar.add_task(run.info["data"]["name"], total=None)
-        for step in run.go(stopper, epochs):
+        for step in run.go(stopper):
             bar.update(task, completed=step.update, total=step.updates)
             _tell(step, screen, frozen)
 

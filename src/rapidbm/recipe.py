@@ -72,6 +72,7 @@ class Recipe:
     decay_after: int = 0
     rate_floor: float = 0.0
     fall: str = "none"
+    falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
     batch_size: int = 100
     batch_mean: str = "true"
     epochs: int = 20
@@ -220,7 +221,9 @@ class Recipe:
     def optimizer_choice(self) -> Optimizer:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
-        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, _fall(self.fall))
+        schedule = Schedule(
+            self.decay, self.decay_after, self.rate_floor, _fall(self.fall), self.falls
+        )
         if self.optimizer == "sgd":
             plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=self.weight_decay or 0.0)
             return replace(plain, schedule=schedule)

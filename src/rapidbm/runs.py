@@ -39,7 +39,7 @@ from .checkpoint import (
     write_bytes,
     write_json,
 )
-from .errors import DataWarning, InputError, LoadWarning
+from .errors import DataWarning, InputError, LoadWarning, check_choice
 from .machine import Machine
 from .metrics import METRICS, SPLIT_FREE, check_metric
 from .recipe import Recipe, spacing_of
@@ -47,6 +47,7 @@ from .splits import Dataset
 from .training import Progress, Trainer
 
 FORMAT = 1
+PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 Record = dict[str, Any]
 
@@ -209,12 +210,22 @@ class Run:
         GPU after every few.
 
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
-        makes the training longer than it was meant to be.
+        makes the training longer than it was meant to be, as `prolong` does.
         """
         with locked(self.folder, "training"):
             if epochs is not None and epochs != self.recipe.epochs:
-                self._extend(epochs)
+                self._extend(epochs, None)
             yield from self._go(stop)
+
+    def prolong(self, epochs: int, rate: str | None = None) -> str:
+        """Makes the training longer than it was meant to be, and says what becomes of the rate.
+
+        A rate that falls to zero does so as planned and then `again`, from the full rate over the added
+        epochs; with `stretch` it goes on, from here, as if all epochs had been planned at first. Any
+        other rate goes on as it would have.
+        """
+        with locked(self.folder, "training"):
+            return self._extend(epochs, rate)
 
     def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
         data, device = self.data(), device_named(self.recipe.device)
@@ -337,16 +348,42 @@ class Run:
         }
         write_json(self.folder / "run.json", self.info)
 
-    def _extend(self, epochs: int) -> None:
-        if epochs < self.recipe.epochs or self.recipe.fall != "none":
+    def _extend(self, epochs: int, rate: str | None) -> str:
+        planned, falls = self.recipe.epochs, self.recipe.fall != "none"
+        if epochs <= planned:
             raise InputError(
-                f"{self.folder} was planned for {self.recipe.epochs} epochs; a resumed run can only "
-                f"be made longer, and only if its rate does not fall to zero (fall is "
-                f"{self.recipe.fall!r}), so {epochs} will not do; leave --epochs out or train anew"
+                f"{self.folder} was planned for {planned} epochs and can only be made longer, not "
+                f"{epochs}; leave --epochs out or train anew"
             )
-        self.info["recipe"]["epochs"] = epochs
+        if rate is not None:
+            check_choice("way to prolong a rate", rate, PROLONG)
+            if not falls:
+                raise InputError(
+                    f"the rate of {self.folder} does not fall to zero and goes on as it is, so that "
+                    f"--prolong {rate} has no effect; leave it out"
+                )
+        change: dict[str, Any] = {"epochs": epochs}
+        told = f"prolonged from {planned} to {epochs} epochs; the rate "
+        if not falls:
+            told += "goes on as it would have"
+        elif rate == "stretch":
+            told += f"is from here on that of a fall over all {epochs} epochs"
+        else:
+            change["falls"] = [*self.recipe.falls, planned]
+            told += f"falls to zero again, from the full one, over epochs {planned} to {epochs}"
+        self.info["recipe"] |= change
         self.recipe = Recipe.from_dict(self.info["recipe"])
+        self._ready = None  # it had the old plan
+        self.info.setdefault("prolonged", []).append(
+            {
+                "update": self.info.get("update", 0),
+                "rate": (rate or "again") if falls else None,
+                **change,
+            }
+        )
+        self.info["status"] = "interrupted"
         write_json(self.folder / "run.json", self.info)
+        return told
 
 
 def _is_free(folder: Path) -> bool:
