@@ -7,13 +7,14 @@ python -m benchmarks replicas pid
 import json
 import sys
 
-from . import coverage, peers, pid, replicas
+from . import coverage, peers, pid, replicas, verdicts
 
 BENCHMARKS = {
     "replicas": replicas.run,
     "pid": pid.run,
     "peers": peers.run,
     "coverage": coverage.run,
+    "verdicts": verdicts.run,
 }
 
 

@@ -101,6 +101,13 @@ def opened(
     return machine, run.data(), past
 
 
+def gibbs_series(machine: Machine, chains: int, sweeps: int, rng: torch.Generator) -> Tensor:
+    """What the verdict looks at: states (e, c, t, n) of chains after `sweeps` from random starts."""
+    every = max(1, sweeps // SERIES)
+    skip = math.ceil(sweeps / every)
+    return record(machine, chains, SERIES, sampler=Gibbs(sweeps=every), skip=skip, rng=rng)[0]
+
+
 def diagnose(
     machine: Machine,
     data: Dataset | None = None,
@@ -192,15 +199,7 @@ class _Work:
     def landscape(self, title: str) -> tuple[list[Row], Figure, str]:
         machine, fold = self.machine, self.machine.symmetric
         self.tell("Gibbs chains from random starts")
-        every = max(1, self.sweeps // SERIES)
-        series, _ = record(
-            machine,
-            self.chains,
-            SERIES,
-            sampler=Gibbs(sweeps=every),
-            skip=math.ceil(self.sweeps / every),
-            rng=self.rng("gibbs"),
-        )
+        series = gibbs_series(machine, self.chains, self.sweeps, self.rng("gibbs"))
         self.tell("minima")
         glass = glassiness(machine, series, self.rng("minima"), starts=self.starts)
         self.tell("parallel tempering")
@@ -226,6 +225,9 @@ class _Work:
             _row("chains at β = 1 (Gibbs)", "q_EA", glass.edwards_anderson),
             _row("chains at β = 1 (Gibbs)", "overlap of different chains", glass.between),
             _row("chains at β = 1 (Gibbs)", "difference", glass.gap),
+            _row(
+                "chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance
+            ),
             *self._mixing("chains at β = 1 (Gibbs)", series),
             *self._mixing("walkers (parallel tempering)", tempered),
             Row("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),
