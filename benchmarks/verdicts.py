@@ -22,10 +22,10 @@ from rapidbm.optim import adam, sgd
 from rapidbm.projection import Sign
 from rapidbm.streams import generator
 from rapidbm.training import train
-from rapidbm.verdict import CROWDED, ERGODIC, GLASS, LOST, ORDERED, PARAMAGNET, glassiness
+from rapidbm.verdict import CROSSED, CROWDED, ERGODIC, GLASS, LOST, ORDERED, PARAMAGNET, glassiness
 
 Case = tuple[str, tuple[str, ...], Callable[[], Machine]]  # name, right verdicts, machine
-GLASSY, ONE, LEARNT = (GLASS, LOST), (ORDERED, ERGODIC), (ORDERED, ERGODIC, CROWDED)
+GLASSY, ONE, LEARNT = (GLASS, LOST, CROSSED), (ORDERED, ERGODIC), (ORDERED, ERGODIC, CROWDED)
 
 
 def sk(units: int, t: float, ferro: float = 0.0, seed: int = 0) -> Machine:

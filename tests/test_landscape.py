@@ -319,13 +319,26 @@ def test_within_two_errors_the_verdict_is_open():
     assert of(q=0.0, square=max(0.0515, 3 / float(grown.units.max())))[0].startswith(
         "undecided: ⟨q²⟩"
     )
+    flat, steep = (replace(grown, slope=at(slope)) for slope in (0.0, 0.5))
     large = replace(grown, units=torch.tensor([200.0, 400.0]))
     assert of(q=0.0, square=0.03, grown=large)[0].endswith("of frozen ones, 0.013 and 0.05")
     one = ("one state: many minima, all crossed at this temperature",)
     assert of(q=0.5, gap=0.0) == one
-    assert of(q=0.5, gap=0.0, variance=0.03)[0].startswith("undecided: chains cross between minima")
+    crossed = ("spin glass, its states crossed at this temperature",)
+    warm = {"q": 0.5, "gap": 0.0, "variance": 0.03, "grown": replace(large, slope=at(0.5))}
+    assert of(**warm) == crossed
+    assert of(**{**warm, "gap": 0.1}) == crossed
+    several = "undecided: chains cross between minima"
+    for other in (
+        {"modes": mode},
+        {"kept": at(0.5)},
+        {"square": 0.04},
+        {"square": 10 / float(grown.units.max()), "grown": steep},  # as at the critical temperature
+        {"grown": replace(large, slope=at(0.0))},
+    ):
+        assert of(**{**warm, **other})[0].startswith(several), other
     assert of(q=0.5, gap=0.0, variance=0.007) == one
-    assert "less than 0.005" in of(q=0.5, gap=0.0, variance=0.007, grown=large)[0]
+    assert "less than 0.005" in of(q=0.5, gap=0.0, variance=0.007, grown=large, modes=mode)[0]
     # Cold chains that agree: something must single their state out.
     assert "small glass in its ground state" in of(gap=0.0)[0]
     assert of(gap=0.0, modes=mode) == one
@@ -343,7 +356,6 @@ def test_within_two_errors_the_verdict_is_open():
     # Few minima are order only if there is a reason for them to be few.
     few = found_in(torch.tensor([60, 40]))
     ordered = ("ordered: few minima",)
-    flat, steep = (replace(grown, slope=at(slope)) for slope in (0.01, 0.5))
     assert of(found=few, grown=flat) == ordered
     assert "too small to tell order from a glass" in of(found=few, grown=steep)[0]
     assert of(found=few, kept=at(0.99), grown=steep) == ordered

@@ -16,11 +16,12 @@ and of the energy alone, which knows no temperature,
 
 A spin glass is frozen, broken, and has many minima, growing in number. A machine is ordered when its
 minima are few for a reason: they lie at its patterns (7), or stay few in larger machines (6), or the
-chains are in one state. A small glass has few minima too, and the chains of a warm one cross between
-its states, but their overlaps stay spread: neither is called ordered or one state. In one state chains
-agree, not broken (2) and narrow (3), and either they move in it, q_EA < 0.8, or something singles it
-out: patterns that are kept, or a mode of dense couplings beyond the edge of random ones. Else it may be
-the ground state of a small glass.
+chains are in one state. In one state chains agree, not broken (2) and narrow (3), and either they move
+in it, q_EA < 0.8, or something singles it out: patterns that are kept, or a mode of dense couplings
+beyond the edge of random ones; else it may be the ground state of a small glass. The chains of a warm
+glass cross between its states, but their overlaps stay spread: where dense couplings have no such mode,
+and so no order to be in, and ⟨q²⟩ > 0.04, 12/N, which is beyond what was measured at the critical
+temperature (10/N at most, for 60 to 800 units), that is a glass too.
 
 A number within two errors of its threshold decides nothing, and the verdict says which one it was. The
 thresholds stand in gaps, from 20 random machines of each kind and size (64 × 64 and 100 × 100 units, 400
@@ -65,6 +66,7 @@ GLASS = "spin glass"
 LOST = "spin glass, patterns lost"
 CROWDED = "patterns among many minima"
 STEADY_MINIMA = "many minima, no more of them in a larger machine"
+CROSSED = "spin glass, its states crossed at this temperature"
 ERGODIC = "one state: many minima, all crossed at this temperature"
 
 
@@ -99,6 +101,8 @@ class Glassiness:
                 return _undecided("q_EA", self.edwards_anderson, FROZEN, e)
             if _above(self.square, free, e) is False:
                 return PARAMAGNET
+            if free == frozen:
+                return _undecided("⟨q²⟩", self.square, free, e)
             between = "between those of free spins and of frozen ones"
             return f"undecided: ⟨q²⟩ = {_text(self.square, e)} is {between}, {free:.2g} and {frozen:.2g}"
         few = _above(self.minima.coincidence, MEET, e)
@@ -119,11 +123,13 @@ class Glassiness:
                 f"undecided: minima are few (Y = {_text(self.minima.coincidence, e)}){apart}, but get "
                 f"more with size (N·slope = {_text(gain, e)}): too small to tell order from a glass"
             )
+        growing = _above(self.growth.slope, 0.0, e)
+        if not broken and growing and self._crossed(e):
+            return CROSSED
         if broken is None:
             return _undecided("q_EA − ⟨|q|⟩", self.gap, BROKEN, e)
         if not broken:
             return ERGODIC if self._one_state(e) else self._several(e)
-        growing = _above(self.growth.slope, 0.0, e)
         if growing is None:
             return _undecided("growth", self.growth.slope, 0.0, e)
         if not growing:
@@ -148,6 +154,13 @@ class Glassiness:
         else:
             singled_out = _above(self.stability, KEPT, e) is True
         return agree and (singled_out or _above(self.edwards_anderson, COLD, e) is False)
+
+    def _crossed(self, e: int) -> bool:
+        """Whether chains cross between the states of a glass: random couplings, which have no order to
+        be in, beyond their paramagnet, and overlaps that are those of several states."""
+        random = self.stability is None and not bool(self.spectrum.outliers[e] > 0)
+        spread = _above(self.variance, self.narrow, e) is True
+        return random and spread and _above(self.square, max(0.04, 12.0 / self.units), e) is True
 
     def _several(self, e: int) -> str:
         """Why chains that agree on average are not said to be in one state."""
