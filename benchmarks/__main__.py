@@ -9,13 +9,14 @@ import json
 import sys
 from collections.abc import Mapping
 
-from . import coverage, peers, pid, replicas
+from . import coverage, peers, pid, replicas, verdicts
 
 BENCHMARKS = {
     "replicas": replicas.run,
     "pid": pid.run,
     "peers": peers.run,
     "coverage": coverage.run,
+    "verdicts": verdicts.run,
 }
 
 

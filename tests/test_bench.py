@@ -346,3 +346,16 @@ def test_the_two_ways_of_a_pid_update_agree_before_they_are_timed(monkeypatch):
     monkeypatch.setattr(pid, "through_w", lambda made: None)  # an update that is not made shows
     with pytest.raises(AssertionError, match="alike"):
         pid.run()
+
+
+def test_the_benchmark_of_verdicts_counts_what_is_said(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    verdicts = importlib.import_module("benchmarks.verdicts")
+    names = [name for name, _, _ in verdicts.cases()]
+    assert len(set(names)) == len(names) >= 60
+    said = iter([verdicts.GLASS, verdicts.ORDERED, "undecided: Y = 0.02 is too near 0.02"])
+    few = [(str(i), verdicts.GLASSY, lambda: None) for i in range(3)]
+    monkeypatch.setattr(verdicts, "cases", lambda: few)
+    monkeypatch.setattr(verdicts, "verdict_on", lambda machine: next(said))
+    assert verdicts.run() == {"machines": 3, "right": 1, "undecided": 1, "wrong": 1}
+    assert "wrong: 1: ordered" in capsys.readouterr().err

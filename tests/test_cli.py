@@ -12,6 +12,7 @@ import torch
 
 from rapidbm.checkpoint import save_machine
 from rapidbm.cli import main
+from rapidbm.console import spread
 from rapidbm.convergence import mixing
 from rapidbm.data import load
 from rapidbm.diagnosis import diagnose, opened
@@ -493,7 +494,22 @@ def test_reconstructions(rapidbm, trained, tmp_path):
     filled, truth = np.load("r.npy"), load("bars4").test.spins.numpy()
     assert code == 0
     assert np.array_equal(filled[:, :12], truth[:, :12])
-    assert found["hamming"] == pytest.approx((filled != truth).mean())
+    # What was held cannot be wrong: only the unknown pixels count.
+    assert found["wrong_unknown"] == pytest.approx((filled != truth)[:, 12:].mean())
+    assert "hamming" not in found
+    assert (
+        "of the unknown pixels are wrong, the known ones were held"
+        in rapidbm("reconstruct", trained, "--mask", "mask.npy", "--clamp")[1]
+    )
+    free = ("reconstruct", trained, "--mask", "mask.npy", "--free")
+    found = objects(rapidbm(*free, "--json", "--out", "f.npy")[1])[0]
+    wrong = np.load("f.npy") != truth
+    assert found["wrong_unknown"] == pytest.approx(wrong[:, 12:].mean())
+    assert found["hamming"] == pytest.approx(wrong.mean())
+    assert "Hamming distance over all pixels" in rapidbm(*free)[1]
+    np.save("all.npy", np.ones(16, bool))
+    code, _, err = rapidbm("reconstruct", trained, "--mask", "all.npy")
+    assert (code, "every pixel is known" in err) == (2, True)
     rapidbm("reconstruct", trained, "--of", "train", "--count", 3)
     assert (tmp_path / "R/figures/reconstructions.png").stat().st_size > 1000
 
@@ -522,6 +538,58 @@ def test_files_train(rapidbm):
     assert rapidbm("sample", "R", "--sweeps", 2)[0] == 0
 
 
+def test_a_validation_part_is_measured_and_never_trained_on(rapidbm):
+    rng = np.random.default_rng(0)
+    bits = rng.random((40, 9)) < 0.5
+    parts = {"train": bits[:20], "test": bits[20:30], "valid": bits[30:]}
+    np.savez("three.npz", **parts)
+    words = ["--epochs", 1, "--hidden", 20, "--patterns", 2]
+    _, out, err = rapidbm("train", "three.npz", *words, "--out", "R")
+    assert "20 images to train, 10 to test, 10 to validate (measured, not trained on)" in out
+    assert ", valid " in out
+    assert "warning" not in err
+    assert (Run("R").figures / "curves.png").is_file()
+    assert len(Run("R").data().valid) == 10
+    assert len(Run("R").metrics()[-1]["hamming_valid"]) == 1
+    assert rapidbm("reconstruct", "R", "--of", "valid")[0] == 0
+    assert rapidbm("reconstruct", trained_on_bars(rapidbm), "--of", "valid")[0] == 2
+    np.savez("two.npz", train=parts["train"], test=parts["test"])
+    rapidbm("train", "two.npz", *words, "--out", "S")
+    assert torch.equal(Run("R").machine().patterns, Run("S").machine().patterns)
+    np.savez("three.npz", **{**parts, "valid": ~bits[30:]})
+    assert "checksum" in rapidbm("evaluate", "R")[2]
+    np.savez("more.npz", **parts, val=bits)
+    _, _, err = rapidbm("train", "more.npz", *words, "--out", "T")
+    assert err.count("also holds 'val', which nobody reads") == 1
+    assert "val" not in rapidbm("evaluate", "T")[2]
+
+
+def trained_on_bars(rapidbm):
+    rapidbm("train", "bars4", *SMALL, "--out", "B")
+    return "B"
+
+
+def test_a_standard_deviation_needs_several_replicas(rapidbm, trained):
+    one = trained_on_bars(rapidbm)
+    for more in ((), ("--curve",)):
+        several = rapidbm("evaluate", trained, *more)[1]
+        assert "mean ± standard deviation over 2 replicas" in several
+        assert " ± " in several.splitlines()[1]
+        alone = rapidbm("evaluate", one, *more)[1]
+        assert "one replica" in alone
+        assert "±" not in alone
+    words = ["train", "bars4", *SMALL]
+    assert "standard deviation over 3" in rapidbm(*words, "--replicas", 3, "--out", "X")[1]
+    assert "±" not in rapidbm(*words, "--out", "Y")[1]
+
+
+def test_values_that_are_missing_are_counted():
+    assert spread([1.0, 3.0]) == "2 ± 1.4"
+    assert spread([1.0, None, 3.0]) == "2 ± 1.4 (finite: 2 of 3)"
+    assert spread([1.0]) == "1"
+    assert spread([None]) == "not finite"
+
+
 def test_resume_takes_only_the_folder(rapidbm):
     rapidbm("train", "bars4", *SMALL, "--out", "R")
     code, out, _ = rapidbm("train", "--resume", "--out", "R")
@@ -533,6 +601,24 @@ def test_resume_takes_only_the_folder(rapidbm):
     assert "hidden is (30,) there, (31,) here" in err
     code, _, err = rapidbm("train", "bas4", "--resume", "--out", "R")
     assert (code, "dataset is 'bars4' there" in err) == (2, True)
+
+
+def test_a_run_whose_rate_falls_is_prolonged(rapidbm):
+    words = ["train", "bars4", *SMALL, "--preset", "small", "--out", "R"]
+    assert rapidbm(*words)[0] == 0
+    more = ["train", "--resume", "--out", "R", "--epochs"]
+    code, out, _ = rapidbm(*more, 5)
+    assert code == 0
+    assert "prolonged from 3 to 5 epochs; the rate falls to zero again" in out
+    assert Run("R").metrics()[-1]["epoch"] == 5
+    assert rapidbm(*more, 5)[0] == 0  # a queue's line may come twice
+    code, out, _ = rapidbm(*words[:-2], "--out", "R", "--resume", "--epochs", 6)
+    assert (code, Run("R").recipe.falls) == (0, (3, 5))
+    assert "fall over all 7" in rapidbm(*more, 7, "--prolong", "stretch")[1]
+    for line in ([*more, 7, "--prolong", "again"], [*more[:-1], "--prolong", "again"], [*more, 6]):
+        assert rapidbm(*line)[0] == 2
+    code, _, err = rapidbm("train", "bars4", "--prolong", "again", "--out", "S")
+    assert (code, "goes with --resume" in err) == (2, True)
 
 
 def test_resuming_what_never_began_begins(rapidbm):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rapidbm.data import DATASETS, load
-from rapidbm.errors import InputError
+from rapidbm.errors import DataWarning, InputError
 from rapidbm.files import from_arrays
 from rapidbm.splits import Dataset, Split
 
@@ -213,6 +213,29 @@ def test_a_file_with_both_splits_and_with_images(bits, tmp_path):
     assert torch.equal(data.train.spins > 0, torch.from_numpy(bits))
     with pytest.raises(InputError, match="nothing to seed"):
         load(tmp_path / "both.npz", seed=3)
+
+
+def test_the_third_part_of_a_file_is_kept(bits, tmp_path):
+    np.savez(tmp_path / "a.npz", train=bits, test=bits[:5], valid=bits[5:9], valid_labels=range(4))
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["samples"], file["valid"] = bits.astype(np.uint8), bits[5:9].astype(np.uint8)
+    for name in ("a.npz", "b.h5"):
+        data = load(tmp_path / name)
+        assert torch.equal(data.valid.spins > 0, torch.from_numpy(bits[5:9]))
+        assert list(data.parts) == ["train", "test", "valid"]
+        assert torch.equal(data.valid.known, data.test.known)
+    assert load(tmp_path / "a.npz").valid.labels.tolist() == [0, 1, 2, 3]
+    assert list(load("bars4").parts) == ["train", "test"]
+    np.savez(tmp_path / "c.npz", train=bits, test=bits, valid=bits[:, :5])
+    with pytest.raises(InputError, match="training and validation data must agree"):
+        load(tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize("extra", ["val", "labels", "samples"])
+def test_what_nobody_reads_is_named(extra, bits, tmp_path):
+    np.savez(tmp_path / "a.npz", train=bits, test=bits, **{extra: bits})
+    with pytest.warns(DataWarning, match=f"also holds '{extra}', which nobody reads.*valid"):
+        load(tmp_path / "a.npz")
 
 
 def save(path, **arrays):

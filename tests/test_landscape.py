@@ -25,6 +25,7 @@ from rapidbm.landscape import (
 from rapidbm.landscape_pictures import landscape_figure
 from rapidbm.layers import Layers
 from rapidbm.machine import Machine, bm, dbm, rbm
+from rapidbm.spectra import spectrum
 from rapidbm.spins import random_spins, states
 from rapidbm.streams import generator
 from rapidbm.verdict import Glassiness, glassiness
@@ -304,9 +305,13 @@ def test_within_two_errors_the_verdict_is_open():
     many = found_in(torch.ones(100, dtype=torch.long))
     machine = rbm(16, 16, scale=1.0, seed=0)
     grown = growth(machine, 60, generator(0), fractions=(0.25, 0.5), tries=3)
+    random, mode = spectrum(machine), spectrum(rbm(16, 16, 1, seed=0))
 
-    def of(q=0.9, gap=0.5, square=0.5, found=many, kept=None, grown=grown):
-        return Glassiness(at(q), at(q - gap), at(gap), at(square), found, grown, kept, None).verdict
+    def of(
+        q=0.9, gap=0.5, square=0.5, found=many, kept=None, grown=grown, variance=0.0, modes=random
+    ):
+        overlaps = (at(q), at(q - gap), at(gap), at(square), at(variance))
+        return Glassiness(*overlaps, found, grown, kept, modes).verdict
 
     assert of() == ("spin glass",)
     assert of(q=0.0, square=0.0) == ("paramagnet",)
@@ -314,7 +319,31 @@ def test_within_two_errors_the_verdict_is_open():
     assert of(q=0.0, square=max(0.0515, 3 / float(grown.units.max())))[0].startswith(
         "undecided: ⟨q²⟩"
     )
-    assert of(gap=0.0) == ("one state: many minima, all crossed at this temperature",)
+    flat, steep = (replace(grown, slope=at(slope)) for slope in (0.0, 0.5))
+    large = replace(grown, units=torch.tensor([200.0, 400.0]))
+    assert of(q=0.0, square=0.03, grown=large)[0].endswith("of frozen ones, 0.013 and 0.05")
+    one = ("one state: many minima, all crossed at this temperature",)
+    assert of(q=0.5, gap=0.0) == one
+    crossed = ("spin glass, its states crossed at this temperature",)
+    warm = {"q": 0.5, "gap": 0.0, "variance": 0.03, "grown": replace(large, slope=at(0.5))}
+    assert of(**warm) == crossed
+    assert of(**{**warm, "gap": 0.1}) == crossed
+    several = "undecided: chains cross between minima"
+    for other in (
+        {"modes": mode},
+        {"kept": at(0.5)},
+        {"square": 0.04},
+        {"square": 10 / float(grown.units.max()), "grown": steep},  # as at the critical temperature
+        {"grown": replace(large, slope=at(0.0))},
+    ):
+        assert of(**{**warm, **other})[0].startswith(several), other
+    assert of(q=0.5, gap=0.0, variance=0.007) == one
+    assert "less than 0.005" in of(q=0.5, gap=0.0, variance=0.007, grown=large, modes=mode)[0]
+    # Cold chains that agree: something must single their state out.
+    assert "small glass in its ground state" in of(gap=0.0)[0]
+    assert of(gap=0.0, modes=mode) == one
+    assert of(gap=0.0, kept=at(0.99)) == one
+    assert "small glass in its ground state" in of(gap=0.0, kept=at(0.5), modes=mode)[0]
     assert of(gap=0.101)[0].startswith("undecided: q_EA − ⟨|q|⟩")
     assert of(grown=replace(grown, slope=at(0.001)))[0].startswith("undecided: growth")
     assert of(grown=replace(grown, slope=at(-0.01))) == (
@@ -324,7 +353,35 @@ def test_within_two_errors_the_verdict_is_open():
     assert of(kept=at(0.5)) == ("spin glass, patterns lost",)
     assert of(kept=at(0.9))[0].startswith("undecided: overlap kept")
     assert of(found=found_in(torch.tensor([20] + [1] * 80)))[0].startswith("undecided: Y")
-    assert of(found=found_in(torch.tensor([60, 40]))) == ("ordered: few minima",)
+    # Few minima are order only if there is a reason for them to be few.
+    few = found_in(torch.tensor([60, 40]))
+    ordered = ("ordered: few minima",)
+    assert of(found=few, grown=flat) == ordered
+    assert "too small to tell order from a glass" in of(found=few, grown=steep)[0]
+    assert of(found=few, kept=at(0.99), grown=steep) == ordered
+    assert of(found=few, kept=at(0.5), grown=steep) == ("spin glass, patterns lost",)
+    assert "patterns are not among them" in of(found=few, kept=at(0.5), grown=flat)[0]
+    assert of(found=few, kept=at(0.9), grown=flat) == ordered
+    assert of(found=few, gap=0.0, modes=mode, grown=steep) == ordered
+    assert "too small" in of(found=few, gap=0.0, variance=0.03, modes=mode, grown=steep)[0]
+
+
+def small_glasses():
+    yield "SK, 40 units", bm(40, scale=2 / 40**0.5, seed=0)
+    yield "SK, 40 units, other", bm(40, scale=2 / 40**0.5, seed=1)
+    yield "bipartite, T = 0.7", rbm(30, 30, scale=30**-0.5 / 0.7, seed=0)
+    yield "bipartite, larger", rbm(64, 64, scale=64**-0.5 / 0.7, seed=0)
+    yield "BAM, K = 10", rbm(30, 30, 10, seed=0)
+    yield "BAM, K = 30", rbm(30, 30, 30, seed=0)
+    yield "Hopfield, K = 12", bm(40, 0, 12, seed=0)
+
+
+@pytest.mark.parametrize(("name", "machine"), list(small_glasses()))
+def test_small_or_warm_glasses_are_not_called_what_they_are_not(name, machine):
+    machine.requires_grad_(False)
+    rng = generator(0, name)
+    found = glassiness(machine, series(machine, rng, burn=200), rng, starts=200, tries=3)
+    assert found.verdict[0].startswith(("undecided: ", "spin glass")), (name, found.verdict)
 
 
 def test_without_biases_a_state_and_its_negative_are_one():

@@ -244,11 +244,60 @@ def test_longer_than_planned(tmp_path):
     for _ in Run(tmp_path / "short").go(epochs=12):
         pass
     same_tensors(go(tmp_path / "long").latest, short.latest)
-    with pytest.raises(InputError, match="only be made longer"):
+    with pytest.raises(InputError, match="only be made longer, not 2"):
         next(iter(Run(tmp_path / "short").go(epochs=2)))
-    go(tmp_path / "falling", fall="linear")
-    with pytest.raises(InputError, match="fall to zero"):
-        next(iter(Run(tmp_path / "falling").go(epochs=20)))
+    with pytest.raises(InputError, match="--prolong again has no effect"):
+        Run(tmp_path / "short").prolong(20, "again")
+
+
+def rates_of(run):
+    """The rate at the first update of every epoch, without its decay."""
+    trainer = run.recipe.trainer(run.data(), torch.device("cpu"))
+    decayed = [0.02 * 0.96**e for e in range(trainer.epochs)]
+    return [trainer.rates(e * trainer.per_epoch)[0] / rate for e, rate in enumerate(decayed)]
+
+
+@pytest.mark.parametrize("cut", [None, 7])
+def test_a_rate_that_fell_to_zero_falls_again_in_added_epochs(tmp_path, cut):
+    planned = go(tmp_path / "planned", epochs=4, fall="linear")
+    assert rates_of(planned) == pytest.approx([1, 0.75, 0.5, 0.25])
+    run = Run(go(tmp_path / "run", epochs=4, fall="linear").folder)
+    same_tensors(planned.latest, run.latest)
+    told = run.prolong(6)
+    assert "from 4 to 6 epochs" in told
+    assert "falls to zero again, from the full one, over epochs 4 to 6" in told
+    for _ in run.go():
+        pass
+    assert rates_of(run) == pytest.approx([1, 0.75, 0.5, 0.25, 1, 0.5])
+    # Prolonged before its end, and interrupted after it: the same bits.
+    other = Run.create(tmp_path / "other", planned.recipe)
+    steps = other.go()
+    for step in steps:
+        if step.update == (cut or step.updates):
+            break
+    steps.close()
+    other = Run(other.folder)
+    other.prolong(6, "again")
+    for step in other.go():
+        if step.epoch == 5:
+            break
+    for _ in Run(other.folder).go():  # without --epochs
+        pass
+    same_tensors(run.latest, other.latest)
+    assert Run(run.folder).info["prolonged"][0]["epochs"] == 6
+    Run(run.folder).prolong(8)
+    assert rates_of(Run(run.folder))[4:] == pytest.approx([1, 0.5, 1, 0.5])
+
+
+def test_a_falling_rate_is_stretched_by_choice(tmp_path):
+    run = go(tmp_path / "run", epochs=4, fall="linear")
+    told = run.prolong(8, "stretch")
+    assert "that of a fall over all 8 epochs" in told
+    assert rates_of(run) == pytest.approx([1 - e / 8 for e in range(8)])
+    with pytest.raises(InputError, match="did you mean 'stretch'"):
+        run.prolong(9, "strech")
+    with pytest.raises(InputError, match="only be made longer, not 8"):
+        run.prolong(8)
 
 
 def test_the_average_is_what_is_used(tmp_path):

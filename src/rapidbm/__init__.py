@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .diagnosis import diagnose as diagnose
     from .diagram import boundaries as boundaries
     from .diagram import standing as standing
+    from .errors import DataWarning as DataWarning
     from .errors import FitWarning as FitWarning
     from .errors import InputError as InputError
     from .errors import LoadWarning as LoadWarning
@@ -106,7 +107,7 @@ _HOME = {
     "descent": ("descend",),
     "diagnosis": ("Diagnosis", "diagnose"),
     "diagram": ("boundaries", "standing"),
-    "errors": ("FitWarning", "InputError", "LoadWarning", "TimeLimit"),
+    "errors": ("DataWarning", "FitWarning", "InputError", "LoadWarning", "TimeLimit"),
     "estimates": ("Bounds", "Estimate"),
     "files": ("from_arrays",),
     "gibbs": ("sweep", "sweeps"),

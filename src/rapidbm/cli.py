@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .console import EXIT_BAD_INPUT, Screen, Stopper, follow, spread
+from .console import EXIT_BAD_INPUT, Screen, Stopper, follow, meaning, spread
 
 app = typer.Typer(
     name="rapidbm",
@@ -247,8 +247,22 @@ def train(
         Path | None, option(WHERE, "The run folder (default: a new one under runs/).")
     ] = None,
     resume: Annotated[
-        bool, option(WHERE, "Go on with the run in --out where it stopped.", "--resume")
+        bool,
+        option(
+            WHERE,
+            "Go on with the run in --out where it stopped; a larger --epochs prolongs it.",
+            "--resume",
+        ),
     ] = False,
+    prolong: Annotated[
+        str | None,
+        option(
+            WHERE,
+            "With --resume and a larger --epochs, a rate that falls to zero falls as planned and then "
+            "again, from the full rate over the added epochs (default), or is a stretch: from there on "
+            "that of a fall over all epochs.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a machine into a run folder.
@@ -264,17 +278,20 @@ def train(
 
     Go on after an interruption, to the same bits:
     [bold]rapidbm train --resume --out R[/]
+
+    Train a finished run for longer:
+    [bold]rapidbm train --resume --out R --epochs 100[/]
     """
     given = dict(locals())
     renamed = {"metric": "metrics", "evaluate_at": "evaluate"}
-    aside = ("dataset", "preset", "dense", "out", "resume", "as_json")
+    aside = ("dataset", "preset", "dense", "out", "resume", "prolong", "as_json")
     chosen = {renamed.get(k, k): v for k, v in given.items() if k not in aside and v is not None}
     for key in ("hidden", "rate", "metrics"):
         if key in chosen:
             chosen[key] = tuple(chosen[key])
     if chosen.get("hidden") == (0,):
         chosen["hidden"] = ()
-    _train(Screen(as_json), dataset, preset, chosen, dense, out, resume)
+    _train(Screen(as_json), dataset, preset, chosen, dense, out, resume, prolong)
 
 
 def _train(
@@ -285,6 +302,7 @@ def _train(
     dense: bool,
     out: Path | None,
     resume: bool,
+    prolong: str | None,
 ) -> None:
     from .errors import InputError
     from .recipe import Recipe, preset_for
@@ -304,20 +322,29 @@ def _train(
         if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
             run = Run(out)
             epochs = _resumed(run, dataset, preset, chosen)
+            if epochs is not None and epochs != run.recipe.epochs:
+                screen.say(run.prolong(epochs, prolong))
+            elif prolong is not None:
+                raise InputError(
+                    f"--prolong goes with an --epochs above the {run.recipe.epochs} of {out}; give "
+                    "one, or leave it out"
+                )
         else:
+            if prolong is not None:
+                raise InputError("--prolong goes with --resume and --epochs; leave it out")
             assert dataset is not None
             name = preset or preset_for(dataset)
             recipe = Recipe.made(dataset, chosen, name)
             stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
             stem = Path(dataset).stem
             folder = out or Path("runs") / f"{stem}-{recipe.negative}-{stamp}"
-            run, epochs = Run.create(folder, recipe, name), None
+            run = Run.create(folder, recipe, name)
             if preset is None:
                 screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
         screen.say(describe(run))
         stopper = Stopper()
         with stopper.listening():
-            follow(run, screen, stopper, epochs)
+            follow(run, screen, stopper)
         _finish(run, screen, stopper)
 
 
@@ -327,8 +354,9 @@ def describe(run: Any) -> str:
     shape = "×".join(map(str, (data["shape"][0] * data["shape"][1], *recipe.hidden)))
     kind = f"K={recipe.patterns} patterns" if recipe.patterns else "dense couplings"
     sweeps = "" if recipe.sweeps is None else f"-{recipe.sweeps}"
+    third = f", {data['valid']:,} to validate (measured, not trained on)" if "valid" in data else ""
     return (
-        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test; "
+        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test{third}; "
         f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
         f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
         f"{recipe.epochs} epochs → {run.folder}"
@@ -348,6 +376,7 @@ def _resumed(
         made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
         wanted = made.as_dict() if preset is not None else {**chosen, "dataset": made.dataset}
     epochs = wanted.pop("epochs", None)
+    wanted.pop("falls", None)  # they tell of --epochs given before
     different = [k for k, v in wanted.items() if saved[k] != v]
     if different:
         told = "; ".join(f"{k} is {saved[k]!r} there, {wanted[k]!r} here" for k in different)
@@ -512,15 +541,13 @@ def evaluate(
         }
     )
     width = max(map(len, rows))
-    screen.say(
-        f"{run}, {opened.recipe.replicas} replica(s); mean ± standard deviation over replicas"
-    )
     lost = [] if update is not None else opened.info.get("diverged", [])
+    screen.say(f"{run}: {meaning(opened.recipe.replicas - len(lost))}")
     for name, values in rows.items():
         kept = [v for i, v in enumerate(values) if i not in lost]
         screen.say(f"  {name:<{width}}  {spread(kept)}")
     if lost:
-        screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out of the means")
+        screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out")
     for note in notes:
         screen.say(f"  {note}")
 
@@ -535,7 +562,10 @@ def _curve(
     if update is not None or likelihood != "auto":
         raise InputError("--curve takes all checkpoints; leave --update and --likelihood out")
     records = likelihood_curve(run, seed, device, screen.track)
-    screen.say("log-likelihood per image: mean ± standard deviation over replicas; widest interval")
+    screen.say(
+        f"log-likelihood per image, middle of the interval ({meaning(run.recipe.replicas)}) and its "
+        "width, the widest"
+    )
     for record in records:
         screen.result(record)
         told = []
@@ -546,7 +576,7 @@ def _curve(
                 strict=True,
             )
             widest = max((b - a for a, b in ends if a is not None and b is not None), default=0.0)
-            told.append(f"{part} {spread(middle(record, part))} (within {widest:.2g})")
+            told.append(f"{part} {spread(middle(record, part))} (width {widest:.2g})")
         screen.say(f"  update {record['update']:>8}  {'; '.join(told)}; {record['method']}")
     figure = curve_figure(records, run.info["data"]["name"])
     screen.say(f"picture: {pictures.save(figure, run.figures / 'likelihood.png')}")
@@ -706,7 +736,7 @@ def sample(
 def reconstruct(
     run: RunFolder,
     count: Annotated[int, typer.Option(help="How many images.", min=1)] = 16,
-    part: Annotated[str, typer.Option("--of", help="Which images: test or train.")] = "test",
+    part: Annotated[str, typer.Option("--of", help="Which images: test, train or valid.")] = "test",
     mask: Annotated[
         Path | None,
         typer.Option(
@@ -737,11 +767,16 @@ def reconstruct(
     opened = Run(run)
     target = sampling.target(out, opened, "reconstructions.png")
     with screen.watching("reconstruction", limit=limit):
-        images, distance = sampling.reconstructions(
+        images, wrong = sampling.reconstructions(
             opened, part, mask, count, passes, clamp, replica, update, seed, device, target
         )
-    screen.result({"run": str(run), "images": images, "hamming": distance, "out": str(target)})
-    screen.say(f"share of wrong pixels {distance:.4f} → {target}")
+    screen.result({"run": str(run), "images": images, **wrong, "out": str(target)})
+    told = f"{wrong['wrong_unknown']:.4f} of the unknown pixels are wrong"
+    if clamp:
+        told += ", the known ones were held"
+    else:
+        told += f"; nothing was held, Hamming distance over all pixels {wrong['hamming']:.4f}"
+    screen.say(f"{told} → {target}")
 
 
 @app.command()
@@ -781,7 +816,8 @@ def datasets(as_json: Json = False) -> None:
         screen.say(f"{name:<13} {text}" + (f" (options: {', '.join(options)})" if options else ""))
         screen.result({"name": name, "description": text, "options": list(options)})
     screen.say(
-        f"{'a file':<13} {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample"
+        f"{'a file':<13} {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample; .npz "
+        "and .h5 may hold train, test and valid"
     )
     screen.say(f"RAPIDBM_DATA is {data_folder() or 'not set: MNIST is downloaded once and cached'}")
 

@@ -67,10 +67,10 @@ class Screen:
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
         """Warnings as one readable line."""
-        from .errors import FitWarning, LoadWarning
+        from .errors import DataWarning, FitWarning, LoadWarning
 
         with warnings.catch_warnings():
-            for kind in (FitWarning, LoadWarning):
+            for kind in (DataWarning, FitWarning, LoadWarning):
                 warnings.simplefilter("always", kind)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield
@@ -100,13 +100,22 @@ class Stopper:
                 signal.signal(number, handler)
 
 
+def meaning(replicas: int) -> str:
+    """What `spread` writes, in words."""
+    if replicas > 1:
+        return f"mean ± standard deviation over {replicas} replicas"
+    return "one replica" if replicas else "no replica is left"
+
+
 def spread(values: Sequence[float | None]) -> str:
-    """Mean ± standard deviation over replicas."""
+    """Mean ± standard deviation over replicas; of one replica its value."""
     found = [v for v in values if v is not None]
     if not found:
         return "not finite"
-    mean = statistics.fmean(found)
-    return f"{mean:.4g} ± {_short(statistics.stdev(found))}" if len(found) > 1 else f"{mean:.4g}"
+    text = f"{statistics.fmean(found):.4g}"
+    if len(found) > 1:
+        text += f" ± {_short(statistics.stdev(found))}"
+    return text if len(found) == len(values) else f"{text} (finite: {len(found)} of {len(values)})"
 
 
 def _short(value: float) -> str:
@@ -115,18 +124,20 @@ def _short(value: float) -> str:
 
 def record_line(record: dict[str, Any]) -> str:
     """An evaluation in one line."""
-    names = [key.removesuffix("_train") for key in record if key.endswith("_train")]
-    parts = [
-        f"{name} train {spread(record[f'{name}_train'])}, test {spread(record[f'{name}_test'])}"
-        for name in names
-    ]
     aside = ("epoch", "update", "seconds", "diverged")
-    alone = [k for k in record if k not in aside and not k.endswith(("_train", "_test"))]
-    parts += [f"{name} {spread(record[name])}" for name in alone]
-    return f"epoch {record['epoch']:>4}  " + "; ".join(parts)
+    told: dict[str, list[str]] = {}  # a metric: its value, or one for each part of the data
+    for key, values in record.items():
+        if key not in aside:
+            name, _, part = key.rpartition("_")
+            split = part in ("train", "test", "valid")
+            words = f"{part} {spread(values)}" if split else spread(values)
+            told.setdefault(name if split else key, []).append(words)
+    return f"epoch {record['epoch']:>4}  " + "; ".join(
+        f"{name} {', '.join(words)}" for name, words in told.items()
+    )
 
 
-def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None) -> None:
+def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
     """Trains a run and shows how it goes."""
     from rich.progress import (
         BarColumn,
@@ -149,9 +160,11 @@ def follow(run: Run, screen: Screen, stopper: Stopper, epochs: int | None = None
         transient=True,
     )
     frozen: set[int] = set()
+    if run.recipe.replicas > 1:
+        screen.say(f"values are {meaning(run.recipe.replicas)}")
     with bar, quiet(screen.as_json or not bar.disable):
         task = bar.add_task(run.info["data"]["name"], total=None)
-        for step in run.go(stopper, epochs):
+        for step in run.go(stopper):
             bar.update(task, completed=step.update, total=step.updates)
             _tell(step, screen, frozen)
 

@@ -68,8 +68,7 @@ def rows_of(machine: Machine, replica: int, layers: Sequence[int]) -> Tensor:
 
 def can_count(machine: Machine) -> bool:
     """True for a restricted machine of two layers with patterns."""
-    two = machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
-    return two and isinstance(machine.couplings, Patterns)
+    return machine.layers.two and isinstance(machine.couplings, Patterns)
 
 
 def sides(machine: Machine, replica: int) -> tuple[int, Kinds, Kinds]:

@@ -79,7 +79,12 @@ class Dense(Couplings):
     def __init__(self, layers: Layers, weights: dict[tuple[int, int], Tensor]) -> None:
         super().__init__()
         self.layers = layers
-        if not weights or set(weights) != set(layers.edges):
+        if not layers.edges:
+            raise InputError(
+                "dense couplings need at least one edge, a pair of layers to couple, and these layers "
+                f"{layers.sizes} have none; use Patterns for units that are free but for their biases"
+            )
+        if set(weights) != set(layers.edges):
             raise InputError(
                 f"dense couplings need one matrix per edge {layers.edges}, not {tuple(weights)}"
             )
@@ -162,7 +167,7 @@ class Patterns(Couplings):
         """The `patterns` patterns nearest to couplings between two layers in mean square, eq. (9)."""
         check_count("the number of patterns K", patterns)
         layers = dense.layers
-        if len(layers.sizes) != 2 or layers.edges != ((0, 1),):
+        if not layers.two:
             raise InputError(
                 "patterns from dense couplings need a restricted machine, two layers that are coupled "
                 f"to each other and not to themselves; this one has layers {layers.sizes} and edges "

@@ -38,7 +38,7 @@ def demo(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
     screen.say(
         "RAPID: the couplings are built from K patterns, and the patterns themselves stand in for\n"
         "samples of the model. The machine sees the first line of each image and fills in the rest;\n"
-        "the Hamming distance is the share of pixels that it gets wrong (0.5 is guessing)."
+        "the Hamming distance is the share of all pixels that are wrong then (0.5 is guessing)."
     )
     runs = []
     for dataset, chosen in PARTS.items():

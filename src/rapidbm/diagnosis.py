@@ -111,6 +111,13 @@ def opened(
     return machine, run.data(), past
 
 
+def gibbs_series(machine: Machine, chains: int, sweeps: int, rng: torch.Generator) -> Tensor:
+    """What the verdict looks at: states (e, c, t, n) of chains after `sweeps` from random starts."""
+    every = max(1, sweeps // SERIES)
+    skip = math.ceil(sweeps / every)
+    return record(machine, chains, SERIES, sampler=Gibbs(sweeps=every), skip=skip, rng=rng)[0]
+
+
 def diagnose(
     machine: Machine,
     data: Dataset | None = None,
@@ -139,7 +146,7 @@ def diagnose(
         raise InputError(
             "a machine to diagnose has finite parameters, this one has NaN or infinity"
         )
-    if not bool(machine.couplings.matrix(*machine.layers.edges[0]).any()):
+    if not any(bool(machine.couplings.matrix(*edge).any()) for edge in machine.layers.edges):
         raise InputError("a machine to diagnose has couplings, but these are all zero")
     check_count("the number of chains", chains, least=4)
     check_count("the number of sweeps", sweeps)
@@ -217,15 +224,7 @@ class _Work:
     def landscape(self, title: str) -> tuple[list[Row], Figure, str]:
         machine, fold = self.machine, self.machine.symmetric
         self.tell("Gibbs chains from random starts")
-        every = max(1, self.sweeps // SERIES)
-        series, _ = record(
-            machine,
-            self.chains,
-            SERIES,
-            sampler=Gibbs(sweeps=every),
-            skip=math.ceil(self.sweeps / every),
-            rng=self.rng("gibbs"),
-        )
+        series = gibbs_series(machine, self.chains, self.sweeps, self.rng("gibbs"))
         self.tell("minima")
         glass = glassiness(machine, series, self.rng("minima"), starts=self.starts)
         self.tell("parallel tempering")
@@ -251,6 +250,9 @@ class _Work:
             _row("chains at β = 1 (Gibbs)", "q_EA", glass.edwards_anderson),
             _row("chains at β = 1 (Gibbs)", "overlap of different chains", glass.between),
             _row("chains at β = 1 (Gibbs)", "difference", glass.gap),
+            _row(
+                "chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance
+            ),
             *self._mixing("chains at β = 1 (Gibbs)", series),
             *self._mixing("walkers (parallel tempering)", tempered),
             Row("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),

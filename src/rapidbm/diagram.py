@@ -102,8 +102,7 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
 
 def _compared(layers: Layers) -> tuple[int, int, str]:
     """The sizes that make the load, and the theory."""
-    count = len(layers.sizes)
-    if len(layers.edges) == count * (count + 1) // 2:
+    if layers.full:
         return layers.units, layers.units, HOPFIELD
     if (0, 1) not in layers.edges:
         raise InputError(

@@ -165,6 +165,11 @@ class AllStates:
         The same sums as those over `chunks`, without writing configurations down.
         """
         machine, layers = self.machine, self.machine.layers
+        if not layers.two:
+            raise InputError(
+                "products are of two layers that are coupled to each other alone, this machine has "
+                f"layers {layers.sizes} and edges {layers.edges}; use chunks()"
+            )
         (given,) = layers.cover()
         free = 1 - given
         half = machine.symmetric

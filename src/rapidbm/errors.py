@@ -27,6 +27,10 @@ class FitWarning(UserWarning):
     """A training ended with a likelihood below that of independent columns."""
 
 
+class DataWarning(UserWarning):
+    """A file holds arrays that nobody reads."""
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that is in no registry; it names the nearest one that is."""
     names = sorted(known)

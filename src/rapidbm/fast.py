@@ -96,17 +96,13 @@ def serves(machine: Machine) -> bool:
     """Whether the kernels know this machine."""
     known = machine.device.type in DEVICES and machine.dtype == torch.float32
     known = known and _triton() and machine.replicas <= MOST_REPLICAS
-    return known and _two_layers(machine)
+    return known and machine.layers.two
 
 
 def joins(machine: Machine, rows: int) -> bool:
     """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
     that calls cost more than products."""
-    return (rows <= FEW_ROWS and _two_layers(machine)) or serves(machine)
-
-
-def _two_layers(machine: Machine) -> bool:
-    return machine.layers.edges == ((0, 1),) and len(machine.layers.sizes) == 2
+    return (rows <= FEW_ROWS and machine.layers.two) or serves(machine)
 
 
 def sweeps(

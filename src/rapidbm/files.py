@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from .errors import DataWarning, InputError
 from .spins import to_spins
 from .splits import Dataset, Split, divided, top_half
 
@@ -21,37 +23,45 @@ from .splits import Dataset, Split, divided, top_half
 def from_arrays(
     train: Any,
     test: Any = None,
+    valid: Any = None,
     *,
     train_labels: Any = None,
     test_labels: Any = None,
+    valid_labels: Any = None,
     name: str = "array",
     seed: int = 0,
 ) -> Dataset:
     """A data set from arrays of {0, 1}, bool or ±1, (samples, pixels) or (samples, rows, columns).
 
-    Without `test` a seeded fifth of the samples is set aside.
+    Without `test` a seeded fifth of the samples is set aside. `valid` is measured like `test` and
+    never trained on.
     """
     spins, shape = _flat(train, f"{name}: the training data")
+    known = top_half(shape)
+
+    def other(values: Any, labels: Any, what: str) -> Split:
+        found, _ = _flat(values, f"{name}: the {what} data")
+        if found.shape[1] != spins.shape[1]:
+            raise InputError(
+                f"{name}: training and {what} data must agree on the number of pixels, they have "
+                f"{spins.shape[1]} and {found.shape[1]}"
+            )
+        return Split(found, _labels(labels), known)
+
+    third = None if valid is None else other(valid, valid_labels, "validation")
     labels = _labels(train_labels)
     if test is None:
-        return divided(name, spins, labels, shape, seed)
-    other, _ = _flat(test, f"{name}: the test data")
-    if other.shape[1] != spins.shape[1]:
-        raise InputError(
-            f"{name}: training and test data must agree on the number of pixels, they have "
-            f"{spins.shape[1]} and {other.shape[1]}"
-        )
-    known = top_half(shape)
-    return Dataset(
-        name, Split(spins, labels, known), Split(other, _labels(test_labels), known), shape
-    )
+        return replace(divided(name, spins, labels, shape, seed), valid=third)
+    held = other(test, test_labels, "test")
+    return Dataset(name, Split(spins, labels, known), held, shape, third)
 
 
 def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
     """A data set from a file.
 
     `.npy`: samples. `.npz` and `.h5`: `samples` and `labels`, or `train`, `test`, `train_labels`,
-    `test_labels`. `.csv`: a row per sample, without labels; a first line of names is passed over.
+    `test_labels`; either way a `valid` with `valid_labels` is kept, and a warning names what is not
+    read. `.csv`: a row per sample, without labels; a first line of names is passed over.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -68,14 +78,26 @@ def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
     if not path.is_file():
         raise InputError(f"there is no file {path}; check the path")
     found = readers[path.suffix](path)
-    if "train" in found and "test" in found:
+    whole = "train" in found and "test" in found
+    parts = ("train", "test", "valid") if whole else ("samples", "valid")
+    read = {key for part in parts for key in (part, _labels_of(part))}
+    if (whole or "samples" in found) and (left := sorted(set(found) - read)):
+        warnings.warn(
+            f"{path} also holds {', '.join(map(repr, left))}, which nobody reads; of a file with "
+            f"{parts[0]!r} are read {', '.join(sorted(read))}: rename or leave them out",
+            DataWarning,
+            stacklevel=2,
+        )
+    if whole:
         if seed is not None:
             raise InputError(f"{path} holds its own split, there is nothing to seed; leave it out")
         return from_arrays(
             found["train"],
             found["test"],
+            found.get("valid"),
             train_labels=found.get("train_labels"),
             test_labels=found.get("test_labels"),
+            valid_labels=found.get("valid_labels"),
             name=path.stem,
         )
     if "samples" not in found:
@@ -84,8 +106,17 @@ def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
             f"it holds {', '.join(map(repr, found)) or 'nothing'}"
         )
     return from_arrays(
-        found["samples"], train_labels=found.get("labels"), name=path.stem, seed=seed or 0
+        found["samples"],
+        valid=found.get("valid"),
+        train_labels=found.get("labels"),
+        valid_labels=found.get("valid_labels"),
+        name=path.stem,
+        seed=seed or 0,
     )
+
+
+def _labels_of(part: str) -> str:
+    return "labels" if part == "samples" else f"{part}_labels"
 
 
 def read_numpy(path: Path) -> dict[str, Any]:

@@ -258,7 +258,7 @@ def _best_of(
         energy,
         best.to(machine.dtype),
         "+".join(names),
-        torch.minimum(bound.energy, energy),  # equal but for rounding
+        bound.energy,
         found.double().mean(1),
         f"{spins.shape[1]:,} starts{annealed}; bound {bound.method}",
     )

@@ -87,6 +87,16 @@ class Layers:
         return self.independent(self.hidden)
 
     @cached_property
+    def two(self) -> bool:
+        """True for two layers in all, coupled to each other and not to themselves: an RBM."""
+        return len(self.sizes) == 2 and self.edges == ((0, 1),)
+
+    @cached_property
+    def full(self) -> bool:
+        """True when every pair of units is coupled."""
+        return len(self.edges) == len(self.sizes) * (len(self.sizes) + 1) // 2
+
+    @cached_property
     def inferred(self) -> tuple[int, ...]:
         """Hidden layers that a moment may hold as conditional means given all the others."""
         odd = tuple(i for i in self.hidden if self.depths[i] % 2 and not self.self_coupled(i))

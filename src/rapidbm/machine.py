@@ -247,7 +247,7 @@ class Machine(nn.Module):
             fused = fast.gradient(self, weighted.visible, weighted.weights)
             if fused is not None:
                 return fused
-        if isinstance(weighted, AllStates) and self.layers.edges == ((0, 1),):
+        if isinstance(weighted, AllStates) and self.layers.two:
             fused_sums = fast.products(self) if weighted.machine is self else None
             product, mean = fused_sums or weighted.products()
             total = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
@@ -471,8 +471,8 @@ def critical_patterns(layers: Layers) -> float:
     Full connectivity: 0.138 N, the Hopfield value. Otherwise the visible layer and the one that it
     is coupled to, as measured: 0.2 √(n_a n_b), and at most 0.7 times the smaller one.
     """
-    sizes, count = layers.sizes, len(layers.sizes)
-    if len(layers.edges) == count * (count + 1) // 2:
+    sizes = layers.sizes
+    if layers.full:
         return 0.138 * layers.units
     pairs = [(sizes[0], sizes[i]) for i in layers.neighbours(0)]
     limits = [min(0.2 * math.sqrt(a * b), 0.7 * min(a, b)) for a, b in pairs]

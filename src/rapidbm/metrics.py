@@ -80,6 +80,19 @@ def reconstruct(
     return sweeps(machine, spins, rng, passes, clamp=keep, means=True)[..., : machine.visible]
 
 
+def wrong_pixels(filled: Tensor, split: Split, *, unknown: bool) -> float:
+    """The share of wrong pixels of images (samples, v): of all of them, as in eq. (1), or of the
+    unknown ones alone, which is what counts where the known ones are held."""
+    wrong = (filled.cpu() != split.spins).double()
+    if not unknown:
+        return float(wrong.mean())
+    if split.known is None or bool(split.known.all()):
+        raise InputError(
+            "every pixel is known, there is nothing to fill in; give a mask that is false somewhere"
+        )
+    return float(wrong[~split.known.expand(wrong.shape)].mean())
+
+
 @watched("the Hamming distance", remedy="take fewer images or tries")
 @torch.no_grad()
 def hamming_distance(
@@ -90,7 +103,7 @@ def hamming_distance(
     tries: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
-    """Eq. (1), averaged over images and tries.
+    """Eq. (1), averaged over images and tries: of all pixels, none of them held.
 
     By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
     of more than 10,000 images the first 10,000.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,14 +75,16 @@ def image_figure(
 
 
 def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
-    """A metric of the training and the test set against epochs: mean and one standard deviation."""
+    """A metric of each part of the data against epochs: mean and one standard deviation."""
     from matplotlib.ticker import MaxNLocator
 
     epochs = [record["epoch"] for record in records]
     alone = name in records[0]
-    parts = (("", BLUE, "-"),) if alone else (("train", BLUE, "-"), ("test", ORANGE, "--"))
-    for part, colour, style in parts:
+    parts = (("train", BLUE, "-"), ("test", ORANGE, "--"), ("valid", INK, ":"))
+    for part, colour, style in (("", BLUE, "-"),) if alone else parts:
         key = name if alone else f"{name}_{part}"
+        if key not in records[0]:  # most data have no third part
+            continue
         found = [[x for x in record[key] if x is not None] for record in records]
         mean = np.array([np.mean(row) if row else np.nan for row in found])
         axes.plot(epochs, mean, style, color=colour, label=part, linewidth=1.8)
@@ -103,7 +106,7 @@ def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figur
     """All metrics of a run, one panel each."""
     aside = ("epoch", "update", "seconds", "diverged")
     keys = {key for record in records for key in record if key not in aside}
-    names = sorted({key.removesuffix("_train").removesuffix("_test") for key in keys})
+    names = sorted({re.sub("_(train|test|valid)$", "", key) for key in keys})
     fig = figure(4.6 * len(names), 3.4)
     for axes, name in zip(np.ravel(fig.subplots(1, len(names))), names, strict=True):
         show_curves(axes, records, name, label_of(name))

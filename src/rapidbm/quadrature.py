@@ -33,9 +33,7 @@ CHUNK = 2**22  # numbers at a time
 
 def can_integrate(machine: Machine) -> bool:
     """True for patterns that couple every pair of units."""
-    count = len(machine.layers.sizes)
-    full = len(machine.layers.edges) == count * (count + 1) // 2
-    return full and isinstance(machine.couplings, Patterns)
+    return machine.layers.full and isinstance(machine.couplings, Patterns)
 
 
 def _grids(machine: Machine, replica: int, beta: float) -> tuple[Tensor, list[int]]:

@@ -73,6 +73,7 @@ class Recipe:
     decay_after: int = 0
     rate_floor: float = 0.0
     fall: str = "none"
+    falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
     batch_size: int = 100
     batch_mean: str = "true"
     epochs: int = 20
@@ -221,7 +222,9 @@ class Recipe:
     def optimizer_choice(self) -> Optimizer:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
-        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, _fall(self.fall))
+        schedule = Schedule(
+            self.decay, self.decay_after, self.rate_floor, _fall(self.fall), self.falls
+        )
         if self.adam_clock is not None and self.optimizer != "adam":
             raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":

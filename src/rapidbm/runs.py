@@ -40,7 +40,7 @@ from .checkpoint import (
     write_json,
 )
 from .columns import warn_of_fit
-from .errors import InputError, LoadWarning
+from .errors import DataWarning, InputError, LoadWarning, check_choice
 from .machine import Machine
 from .metrics import METRICS, SPLIT_FREE, check_metric
 from .recipe import Recipe, spacing_of
@@ -48,6 +48,7 @@ from .splits import Dataset
 from .training import Progress, Trainer
 
 FORMAT = 1
+PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 Record = dict[str, Any]
 
@@ -117,8 +118,7 @@ class Run:
                 "recipe": recipe.as_dict(),
                 "data": {
                     "name": data.name,
-                    "train": len(data.train),
-                    "test": len(data.test),
+                    **{part: len(split) for part, split in data.parts.items()},
                     "shape": data.shape,
                     "sha256": _checksum(data),
                 },
@@ -142,7 +142,9 @@ class Run:
 
     def data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused."""
-        data = self.recipe.data()
+        with warnings.catch_warnings():  # what a file holds besides was told when the run was made
+            warnings.simplefilter("ignore", DataWarning)
+            data = self.recipe.data()
         if _checksum(data) != self.info["data"]["sha256"]:
             raise InputError(
                 f"{self.recipe.dataset} is not the data that {self.folder} was trained on: its "
@@ -209,12 +211,22 @@ class Run:
         GPU after every few.
 
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
-        makes the training longer than it was meant to be.
+        makes the training longer than it was meant to be, as `prolong` does.
         """
         with locked(self.folder, "training"):
             if epochs is not None and epochs != self.recipe.epochs:
-                self._extend(epochs)
+                self._extend(epochs, None)
             yield from self._go(stop)
+
+    def prolong(self, epochs: int, rate: str | None = None) -> str:
+        """Makes the training longer than it was meant to be, and says what becomes of the rate.
+
+        A rate that falls to zero does so as planned and then `again`, from the full rate over the added
+        epochs; with `stretch` it goes on, from here, as if all epochs had been planned at first. Any
+        other rate goes on as it would have.
+        """
+        with locked(self.folder, "training"):
+            return self._extend(epochs, rate)
 
     def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
         data, device = self.data(), device_named(self.recipe.device)
@@ -321,8 +333,8 @@ class Run:
             if name in SPLIT_FREE:
                 record[name] = as_list(METRICS[name](machine, data.train, rng))
                 continue
-            record[f"{name}_train"] = as_list(METRICS[name](machine, data.train, rng))
-            record[f"{name}_test"] = as_list(METRICS[name](machine, data.test, rng))
+            for part, split in data.parts.items():
+                record[f"{name}_{part}"] = as_list(METRICS[name](machine, split, rng))
         if progress.diverged:
             record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
@@ -349,16 +361,42 @@ class Run:
         }
         write_json(self.folder / "run.json", self.info)
 
-    def _extend(self, epochs: int) -> None:
-        if epochs < self.recipe.epochs or self.recipe.fall != "none":
+    def _extend(self, epochs: int, rate: str | None) -> str:
+        planned, falls = self.recipe.epochs, self.recipe.fall != "none"
+        if epochs <= planned:
             raise InputError(
-                f"{self.folder} was planned for {self.recipe.epochs} epochs; a resumed run can only "
-                f"be made longer, and only if its rate does not fall to zero (fall is "
-                f"{self.recipe.fall!r}), so {epochs} will not do; leave --epochs out or train anew"
+                f"{self.folder} was planned for {planned} epochs and can only be made longer, not "
+                f"{epochs}; leave --epochs out or train anew"
             )
-        self.info["recipe"]["epochs"] = epochs
+        if rate is not None:
+            check_choice("way to prolong a rate", rate, PROLONG)
+            if not falls:
+                raise InputError(
+                    f"the rate of {self.folder} does not fall to zero and goes on as it is, so that "
+                    f"--prolong {rate} has no effect; leave it out"
+                )
+        change: dict[str, Any] = {"epochs": epochs}
+        told = f"prolonged from {planned} to {epochs} epochs; the rate "
+        if not falls:
+            told += "goes on as it would have"
+        elif rate == "stretch":
+            told += f"is from here on that of a fall over all {epochs} epochs"
+        else:
+            change["falls"] = [*self.recipe.falls, planned]
+            told += f"falls to zero again, from the full one, over epochs {planned} to {epochs}"
+        self.info["recipe"] |= change
         self.recipe = Recipe.from_dict(self.info["recipe"])
+        self._ready = None  # it had the old plan
+        self.info.setdefault("prolonged", []).append(
+            {
+                "update": self.info.get("update", 0),
+                "rate": (rate or "again") if falls else None,
+                **change,
+            }
+        )
+        self.info["status"] = "interrupted"
         write_json(self.folder / "run.json", self.info)
+        return told
 
 
 def _is_free(folder: Path) -> bool:
@@ -395,7 +433,7 @@ def on_log_grid(epoch: int) -> bool:
 
 def _checksum(data: Dataset) -> str:
     digest = hashlib.sha256()
-    for split in (data.train, data.test):
+    for split in data.parts.values():
         digest.update(split.spins.numpy().tobytes())
     return digest.hexdigest()
 

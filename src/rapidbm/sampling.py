@@ -15,7 +15,7 @@ from . import pictures
 from .checkpoint import device_named, write_bytes
 from .errors import InputError, check_beta, check_choice, lookup
 from .machine import Machine, scaled
-from .metrics import corrupt, reconstruct
+from .metrics import corrupt, reconstruct, wrong_pixels
 from .runs import Run
 from .samplers import SAMPLERS, Annealing, Gibbs, ParallelTempering, Sampler, TrajectoryTempering
 from .spins import sign
@@ -113,16 +113,19 @@ def reconstructions(
     seed: int,
     device: str,
     path: Path,
-) -> tuple[int, float]:
-    """Draws or writes reconstructions; answers how many, and their share of wrong pixels."""
+) -> tuple[int, dict[str, float]]:
+    """Draws or writes reconstructions; answers how many, and their shares of wrong pixels: of the
+    unknown ones, and where none was held the Hamming distance, of all."""
     data = run.data()
-    split = lookup("split", part, {"train": data.train, "test": data.test})
-    split = split.take(slice(0, count))
+    split = lookup("split", part, data.parts).take(slice(0, count))
     if mask is not None:
         split = Split(split.spins, split.labels, _mask(mask, data))
     machine = run.machine(update).replica(replica).to(device_named(device))
     rng = generator(seed, "reconstruct", device=machine.device)
     filled = reconstruct(machine, split, rng, passes=passes, clamp=clamp)[0].cpu()
+    wrong = {"wrong_unknown": wrong_pixels(filled, split, unknown=True)}
+    if not clamp:
+        wrong["hamming"] = wrong_pixels(filled, split, unknown=False)
     if path.suffix == ".npy":
         write_array(path, filled)
     else:
@@ -135,7 +138,7 @@ def reconstructions(
         for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
             pictures.show_images(axes, images, data.shape, len(split), title)
         pictures.save(fig, path)
-    return len(split), float((filled != split.spins).double().mean())
+    return len(split), wrong
 
 
 def _mask(path: Path, data: Dataset) -> Tensor:

@@ -21,7 +21,7 @@ TEST_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Split:
-    """One half of a data set."""
+    """One part of a data set."""
 
     spins: Tensor  # (samples, v) int8, ±1
     labels: Tensor | None = None  # (samples,)
@@ -65,20 +65,28 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training and a test split, and the shape of the images for pictures."""
+    """A training and a test split, a third one to choose by if there is one, and the shape of the
+    images for pictures."""
 
     name: str
     train: Split
     test: Split
     shape: tuple[int, int]
+    valid: Split | None = None
 
     def __post_init__(self) -> None:
-        widths = {self.train.visible, self.test.visible, math.prod(self.shape)}
-        if len(widths) != 1:
+        widths = [split.visible for split in self.parts.values()]
+        if {*widths, math.prod(self.shape)} != {self.visible}:
             raise InputError(
-                f"both splits and the image shape must agree on the number of pixels, but they "
-                f"have {self.train.visible}, {self.test.visible} and {self.shape}"
+                f"all splits and the image shape must agree on the number of pixels, but they have "
+                f"{', '.join(map(str, widths))} and {self.shape}"
             )
+
+    @property
+    def parts(self) -> dict[str, Split]:
+        """The splits under their names: `train`, `test` and, if there is one, `valid`."""
+        both = {"train": self.train, "test": self.test}
+        return both if self.valid is None else {**both, "valid": self.valid}
 
     @property
     def visible(self) -> int:

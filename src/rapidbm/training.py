@@ -360,7 +360,8 @@ class Trainer:
         if self.choice is None:
             return (0.0,)
         start, schedule = self.choice.rate, self.choice.schedule
-        epoch, fraction = update // self.per_epoch, update / (self.epochs * self.per_epoch)
+        epoch = update // self.per_epoch
+        fraction = schedule.fraction(update, self.per_epoch, self.epochs)
         each = start if isinstance(start, tuple) else (start,)
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 

@@ -2,18 +2,30 @@
 
 At the temperature of the samples,
 
-    frozen:  q_EA > 0.1  or  ⟨q²⟩ > 0.05                                                  (1)
+    free:    q_EA < 0.1  and  ⟨q²⟩ < 0.05, 5/N       free spins have ⟨q²⟩ = 1/N           (1)
+    frozen:  q_EA > 0.1  or   ⟨q²⟩ > 0.05, 3/N
     broken:  q_EA − ⟨|q|⟩ > 0.1      chains sit in different states                       (2)
+    narrow:  var |q| < 0.01, 2/N     as in one state, which has 1/N or less               (3)
 
 and of the energy alone, which knows no temperature,
 
-    many:    Y < 0.02                two descents meet less than once in fifty times      (3)
-    growing: d log(minima) / dN > 0                                                       (4)
-    kept:    overlap of a pattern with the minimum below it > 0.9                         (5)
+    many:    Y < 0.02                two descents meet less than once in fifty times      (4)
+    growing: d log(minima) / dN > 0                                                       (5)
+    steady:  N d log(minima) / dN < log 10                                                (6)
+    kept:    overlap of a pattern with the minimum below it > 0.9                         (7)
 
-A spin glass is frozen, broken, and has many minima, growing in number. A number within two errors of
-its threshold decides nothing, and the verdict says which one it was. The thresholds stand in gaps, from
-20 random machines of each kind and size (64 × 64 and 100 × 100 units, 400 starts, β = 1):
+A spin glass is frozen, broken, and has many minima, growing in number. A machine is ordered when its
+minima are few for a reason: they lie at its patterns (7), or stay few in larger machines (6), or the
+chains are in one state. In one state chains agree, not broken (2) and narrow (3), and either they move
+in it, q_EA < 0.8, or something singles it out: patterns that are kept, or a mode of dense couplings
+beyond the edge of random ones; else it may be the ground state of a small glass. The chains of a warm
+glass cross between its states, but their overlaps stay spread: where dense couplings have no such mode,
+and so no order to be in, and ⟨q²⟩ > 0.04, 12/N, which is beyond what was measured at the critical
+temperature (10/N at most, for 60 to 800 units), that is a glass too.
+
+A number within two errors of its threshold decides nothing, and the verdict says which one it was. The
+thresholds stand in gaps, from 20 random machines of each kind and size (64 × 64 and 100 × 100 units, 400
+starts, β = 1):
 
     dense, sd 1       q_EA 0.91 … 0.97      Y < 0.0005          slope 0.03 … 0.06
     K = 60            q_EA 0.91 … 0.98      Y < 0.011           slope 0.016 … 0.05, kept < 0.55
@@ -21,12 +33,14 @@ its threshold decides nothing, and the verdict says which one it was. The thresh
     K ≤ 3             q_EA > 0.99           Y 0.17 … 1          slope 0 … 0.008, kept 1
     weak couplings    |q_EA| < 0.001        as those above: the minima do not know that it is warm
 
-The slope alone does not tell: between 32 and 200 units mixtures of few patterns still come in. At the
-edge of `critical_patterns` (K = 20) about half of the machines are undecided.
+and from `python -m benchmarks verdicts`, whose glasses of 40 to 60 units have N · slope from 2 to 7, its
+ordered machines up to 1.8, its glasses at 0.7 of their critical temperature var |q| from 0.016 on.
+At the edge of `critical_patterns` (K = 20) about half of the machines are undecided.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +55,9 @@ from .landscape import Minima, minima, stability
 from .machine import Machine
 from .spectra import Spectrum, spectrum
 
-FROZEN, SQUARE, BROKEN, MEET, KEPT = 0.1, 0.05, 0.1, 0.02, 0.9
+FROZEN, SQUARE, BROKEN, NARROW, MEET, KEPT = 0.1, 0.05, 0.1, 0.01, 0.02, 0.9
+STEADY = math.log(10.0)
+COLD = 0.8  # q_EA of chains that hardly move
 ERRORS = 2.0
 
 PARAMAGNET = "paramagnet"
@@ -49,7 +65,8 @@ ORDERED = "ordered: few minima"
 GLASS = "spin glass"
 LOST = "spin glass, patterns lost"
 CROWDED = "patterns among many minima"
-STEADY = "many minima, no more of them in a larger machine"
+STEADY_MINIMA = "many minima, no more of them in a larger machine"
+CROSSED = "spin glass, its states crossed at this temperature"
 ERGODIC = "one state: many minima, all crossed at this temperature"
 
 
@@ -61,9 +78,10 @@ class Glassiness:
     between: Estimate  # the overlap of different chains, by size where s and −s are one
     gap: Estimate  # eq. (2)
     square: Estimate  # ⟨q²⟩
+    variance: Estimate  # of q, or of |q| where s and −s are one, eq. (3)
     minima: Minima
     growth: Growth
-    stability: Estimate | None  # eq. (5); None for dense couplings
+    stability: Estimate | None  # eq. (7); None for dense couplings
     spectrum: Spectrum
 
     @property
@@ -71,35 +89,90 @@ class Glassiness:
         """In words, one per replica."""
         return tuple(self._of(e) for e in range(len(self.gap.value)))
 
+    @property
+    def units(self) -> float:
+        return float(self.growth.units.max())
+
     def _of(self, e: int) -> str:
-        meet = self.minima.coincidence
-        free = max(SQUARE, 3.0 / float(self.growth.units.max()))  # free spins have ⟨q²⟩ = 1/N
-        still, alike = _above(self.edwards_anderson, FROZEN, e), _above(self.square, free, e)
-        if not (still or alike):
+        still, frozen = _above(self.edwards_anderson, FROZEN, e), max(SQUARE, 3.0 / self.units)
+        if not (still or _above(self.square, frozen, e)):
+            free = min(SQUARE, 5.0 / self.units)
             if still is None:
                 return _undecided("q_EA", self.edwards_anderson, FROZEN, e)
-            return PARAMAGNET if alike is False else _undecided("⟨q²⟩", self.square, free, e)
-        few = _above(meet, MEET, e)
+            if _above(self.square, free, e) is False:
+                return PARAMAGNET
+            if free == frozen:
+                return _undecided("⟨q²⟩", self.square, free, e)
+            between = "between those of free spins and of frozen ones"
+            return f"undecided: ⟨q²⟩ = {_text(self.square, e)} is {between}, {free:.2g} and {frozen:.2g}"
+        few = _above(self.minima.coincidence, MEET, e)
         kept = None if self.stability is None else _above(self.stability, KEPT, e)
         broken = _above(self.gap, BROKEN, e)
-        growing = _above(self.growth.slope, 0.0, e)
-        if few is not False:  # a small glass has few minima too, but not at its patterns
-            if kept is False and broken and growing:
+        # N d log(minima) / dN, eq. (6)
+        gain = Estimate(self.growth.slope.value * self.units, self.growth.slope.error * self.units)
+        more = _above(gain, STEADY, e)
+        if few is not False:
+            if few and (kept or (kept is None and more is False) or self._one_state(e)):
+                return ORDERED
+            if kept is False and broken and more:
                 return LOST
-            return ORDERED if few else _undecided("Y", meet, MEET, e)
+            if not few:
+                return _undecided("Y", self.minima.coincidence, MEET, e)
+            apart = "" if self.stability is None else ", and patterns are not among them"
+            return (
+                f"undecided: minima are few (Y = {_text(self.minima.coincidence, e)}){apart}, but get "
+                f"more with size (N·slope = {_text(gain, e)}): too small to tell order from a glass"
+            )
+        growing = _above(self.growth.slope, 0.0, e)
+        if not broken and growing and self._crossed(e):
+            return CROSSED
         if broken is None:
             return _undecided("q_EA − ⟨|q|⟩", self.gap, BROKEN, e)
         if not broken:
-            return ERGODIC
+            return ERGODIC if self._one_state(e) else self._several(e)
         if growing is None:
             return _undecided("growth", self.growth.slope, 0.0, e)
         if not growing:
-            return STEADY
+            return STEADY_MINIMA
         if self.stability is None:
             return GLASS
         if kept is None:
             return _undecided("overlap kept by patterns", self.stability, KEPT, e)
         return CROWDED if kept else LOST
+
+    @property
+    def narrow(self) -> float:
+        """The limit of eq. (3)."""
+        return min(NARROW, 2.0 / self.units)
+
+    def _one_state(self, e: int) -> bool:
+        """Whether all chains are in one state, and not by the chance of a small glass."""
+        agree = _above(self.gap, BROKEN, e) is False
+        agree = agree and _above(self.variance, self.narrow, e) is False
+        if self.stability is None:
+            singled_out = bool(self.spectrum.outliers[e] > 0)
+        else:
+            singled_out = _above(self.stability, KEPT, e) is True
+        return agree and (singled_out or _above(self.edwards_anderson, COLD, e) is False)
+
+    def _crossed(self, e: int) -> bool:
+        """Whether chains cross between the states of a glass: random couplings, which have no order to
+        be in, beyond their paramagnet, and overlaps that are those of several states."""
+        random = self.stability is None and not bool(self.spectrum.outliers[e] > 0)
+        spread = _above(self.variance, self.narrow, e) is True
+        return random and spread and _above(self.square, max(0.04, 12.0 / self.units), e) is True
+
+    def _several(self, e: int) -> str:
+        """Why chains that agree on average are not said to be in one state."""
+        if _above(self.variance, self.narrow, e) is False:
+            return (
+                f"undecided: chains are in one state (q_EA = {_text(self.edwards_anderson, e)}), but "
+                "nothing singles it out: a small glass in its ground state looks the same"
+            )
+        return (
+            f"undecided: chains cross between minima, but overlaps spread, var |q| = "
+            f"{_text(self.variance, e)}, where one state has less than {self.narrow:.2g}"
+        )
 
 
 def glassiness(
@@ -122,12 +195,13 @@ def glassiness(
             f"{machine.layers.units}), not {tuple(series.shape)}; stack the states of its sweeps"
         )
     times = freezing(series, fold=machine.symmetric)
-    pairs = overlap_distribution(series[:, :, -1])
+    pairs = overlap_distribution(series[:, :, -1], fold=machine.symmetric)
     return Glassiness(
         times.within,
         times.between,
         times.gap,
         pairs.square,
+        pairs.variance,
         minima(machine, starts, rng),
         growth(machine, starts, rng, fractions=fractions, tries=tries),
         stability(machine, rng),
@@ -143,6 +217,10 @@ def _above(estimate: Estimate, threshold: float, e: int) -> bool | None:
     return value > threshold
 
 
-def _undecided(name: str, estimate: Estimate, threshold: float, e: int) -> str:
+def _text(estimate: Estimate, e: int) -> str:
     value, error = estimate.replica(e)
-    return f"undecided: {name} = {value:.2g} ± {error:.1g} is too near {threshold:g}"
+    return f"{value:.2g} ± {error:.1g}"
+
+
+def _undecided(name: str, estimate: Estimate, threshold: float, e: int) -> str:
+    return f"undecided: {name} = {_text(estimate, e)} is too near {threshold:g}"
