@@ -109,7 +109,9 @@ def test_the_released_adam_decides_and_the_usual_one_is_told():
     assert verdict(fig3, "fewer-epochs", alone) == "not measured"
 
 
-@pytest.mark.parametrize("claim", [c for m in (fig2, fig3, fig4) for c in m.CLAIMS], ids=str)
+@pytest.mark.parametrize(
+    "claim", [c for m in (fig2, fig3, fig4) for c in m.CLAIMS], ids=lambda claim: claim.name
+)
 def test_claims_on_standard_machines_say_which_adam(claim):
     standard = [need for need in claim.needs if need != "bars.rapid"]
     assert all(need.endswith("-epoch") for need in standard)

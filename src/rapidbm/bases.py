@@ -147,7 +147,7 @@ def _hints(machine: Machine) -> Tensor:
         )
     if machine.biases is not None:
         found.append(sign(machine.biases.detach())[:, None])
-    whole = torch.cat(found, 1) if found else machine.random(0, torch.Generator())
+    whole = torch.cat(found, 1) if found else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
 
 
