@@ -149,7 +149,7 @@ def exact_samples(machine: Machine, count: int, rng: torch.Generator) -> Tensor:
     clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
     for layer in machine.layers.cover():
         clamp[machine.layers.slices[layer]] = True
-    return sweeps(machine, drawn, rng, 1, clamp=clamp)
+    return sweeps(machine, drawn, rng, 1, clamp=clamp, means=True)
 
 
 CHECKS: dict[str, Callable[[Iterable[int]], list[Check]]] = {
