@@ -128,7 +128,8 @@ def built(machine: Machine) -> Callable[[], Any]:
     def run() -> dict[str, torch.Tensor]:
         assert machine.patterns is not None
         dense = Machine(machine.couplings.dense()).requires_grad_(False)  # type: ignore[operator]
-        spins = dense.complete(sign(machine.patterns[..., : machine.visible]))
+        visible = sign(machine.patterns[..., : machine.visible])
+        spins = dense.complete(visible, means=True)
         return machine.gradient(WeightedSpins.even(spins))
 
     return run
