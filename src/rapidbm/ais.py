@@ -26,6 +26,9 @@ from .errors import InputError
 from .progress import pulse
 from .routes import Route, Weights
 
+UNSEEN = (
+    1.0  # over n chains, an error beside the others: a part of weight 1/n is easily missed by all
+)
 STEP = 0.6  # pilot: standard deviation of log w that one step may add
 
 
@@ -193,13 +196,17 @@ def bennett(forward: Tensor, back: Tensor, apart: Tensor | None = None) -> LogMe
         low, high = torch.where(up, middle, low), torch.where(up, high, middle)
     c = 0.5 * (low + high)
 
-    def spread(x: Tensor) -> Tensor:  # Bennett 1976, eq. (10)
-        return (x.square().mean(1) / x.mean(1).square() - 1.0).clamp(min=0.0)
+    def ratio_of(x: Tensor) -> Tensor:  # mean square over squared mean: 1 where all chains count
+        return x.square().mean(1) / x.mean(1).square()
 
-    there, again = sides(c)
-    count = back.shape[1] if apart is None else apart
-    error = (spread(there) / forward.shape[1] + spread(again) / count).sqrt()
+    there, again = (ratio_of(x) for x in sides(c))
+    count = torch.full_like(c, back.shape[1]) if apart is None else apart
+    error = ((there - 1.0) / forward.shape[1] + (again - 1.0) / count).clamp(min=0.0).sqrt()
+    unseen = UNSEEN * torch.maximum(there / forward.shape[1], again / count)
     one, two = LogMean.of(forward), LogMean.of(back)
     return LogMean(
-        c, error, torch.minimum(one.ess, two.ess), torch.maximum(one.largest, two.largest)
+        c,
+        torch.hypot(error, unseen),  # the first is Bennett 1976, eq. (10)
+        torch.minimum(one.ess, two.ess),
+        torch.maximum(one.largest, two.largest),
     )

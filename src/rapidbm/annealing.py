@@ -34,7 +34,6 @@ from .streams import generator
 SETTLE = 100  # sweeps between the two directions
 NARROW = 0.5  # nats: an interval that needs no more temperatures
 WIDE = 2.6  # standard errors to each side: they are themselves estimates
-UNSEEN = 3.0  # a part of weight 3/n is seen by none of n chains in 5 % of cases
 FIRST = 1.0  # variance of log w along a path, before it is divided further
 
 Streams = Callable[..., torch.Generator]
@@ -174,9 +173,7 @@ def _joined(
     back = ais.backward(walk.path, walk.betas, settled, rng, tick)
     below, above, best = walk.mean, ais.LogMean.of(back), ais.bennett(walk.logs, back, apart)
     forward, backward = below.value, -above.value
-    # A standard error from few effective chains is itself off by as much as one over their number.
-    error = WIDE * torch.hypot(best.error, 1.0 / best.ess)
-    error = error.clamp(min=UNSEEN / walk.logs.shape[1])
+    error = WIDE * best.error
     # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with
     # their own errors where they contradict each other.
     contradict = (backward - forward).abs() > 1.96 * torch.hypot(below.error, above.error)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from . import ais
-from .annealing import UNSEEN, WIDE, annealed
+from .annealing import WIDE, annealed
 from .errors import InputError, check_count
 from .estimates import Bounds
 from .gibbs import sweeps
@@ -48,7 +48,6 @@ class Bridge:
     back: ais.LogMean
     best: ais.LogMean
     steps: int
-    chains: int
     holds: bool
 
 
@@ -170,7 +169,7 @@ def _bridge(
         if least >= ENOUGH or 2 * steps > longest:
             holds = least >= ENOUGH
             ways = ais.LogMean.of(logs), ais.LogMean.of(back)
-            return Bridge(*ways, best, steps, chains, holds), arrived
+            return Bridge(*ways, best, steps, holds), arrived
         # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
         factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
         places = ais.resized(places, min(longest, factor * steps) + 1)
@@ -209,7 +208,7 @@ def _between(anchors: dict[int, Bounds], bridges: list[Bridge], i: int) -> Bound
     value = share * found.value + (1.0 - share) * other.value
     error = (found.variance * other.variance / both).sqrt()
     own = bridges[i - 1]
-    width = (WIDE * error).clamp(min=UNSEEN / own.chains)
+    width = WIDE * error
     zero = torch.zeros_like(width)
     return Bounds(
         value,

@@ -46,7 +46,7 @@ def evaluation(
     """Named values per replica, and notes on how they were had, or why not."""
     check_choice("choice of --likelihood", likelihood, ("auto", "exact", "ais", "none"))
     data, machine = run.data(), run.machine(update).to(device_named(device)).requires_grad_(False)
-    splits = {"train": data.train, "test": data.test}
+    splits = data.parts
     rng = generator(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = []
@@ -136,7 +136,7 @@ def likelihood_curve(
     records = []
     for update, machine, z in zip(updates, machines, found, strict=True):
         values = named("log_z", z)
-        for part, split in (("train", data.train), ("test", data.test)):
+        for part, split in data.parts.items():
             bounds = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
             values[f"log_likelihood_{part}_from"] = bounds.interval[0]
             values[f"log_likelihood_{part}_to"] = bounds.interval[1]

@@ -110,8 +110,8 @@ def _exact(machine: Machine, beta: float) -> Bounds:
         part = torch.logsumexp(log_weight(double, spins, free, beta), 1)
         total = torch.logaddexp(total, part)
         count += spins.shape[1]
-    if machine.symmetric:  # s and −s weigh the same
-        total = total + torch.log(torch.tensor(2.0, dtype=torch.float64))
+    if machine.symmetric and len(free) < len(machine.layers.sizes):  # s and −s weigh the same
+        total = total + math.log(2.0)
     return Bounds.exactly(total, f"{count:,} states")
 
 

@@ -99,18 +99,25 @@ class Path:
         return torch.log_softmax(parts.double(), 0)[..., None]
 
     @cached_property
-    def kept(self) -> Tensor:
-        """The bases on units that are neither summed nor held, 0 elsewhere."""
-        bases = self.bases.to(self.precise.dtype, copy=True)
-        for layer in self.machine.layers.inferred:
-            bases[..., self.machine.layers.slices[layer]] = 0.0
-        return bases if self.given is None else torch.where(self.given == 0, bases, 0.0)
+    def kept(self) -> list[tuple[slice, Tensor]]:
+        """The layers that are not summed, and the bases on their units, 0 where one is held."""
+        bases = self.bases.to(self.precise.dtype)
+        if self.given is not None:
+            bases = torch.where(self.given == 0, bases, 0.0)
+        layers = self.machine.layers
+        some = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
+        return [(where, bases[..., where]) for where in some]
 
-    def pulls(self, spins: Tensor) -> Tensor:
-        """b_j·s over these units, (j, e, c)."""
-        if len(self.kept) == 1:
-            return (spins * self.kept[0]).sum(-1)[None]
-        return (spins @ self.kept.squeeze(2).permute(1, 2, 0)).movedim(-1, 0)
+    def log_q(self, spins: Tensor) -> Tensor:
+        """log q_j of eq. (1) with the free layers at 0, (j, e, c)."""
+        total = -self.masses
+        for where, bases in self.kept:
+            seen = spins[..., where].to(bases.dtype)
+            if len(bases) == 1:
+                total = total + (seen * bases[0]).sum(-1)
+            else:
+                total = total + (seen @ bases.squeeze(2).permute(1, 2, 0)).movedim(-1, 0)
+        return total
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
         """Exact draws at β = 0, from every component as many as it has a share in."""
@@ -119,30 +126,27 @@ class Path:
             total = self.shares.exp().cumsum(0)  # (j, e, 1)
             offset = torch.rand((len(base), 1), generator=rng, device=base.device)
             level = (torch.arange(chains, device=base.device) + offset) / chains  # (e, c)
-            base = self._of((total[:-1] < level).sum(0))
+            base = _of(self.bases, (total[:-1] < level).sum(0))
         spins = draw(base.expand(-1, chains, -1), rng)
         return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         beta = _per_chain(at, spins)
-        base = (
-            self.bases[0] if len(self.bases) == 1 else self._of(self._component(spins, rng, beta))
-        )
-        push = base * (1.0 - (beta[..., None] if isinstance(beta, Tensor) else beta))
+        bases = self.bases
+        if not isinstance(beta, Tensor):  # before each chain has its own
+            bases = bases * (1.0 - beta)
+        push = bases[0] if len(bases) == 1 else _of(bases, self._component(spins, rng, beta))
+        if isinstance(beta, Tensor):
+            push = push * (1.0 - beta[..., None])
         clamp = None if self.given is None else self.given != 0
         return sweep(self.machine, spins, rng, beta, clamp, push, means=True)
 
     def _component(self, spins: Tensor, rng: torch.Generator, beta: Position) -> Tensor:
         """j given s with the free layers summed, (e, c)."""
-        logs = self.shares + (1.0 - beta) * (self.pulls(spins.to(self.kept)) - self.masses)
+        logs = self.shares + (1.0 - beta) * self.log_q(spins)
         total = torch.softmax(logs, 0).cumsum(0)  # (j, e, c)
         level = torch.rand(total.shape[1:], generator=rng, device=total.device, dtype=total.dtype)
         return (total[:-1] < level).sum(0)
-
-    def _of(self, component: Tensor) -> Tensor:
-        """The base of every chain's component, (e, c, n)."""
-        replica = torch.arange(len(component), device=component.device)[:, None]
-        return self.bases.squeeze(2)[component, replica]
 
     def terms(self, spins: Tensor) -> Terms:
         """What log f_β of these configurations depends on, for all β at once."""
@@ -153,13 +157,19 @@ class Path:
         base = self.bases[0].to(self.precise.dtype)
         return Terms(
             self.precise.energy(kept, means=True),
-            self.pulls(kept) - self.masses,
+            self.log_q(kept),
             self.shares,
             [
                 (self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
                 for layer in layers.inferred
             ],
         )
+
+
+def _of(bases: Tensor, component: Tensor) -> Tensor:
+    """The base (j, e, 1, n) of every chain's component (e, c), (e, c, n)."""
+    replica = torch.arange(len(component), device=component.device)[:, None]
+    return bases.squeeze(2)[component, replica]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from .bases import path_to
 from .errors import InputError, check_beta, check_count
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine, scaled
+from .progress import watch
 from .routes import Path, Trajectory
 from .streams import generator, seed_from
 from .tempering import Walkers, climb, turn
@@ -181,8 +182,10 @@ def sample(
     seed: int | None = None,
     rng: torch.Generator | None = None,
     track: Callable[[range], Iterable[int]] = iter,
+    limit: float | None = None,
 ) -> Tensor:
-    """Configurations (e, chains, n) after so many steps of a sampler (Gibbs by default)."""
+    """Configurations (e, chains, n) after so many steps of a sampler (Gibbs by default); after `limit`
+    seconds it gives up."""
     check_count("the number of chains", chains)
     check_beta(beta)
     sampler = sampler or Gibbs()
@@ -191,9 +194,12 @@ def sample(
     if beta != 1.0:
         machine = scaled(machine, beta)
     rng = generator(seed_from(seed, rng), "sample", device=machine.device)
-    state = sampler.init(machine, chains, rng)
-    for _ in track(range(steps)):
-        state = sampler.step(machine, state, rng)
+    with watch("sampling", 1 + steps, limit=limit, remedy="take fewer chains or steps=") as tick:
+        state = sampler.init(machine, chains, rng)
+        tick()
+        for _ in track(range(steps)):
+            state = sampler.step(machine, state, rng)
+            tick()
     return sampler.spins(state)
 
 
@@ -209,11 +215,12 @@ def record(
     seed: int | None = None,
     rng: torch.Generator | None = None,
     track: Callable[[range], Iterable[int]] = iter,
+    limit: float | None = None,
 ) -> tuple[Tensor, Any]:
     """Time series of configurations as int8, (e, chains, steps, n), and the sampler's last state.
 
     The first `skip` steps are left out (as many as are recorded, unless told otherwise), and of the
-    rest each `every`-th is kept.
+    rest each `every`-th is kept. After `limit` seconds it gives up.
     """
     check_count("the number of chains", chains)
     check_count("the number of recorded steps", steps)
@@ -222,12 +229,15 @@ def record(
     check_count("the number of skipped steps", skip, least=0)
     sampler = sampler or Gibbs()
     rng = generator(seed_from(seed, rng), "record", device=machine.device)
-    state = sampler.init(machine, chains, rng)
-    kept = []
-    for number in track(range(1, skip + steps * every + 1)):
-        state = sampler.step(machine, state, rng)
-        if number > skip and (number - skip) % every == 0:
-            kept.append(sampler.spins(state).to(torch.int8))
+    kept, last = [], skip + steps * every
+    with watch("recording", 1 + last, limit=limit, remedy="take fewer chains or steps") as tick:
+        state = sampler.init(machine, chains, rng)
+        tick()
+        for number in track(range(1, last + 1)):
+            state = sampler.step(machine, state, rng)
+            tick()
+            if number > skip and (number - skip) % every == 0:
+                kept.append(sampler.spins(state).to(torch.int8))
     return torch.stack(kept, 2), state
 
 
