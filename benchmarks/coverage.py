@@ -57,7 +57,7 @@ class Check:
     def miss(self) -> float:
         """How many of its widths the interval lies beside the exact value."""
         beside = max(self.lower - self.exact, self.exact - self.upper, 0.0)
-        return beside / self.width if beside else 0.0
+        return beside / max(self.width, 1e-12) if beside else 0.0
 
 
 # -- what is checked, as functions of the numbers of the cases -------------------------------------------

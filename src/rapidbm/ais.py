@@ -71,7 +71,7 @@ def pilot(
         betas.append(low)
         spins = route.move(spins, rng, low)
         stood.append(spins)
-        if len(betas) > most:
+        if len(betas) > most and low < end:
             raise InputError(
                 f"annealing this machine needs more than {most:,} temperatures (β = {low:.3g} so "
                 "far); allow more, or use another method"
