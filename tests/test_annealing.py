@@ -8,7 +8,6 @@ import torch
 
 from conftest import machines
 from rapidbm import ais, annealing, bases
-from rapidbm.annealing import annealed
 from rapidbm.data import load
 from rapidbm.errors import InputError, TimeLimit
 from rapidbm.estimates import Bounds
@@ -252,8 +251,13 @@ def test_replicas_choose_for_themselves():
 
 def test_temperatures_and_time_are_limited():
     machine = rbm(12, 40, 3, scale=2.0, seed=0).requires_grad_(False)
-    with pytest.raises(InputError, match="more than 2 temperatures"):
-        annealed(machine, 1.0, 0, None, None, 20, 3)
+    paths, _ = bases.paths_to(machine, None, generator(0))
+    found = annealing._schedules(paths, 40, lambda *words: generator(1, *words))
+    assert list(found) == ["modes"]  # free spins are too far
+    with pytest.raises(InputError, match="more than 20 temperatures"):
+        annealing._schedules(
+            {"free spins": paths["free spins"]}, 40, lambda *words: generator(1, *words)
+        )
     with pytest.raises(TimeLimit, match="annealing log Z stopped at its limit"):
         log_z(machine, method="ais", seed=0, limit=1e-9)
     with pytest.raises(TimeLimit, match="log-likelihood"):

@@ -213,13 +213,14 @@ def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     short = proven > upper
     low = torch.where(against | short, low, torch.inf).amin(0)
     high = torch.where(against | short, torch.maximum(high, proven), -torch.inf).amax(0)
+    lower, upper = torch.minimum(lower, low), torch.maximum(upper, high)
     note = ""
-    if bool(against.any() | short.any()):
+    if bool((upper - lower)[against.any(0) | short].gt(NARROW).any()):
         note = "the bases disagree: the interval spans what each of them says"
     return Bounds(
         pick("value"),
-        torch.minimum(lower, low),
-        torch.maximum(upper, high),
+        lower,
+        upper,
         pick("forward"),
         pick("back"),
         pick("ess"),
