@@ -518,8 +518,8 @@ def evaluate(
 ) -> None:
     """Likelihood, reconstruction errors and energies of a trained machine.
 
-    Log-likelihoods and ground states are exact where that can be had; else annealing gives two bounds
-    and a 95 % interval, and a search the best energy, beside one that no state can go below.
+    Log-likelihoods and ground states are exact where that can be had; else annealing gives a value
+    and its 95 % interval, and a search the best energy, beside one that no state can go below.
     """
     from .evaluation import evaluation
     from .runs import Run
