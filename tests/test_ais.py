@@ -198,8 +198,9 @@ def test_what_is_given_is_used():
     assert "data" in log_z(machine, seed=0, data=data, **options).effort
     base = marginals(machine, data)
     means = torch.tensor([3.0, 1, -3, 3, 1]) / 5  # of two more images, which cancel
-    assert torch.allclose(base[..., :5].tanh(), means.expand(1, 2, 1, -1))
-    assert torch.equal(base[..., 5:], machine.biases.detach()[None, :, None, 5:])
+    assert torch.allclose(base[0, ..., :5].tanh(), means.expand(2, 1, -1))
+    assert torch.equal(base[1, ..., :5], -base[0, ..., :5])
+    assert torch.equal(base[..., 5:], machine.biases.detach()[None, :, None, 5:].repeat(2, 1, 1, 1))
     assert torch.equal(path_to(machine).bases, free_spins(machine))
     bits = marginals(machine, (data > 0).int())
     assert torch.equal(bits, base)  # {0, 1} and ±1 are one

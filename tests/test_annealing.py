@@ -106,7 +106,7 @@ def one_sided(machine, count=200):
 def test_a_machine_without_biases_is_annealed_to_both_sides(machine):
     data = one_sided(machine)
     path = bases.path_to(machine, data)
-    assert path.bases.shape == (2, 2, 1, machine.layers.units)
+    assert path.bases.shape == (2, machine.replicas, 1, machine.layers.units)
     assert torch.equal(path.bases[0], -path.bases[1])
     exact = log_z(machine, method="exact").value
     found = log_z(machine, method="ais", data=data, seed=0)
@@ -145,11 +145,24 @@ def test_samples_of_both_sides_are_those_of_the_machine():
     assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
 
 
-def test_without_the_mirror_image_log_2_is_missing(monkeypatch):
-    monkeypatch.setattr(bases, "with_mirror", lambda machine, b: b)
+@pytest.mark.parametrize("biases", [0.0, 0.01])
+def test_weak_biases_leave_both_sides(biases):
+    """Samplers from data see the side on which the data do not lie."""
+    machine = rbm(20, 10, 1, scale=1.0, seed=0, biases=True)
+    machine.biases.data.fill_(biases)
+    assert bases.mirrored(machine) == (biases == 0.0)
+    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
+    for sampler in (Annealing(200, data=data), ParallelTempering(data=data)):
+        spins = sample(machine, 400, sampler=sampler, steps=20, seed=0)
+        other = float(((spins[0, :, :20] @ data[0]) < 0).double().mean())
+        exact = 1.0 / (1.0 + math.exp(2.0 * biases * float(machine.patterns.detach().sum())))
+        assert abs(other - exact) < 0.12
+
+
+def test_without_the_mirror_image_log_2_is_missing():
     machine = rbm(20, 10, 1, scale=1.0, seed=0)
     data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
-    path = bases.path_to(machine, data)
+    path = Path(machine, bases.marginals(machine, data)[:1])
     logs, _ = ais.forward(path, ais.schedule(path, generator(0)), 500, generator(1))
     exact = log_z(machine, method="exact").value
     assert float(exact - ais.LogMean.of(logs).value) == pytest.approx(math.log(2), abs=0.1)

@@ -50,26 +50,29 @@ def own_biases(machine: Machine) -> Tensor:
 
 
 def marginals(machine: Machine, data: Any) -> Tensor:
-    """The fields of the data's marginals, smoothed by one observation of each spin, with their mirror
-    image where the machine has one, (1 or 2, e, 1, n); hidden units have their biases."""
+    """The fields of the data's marginals, smoothed by one observation of each spin, and their mirror
+    image, (2, e, 1, n); hidden units have their biases."""
     spins = to_spins(getattr(data, "spins", data), what="the data of the base")
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
             f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
-    base = own_biases(machine)
     mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
-    base[..., : machine.visible] = torch.atanh(mean).to(base)
-    return with_mirror(machine, base)
+    field = torch.atanh(mean).to(machine.device, machine.dtype)
+    bases = own_biases(machine).repeat(2, 1, 1, 1)
+    bases[0, ..., : machine.visible] = field
+    bases[1, ..., : machine.visible] = -field
+    return bases
 
 
-def with_mirror(machine: Machine, bases: Tensor) -> Tensor:
-    """The bases and, where E(s) = E(−s), their negatives."""
-    return torch.cat([bases, -bases]) if machine.symmetric else bases
+def mirrored(machine: Machine) -> bool:
+    """True where E(s) = E(−s): no biases, or none but zeros."""
+    return machine.biases is None or not bool(machine.biases.any())
 
 
 def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
-    """The path from free spins, or with `data` from the data's marginals."""
+    """The path from free spins, or with `data` from the data's marginals and their mirror image: a
+    machine whose biases are weak has weight on either side."""
     bases = free_spins(machine) if data is None else marginals(machine, data)
     return Path(machine, bases, exact=exact)
 
@@ -77,10 +80,10 @@ def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
 def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Path], Tensor]:
     """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
     bases = {"free spins": free_spins(machine)}
-    if not machine.symmetric:
+    if not mirrored(machine):
         bases["biases"] = own_biases(machine)
-    if data is not None:
-        bases["data"] = marginals(machine, data)
+    if data is not None:  # with biases the other starts look after the other side
+        bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
     paths = {name: Path(machine, base) for name, base in bases.items()}
     means, bounds = modes(machine, rng)
     paths["modes"] = path_from_modes(machine, means, bounds)
@@ -96,9 +99,9 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Path:
             bases[..., where] = fields.movedim(1, 0)[:, :, None, where]
     # Mean field knows the weight of a mode roughly: the square root spreads the chains more evenly.
     parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
-    if machine.symmetric:
-        parts = parts.repeat(2, 1)
-    return Path(machine, with_mirror(machine, bases), parts)
+    if mirrored(machine):
+        bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
+    return Path(machine, bases, parts)
 
 
 # -- modes --------------------------------------------------------------------------------------------
