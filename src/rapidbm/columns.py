@@ -30,7 +30,8 @@ from .errors import FitWarning
 from .gibbs import sweeps
 from .likelihood import log_z
 from .machine import Machine
-from .spins import as_spins, mean_spin, sign
+from .positive import relax, variational_bound
+from .spins import as_spins, sign
 
 IMAGES = 1000  # of the data that are judged, at most
 STATES = 2**22  # hidden states of all images together that are summed
@@ -71,7 +72,7 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     seen = torch.stack(parts).sum(0) / len(some)
     cost = states_of(machine.layers) * machine.layers.units * machine.replicas
     if cost <= EXACT:
-        least = log_z(machine, method="exact").lower
+        least = log_z(machine, method="exact").value
     else:
         ends = _settled(machine, some, rng).double()
         least = torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
@@ -105,16 +106,8 @@ def log_z_by_states(machine: Machine, spins: Tensor) -> Tensor:
 @torch.no_grad()
 def log_z_by_means(machine: Machine, spins: Tensor) -> Tensor:
     """The best of the second of eq. (2), means iterated from these configurations, (e,)."""
-    means = 0.5 * spins
-    for _ in range(SWEEPS):
-        for layer in machine.layers.order:
-            where = machine.layers.slices[layer]
-            new = mean_spin(machine.field(means, layer, means=True))
-            own = machine.layers.self_coupled(layer)  # a parallel step would oscillate
-            means[..., where] = 0.5 * (new + means[..., where]) if own else new
-    up = 0.5 * (1.0 + means)
-    entropy = -(torch.xlogy(up, up) + torch.xlogy(1.0 - up, 1.0 - up)).sum(-1)
-    return (entropy - machine.energy(means, means=True)).amax(1)
+    means = relax(machine, 0.5 * spins, machine.layers.order, SWEEPS)
+    return variational_bound(machine, means).amax(1)
 
 
 def warn_of_fit(found: Fit | None) -> None:
