@@ -1,0 +1,58 @@
+"""The benchmark of coverage: its families are what they say, and it counts misses."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from rapidbm.likelihood import can_be_exact
+
+RANDOM = (
+    "generic",
+    "cold",
+    "one-sided",
+    "one-sided with biases",
+    "biases against couplings",
+    "first-order",
+    "holes",
+    "deep",
+    "full",
+)
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    names = ("families", "coverage")
+    return [importlib.import_module(f"benchmarks.{name}") for name in names]
+
+
+def test_members_can_be_summed_and_differ(benchmarks):
+    families, _ = benchmarks
+    for name in RANDOM:
+        made = [families.member(name, number)[0] for number in (0, 1, 0)]
+        assert all(can_be_exact(machine, 2**20) for machine in made)
+        first, second, again = ([p.flatten().tolist() for p in m.parameters()] for m in made)
+        assert first == again != second
+    assert set(RANDOM) | {"bars", "digits", "mnist"} == set(families.FAMILIES)
+
+
+def test_misses_are_counted_in_widths(benchmarks):
+    _, coverage = benchmarks
+    checks = [coverage.Check(1.0, 2.0, x) for x in (1.0, 1.5, 2.5, -2.0)]
+    assert [check.miss for check in checks] == [0.0, 0.0, 0.5, 3.0]
+    found = coverage.summary(checks, 8.0)
+    assert found["held"] == 0.5
+    assert found["worst miss in widths"] == 3.0
+    assert found["seconds per case"] == 2.0
+
+
+def test_every_kind_of_check_answers_beside_the_exact_value(benchmarks):
+    _, coverage = benchmarks
+    for name in ("generic", "one-sided", "Bennett's ratio", "hidden sums"):
+        for check in coverage.CHECKS[name](range(2)):
+            assert check.lower <= check.upper
+            assert check.miss < 1.0
+    with pytest.raises(SystemExit) as stopped:
+        coverage.run(["--families", "nonsense"])
+    assert stopped.value.code == 2
