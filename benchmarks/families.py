@@ -10,13 +10,14 @@ import copy
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from rapidbm.data import load
-from rapidbm.errors import LoadWarning
+from rapidbm.errors import FitWarning, LoadWarning
 from rapidbm.machine import Machine, bm, dbm, rbm
 from rapidbm.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.optim import adam
@@ -27,6 +28,15 @@ from rapidbm.training import train
 Member = tuple[Machine, Tensor | None]
 Family = Callable[[int], Member]
 TOGETHER = 25  # machines of a family that are trained side by side
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Many patterns and bad fits are meant here."""
+    with warnings.catch_warnings():
+        for kind in (FitWarning, LoadWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
 
 
 def _uniform(number: int, low: float, high: float, *words: object) -> float:
@@ -215,8 +225,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def member(family: str, number: int) -> Member:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LoadWarning)
+    with _quietly():
         machine, data = FAMILIES[family](number)
     return machine.requires_grad_(False), data
 
@@ -230,16 +239,21 @@ def checkpoints(number: int) -> tuple[list[Machine], Tensor]:
         "biases": biases, "patterns": patterns, "scale": 0.05 if patterns is None else 0.2, "seed": number
     }  # fmt: skip
     graph = number // 4 % 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LoadWarning)
+    every = (5, 10, 20)[number // 12 % 3]
+    with _quietly():
         if graph == 0:
             machine = rbm(16, 9, **options)
         else:
             machine = dbm(16, (6, 5), **options) if graph == 1 else bm(16, 3, **options)
-    every = (5, 10, 20)[number // 12 % 3]
-    course = train(
-        machine, data, Persistent(100, 3), adam(0.01), epochs=8 * every, batch_size=5, seed=number
-    )
-    found = [copy.deepcopy(machine)]
-    found += [copy.deepcopy(machine) for progress in course if progress.epoch % every == 0]
+        course = train(
+            machine,
+            data,
+            Persistent(100, 3),
+            adam(0.01),
+            epochs=8 * every,
+            batch_size=5,
+            seed=number,
+        )
+        found = [copy.deepcopy(machine)]
+        found += [copy.deepcopy(machine) for progress in course if progress.epoch % every == 0]
     return [one.requires_grad_(False) for one in found], data
