@@ -98,6 +98,8 @@ def samples(
             f"{state.rungs.shape[1]} rungs, swap rates {low:.2f} to {high:.2f}, "
             f"{int(state.trips[0])} round trips"
         )
+        if int(state.trips[0]) < count:
+            told += ", fewer than chains: these may not be samples yet, take more --sweeps"
     return sampler.spins(state)[0, :, : machine.visible].cpu(), steps, told
 
 
