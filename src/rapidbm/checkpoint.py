@@ -1,66 +1,41 @@
 """Machines in files: safetensors, with what is needed to build the machine in the header.
 
-Every write goes to a temporary file that then takes the place of the old one: a reader sees the
-old file or the new one, never half of it.
+The header also has a checksum of all that the file says: one whose bits have changed is refused (files of
+earlier versions have none). Everything is checked against `HEADER`, and tensors against the layers that
+it names, before a machine is built.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from .couplings import Couplings, Dense, Patterns
+from .disk import parse_json, reading, write_bytes
 from .errors import InputError
 from .layers import Layers
 from .machine import Machine
+from .schema import Names, OneOf, Real, Several, Text, Whole
 
 FORMAT = 1
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces a file as a whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-@contextmanager
-def locked(folder: Path, doing: str) -> Iterator[None]:
-    """One process works in a folder at a time; what a killed one left half written is removed."""
-    try:
-        import fcntl
-    except ImportError:  # a system without it
-        yield
-        return
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(
-                f"another process is {doing} into {folder}; wait for it or stop it"
-            ) from error
-        for left in folder.rglob(".*.part"):
-            left.unlink(missing_ok=True)
-        yield
+FLOATS = (torch.float32, torch.float64)
+HEADER = Names(
+    {
+        "format": Whole(),
+        "sizes": Several(Whole(1, 2**31), most=1000),
+        "edges": Several(Several(Whole(0, 1000), count=2)),
+        "couplings": OneOf(("patterns", "dense")),
+    },
+    {"update": Whole(), "seconds": Real(0), "evaluations": Whole(), "sha256": Text(64)},
+)
 
 
 def save_tensors(
@@ -75,58 +50,108 @@ def save_tensors(
         **extra,
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    header["sha256"] = _checksum(plain, header)
     write_bytes(path, save(plain, metadata={"rapidbm": json.dumps(header)}))
+
+
+def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    said = {name: value for name, value in header.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of a file and its header, checked."""
     path = Path(path)
+    remedy = "it may be truncated or damaged, take another checkpoint"
     if not path.is_file():
         raise InputError(f"there is no checkpoint {path}; check the path")
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("rapidbm", "{}"))
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read as safetensors: {error}; it may be truncated, take another "
-            "checkpoint"
-        ) from error
+    with reading(path, "safetensors", remedy), safe_open(path, framework="pt") as file:
+        header = parse_json((file.metadata() or {}).get("rapidbm", "{}"))
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     version = header.get("format") if isinstance(header, dict) else None
     if version != FORMAT:
         raise InputError(
             f"{path} has the format {version!r}, this version of rapidbm reads {FORMAT}; use the "
             "version that wrote it"
         )
-    if not {"sizes", "edges", "couplings"} <= set(header):
-        raise InputError(f"{path} does not say which machine it holds; take another checkpoint")
+    HEADER.checked(header, f"{path} does not say which machine it holds:", remedy)
+    if header.pop("sha256", None) not in (None, _checksum(tensors, header)):
+        raise InputError(f"{path} is not what was written: its checksum differs; {remedy}")
     return tensors, header
 
 
 def save_machine(machine: Machine, path: str | Path) -> None:
     """Writes a machine to a file; one that is there is replaced."""
-    save_tensors(Path(path), machine, _named(machine), {})
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to save {path.name} in; make it first")
+    save_tensors(path, machine, _named(machine), {})
 
 
-def load_machine(path: str | Path, *, averaged: bool = False) -> Machine:
-    """The machine of a file; `averaged` takes the running average of its parameters."""
+def load_machine(
+    path: str | Path, *, averaged: bool = False, replica: int | None = None
+) -> Machine:
+    """The machine of a file, or one replica of it; `averaged` takes the running average of its
+    parameters. Energies that are not finite are refused."""
     tensors, header = load_tensors(path)
     part = "average/" if averaged else "parameter/"
     found = {k.removeprefix(part): v for k, v in tensors.items() if k.startswith(part)}
     if not found:
         raise InputError(f"{path} holds no {part.rstrip('/')}; it has {', '.join(tensors)}")
     layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
+    kind = header["couplings"]
+    _check_parameters(Path(path), found, layers, kind)
     couplings: Couplings
-    try:
-        if header["couplings"] == "patterns":
-            couplings = Patterns(layers, found["couplings.patterns"])
-        else:
-            couplings = Dense(
-                layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
+    if kind == "patterns":
+        couplings = Patterns(layers, found["couplings.patterns"])
+    else:
+        couplings = Dense(
+            layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
+        )
+    machine = Machine(couplings, found.get("biases"))
+    machine = machine if replica is None else machine.replica(replica)
+    lost = torch.nonzero(~machine.finite()).flatten().tolist()
+    if lost:
+        which = ", ".join(map(str, lost if replica is None else [replica]))
+        raise InputError(
+            f"{path} holds a machine whose energies are not finite (replica {which}); take another "
+            "checkpoint (--update)"
+        )
+    return machine
+
+
+def _check_parameters(path: Path, found: Mapping[str, Tensor], layers: Layers, kind: str) -> None:
+    """Refuses tensors that are not the parameters of these layers."""
+    sizes, n = layers.sizes, layers.units
+    wanted: dict[str, tuple[int | None, ...]]  # sizes after the replicas
+    if kind == "patterns":
+        wanted = {"couplings.patterns": (None, n)}
+    else:
+        wanted = {f"couplings.weights.{a}-{b}": (sizes[a], sizes[b]) for a, b in layers.edges}
+    rules = {**wanted, "biases": (n,)}
+    if lost := [name for name in wanted if name not in found]:
+        raise InputError(f"{path} lacks the tensor {lost[0]}; take another checkpoint")
+    first = found[next(iter(wanted))] if wanted else None
+    for name, value in found.items():
+        rule = rules.get(name)
+        fits = (
+            rule is not None
+            and value.dim() == len(rule) + 1
+            and all(size in (None, seen) for size, seen in zip(rule, value.shape[1:], strict=True))
+            and 0 not in value.shape
+            and value.dtype in FLOATS
+            and (first is None or (value.dtype, len(value)) == (first.dtype, len(first)))
+        )
+        if not fits:
+            raise InputError(
+                f"{path} holds the tensor {name}, {value.dtype} of {tuple(value.shape)}, which is no "
+                f"parameter of a machine of layers {sizes}; take another checkpoint"
             )
-    except KeyError as error:
-        raise InputError(f"{path} lacks the tensor {error}; take another checkpoint") from error
-    return Machine(couplings, found.get("biases"))
 
 
 def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> None:

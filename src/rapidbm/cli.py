@@ -31,6 +31,15 @@ Update = Annotated[
     typer.Option(help="Take the checkpoint after this update (default: the newest).", min=0),
 ]
 Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
+DataFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="The file that the run was trained on, if it has moved, or if the run is not your own: "
+        "nothing outside a folder is read that you have not named.",
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, …")]
 Limit = Annotated[
     float | None,
@@ -304,6 +313,7 @@ def _train(
     resume: bool,
     prolong: str | None,
 ) -> None:
+    from .data import FILE_ENDINGS
     from .errors import InputError
     from .recipe import Recipe, preset_for
     from .runs import Run
@@ -320,8 +330,9 @@ def _train(
         raise InputError("train needs a data set; `rapidbm datasets` lists them")
     with screen.gentle_warnings():
         if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
-            run = Run(out)
-            epochs = _resumed(run, dataset, preset, chosen)
+            named = dataset if dataset and Path(dataset).suffix in FILE_ENDINGS else None
+            run = Run(out, named)
+            epochs = _resumed(run, None if named else dataset, preset, chosen)
             if epochs is not None and epochs != run.recipe.epochs:
                 screen.say(run.prolong(epochs, prolong))
             elif prolong is not None:
@@ -338,7 +349,7 @@ def _train(
             stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
             stem = Path(dataset).stem
             folder = out or Path("runs") / f"{stem}-{recipe.negative}-{stamp}"
-            run = Run.create(folder, recipe, name)
+            run = Run.create(folder, recipe, name, renamed=out is None)
             if preset is None:
                 screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
         screen.say(describe(run))
@@ -501,6 +512,7 @@ def report(
 def evaluate(
     run: RunFolder,
     update: Update = None,
+    file: DataFile = None,
     likelihood: Annotated[
         str,
         typer.Option(
@@ -525,7 +537,7 @@ def evaluate(
     from .runs import Run
 
     screen = Screen(as_json)
-    opened = Run(run)
+    opened = Run(run, file)
     if curve:
         with screen.watching("evaluation", limit=limit):
             _curve(opened, screen, update, likelihood, seed, device)
@@ -593,6 +605,7 @@ def diagnose(
         ),
     ],
     update: Update = None,
+    file: DataFile = None,
     replica: Replica = 0,
     chains: Annotated[int, typer.Option(help="Chains of each sampler.", min=4)] = 64,
     sweeps: Annotated[int, typer.Option(help="Sweeps before anything is recorded.", min=1)] = 500,
@@ -619,7 +632,7 @@ def diagnose(
     from .progress import quiet
 
     screen = Screen(as_json)
-    machine, data, past = opened(run, update, replica, device)
+    machine, data, past = opened(run, update, replica, device, file)
     folder = out or (run.parent if run.is_file() else run / "figures")
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
     name = run.stem if run.is_file() else run.resolve().name
@@ -688,6 +701,7 @@ def sample(
     beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
     replica: Replica = 0,
     update: Update = None,
+    file: DataFile = None,
     limit: Limit = None,
     seed: Seed = 0,
     out: Annotated[
@@ -703,10 +717,10 @@ def sample(
     from .runs import Run
 
     screen = Screen(as_json)
-    opened = Run(run)
+    opened = Run(run, file)
     target = sampling.target(out, opened, "samples.png")
     shape = opened.info["data"]["shape"]
-    machine = opened.machine(update).replica(replica).to(device_named(device))
+    machine = opened.machine(update, replica).to(device_named(device))
     machine.requires_grad_(False)
     chosen = sampling.sampler_named(sampler, opened, machine, start, update, replica, seed)
     with screen.watching("sampling", limit=limit):
@@ -750,6 +764,7 @@ def reconstruct(
     ] = False,
     replica: Replica = 0,
     update: Update = None,
+    file: DataFile = None,
     limit: Limit = None,
     seed: Seed = 0,
     out: Annotated[
@@ -764,7 +779,7 @@ def reconstruct(
     from .runs import Run
 
     screen = Screen(as_json)
-    opened = Run(run)
+    opened = Run(run, file)
     target = sampling.target(out, opened, "reconstructions.png")
     with screen.watching("reconstruction", limit=limit):
         images, wrong = sampling.reconstructions(

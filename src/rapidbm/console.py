@@ -67,10 +67,10 @@ class Screen:
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
         """Warnings as one readable line."""
-        from .errors import DataWarning, FitWarning, LoadWarning
+        from .errors import DataWarning, FitWarning, LoadWarning, LossWarning
 
         with warnings.catch_warnings():
-            for kind in (DataWarning, FitWarning, LoadWarning):
+            for kind in (DataWarning, FitWarning, LoadWarning, LossWarning):
                 warnings.simplefilter("always", kind)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield

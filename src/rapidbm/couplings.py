@@ -72,6 +72,10 @@ class Couplings(nn.Module, ABC):
     def matrix(self, a: int, b: int) -> Tensor:
         """J between two coupled layers, (e, n_a, n_b); a layer with itself has a zero diagonal."""
 
+    @abstractmethod
+    def reach(self) -> Tensor:
+        """A number that no |E(s)| exceeds, (e,); it overflows before any energy does."""
+
 
 class Dense(Couplings):
     """Every coupling is a parameter. Of a layer coupled to itself the strict upper triangle counts."""
@@ -105,6 +109,10 @@ class Dense(Couplings):
         a, b = self.layers.edges[0]
         weight: Tensor = self.weights[f"{a}-{b}"]
         return weight
+
+    def reach(self) -> Tensor:
+        sums = [torch.linalg.vector_norm(w, 1, (1, 2)) for w in self.weights.values()]
+        return torch.stack(sums).sum(0)
 
     def matrix(self, a: int, b: int) -> Tensor:
         if a == b:
@@ -186,6 +194,11 @@ class Patterns(Couplings):
 
     def extra_repr(self) -> str:
         return f"K={self.patterns.shape[1]}"
+
+    def reach(self) -> Tensor:
+        # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)²; the square of the whole sum bounds overlap times pattern too.
+        total: Tensor = torch.linalg.vector_norm(self.patterns, 1, (1, 2))
+        return total.square()
 
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""

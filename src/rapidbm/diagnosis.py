@@ -95,7 +95,7 @@ class Diagnosis:
 
 
 def opened(
-    path: Path, update: int | None, replica: int, device: str
+    path: Path, update: int | None, replica: int, device: str, file: Path | None = None
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
     """One machine of a run folder or of a file of `save_machine`, the run's data, and its checkpoints
     up to there."""
@@ -103,11 +103,11 @@ def opened(
     if path.is_file():
         if update is not None:
             raise InputError(f"{path} is one machine without checkpoints; leave --update out")
-        return load_machine(path).replica(replica).to(where), None, []
-    run = Run(path)
-    machine = run.machine(update).replica(replica).to(where)
+        return load_machine(path, replica=replica).to(where), None, []
+    run = Run(path, file)
+    machine = run.machine(update, replica).to(where)
     last = math.inf if update is None else update
-    past = [run.machine(u).replica(replica) for u in run.checkpoints() if u <= last]
+    past = [run.machine(u, replica) for u in run.checkpoints() if u <= last]
     return machine, run.data(), past
 
 

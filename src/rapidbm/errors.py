@@ -27,6 +27,10 @@ class FitWarning(UserWarning):
     """A training ended with a likelihood below that of independent columns."""
 
 
+class LossWarning(UserWarning):
+    """Something that a run wrote earlier is gone."""
+
+
 class DataWarning(UserWarning):
     """A file holds arrays that nobody reads."""
 

@@ -11,7 +11,7 @@ from . import pictures
 from .bridging import log_z_along
 from .checkpoint import device_named, load_tensors
 from .enumeration import states_of
-from .errors import TimeLimit, check_choice
+from .errors import InputError, TimeLimit, check_choice
 from .estimates import Bounds
 from .ground import ground_state
 from .likelihood import HIDDEN, can_be_exact, log_likelihood, log_z
@@ -118,8 +118,17 @@ def _normaliser(
 
 
 def _chains(run: Run, machine: Machine) -> Tensor | None:
+    """The chains of the newest checkpoint, if the negative phase keeps any."""
+    wanted = run.recipe.negative_phase().init(machine, generator(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
-    return chains.to(machine.device) if chains is not None and chains.shape[1] else None
+    if chains is None or not wanted.shape[1]:
+        return None
+    if (chains.shape, chains.dtype) != (wanted.shape, wanted.dtype):
+        raise InputError(
+            f"{run.latest} has chains {tuple(chains.shape)}, its negative phase {run.recipe.negative!r} "
+            f"keeps {tuple(wanted.shape)}; take another checkpoint (--update)"
+        )
+    return chains.to(machine.device)
 
 
 def likelihood_curve(

@@ -188,6 +188,12 @@ class Machine(nn.Module):
         energy = self.couplings.energy(spins)
         return energy if self.biases is None else energy + self.bias_energy(spins, means=True)
 
+    @torch.no_grad()
+    def finite(self) -> Tensor:
+        """Which replicas have finite energies in all their configurations, (e,)."""
+        reach = self.couplings.reach()
+        return torch.isfinite(reach if self.biases is None else reach + self.biases.abs().sum(1))
+
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
         whole = self.configuration(spins, means=means)

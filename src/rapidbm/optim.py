@@ -372,8 +372,15 @@ class _TorchUpdater:
         # Not by load_state_dict, which changes types on the way and with them the bits.
         found = [p for group in self.optimizer.param_groups for p in group["params"]]
         for name, value in state.items():
-            index, key = name.split("/", 1)
+            index, _, key = name.partition("/")
+            if index not in map(str, range(len(found))):
+                raise KeyError(name)
             home = found[int(index)]
+            if key != "step" and value.dim() and value.shape != home.shape:
+                raise InputError(
+                    f"the optimiser's memory {name} is {tuple(value.shape)}, its parameter "
+                    f"{tuple(home.shape)}; it is damaged, or of another machine"
+                )
             # A step count stays where it is; everything else lies beside its parameter.
             self.optimizer.state[home][key] = (
                 value.clone() if key == "step" else value.to(home.device)

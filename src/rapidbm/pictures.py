@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from .checkpoint import write_bytes
+from .disk import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

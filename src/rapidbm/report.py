@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, experiments
+from .disk import inside
 
 if TYPE_CHECKING:
     from .reproduction import Reproduction
@@ -64,11 +65,11 @@ def _item(
 ) -> dict[str, Any]:
     item = experiments.item(name)
     records = reproduction.records_of(item)
-    picture = reproduction.out / "figures" / f"{name}.png"
+    picture, words = (inside(reproduction.out, "figures", name + end) for end in (".png", ".txt"))
     image, caption = None, ""
-    if records and picture.is_file():
+    if records and picture.is_file() and words.is_file():
         image = "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
-        caption = picture.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        caption = words.read_text(encoding="utf-8", errors="replace").strip()
     return {
         "name": name,
         "title": item.title,

@@ -16,7 +16,6 @@ one that never stopped. Everything after the records is made from them.
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import time
 import traceback
@@ -31,7 +30,16 @@ import numpy as np
 import torch
 
 from . import __version__, experiments, fast
-from .checkpoint import device_named, load_machine, locked, write_bytes, write_json
+from .checkpoint import device_named, load_machine
+from .disk import (
+    inside,
+    is_free,
+    locked,
+    make_folder,
+    read_json,
+    write_bytes,
+    write_json,
+)
 from .errors import InputError, check_choice, unknown
 from .experiments.bench import (
     SCALE_NAMES,
@@ -45,9 +53,22 @@ from .experiments.bench import (
     settings_of,
     write_record,
 )
+from .schema import Anything, Names, Real, Text, Whole
 from .streams import check_seed
 
 FORMAT = 1
+REPRODUCTION = Names(
+    {"format": Whole(), "scale": Text(), "seed": Whole()},
+    {"started": Text(), "seconds": Real(0), "failed": Names({}, others=Text(2**16))},
+    others=Anything(),
+)
+SPENT = Names(
+    {
+        "seconds": Real(0),
+        **dict.fromkeys(("device", "python", "torch", "numpy", "rapidbm"), Text()),
+    },
+    others=Anything(),
+)
 SPEND_SECONDS = 10.0  # how often the time that was spent is written down
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
 MISSED = "not reproduced with this recipe"  # which refutes nothing
@@ -117,21 +138,21 @@ class Reproduction:
         self.folder = Path(folder)
         self.out = out or self.folder
         self._began = time.monotonic()
-        path = self.folder / "reproduction.json"
+        self._read()
+
+    def _read(self) -> None:
+        path = inside(self.folder, "reproduction.json")
         if not path.is_file():
             raise InputError(
                 f"{self.folder} is no reproduction: it has no reproduction.json; check the path, or "
                 "make one with `rapidbm reproduce`"
             )
-        try:
-            self.info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            self.scale, self.seed = str(self.info["scale"]), int(self.info["seed"])
-            version = self.info["format"]
-            self.info["failed"] = dict(self.info.get("failed") or {})
-            self.info["seconds"] = float(self.info.get("seconds") or 0.0)
-            self.info.setdefault("started", "at an unknown time")
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} cannot be read ({error!r}); restore or remove it") from error
+        self.info: dict[str, Any] = read_json(
+            path, REPRODUCTION, "a reproduction", "restore or remove it"
+        )
+        self.info = {"failed": {}, "seconds": 0.0, "started": "at an unknown time", **self.info}
+        self.scale, self.seed = self.info["scale"], self.info["seed"]
+        version = self.info["format"]
         if version != FORMAT or self.scale not in SCALE_NAMES:
             raise InputError(
                 f"{path} has the format {version!r} and the scale {self.scale!r}; this version of "
@@ -156,12 +177,10 @@ class Reproduction:
             raise InputError(
                 f"{folder} has records but no reproduction.json; restore it, or choose another --out"
             )
-        if folder.exists() and (not folder.is_dir() or any(_not_left(p) for p in folder.iterdir())):
-            raise InputError(f"{folder} exists and is not empty; choose another --out")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be made: {error}; choose another --out") from error
+        taken = InputError(f"{folder} exists and is not empty; choose another --out")
+        if not is_free(folder):
+            raise taken
+        make_folder(folder)
         info = {
             "format": FORMAT,
             "rapidbm": __version__,
@@ -171,22 +190,27 @@ class Reproduction:
             "seconds": 0.0,
             "failed": {},
         }
-        write_json(folder / "reproduction.json", info)
+        with locked(folder, "working"):
+            if not is_free(folder):  # another process was quicker
+                raise taken
+            write_json(folder / "reproduction.json", info)
         return Reproduction(folder)
 
     # -- reading ----------------------------------------------------------------------------------
 
     @property
     def machines(self) -> Path:
-        return self.folder / "machines"
+        return inside(self.folder, "machines")
 
     def record(self, name: str) -> Record | None:
         """A finished record; one of other settings, or one that cannot be read, counts as none."""
         study = name.partition(".")[0]
-        path = self.folder / "records" / f"{name}.json"
-        if study not in experiments.STUDIES or not path.is_file():
+        if study not in experiments.STUDIES:
             return None
         try:
+            path = inside(self.folder, "records", f"{name}.json")
+            if not path.is_file():
+                return None
             found = read_record(path)
         except InputError:
             return None
@@ -207,14 +231,13 @@ class Reproduction:
 
     def times(self) -> dict[str, dict[str, Any]]:
         """Per part: seconds, device, versions; what cannot be read is left out."""
-        path = self.folder / "times.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        except ValueError:
+            path = inside(self.folder, "times.json")
+            known = Names({}, others=Anything())
+            found = read_json(path, known, "times", "remove it") if path.is_file() else {}
+        except InputError:
             return {}
-        entries = found.items() if isinstance(found, dict) else ()
-        needed = {"seconds", "device", "python", "torch", "numpy", "rapidbm"}
-        return {n: t for n, t in entries if isinstance(t, dict) and needed <= t.keys()}
+        return {name: spent for name, spent in found.items() if SPENT.fits(spent)}
 
     def part_names(self, items: Iterable[str]) -> list[str]:
         """The parts that the items need, in the order of the studies; `all` items take every part."""
@@ -244,6 +267,7 @@ class Reproduction:
         what is finished stays.
         """
         with locked(self.folder, "working"), _precision(device_named(device)):
+            self._read()  # as another process may have left it
             return self._go(items, device_named(device), tell, stop)
 
     def _go(
@@ -327,11 +351,13 @@ class Reproduction:
             "rapidbm": __version__,
         }
         write_json(self.folder / "times.json", times)
-        write_record(self.folder / "records", Record(name, self.scale, self.seed, settings, values))
+        write_record(
+            inside(self.folder, "records"), Record(name, self.scale, self.seed, settings, values)
+        )
 
     def _has_machine(self, name: str) -> bool:
         try:
-            load_machine(machine_path(self.machines, name))
+            load_machine(inside(self.folder, "machines", machine_path(Path(), name).name))
         except (InputError, OSError):
             return False
         return True
@@ -358,14 +384,17 @@ class Reproduction:
         What was drawn from the same records is left, unless it is to be drawn `anew`.
         """
         well = True
-        folder = self.out / "figures"
+        folder = inside(self.out, "figures")
         index = _index(folder)
         for name in items:
             if stop():
                 raise Interrupted
             item = experiments.item(name)
             records = self.records_of(item)
-            files = [folder / f"{name}{ending}" for ending in (".pdf", ".png", ".txt")]
+            files = [
+                inside(self.out, "figures", f"{name}{ending}")
+                for ending in (".pdf", ".png", ".txt")
+            ]
             digest = self._digest(records)
             if (
                 records
@@ -409,7 +438,7 @@ class Reproduction:
     def _digest(self, records: dict[str, Record]) -> str:
         digest = hashlib.sha256(__version__.encode())
         for name in sorted(records):
-            digest.update((self.folder / "records" / f"{name}.json").read_bytes())
+            digest.update(inside(self.folder, "records", f"{name}.json").read_bytes())
         return digest.hexdigest()
 
     def _draw(self, item: Item, records: dict[str, Record], target: Path) -> None:
@@ -451,7 +480,7 @@ def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
     try:
         known = (*claim.needs, *claim.also)
         finding = claim.check({name: records[name] for name in known if name in records})
-    except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         finding = Finding(None, f"the records do not have what it takes ({error!r})")
     if claim.full and any(records[name].scale != "paper" for name in claim.needs):
         note = "Judged at the paper's sizes and numbers of epochs only."
@@ -464,10 +493,11 @@ def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
 def _index(folder: Path) -> dict[str, str]:
     """Which records each figure was drawn from."""
     try:
-        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        path = inside(folder, "index.json")
+        found: dict[str, str] = read_json(path, Names({}, others=Text()), "an index", "remove it")
+    except InputError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return found
 
 
 def _precision(device: torch.device) -> AbstractContextManager[None]:
@@ -487,8 +517,3 @@ def _words(error: Exception) -> str:
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
-
-
-def _not_left(path: Path) -> bool:
-    """True for what a kill before the first write would not leave."""
-    return path.suffix != ".part" and path.name != ".lock"

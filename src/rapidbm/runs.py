@@ -2,12 +2,15 @@
 
     run.json             recipe, seed, versions, device, status
     metrics.jsonl        a line per evaluation, values per replica
+    .lock                held by the process that makes the folder or trains into it
     checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
                          latest.safetensors: the newest, with the trainer's state
     figures/             pictures
 
 What a later update depends on is in `latest`; order and evaluation have streams of their own. So a
-resumed run gives the same bits as one that was never stopped, wherever it was cut.
+resumed run gives the same bits as one that was never stopped, wherever it was cut. A folder may come from
+a stranger: what it says is checked against `RUN` and `line_shape`, nothing outside it is written, and a
+file of data outside it is read only if the user has named it (`trust`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,28 +33,72 @@ import torch
 from torch import Tensor
 
 from . import __version__
-from .checkpoint import (
-    check_sizes,
-    device_named,
-    load_machine,
-    load_tensors,
+from .checkpoint import check_sizes, device_named, load_machine, load_tensors, save_tensors
+from .columns import warn_of_fit
+from .data import FILE_ENDINGS
+from .disk import (
+    append_line,
+    inside,
+    is_free,
     locked,
-    save_tensors,
+    make_folder,
+    parse_json,
+    read_json,
+    reading,
     write_bytes,
     write_json,
 )
-from .columns import warn_of_fit
-from .errors import DataWarning, InputError, LoadWarning, check_choice
+from .errors import DataWarning, InputError, LoadWarning, LossWarning, check_choice
 from .machine import Machine
 from .metrics import METRICS, SPLIT_FREE, check_metric
 from .recipe import Recipe, spacing_of
+from .schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
 from .splits import Dataset
 from .training import Progress, Trainer
+from .trust import is_trusted, trust
 
 FORMAT = 1
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
+METRICS_BYTES = 2**29
 Record = dict[str, Any]
+_COUNT = Whole(0)
+RUN = Names(
+    {
+        "format": Whole(),
+        "status": Text(),
+        "recipe": of_fields(Recipe),
+        "data": Names(
+            {
+                "name": Text(),
+                "train": _COUNT,
+                "test": _COUNT,
+                "shape": Several(Whole(1, 2**31), count=2),
+                "sha256": Text(64),
+            },
+            {"valid": _COUNT},
+        ),
+    },
+    {
+        "rapidbm": Text(),
+        "preset": Maybe(Text()),
+        "update": _COUNT,
+        "updates": _COUNT,
+        "seconds": Real(0),
+        "diverged": Several(_COUNT),
+        "prolonged": Several(Anything()),
+    },
+    others=Anything(),
+)
+
+
+def line_shape(replicas: int) -> Names:
+    """An evaluation: when it was, and for each metric a value per replica."""
+    return Names(
+        {"epoch": _COUNT, "update": _COUNT},
+        {"seconds": Real(0), "diverged": Several(Flag(), count=replicas)},
+        others=Several(Maybe(Real()), count=replicas),
+    )
 
 
 @dataclass(frozen=True)
@@ -69,45 +117,58 @@ class Step:
 class Run:
     """A run folder."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
+        """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was never
+        named by the user."""
         self.folder = Path(folder)
-        path = self.folder / "run.json"
-        if not path.is_file():
-            raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
-        try:
-            self.info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            version, recipe = self.info["format"], dict(self.info["recipe"])
-            self.info["data"]["sha256"], self.info["data"]["shape"], self.info["status"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{path} cannot be read as the description of a run ({error!r}); restore it"
-            ) from error
-        if version != FORMAT:
-            raise InputError(
-                f"{self.folder} has the format {version!r}, this version of rapidbm reads "
-                f"{FORMAT}; use the version that wrote it ({self.info.get('rapidbm')})"
-            )
-        self.recipe = Recipe.from_dict(recipe)
+        self._file = None if data is None else Path(data).resolve()
         self._ready: Trainer | None = None
         self._diverged: tuple[int, ...] = ()  # as far as was asked
+        self._lines = 0  # of metrics, so far
+        self._read()
+
+    def _read(self) -> None:
+        path = inside(self.folder, "run.json")
+        if not path.is_file():
+            raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
+        what, remedy = "the description of a run", "restore it"
+        info = read_json(path, Names({"format": Whole()}, others=Anything()), what, remedy)
+        if info["format"] != FORMAT:
+            raise InputError(
+                f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
+                f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
+            )
+        self.info: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
+        self.recipe = Recipe.from_dict(info["recipe"])
 
     @staticmethod
-    def create(folder: str | Path, recipe: Recipe, preset: str | None = None) -> Run:
-        """A new run folder; one that holds something is left alone."""
+    def create(
+        folder: str | Path, recipe: Recipe, preset: str | None = None, *, renamed: bool = False
+    ) -> Run:
+        """A new run folder; one that holds something is left alone, or with `renamed` one with a number
+        after its name is taken."""
         folder = Path(folder)
-        if not _is_free(folder):
-            raise InputError(
-                f"{folder} exists and is not empty; choose another --out, or go on with a run that "
-                "lies there by --resume"
-            )
+        if not renamed:
+            _check_free(folder)
         data, device = recipe.data(), device_named(recipe.device)
         ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
             check_metric(name, ready.machine)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be made: {error}; choose another --out") from error
+        if renamed:
+            folder = _fresh(folder)
+        else:
+            make_folder(folder)
+        with locked(folder, "training"):
+            _check_free(folder)  # another process may have been quicker
+            Run._write(folder, recipe, preset, data)
+        if _is_file(recipe):
+            trust(Path(recipe.dataset))
+        run = Run(folder)
+        run._ready = ready
+        return run
+
+    @staticmethod
+    def _write(folder: Path, recipe: Recipe, preset: str | None, data: Dataset) -> None:
         write_json(
             folder / "run.json",
             {
@@ -130,9 +191,6 @@ class Run:
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )
-        run = Run(folder)
-        run._ready = ready
-        return run
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -141,66 +199,94 @@ class Run:
         return str(self.info["status"])
 
     def data(self) -> Dataset:
-        """The data of the run; a file that has changed since is refused."""
+        """The data of the run; a file that has changed since is refused, and so is one that lies outside
+        the folder and was never named by the user."""
+        recipe = self.recipe
+        if self._file is not None:
+            if not _is_file(recipe):
+                raise InputError(
+                    f"{self.folder} was trained on {recipe.dataset}, which is no file; leave --data out"
+                )
+            recipe = replace(recipe, dataset=str(self._file))
+        elif _is_file(recipe) and not self._owns(Path(recipe.dataset)):
+            raise InputError(
+                f"{self.folder} was trained on the file {recipe.dataset}, which lies outside it and was "
+                "never trained on by you here; to say that it may be read, name it: --data FILE"
+            )
         with warnings.catch_warnings():  # what a file holds besides was told when the run was made
             warnings.simplefilter("ignore", DataWarning)
-            data = self.recipe.data()
+            data = recipe.data()
         if _checksum(data) != self.info["data"]["sha256"]:
             raise InputError(
-                f"{self.recipe.dataset} is not the data that {self.folder} was trained on: its "
+                f"{recipe.dataset} is not the data that {self.folder} was trained on: its "
                 "checksum differs; restore it or train anew"
             )
+        if self._file is not None:
+            trust(self._file)
         return data
+
+    def _owns(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.folder.resolve()) or is_trusted(path)
 
     @property
     def latest(self) -> Path:
-        return self.folder / "checkpoints" / "latest.safetensors"
+        return inside(self.folder, "checkpoints", "latest.safetensors")
+
+    def _checkpoint(self, update: int) -> Path:
+        return inside(self.folder, "checkpoints", f"update-{update:08d}.safetensors")
 
     def checkpoints(self) -> dict[int, Path]:
         """The saved history: update number → file."""
-        files = sorted((self.folder / "checkpoints").glob(f"update-{'[0-9]' * 8}*.safetensors"))
+        folder = inside(self.folder, "checkpoints")
+        files = sorted(folder.glob(f"update-{'[0-9]' * 8}*.safetensors"))
         numbers = [file.stem.removeprefix("update-") for file in files]
-        return {int(n): file for n, file in zip(numbers, files, strict=True) if n.isdecimal()}
+        return {
+            int(n): file
+            for n, file in zip(numbers, files, strict=True)
+            if n.isdecimal() and n.isascii() and len(n) < 19
+        }
 
-    def machine(self, update: int | None = None) -> Machine:
-        """The machine of the newest checkpoint, or after a given update; its average, if one is kept."""
-        path = self.latest
-        if update is not None:
-            saved = self.checkpoints()
-            if update not in saved:
-                known = ", ".join(map(str, saved)) or "none"
-                raise InputError(
-                    f"{self.folder} has no checkpoint of update {update}; it has {known}"
-                )
-            path = saved[update]
-        elif not path.is_file():
-            raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
-        machine = load_machine(path, averaged=self.recipe.average is not None)
+    def machine(self, update: int | None = None, replica: int | None = None) -> Machine:
+        """The machine of the newest checkpoint, or after a given update; all replicas or one; its average, if
+        one is kept."""
+        path = self.latest if update is None else self._checkpoint(update)
+        if not path.is_file():
+            if update is None:
+                raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
+            known = ", ".join(map(str, self.checkpoints())) or "none"
+            raise InputError(f"{self.folder} has no checkpoint of update {update}; it has {known}")
+        machine = load_machine(path, averaged=self.recipe.average is not None, replica=replica)
         shape = self.info["data"]["shape"]
         check_sizes(path, machine.layers.sizes, (shape[0] * shape[1], *self.recipe.hidden))
         return machine
 
     def metrics(self) -> list[Record]:
         """The evaluations so far; a last line that a kill cut short is passed over."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_bytes().splitlines() if path.is_file() else []
+        path = inside(self.folder, "metrics.jsonl")
+        if not path.is_file():
+            return []
+        with reading(path, "evaluations", "restore it, or remove it"):
+            if path.stat().st_size > METRICS_BYTES:
+                raise ValueError(f"it has more than {METRICS_BYTES:,} bytes")
+            lines = path.read_bytes().splitlines(keepends=True)
+        shape = line_shape(self.recipe.replicas)
         records: list[Record] = []
         for number, line in enumerate(lines, 1):
             try:
-                record = json.loads(line)
-                record["epoch"], record["update"]
-            except (ValueError, TypeError, KeyError) as error:
-                if number == len(lines):
+                record = parse_json(line)
+            except (ValueError, RecursionError) as error:
+                if number == len(lines) and not line.endswith(b"\n"):
                     break
                 raise InputError(
-                    f"line {number} of {path} is no evaluation ({error!r}); mend or remove it"
+                    f"line {number} of {path} is no evaluation ({error}); mend or remove it"
                 ) from error
-            records.append(record)
+            what = f"line {number} of {path} is no evaluation:"
+            records.append(shape.checked(record, what, "mend or remove it"))
         return records
 
     @property
     def figures(self) -> Path:
-        return self.folder / "figures"
+        return inside(self.folder, "figures")
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -213,7 +299,7 @@ class Run:
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
         makes the training longer than it was meant to be, as `prolong` does.
         """
-        with locked(self.folder, "training"):
+        with self._alone():
             if epochs is not None and epochs != self.recipe.epochs:
                 self._extend(epochs, None)
             yield from self._go(stop)
@@ -225,8 +311,18 @@ class Run:
         epochs; with `stretch` it goes on, from here, as if all epochs had been planned at first. Any
         other rate goes on as it would have.
         """
-        with locked(self.folder, "training"):
+        with self._alone():
             return self._extend(epochs, rate)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process works in the folder; what one did since it was opened is read again."""
+        with locked(self.folder, "training"):
+            before = self.recipe
+            self._read()
+            if self.recipe != before:
+                self._ready = None
+            yield
 
     def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
         data, device = self.data(), device_named(self.recipe.device)
@@ -236,7 +332,7 @@ class Run:
                 warnings.simplefilter("ignore", LoadWarning)
                 trainer = self.recipe.trainer(data, device)
         self._ready = None
-        (self.folder / "checkpoints").mkdir(exist_ok=True)
+        inside(self.folder, "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=_device_words(device))
         try:
@@ -289,17 +385,27 @@ class Run:
                     f"{self.latest} is gone, but {self.folder} was trained for "
                     f"{self.info['update']} updates; restore it, or train anew into another folder"
                 )
-            self._keep_metrics(-1)
+            self._keep_metrics(-1, None)
             return 0.0
         tensors, header = load_tensors(self.latest)
         check_sizes(self.latest, header["sizes"], trainer.machine.layers.sizes)
         trainer.load(tensors)
-        self._keep_metrics(trainer.update or -1)  # the evaluation at the start is made again
+        # The evaluation at the start is made again.
+        self._keep_metrics(trainer.update or -1, header.get("evaluations", 1))
         return float(header.get("seconds", 0.0))
 
-    def _keep_metrics(self, update: int) -> None:
+    def _keep_metrics(self, update: int, lines: int | None) -> None:
         """Drops the lines after `update`: they will be written again, with the same values."""
         kept = [record for record in self.metrics() if record["update"] <= update]
+        if update > 0 and lines is not None and len(kept) < lines:
+            self.info["evaluations_lost"] = lost = lines - len(kept)
+            warnings.warn(
+                f"{self.folder / 'metrics.jsonl'} has lost {lost} or more of the evaluations up to update "
+                f"{update}; the training goes on without them: restore the file if you can",
+                LossWarning,
+                stacklevel=2,
+            )
+        self._lines = len(kept)
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
@@ -337,16 +443,16 @@ class Run:
                 record[f"{name}_{part}"] = as_list(METRICS[name](machine, split, rng))
         if progress.diverged:
             record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        append_line(self.folder / "metrics.jsonl", json.dumps(record))
+        self._lines += 1
         return record
 
     def _save(self, trainer: Trainer, seconds: float, *, history: bool) -> None:
         state = trainer.state()
-        extra = {"update": trainer.update, "seconds": seconds}
+        extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
         if history:
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
-            path = self.folder / "checkpoints" / f"update-{trainer.update:08d}.safetensors"
+            path = self._checkpoint(trainer.update)
             save_tensors(path, trainer.machine, kept, {"update": trainer.update})
         save_tensors(self.latest, trainer.machine, state, extra)
 
@@ -399,11 +505,32 @@ class Run:
         return told
 
 
-def _is_free(folder: Path) -> bool:
-    """True for a folder that is not there, or holds at most what a kill left of a first write."""
-    if not folder.exists():
-        return True
-    return folder.is_dir() and all(path.suffix == ".part" for path in folder.iterdir())
+def _check_free(folder: Path) -> None:
+    if not is_free(folder):
+        raise InputError(
+            f"{folder} exists and is not empty; choose another --out, or go on with a run that "
+            "lies there by --resume"
+        )
+
+
+def _fresh(folder: Path) -> Path:
+    """A folder of that name that nobody had before, with a number after it if need be."""
+    make_folder(folder.parent)
+    number, path = 1, folder
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = folder.with_name(f"{folder.name}-{number}")
+        except OSError as error:
+            raise InputError(f"{path} cannot be made: {error}; choose another --out") from error
+        else:
+            return path
+
+
+def _is_file(recipe: Recipe) -> bool:
+    return Path(recipe.dataset).suffix in FILE_ENDINGS
 
 
 def as_list(values: Tensor) -> list[float | None]:
@@ -434,7 +561,7 @@ def on_log_grid(epoch: int) -> bool:
 def _checksum(data: Dataset) -> str:
     digest = hashlib.sha256()
     for split in data.parts.values():
-        digest.update(split.spins.numpy().tobytes())
+        digest.update(memoryview(split.spins.contiguous().numpy()))
     return digest.hexdigest()
 
 

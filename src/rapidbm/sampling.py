@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from . import pictures
-from .checkpoint import device_named, write_bytes
+from .checkpoint import device_named
+from .disk import write_bytes
 from .errors import InputError, check_beta, check_choice, lookup
 from .machine import Machine, scaled
 from .metrics import corrupt, reconstruct, wrong_pixels
@@ -54,7 +55,7 @@ def sampler_named(
         if name == "trajectory":
             last = max(run.checkpoints(), default=0) if update is None else update
             past = [u for u in run.checkpoints() if u < last]
-            machines = [run.machine(u).replica(replica).to(machine.device) for u in past]
+            machines = [run.machine(u, replica).to(machine.device) for u in past]
             return TrajectoryTempering((*machines, machine))
         data = run.data().train.take(slice(0, 2000))  # for the marginals of the base
         return ParallelTempering(data=data) if name == "pt" else Annealing(data=data)
@@ -122,7 +123,7 @@ def reconstructions(
     split = lookup("split", part, data.parts).take(slice(0, count))
     if mask is not None:
         split = Split(split.spins, split.labels, _mask(mask, data))
-    machine = run.machine(update).replica(replica).to(device_named(device))
+    machine = run.machine(update, replica).to(device_named(device))
     rng = generator(seed, "reconstruct", device=machine.device)
     filled = reconstruct(machine, split, rng, passes=passes, clamp=clamp)[0].cpu()
     wrong = {"wrong_unknown": wrong_pixels(filled, split, unknown=True)}

@@ -80,7 +80,10 @@ def exchange(
     partner[first], partner[first + 1] = first + 1, first
     terms = route.terms(spins)
     gain = (terms.log_f(rungs[:, partner]) - terms.log_f(rungs)).reshape(e, t, chains)
-    chance = (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp()  # (e, pairs, c)
+    # Where energies are beyond the numbers a chance is not defined, and nobody trades.
+    chance = (
+        (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp().nan_to_num(0.0)
+    )  # (e, pairs, c)
     lucky = torch.rand(chance.shape, generator=rng, device=device, dtype=chance.dtype)
     trade = (lucky < chance).long()
     place = torch.arange(t, device=device)[:, None].expand(e, -1, chains).clone()

@@ -4,7 +4,7 @@
 
 then the projection puts the patterns back in their place. `train` is a generator: the caller
 evaluates, logs, stops or saves inside its own loop. The replicas train side by side and never meet;
-one whose gradient is no longer finite is frozen as it was, and the others go on.
+one that diverges is frozen as it was before, and the others go on.
 """
 
 from __future__ import annotations
@@ -366,20 +366,14 @@ class Trainer:
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
     def descend(self, gradients: dict[str, Tensor], rates: Rates) -> None:
-        """Moves the parameters; replicas whose gradient is no longer finite stay where they are."""
+        """Moves the parameters; a replica stays where it is from the update on at which its gradient, or
+        an energy of what it would become, is no longer finite."""
         for value in gradients.values():
-            # The norm overflows long before the parameters do, so that they freeze finite.
             self.alive &= torch.isfinite(value.flatten(1).norm(dim=1))
-        if isinstance(rates, Tensor):  # no question to the device: nothing moves at rate 0
+        if isinstance(rates, Tensor) or not self.all_alive():  # a graph does not ask the device
             for value in gradients.values():
                 value.masked_fill_(~self._alive_like(value), 0.0)
-            self.updater.step(gradients, rates * self.alive)
-        elif self.all_alive():
-            self.updater.step(gradients, rates)
-        else:
-            for value in gradients.values():
-                value.masked_fill_(~self._alive_like(value), 0.0)
-            self.keeping_dead(lambda: self.updater.step(gradients, rates))
+        self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
     def project(self) -> None:
         spared = self.all_alive() if self.replay is None else self.settled
@@ -389,9 +383,12 @@ class Trainer:
             self.keeping_dead(lambda: self.projection.apply(self.machine, self.rng))
 
     def keeping_dead(self, change: Callable[[], None]) -> None:
-        """A change of the parameters that replicas which diverged do not take part in."""
+        """A change of the parameters that replicas which diverge, now or earlier, do not take part in."""
         kept = {name: p.data.clone() for name, p in self.parameters.items()}
         change()
+        self.alive &= self.machine.finite()
+        if self.replay is None and self.all_alive():
+            return
         for name, parameter in self.parameters.items():
             now = torch.where(self._alive_like(parameter), parameter.data, kept[name])
             parameter.data.copy_(now)
@@ -461,11 +458,12 @@ class Trainer:
                 f"the saved state lacks {lost[0]}; it is damaged, or of other settings"
             )
         for key, value in here.items():
-            if key in state and state[key].shape != value.shape:
+            if key in state and (state[key].shape, state[key].dtype) != (value.shape, value.dtype):
                 raise InputError(
-                    f"the saved state does not fit: {key} is {tuple(value.shape)} here and "
-                    f"{tuple(state[key].shape)} there"
+                    f"the saved state does not fit: {key} is {value.dtype} of {tuple(value.shape)} here and "
+                    f"{state[key].dtype} of {tuple(state[key].shape)} there"
                 )
+        self._check_values(parts)
         try:
             self.updater.load(parts["optimizer"])
         except KeyError as error:
@@ -484,6 +482,27 @@ class Trainer:
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
         self.order_of, self.settled = -1, self.projected()
+
+    def _check_values(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Refuses a saved state that no training can have left."""
+        training, wrong = parts["training"], ""
+        update, last = int(training["update"]), self.epochs * self.per_epoch
+        dead = ~training["alive"].cpu()
+        for name, value in {**parts["parameter"], **parts["average"]}.items():
+            if not bool((value.flatten(1).isfinite().all(1).cpu() | dead).all()):
+                wrong = f"{name} is not finite"
+        if not 0 <= update <= last:
+            wrong = f"it is of update {update}, and this training has {last}"
+        elif int(training["seed"]) < 0:
+            wrong = f"its seed is {int(training['seed'])}"
+        elif not bool(training["chains"].isfinite().all()):
+            wrong = "its chains are not finite"
+        try:
+            torch.Generator(self.rng.device).set_state(training["rng"].cpu().clone())
+        except (RuntimeError, TypeError):
+            wrong = "its state of the random numbers is none"
+        if wrong:
+            raise InputError(f"the saved state is damaged: {wrong}; take another checkpoint")
 
 
 def _check_objects(

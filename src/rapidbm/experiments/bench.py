@@ -20,9 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint import load_machine, save_machine, write_bytes
-from ..errors import InputError
+from ..checkpoint import load_machine, save_machine
+from ..disk import read_json, write_bytes
 from ..machine import Machine
+from ..schema import Anything, Names, Text, Whole
 from ..streams import generator
 
 if TYPE_CHECKING:
@@ -166,14 +167,21 @@ def write_record(folder: Path, record: Record) -> None:
     write_bytes(folder / f"{record.name}.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
+RECORD = Names(
+    {
+        "name": Text(),
+        "scale": Text(),
+        "seed": Whole(),
+        "settings": Names({}, others=Anything()),
+        "values": Names({}, others=Anything()),
+    },
+    others=Anything(),
+)
+
+
 def read_record(path: Path) -> Record:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Record(**{k: found[k] for k in ("name", "scale", "seed", "settings", "values")})
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} is not a record ({error!r}); remove it, and it is measured again"
-        ) from error
+    found = read_json(path, RECORD, "a record", "remove it, and it is measured again")
+    return Record(**{name: found[name] for name in RECORD.must})
 
 
 # -- numbers ------------------------------------------------------------------------------------------
