@@ -1,15 +1,16 @@
 """Runs every benchmark and prints a table, or with --json one object per line.
 
-python -m benchmarks              all
+python -m benchmarks              all but fuzz
 python -m benchmarks replicas pid
 python -m benchmarks coverage --cases 20 --families cold,holes
+python -m benchmarks fuzz --count 2000 --doors npy,csv
 """
 
 import json
 import sys
 from collections.abc import Mapping
 
-from . import coverage, peers, pid, replicas, verdicts
+from . import coverage, fuzz, peers, pid, replicas, verdicts
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -18,6 +19,8 @@ BENCHMARKS = {
     "coverage": coverage.run,
     "verdicts": verdicts.run,
 }
+WITH_OPTIONS = {"coverage": coverage.run, "fuzz": fuzz.run}
+KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 
 
 def show(values: Mapping[str, object]) -> None:
@@ -34,20 +37,20 @@ def show(values: Mapping[str, object]) -> None:
 
 def main() -> None:
     words = sys.argv[1:]
-    if "--help" in words and "coverage" not in words:
-        print(__doc__.strip(), "", f"known are {', '.join(BENCHMARKS)}", sep="\n")
+    if "--help" in words and words[0] not in WITH_OPTIONS:
+        print(__doc__.strip(), "", f"known are {', '.join(KNOWN)}", sep="\n")
         return
     as_json = "--json" in words
     words = [word for word in words if word != "--json"]
     options: list[str] = []
-    if words[:1] == ["coverage"]:  # the only one with options of its own
+    if words and words[0] in WITH_OPTIONS:
         words, options = words[:1], words[1:]
     for name in words:
-        if name not in BENCHMARKS:
-            print(f"unknown benchmark {name!r}: known are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        if name not in KNOWN:
+            print(f"unknown benchmark {name!r}: known are {', '.join(KNOWN)}", file=sys.stderr)
             sys.exit(2)
     for name in words or list(BENCHMARKS):
-        result = coverage.run(options) if name == "coverage" else BENCHMARKS[name]()
+        result = WITH_OPTIONS[name](options) if name in WITH_OPTIONS else BENCHMARKS[name]()
         if as_json:
             print(json.dumps({"benchmark": name, **result}), flush=True)
             continue

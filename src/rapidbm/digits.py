@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, check_choice
-from .files import read_numpy
+from .files import numpy_arrays
 from .spins import to_spins
 from .splits import Dataset, Split, divided, top_half
 from .streams import generator
@@ -152,7 +152,8 @@ def _idx(raw: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def _static(part: str) -> Tensor:
     path = _local("binarized-mnist", "binarized_mnist_packed.npz")
     if path is not None:
-        packed = read_numpy(path).get(part, np.empty((0, 98), np.uint8))
+        arrays = numpy_arrays(path)
+        packed = arrays[part]() if part in arrays else np.empty((0, 98), np.uint8)
     else:
         path = _fetch(f"{STATIC_URL}binarized_mnist_{part}.amat", None)
         text = path.read_bytes().replace(b" ", b"").replace(b"\n", b"")

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+import os
+import subprocess
+import sys
+import threading
 import warnings
 import zipfile
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from . import hdf5_child
+from .disk import reading
 from .errors import DataWarning, InputError
+from .hdf5_child import RATIO
 from .spins import to_spins
 from .splits import Dataset, Split, divided, top_half
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Callable[[], Array]]
+PARTS = ("samples", "train", "test", "valid")
+MEMBERS = 1000  # of a .npz
+NUMPY_REMEDY = "it may be truncated, or hold objects, never unpickled; write it with numpy.save"
 
 
 def from_arrays(
@@ -64,30 +81,33 @@ def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
     read. `.csv`: a row per sample, without labels; a first line of names is passed over.
     """
     path = Path(path)
-    readers: dict[str, Callable[[Path], dict[str, Any]]] = {
-        ".npy": read_numpy,
-        ".npz": read_numpy,
-        ".csv": _csv,
-        ".h5": _hdf5,
-        ".hdf5": _hdf5,
-    }
-    if path.suffix not in readers:
+    if path.suffix not in READERS:
         raise InputError(
-            f"{path} has the ending {path.suffix!r}, known are {', '.join(readers)}; convert it"
+            f"{path} has the ending {path.suffix!r}, known are {', '.join(READERS)}; convert it"
         )
     if not path.is_file():
         raise InputError(f"there is no file {path}; check the path")
-    found = readers[path.suffix](path)
-    whole = "train" in found and "test" in found
+    return from_named(path, READERS[path.suffix](path), seed=seed)
+
+
+def from_named(path: Path, arrays: Arrays, *, seed: int | None = None) -> Dataset:
+    """A data set from the arrays of a file, those that it knows."""
+    whole = "train" in arrays and "test" in arrays
     parts = ("train", "test", "valid") if whole else ("samples", "valid")
-    read = {key for part in parts for key in (part, _labels_of(part))}
-    if (whole or "samples" in found) and (left := sorted(set(found) - read)):
-        warnings.warn(
-            f"{path} also holds {', '.join(map(repr, left))}, which nobody reads; of a file with "
-            f"{parts[0]!r} are read {', '.join(sorted(read))}: rename or leave them out",
-            DataWarning,
-            stacklevel=2,
+    names = [name for part in parts for name in (part, labels_of(part))]
+    if not whole and "samples" not in arrays:
+        raise InputError(
+            f"{path} must hold 'samples' (and optionally 'labels'), or 'train' and 'test'; "
+            f"it holds {', '.join(map(repr, list(arrays)[:20])) or 'nothing'}"
         )
+    if left := sorted(set(arrays) - set(names)):
+        warnings.warn(
+            f"{path} also holds {', '.join(map(repr, left[:20]))}, which nobody reads; of a file with "
+            f"{parts[0]!r} are read {', '.join(sorted(names))}: rename or leave them out",
+            DataWarning,
+            stacklevel=3,
+        )
+    found = {name: arrays[name]() for name in names if name in arrays}
     if whole:
         if seed is not None:
             raise InputError(f"{path} holds its own split, there is nothing to seed; leave it out")
@@ -100,11 +120,6 @@ def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
             valid_labels=found.get("valid_labels"),
             name=path.stem,
         )
-    if "samples" not in found:
-        raise InputError(
-            f"{path} must hold 'samples' (and optionally 'labels'), or 'train' and 'test'; "
-            f"it holds {', '.join(map(repr, found)) or 'nothing'}"
-        )
     return from_arrays(
         found["samples"],
         valid=found.get("valid"),
@@ -115,67 +130,148 @@ def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
     )
 
 
-def _labels_of(part: str) -> str:
+def labels_of(part: str) -> str:
     return "labels" if part == "samples" else f"{part}_labels"
 
 
-def read_numpy(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"samples": loaded}
-            return {key: loaded[key] for key in loaded.files}
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise InputError(
-            f"{path} cannot be read as a NumPy file: {error}; it may be truncated, or hold objects, "
-            "which are never unpickled; write it again with numpy.save"
-        ) from error
+# -- readers: names of arrays, and what reads each ----------------------------------------------------
 
 
-def _csv(path: Path) -> dict[str, Any]:
+def numpy_arrays(path: Path) -> Arrays:
+    """The arrays of a .npy or .npz file; nothing is unpacked before it is asked for."""
+    with reading(path, "a NumPy file", NUMPY_REMEDY), path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            return {"samples": partial(_npy, path)}
+        members = zipfile.ZipFile(file).infolist()
+        if len(members) > MEMBERS:
+            raise ValueError(f"it holds {len(members)} arrays, more than {MEMBERS}")
+    return {member.filename.removesuffix(".npy"): partial(_npz, path, member) for member in members}
+
+
+def _npy(path: Path) -> Array:
+    with reading(path, "a NumPy file", NUMPY_REMEDY), _no_warnings():
+        # Mapped, not read: the header's claim is held against the size of the file.
+        return _of_numbers(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def _npz(path: Path, member: zipfile.ZipInfo) -> Array:
+    with reading(path, "a NumPy file", NUMPY_REMEDY), _no_warnings(), zipfile.ZipFile(path) as file:
+        _check_unpacked(member.filename, member.file_size, member.compress_size)
+        with file.open(member) as packed:
+            return _of_numbers(np.lib.format.read_array(packed, allow_pickle=False))
+
+
+def _check_unpacked(name: str, size: int, packed: int) -> None:
+    if size > RATIO * packed + 1024:
+        raise ValueError(f"{name!r} claims {size:,} bytes, and most of them are not in the file")
+    if size > room():
+        raise ValueError(f"{name!r} takes {size:,} bytes, more than half of this machine's memory")
+
+
+def _of_numbers(array: Any) -> Array:
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise ValueError(f"it holds {array.dtype}, not numbers or booleans")
+    return array  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """A damaged header makes NumPy warn before it fails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _csv(path: Path) -> Arrays:
+    return {"samples": partial(_table, path)}
+
+
+def _table(path: Path) -> Array:
+    rows: list[Array] = []
     try:
-        lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            for number, line in enumerate(line for line in file if line.strip()):
+                try:
+                    row = np.array([float(cell) for cell in line.split(",")])
+                except ValueError as error:
+                    if number:  # the first line may hold the names of the columns
+                        words = f"{error}"[:200]
+                        raise InputError(
+                            f"{path} must hold numbers between commas: {words}; mend the file"
+                        ) from error
+                    continue
+                small = bool((np.abs(row) <= 1).all() and (row == np.rint(row)).all())
+                rows.append(row.astype(np.int8) if small else row)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
-    cells: list[list[float]] = []
-    for number, line in enumerate(line for line in lines if line.strip()):
-        try:
-            cells.append([float(cell) for cell in line.split(",")])
-        except ValueError as error:
-            if number:  # the first line may hold the names of the columns
-                raise InputError(f"{path} must hold numbers between commas: {error}") from error
-    if not cells:
+    if not rows:
         raise InputError(f"{path} holds no row of numbers; write one row per sample")
-    widths = sorted({len(row) for row in cells})
+    widths = sorted({len(row) for row in rows})
     if len(widths) > 1:
+        few = f"{widths[:3]}…" if len(widths) > 3 else f"{widths}"
         raise InputError(
-            f"{path} must have the same number of columns in every row, it has {widths} "
+            f"{path} must have the same number of columns in every row, it has {few} "
             "(truncated?); mend the file"
         )
-    return {"samples": np.array(cells)}
+    return np.stack(rows)
 
 
-def _hdf5(path: Path) -> dict[str, Any]:
-    try:
-        import h5py
-    except ImportError as error:
+def _hdf5(path: Path) -> Arrays:
+    """The arrays that a data set may have, read by a process of their own (`hdf5_child`)."""
+    if find_spec("h5py") is None:
         raise InputError(
             f"reading {path} needs h5py, which is not installed: pip install 'rapidbm[hdf5]'"
-        ) from error
+        )
+    with reading(path, "HDF5", "it may be truncated; write it again"):
+        memory = min(room(), RATIO * path.stat().st_size)
+        names = [name for part in PARTS for name in (part, labels_of(part))]
+        command = [sys.executable, "-P", hdf5_child.__file__, str(path), str(memory), *names]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        ) as child:
+            late = threading.Timer(60 + memory / 2**24, child.kill)
+            late.start()
+            try:
+                return answer(child)
+            finally:
+                late.cancel()
+                child.kill()
+
+
+def answer(child: subprocess.Popen[bytes]) -> Arrays:
+    """What the child tells of one file."""
+    told_by = cast(io.BufferedReader, child.stdout)
+    line = told_by.readline()
+    if not line.endswith(b"\n"):
+        raise ValueError("the HDF5 library cannot cope with it")
+    told = json.loads(line)
+    if "error" in told:
+        raise ValueError(told["error"])
+    arrays: dict[str, Callable[[], Array]] = {}
+    for name, (dtype, shape) in told["arrays"].items():
+        array = np.empty(shape, dtype)
+        if told_by.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+            raise ValueError("the HDF5 library cannot cope with it")
+        arrays[name] = partial(np.asarray, array)
+    for name in told["left"]:
+        arrays.setdefault(name, _nobody)
+    return arrays
+
+
+def _nobody() -> Array:
+    raise AssertionError("nobody reads this array")
+
+
+def room() -> int:
+    """Bytes that data may take: half of this machine's memory."""
     try:
-        with h5py.File(path, "r") as file:
-            return {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
-    except OSError as error:
-        raise InputError(f"{path} cannot be read as HDF5: {error}; is it truncated?") from error
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return 2**33
 
 
 def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
@@ -200,3 +296,12 @@ def _labels(values: Any) -> Tensor | None:
     if not (np.isfinite(array).all() and (array == np.round(array)).all()):
         raise InputError("labels must be whole numbers; encode them first")
     return torch.from_numpy(array.astype(np.int64))
+
+
+READERS: dict[str, Callable[[Path], Arrays]] = {
+    ".npy": numpy_arrays,
+    ".npz": numpy_arrays,
+    ".csv": _csv,
+    ".h5": _hdf5,
+    ".hdf5": _hdf5,
+}

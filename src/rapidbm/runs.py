@@ -118,8 +118,8 @@ class Run:
     """A run folder."""
 
     def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
-        """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was never
-        named by the user."""
+        """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was
+        never named by the user."""
         self.folder = Path(folder)
         self._file = None if data is None else Path(data).resolve()
         self._ready: Trainer | None = None
@@ -247,8 +247,8 @@ class Run:
         }
 
     def machine(self, update: int | None = None, replica: int | None = None) -> Machine:
-        """The machine of the newest checkpoint, or after a given update; all replicas or one; its average, if
-        one is kept."""
+        """The machine of the newest checkpoint, or after a given update; all replicas or one; its
+        average, if one is kept."""
         path = self.latest if update is None else self._checkpoint(update)
         if not path.is_file():
             if update is None:
@@ -400,8 +400,8 @@ class Run:
         if update > 0 and lines is not None and len(kept) < lines:
             self.info["evaluations_lost"] = lost = lines - len(kept)
             warnings.warn(
-                f"{self.folder / 'metrics.jsonl'} has lost {lost} or more of the evaluations up to update "
-                f"{update}; the training goes on without them: restore the file if you can",
+                f"{self.folder / 'metrics.jsonl'} has lost {lost} or more of the evaluations up to "
+                f"update {update}; the training goes on without them: restore the file if you can",
                 LossWarning,
                 stacklevel=2,
             )
@@ -561,7 +561,7 @@ def on_log_grid(epoch: int) -> bool:
 def _checksum(data: Dataset) -> str:
     digest = hashlib.sha256()
     for split in data.parts.values():
-        digest.update(memoryview(split.spins.contiguous().numpy()))
+        digest.update(split.spins.contiguous().numpy().data)
     return digest.hexdigest()
 
 

@@ -122,7 +122,7 @@ def reconstructions(
     data = run.data()
     split = lookup("split", part, data.parts).take(slice(0, count))
     if mask is not None:
-        split = Split(split.spins, split.labels, _mask(mask, data))
+        split = Split(split.spins, split.labels, read_mask(mask, data))
     machine = run.machine(update, replica).to(device_named(device))
     rng = generator(seed, "reconstruct", device=machine.device)
     filled = reconstruct(machine, split, rng, passes=passes, clamp=clamp)[0].cpu()
@@ -144,15 +144,16 @@ def reconstructions(
     return len(split), wrong
 
 
-def _mask(path: Path, data: Dataset) -> Tensor:
-    from .files import read_numpy
+def read_mask(path: Path, data: Dataset) -> Tensor:
+    """The known pixels, as booleans."""
+    from .files import numpy_arrays
 
     if not path.is_file():
         raise InputError(f"there is no mask {path}; check the path")
-    found = list(read_numpy(path).values())
+    found = list(numpy_arrays(path).values())
     if len(found) != 1:
         raise InputError(f"a mask file holds one array, {path} holds {len(found)}; save it as .npy")
-    array = found[0]
+    array = found[0]()
     if array.size != data.visible or not np.isin(array, (0, 1)).all():
         raise InputError(
             f"a mask holds {data.visible} booleans, true where a pixel is known; {path} holds "

@@ -460,8 +460,8 @@ class Trainer:
         for key, value in here.items():
             if key in state and (state[key].shape, state[key].dtype) != (value.shape, value.dtype):
                 raise InputError(
-                    f"the saved state does not fit: {key} is {value.dtype} of {tuple(value.shape)} here and "
-                    f"{state[key].dtype} of {tuple(state[key].shape)} there"
+                    f"the saved state does not fit: {key} is {value.dtype} of {tuple(value.shape)} here "
+                    f"and {state[key].dtype} of {tuple(state[key].shape)} there"
                 )
         self._check_values(parts)
         try:

@@ -1,8 +1,8 @@
 """Files that the user has named, the only ones outside a run folder that its recipe may have read.
 
-A run folder tells where its data lie, and a stranger's tells what he likes. So a file counts once the user
-has trained on it or given it as --data: a mark in the cache says so. A cache that is lost, or another
-computer, asks again.
+A run folder tells where its data lie, and a stranger's tells what he likes. So a file counts once the
+user has trained on it or given it as --data: a mark in the cache says so. A cache that is lost, or
+another computer, asks again.
 """
 
 from __future__ import annotations
