@@ -3,9 +3,9 @@
     python -m benchmarks fuzz --count 20000 --doors npy,csv --seed 1
 
 A door is a reader and an honest file. The file is damaged in its bytes (bits flipped, cut, bytes put in,
-taken out, set to 0 or 255, pieces doubled) or in what it says (a value of JSON replaced, dropped, doubled;
-a tensor of another type, shape or value, without a checksum that would tell). Anything but a load or an
-`InputError`, and any answer that takes more than 5 seconds of work, is named with its case.
+taken out, set to 0 or 255, pieces doubled) or in what it says (a value of JSON replaced, dropped or
+doubled; a tensor of another type, shape or value, without a checksum that would tell). Anything but a
+load or an `InputError`, and any answer that takes more than 5 seconds of work, is named with its case.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Shared by all tests: one thread per worker, and the machines that the contracts run over."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from rapidbm.testing import small_machines
 
 torch.set_num_threads(1)
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rapidbm-tests-")  # whom we trust is our own
 os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it on
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU

@@ -145,7 +145,7 @@ def _check_parameters(path: Path, found: Mapping[str, Tensor], layers: Layers, k
             and all(size in (None, seen) for size, seen in zip(rule, value.shape[1:], strict=True))
             and 0 not in value.shape
             and value.dtype in FLOATS
-            and (first is None or (value.dtype, len(value)) == (first.dtype, len(first)))
+            and (first is None or (value.dtype, value.shape[:1]) == (first.dtype, first.shape[:1]))
         )
         if not fits:
             raise InputError(
