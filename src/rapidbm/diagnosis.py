@@ -51,6 +51,7 @@ STAGED = (
 )
 STAGES = len(STAGED)
 SERIES = 100  # recorded times of each Gibbs chain
+PATH = 200  # checkpoints that draw the way through the phases, at most
 IMAGES = 2000  # samples and data that quality compares, at most
 
 
@@ -97,8 +98,8 @@ class Diagnosis:
 def opened(
     path: Path, update: int | None, replica: int, device: str, file: Path | None = None
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
-    """One machine of a run folder or of a file of `save_machine`, the run's data, and its checkpoints
-    up to there."""
+    """One machine of a run folder or of a file of `save_machine`, the run's data, and checkpoints up
+    to there, `PATH` of them at most."""
     where = device_named(device)
     if path.is_file():
         if update is not None:
@@ -107,7 +108,9 @@ def opened(
     run = Run(path, file)
     machine = run.machine(update, replica).to(where)
     last = math.inf if update is None else update
-    past = [run.machine(u, replica) for u in run.checkpoints() if u <= last]
+    saved = [u for u in run.checkpoints() if u <= last]
+    spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
+    past = [run.machine(saved[i], replica) for i in sorted(spread)]
     return machine, run.data(), past
 
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -59,7 +60,11 @@ class Standing:
     patterns: Tensor  # (e,) K, or what acts as such in dense couplings
     theory: str
     aspect: float  # H/V
-    phase: tuple[str, ...]  # paramagnet; retrieval; retrieval, metastable; spin glass
+
+    @cached_property
+    def phase(self) -> tuple[str, ...]:
+        """Of each replica: paramagnet; retrieval; retrieval, metastable; spin glass."""
+        return phases_at(self.load, self.temperature, self.theory, self.aspect)
 
 
 @dataclass(frozen=True)
@@ -96,8 +101,7 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
         (count / square).sqrt() / (beta * root) if beta else torch.full_like(square, torch.inf)
     )
     load = count / root
-    phase = phases_at(load, temperature, theory, aspect)
-    return Standing(load, temperature, count, theory, aspect, phase)
+    return Standing(load, temperature, count, theory, aspect)
 
 
 def _compared(layers: Layers) -> tuple[int, int, str]:
