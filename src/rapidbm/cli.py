@@ -629,11 +629,12 @@ def diagnose(
     from . import pictures
     from .diagnosis import diagnose as look
     from .diagnosis import opened
+    from .disk import inside
     from .progress import quiet
 
     screen = Screen(as_json)
     machine, data, past = opened(run, update, replica, device, file)
-    folder = out or (run.parent if run.is_file() else run / "figures")
+    folder = out or (run.parent if run.is_file() else inside(run, "figures"))
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
     name = run.stem if run.is_file() else run.resolve().name
     after = "" if update is None else f", update {update}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import pictures
 from ..experiments.drawing import PENS, label, panels, print_style
 from . import roofline, sizes
 
@@ -128,7 +129,7 @@ def draw(found: Result, folder: Path) -> None:
         _sizes(axes[1], found)
         _roof(axes[2], found)
         for ending in ("png", "pdf"):
-            fig.savefig(folder / f"bench.{ending}")
+            pictures.save(fig, folder / f"bench.{ending}")
 
 
 def _peers(axes: Axes, found: Result) -> None:

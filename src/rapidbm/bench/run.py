@@ -15,6 +15,7 @@ import torch
 from .. import __version__, fast
 from ..checkpoint import device_named
 from ..console import Screen
+from ..disk import write_bytes
 from ..errors import InputError, check_choice
 from ..progress import quiet
 from ..streams import check_seed
@@ -50,7 +51,8 @@ def bench(
     for line in report.lines(found):
         screen.say(line)
     if out is not None:
-        (out / "bench.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+        write_bytes(out / "bench.json", text.encode())
         report.draw(found, out)
         screen.say(f"written: {', '.join(str(out / f'bench.{e}') for e in ('json', 'png', 'pdf'))}")
 
