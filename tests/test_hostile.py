@@ -26,6 +26,18 @@ from rapidbm.recipe import Recipe
 from rapidbm.reproduction import Reproduction
 from rapidbm.runs import Run
 from rapidbm.sampling import reconstructions
+from rapidbm.schema import (
+    Anything,
+    Flag,
+    Maybe,
+    Names,
+    OneOf,
+    Real,
+    Several,
+    Text,
+    Whole,
+    of_fields,
+)
 from rapidbm.training import train
 
 TINY = {"hidden": (6,), "patterns": 3, "epochs": 4, "replicas": 2, "device": "cpu"}
@@ -548,3 +560,45 @@ def test_claims_beyond_the_file(tmp_path):
 def test_saving_into_a_missing_folder(tmp_path):
     with pytest.raises(InputError, match="no folder"):
         save_machine(rbm(4, 3, seed=0), tmp_path / "none" / "m.safetensors")
+
+
+# -- shapes -------------------------------------------------------------------------------------------
+
+RIGHT_AND_WRONG = {
+    "whole": (Whole(1, 9), [1, 9], [0, 10, 1.0, True, "1", None]),
+    "real": (Real(0), [0, 0.5, 3], [-1, 1e301, 10**400, True, "1", None, [1]]),
+    "text": (Text(3), ["", "abc"], ["abcd", "\0", "\ud800", 1, None]),
+    "flag": (Flag(), [True, False], [0, 1, None, "true"]),
+    "one of": (OneOf(("a", "b")), ["a"], ["c", None, ["a"]]),
+    "maybe": (Maybe(Whole()), [None, 3], ["x", -1]),
+    "several": (Several(Whole(), count=2), [[1, 2]], [[1], [1, 2, 3], [1, "x"], 1, {}]),
+    "at most": (Several(Whole(), most=1), [[], [1]], [[1, 2]]),
+    "names": (
+        Names({"a": Whole()}, {"b": Text()}),
+        [{"a": 1}, {"a": 1, "b": ""}],
+        [{}, {"b": ""}, {"a": 1, "c": 1}, {"a": "x"}, [], {"a": 1, "b": 2}],
+    ),
+    "others": (Names({}, others=Whole()), [{}, {"x": 1}], [{"x": "y"}, {"\ud800": 1}]),
+    "anything": (
+        Anything(),
+        [None, True, 1, 0.5, "x", [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
+        [1e301, [1.0, 1e301], [-1e301, 0.0], ["\ud800"], {"\0": 1}, {"a": [[10**400]]}],
+    ),
+    "a recipe": (
+        of_fields(Recipe),
+        [{"dataset": "x"}, {"dataset": "x", "hidden": [3], "rate": [0.1], "precision": None}],
+        [{}, {"dataset": 3}, {"dataset": "x", "hidden": 3}, {"dataset": "x", "precision": "odd"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT_AND_WRONG)
+def test_shapes(kind):
+    shape, right, wrong = RIGHT_AND_WRONG[kind]
+    for value in right:
+        assert shape.checked(value, "it:", "mend it") is value
+        assert shape.fits(value)
+    for value in wrong:
+        assert not shape.fits(value), value
+        with pytest.raises(InputError, match=r"^it: .* must be .*, not .*; mend it$"):
+            shape.checked(value, "it:", "mend it")

@@ -162,17 +162,26 @@ class Names(Shape):
 
 
 class Anything(Shape):
-    """Whatever JSON can say, of names and texts that can be written."""
+    """Whatever JSON can say, of finite numbers and of names and texts that can be written."""
 
     def check(self, value: Any, where: str) -> None:
-        if isinstance(value, dict):
-            Names({}, others=self).check(value, where)
-        elif isinstance(value, list):
-            Several(self).check(value, where)
-        elif isinstance(value, str):
-            Text(2**20).check(value, where)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            Real().check(value, where)
+        words, left = Text(2**20), [value]
+        while left:  # records hold a million numbers: no call for each
+            some = left.pop()
+            if isinstance(some, dict):
+                for name in some:
+                    words.check(name, f"a name in {where or 'it'}")
+                left.extend(some.values())
+            elif isinstance(some, list):
+                if {*map(type, some)} <= {float, int} and some:
+                    Real().check(max(some), where)
+                    Real().check(min(some), where)
+                else:
+                    left.extend(some)
+            elif isinstance(some, str):
+                words.check(some, where)
+            elif some is not None and not isinstance(some, bool):
+                Real().check(some, where)
 
 
 def of_fields(kind: type) -> Names:
