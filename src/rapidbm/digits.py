@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import InputError, check_choice
+from .errors import InputError, check_choice, is_number
 from .files import read_numpy
 from .spins import to_spins
 from .splits import Dataset, Split, divided, top_half
@@ -168,6 +168,6 @@ def _static(part: str) -> Tensor:
 
 
 def _share(value: float, what: str) -> float:
-    if not 0 <= value < 1:
-        raise InputError(f"the {what} is a share of the brightest pixel in [0, 1), not {value}")
+    if not (is_number(value) and 0 <= value < 1):
+        raise InputError(f"the {what} is a share of the brightest pixel in [0, 1), not {value!r}")
     return value
