@@ -18,7 +18,7 @@ from torch import Tensor
 from .arrays import Array, as_array, as_tensor
 from .errors import InputError, check_count
 
-CHUNK = 2**20  # values that are converted at a time
+CHUNK = 2**18  # values that are converted at a time
 MANY = 2**15  # random numbers from which on seeding a faster generator pays
 Beta = float | Tensor  # a tensor has one value per chain: (c, 1) or (e, c, 1)
 
