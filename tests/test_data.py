@@ -1,5 +1,8 @@
 import gzip
+import hashlib
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import h5py
 import numpy as np
@@ -9,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from rapidbm import digits
 from rapidbm.data import DATASETS, load
 from rapidbm.errors import DataWarning, InputError
 from rapidbm.files import from_arrays
@@ -135,15 +139,87 @@ def test_without_the_files_a_download_is_tried(monkeypatch, tmp_path):
 
 def test_the_original_text_of_static_mnist_is_understood(mnist_folder, monkeypatch, tmp_path):
     """A download brings text; it must give the bits whose checksum is known."""
-    from rapidbm import digits
-
     packed = np.load(mnist_folder / "binarized-mnist" / "binarized_mnist_packed.npz")["test"]
     bits = np.unpackbits(packed, axis=1, count=784)
     text = tmp_path / "binarized_mnist_test.amat"
     text.write_text("\n".join(" ".join(map(str, row)) for row in bits) + "\n")
     monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
-    monkeypatch.setattr(digits, "_fetch", lambda url, checksum: text)
+    monkeypatch.setattr(digits, "_fetch", lambda url, *_: text)
     assert torch.equal(digits._static("test"), load_static_test(mnist_folder, monkeypatch))
+
+
+PAGE = b"<html>Please log in to the network of this hotel.</html>"
+ROWS = np.arange(3 * 784).reshape(3, 784) % 5 == 0
+TEXT = "\n".join(" ".join(map(str, row)) for row in ROWS.astype(int)).encode() + b"\n"
+
+
+@pytest.fixture
+def served(monkeypatch, tmp_path):
+    """A server on this machine, what it answers, and the cache that downloads go to."""
+    answer = {"body": TEXT}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer["body"])
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
+    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(digits, "_FAILED", {})
+    monkeypatch.setattr(digits, "STATIC_URL", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setattr(digits, "STATIC_ROWS", {"test": 3})
+    sha = hashlib.sha256(np.packbits(ROWS, axis=1).tobytes()).hexdigest()
+    monkeypatch.setattr(digits, "STATIC_SHA", {"test": sha})
+    yield answer, tmp_path / "cache"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_downloads_are_encrypted():
+    assert digits.STATIC_URL.startswith("https://")
+    assert digits.MNIST_URL.startswith("https://")
+
+
+def test_a_page_to_log_in_is_not_kept(served, monkeypatch):
+    answer, cache = served
+    answer["body"] = PAGE
+    with pytest.raises(InputError, match=r"another file.*RAPIDBM_DATA"):
+        digits._static("test")
+    assert not list(cache.iterdir())
+    answer["body"] = TEXT
+    with pytest.raises(InputError, match="another file"):  # for a minute nobody asks again
+        digits._static("test")
+    monkeypatch.setattr(digits, "FORGET", 0.0)
+    assert torch.equal(digits._static("test") > 0, torch.from_numpy(ROWS))
+
+
+def test_a_wrong_file_in_the_cache_is_fetched_anew(served):
+    answer, cache = served
+    digits._static("test")
+    (file,) = cache.iterdir()
+    for wrong in (PAGE, TEXT[:-100], b""):
+        file.write_bytes(wrong)
+        assert torch.equal(digits._static("test") > 0, torch.from_numpy(ROWS))
+    answer["body"] = PAGE
+    assert len(digits._static("test")) == 3  # a right one is asked of nobody
+
+
+@pytest.mark.parametrize("name", ["LARGEST", "LONGEST"])
+def test_a_download_has_limits(served, name, monkeypatch):
+    _, cache = served
+    monkeypatch.setattr(digits, name, 0)
+    with pytest.raises(InputError, match="more than 0 "):
+        digits._static("test")
+    assert not list(cache.iterdir())
 
 
 def load_static_test(folder, monkeypatch):

@@ -1,9 +1,10 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rapidbm as rb
 from rapidbm.errors import InputError
 from rapidbm.layers import Layers
 
@@ -64,3 +65,40 @@ def test_what_is_not_covered_is_independent(layers):
 def test_bad_layers(sizes, edges, words):
     with pytest.raises(InputError, match=words):
         Layers(sizes, edges)
+
+
+def brute_force(layers, given):
+    """Every set of layers that serves, and of those the first with the fewest units."""
+    rest = [i for i in range(len(layers.sizes)) if i not in given]
+    choices = [c for r in range(len(rest) + 1) for c in combinations(rest, r)]
+    serving = (c for c in choices if layers.independent(tuple(i for i in rest if i not in c)))
+    return min(serving, key=lambda c: (sum(layers.sizes[i] for i in c), c))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_the_cover_is_the_one_of_brute_force(data):
+    count = data.draw(st.integers(1, 8))
+    sizes = tuple(data.draw(st.integers(1, 4)) for _ in range(count))
+    pairs = [(a, b) for a in range(count) for b in range(a, count)]
+    edges = tuple(data.draw(st.sets(st.sampled_from(pairs))))
+    fixed = tuple(sorted(data.draw(st.sets(st.integers(0, count - 1)))))
+    layers = Layers(sizes, edges)
+    assert layers.cover(fixed) == brute_force(layers, fixed)
+
+
+def test_a_deep_machine_is_built_trained_and_sampled():
+    """Trying every set of layers, 2^30 of them, would not end."""
+    count = 30
+    machine = rb.dbm(4, (3,) * (count - 1), 2, seed=0)
+    layers = machine.layers
+    assert layers.independent(tuple(set(range(count)) - set(layers.cover())))
+    assert sum(layers.sizes[i] for i in layers.cover()) == 3 * (count // 2)
+    spins = rb.to_spins([[0, 1, 1, 0], [1, 1, 0, 0]])
+    for _ in rb.train(
+        machine, spins, rb.Persistent(4), rb.sgd(0.01), epochs=1, batch_size=1, seed=0
+    ):
+        pass
+    assert rb.sample(machine, 2, steps=2, seed=0).shape == (1, 2, layers.units)
+    with pytest.raises(rb.InputError, match="enumerates at most"):
+        rb.log_z(machine, method="exact")

@@ -52,7 +52,7 @@ def own_biases(machine: Machine) -> Tensor:
 def marginals(machine: Machine, data: Any) -> Tensor:
     """The fields of the data's marginals, smoothed by one observation of each spin, and their mirror
     image, (2, e, 1, n); hidden units have their biases."""
-    spins = to_spins(getattr(data, "spins", data), what="the data of the base")
+    spins = to_spins(data, what="the data of the base")
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
             f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"

@@ -88,7 +88,8 @@ def log_z_along(
     if not machines:
         raise InputError("give the machines of a training, one at least; there are none")
     check_one_shape(machines)
-    check_count("the number of chains", chains, least=2)
+    machines[0].check_chains(chains, least=2)
+    check_count("the largest number of temperatures", most, least=2)
     seed = seed_from(seed, rng)
     with watch(
         "log Z along a training", len(machines), limit=limit, remedy="give fewer machines"

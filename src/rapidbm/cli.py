@@ -865,7 +865,5 @@ def main() -> None:
 
 
 def _fail(text: str, code: int) -> NoReturn:
-    screen = Screen()
-    screen.err.print("[red]error:[/]", end=" ")
-    screen.err.print(text, markup=False)
+    Screen().fail(text)
     sys.exit(code)

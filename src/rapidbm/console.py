@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from .errors import printable
 from .progress import Watch, quiet, watch
 
 if TYPE_CHECKING:
@@ -38,10 +39,13 @@ class Screen:
     def say(self, text: str) -> None:
         """A line for people."""
         if not self.as_json:
-            self.out.print(escape(text))
+            self.out.print(escape(printable(text)))
 
     def warn(self, text: str) -> None:
-        self.err.print(f"[yellow]warning:[/] {escape(text)}")
+        self.err.print(f"[yellow]warning:[/] {escape(printable(text))}")
+
+    def fail(self, text: str) -> None:
+        self.err.print(f"[red]error:[/] {escape(printable(text))}")
 
     def result(self, value: dict[str, Any]) -> None:
         """A line for machines."""
@@ -163,7 +167,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
     if run.recipe.replicas > 1:
         screen.say(f"values are {meaning(run.recipe.replicas)}")
     with bar, quiet(screen.as_json or not bar.disable):
-        task = bar.add_task(run.info["data"]["name"], total=None)
+        task = bar.add_task(printable(run.info["data"]["name"]), total=None)
         for step in run.go(stopper):
             bar.update(task, completed=step.update, total=step.updates)
             _tell(step, screen, frozen)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .arrays import as_tensor
 from .errors import InputError
 from .machine import Machine
 from .progress import pulse, watched
@@ -40,6 +41,7 @@ class Mixing:
 @torch.no_grad()
 def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     """Scalar time series (e, c, t) of recorded configurations (e, c, t, n)."""
+    series = as_tensor(series, what="a record")
     if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
         raise InputError(
             f"a record of this machine is ({machine.replicas}, chains, steps, "
@@ -65,6 +67,7 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
 @watched("mixing", remedy="give fewer chains or steps")
 def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> Mixing:
     """R-hat, ESS and autocorrelation times of recorded chains; needs `rapidbm[diagnostics]`."""
+    series = as_tensor(series, what="a record")
     if series.dim() == 4 and (series.shape[1] < 2 or series.shape[2] < 4):
         raise InputError(
             f"R-hat compares two chains or more of four steps or more, not {tuple(series.shape[1:3])}"

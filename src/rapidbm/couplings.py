@@ -29,12 +29,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .arrays import as_tensor, finite
 from .errors import InputError, check_count
 from .layers import Layers
+from .memory import check_room
 from .spins import WeightedSpins
 
 
@@ -80,7 +84,7 @@ class Couplings(nn.Module, ABC):
 class Dense(Couplings):
     """Every coupling is a parameter. Of a layer coupled to itself the strict upper triangle counts."""
 
-    def __init__(self, layers: Layers, weights: dict[tuple[int, int], Tensor]) -> None:
+    def __init__(self, layers: Layers, weights: Mapping[tuple[int, int], Any]) -> None:
         super().__init__()
         self.layers = layers
         if not layers.edges:
@@ -92,16 +96,20 @@ class Dense(Couplings):
             raise InputError(
                 f"dense couplings need one matrix per edge {layers.edges}, not {tuple(weights)}"
             )
-        replicas = {w.shape[0] for w in weights.values()}
-        for (a, b), weight in weights.items():
-            shape = (weight.shape[0], layers.sizes[a], layers.sizes[b])
+        given = {
+            edge: as_parameter(w, what=f"weights of edge {edge}") for edge, w in weights.items()
+        }
+        replicas = {weight.shape[:1] for weight in given.values()}
+        for (a, b), weight in given.items():
+            shape = (*weight.shape[:1], layers.sizes[a], layers.sizes[b])
             if tuple(weight.shape) != shape or len(replicas) != 1:
                 raise InputError(
-                    f"the weights of edge {(a, b)} must be (replicas, {shape[1]}, {shape[2]}), the "
-                    f"same number of replicas for all edges; got {tuple(weight.shape)}"
+                    f"the weights of edge {(a, b)} must be (replicas, {layers.sizes[a]}, "
+                    f"{layers.sizes[b]}), the same number of replicas for all edges; got "
+                    f"{tuple(weight.shape)}"
                 )
         self.weights = nn.ParameterDict(
-            {f"{a}-{b}": nn.Parameter(_upper(w) if a == b else w) for (a, b), w in weights.items()}
+            {f"{a}-{b}": nn.Parameter(_upper(w) if a == b else w) for (a, b), w in given.items()}
         )
 
     @property
@@ -158,9 +166,10 @@ class Dense(Couplings):
 class Patterns(Couplings):
     """Regularized Axons, eq. (2): the patterns ξ (e, k, n) are the parameters."""
 
-    def __init__(self, layers: Layers, patterns: Tensor) -> None:
+    def __init__(self, layers: Layers, patterns: Any) -> None:
         super().__init__()
         self.layers = layers
+        patterns = as_parameter(patterns, what="patterns")
         if patterns.dim() != 3 or patterns.shape[2] != layers.units or 0 in patterns.shape:
             raise InputError(
                 f"patterns must be (replicas, K, {layers.units}) with K ≥ 1, "
@@ -182,6 +191,10 @@ class Patterns(Couplings):
                 f"{layers.edges}"
             )
         matrix = dense.matrix(0, 1)
+        count = dense.replicas * patterns * layers.units
+        check_room(
+            f"{patterns:,} patterns", count, size=matrix.element_size(), device=matrix.device
+        )
         u, sigma, v = torch.linalg.svd(matrix.double(), full_matrices=False)
         root = patterns**0.25 * sigma[:, :patterns, None].sqrt()  # (e, k, 1)
         xi = torch.cat([u.mT[:, :patterns] * root, v[:, :patterns] * root], -1)
@@ -286,6 +299,16 @@ class Patterns(Couplings):
         return Dense(
             self.layers, {(a, b): self.matrix(a, b).detach() for a, b in self.layers.edges}
         )
+
+
+def as_parameter(values: Any, *, what: str, like: Tensor | None = None) -> Tensor:
+    """A copy as float32 or float64, finite, of the type and device of `like`: training changes it in
+    place, and it must not change the caller's."""
+    given = finite(as_tensor(values, what=what), what=what)
+    if like is not None:
+        return given.to(like.device, like.dtype, copy=True)
+    wide = given.dtype in (torch.float32, torch.float64)
+    return given.to(given.dtype if wide else torch.float32, copy=True)
 
 
 def _upper(matrix: Tensor) -> Tensor:

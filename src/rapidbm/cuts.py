@@ -16,19 +16,21 @@ import torch
 from torch import Tensor
 
 from .couplings import Couplings, Dense, Patterns
-from .errors import InputError, check_count
+from .errors import InputError, check_count, is_number
 from .estimates import Estimate
 from .landscape import Minima, minima
 from .layers import Layers
 from .machine import Machine
 from .progress import watch, watched
+from .streams import check_rng
 
 
 def cut(machine: Machine, share: float, rng: torch.Generator) -> Machine:
     """A machine of a random share of the units of each layer, chosen anew in each replica; the
     couplings between those that stay, and K, are the same."""
-    if not 0 < share <= 1:
-        raise InputError(f"the share of units that stay is above 0 and at most 1, not {share}")
+    if not (is_number(share) and 0 < share <= 1):
+        raise InputError(f"the share of units that stay is above 0 and at most 1, not {share!r}")
+    check_rng(rng)
     layers, device = machine.layers, machine.device
     sizes = tuple(max(1, round(share * size)) for size in layers.sizes)
     kept = [
@@ -90,9 +92,11 @@ def growth(
 ) -> Growth:
     """How the number of minima grows with the number of units, over `tries` random cuts, within `limit`
     seconds."""
+    machine.check_chains(starts, least=2)
     check_count("the number of tries", tries, least=2)
-    if len(set(fractions)) < 2:
-        raise InputError(f"growth needs at least two different fractions, not {tuple(fractions)}")
+    fractions = tuple(fractions)
+    if len({repr(share) for share in fractions}) < 2:
+        raise InputError(f"growth needs at least two different fractions, not {fractions}")
     machines = [[cut(machine, share, rng) for share in fractions] for _ in range(tries)]
     found: list[list[Minima]] = []
     with watch("cuts", tries * len(fractions)) as tick:

@@ -8,6 +8,7 @@ them, by Gibbs sampling from random starts.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from .runs import Run
 from .samplers import Gibbs, ParallelTempering, record, sample
 from .spectra import pattern_overlaps
 from .splits import Dataset
-from .streams import generator
+from .streams import check_seed, generator
 from .verdict import glassiness
 
 if TYPE_CHECKING:
@@ -151,7 +152,12 @@ def diagnose(
         )
     if not any(bool(machine.couplings.matrix(*edge).any()) for edge in machine.layers.edges):
         raise InputError("a machine to diagnose has couplings, but these are all zero")
-    check_count("the number of chains", chains, least=4)
+    if data is not None and not isinstance(data, Dataset):
+        raise InputError(
+            f"diagnose takes a Dataset, as `load` and `from_arrays` give it, not {type(data).__name__}"
+        )
+    check_seed(seed)
+    machine.check_chains(chains, least=4)
     check_count("the number of sweeps", sweeps)
     check_count("the number of starts", starts, least=2)
     remedy = "take fewer chains, sweeps or starts"
@@ -162,7 +168,9 @@ def diagnose(
             tick(STAGED.index(text))
             tell(text)
 
-        work = _Work(machine.requires_grad_(False), chains, sweeps, starts, seed, stage)
+        work = _Work(
+            copy.deepcopy(machine).requires_grad_(False), chains, sweeps, starts, seed, stage
+        )
         return _diagnosed(work, data, past, title)
 
 
@@ -385,7 +393,7 @@ class _Work:
         show_nearest(panels[1, 0], near)
         show_relaxation(panels[1, 1], way, statistic="accuracy")
         show_relaxation(panels[1, 2], way, statistic="second")
-        fig.suptitle(title, fontsize=11, color=pictures.INK)
+        fig.suptitle(pictures.plain(title), fontsize=11, color=pictures.INK)
         return rows, fig
 
 

@@ -40,8 +40,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .arrays import as_tensor
 from .couplings import Couplings, Patterns
-from .errors import InputError, check_beta, check_choice
+from .errors import InputError, check_beta, check_choice, is_number
 from .layers import Layers
 from .machine import Machine
 from .progress import pulse, watch, watched
@@ -164,7 +165,9 @@ def boundaries(
         even = torch.logspace(-3, math.log10(3.0), 40, dtype=torch.float64)
         edge = capacity(theory, aspect) * torch.tensor([0.85, 0.9, 0.94, 0.97, 0.985, 0.995])
         load = torch.cat([even, edge.double()]).sort().values
-    load = load.double().cpu()
+    load = as_tensor(load, what="the load").double().cpu()
+    if load.dim() != 1 or not bool((torch.isfinite(load) & (load > 0)).all()):
+        raise InputError(f"the load must be a list of positive numbers, not {load.tolist()}")
     retrieval = _spinodal(theory, aspect, load)
     there = ~retrieval.isnan()
     stable = torch.full_like(load, torch.nan)
@@ -218,8 +221,8 @@ def overlaps(
 
 def check_theory(theory: str, aspect: float) -> None:
     check_choice("theory", theory, (BIDIRECTIONAL, HOPFIELD))
-    if not (math.isfinite(aspect) and aspect > 0):
-        raise InputError(f"the aspect H/V must be positive and finite, not {aspect}; give H/V")
+    if not (is_number(aspect) and aspect > 0):
+        raise InputError(f"the aspect H/V must be positive and finite, not {aspect!r}; give H/V")
 
 
 LOST = 0.05  # an overlap below it is none; at a spinodal it is several times larger

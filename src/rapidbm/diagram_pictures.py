@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from .diagram import HOPFIELD, Boundaries, glass_line
-from .pictures import DOWN, INK, ORANGE, UNKNOWN
+from .pictures import DOWN, INK, ORANGE, UNKNOWN, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def show_phases(
     axes.set_ylabel("temperature  T")
     axes.spines[["top", "right"]].set_visible(False)
     if title:
-        axes.set_title(title, fontsize=10, color=INK)
+        axes.set_title(plain(title), fontsize=10, color=INK)
 
 
 def _closed(load: np.ndarray, line: np.ndarray, bottom: float) -> tuple[np.ndarray, np.ndarray]:

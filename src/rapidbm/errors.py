@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
+from unicodedata import category
 
 T = TypeVar("T")
 
@@ -56,15 +58,37 @@ def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
         raise unknown(kind, value, names)
 
 
-def check_count(what: str, value: Any, *, least: int = 1) -> None:
+def is_whole(value: Any) -> bool:
+    """True for one whole number, whoever made it; 2.0 and booleans are none."""
     try:
-        number = operator.index(value)
+        operator.index(value)
     except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < least:
+        return False
+    return not isinstance(value, bool) and "bool" not in str(getattr(value, "dtype", ""))
+
+
+def check_count(what: str, value: Any, *, least: int = 1) -> None:
+    if not is_whole(value) or value < least:
         raise InputError(f"{what} must be a whole number of at least {least}, not {value!r}")
 
 
-def check_beta(beta: float) -> None:
-    if not (math.isfinite(beta) and beta >= 0):
-        raise InputError(f"the inverse temperature β must be finite and at least 0, not {beta}")
+def is_number(value: Any) -> bool:
+    """True for one finite real number, whoever made it; text, booleans and complex numbers are none."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # numpy's and torch's
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_beta(beta: Any) -> None:
+    if not (is_number(beta) and beta >= 0):
+        raise InputError(f"the inverse temperature β must be finite and at least 0, not {beta!r}")
+
+
+def printable(text: str) -> str:
+    """The text without control characters: a name from a file must not move the cursor."""
+    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in text)

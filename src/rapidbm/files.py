@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from . import hdf5_child
+from .arrays import as_labels
 from .disk import reading
 from .errors import DataWarning, InputError
 from .hdf5_child import RATIO
+from .memory import memory_of
 from .spins import to_spins
 from .splits import Dataset, Split, divided, top_half
 
@@ -63,14 +64,14 @@ def from_arrays(
                 f"{name}: training and {what} data must agree on the number of pixels, they have "
                 f"{spins.shape[1]} and {found.shape[1]}"
             )
-        return Split(found, _labels(labels), known)
+        return Split.owning(found, None if labels is None else as_labels(labels), known)
 
     third = None if valid is None else other(valid, valid_labels, "validation")
-    labels = _labels(train_labels)
+    labels = None if train_labels is None else as_labels(train_labels)
     if test is None:
         return replace(divided(name, spins, labels, shape, seed), valid=third)
     held = other(test, test_labels, "test")
-    return Dataset(name, Split(spins, labels, known), held, shape, third)
+    return Dataset(name, Split.owning(spins, labels, known), held, shape, third)
 
 
 def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
@@ -268,10 +269,7 @@ def _nobody() -> Array:
 
 def room() -> int:
     """Bytes that data may take: half of this machine's memory."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):
-        return 2**33
+    return int(min(memory_of("cpu"), 2**45)) // 2
 
 
 def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
@@ -285,17 +283,6 @@ def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
         return spins.flatten(1), (spins.shape[1], spins.shape[2])
     side = math.isqrt(spins.shape[1])
     return spins, (side, side) if side * side == spins.shape[1] else (1, spins.shape[1])
-
-
-def _labels(values: Any) -> Tensor | None:
-    if values is None:
-        return None
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"labels must be numbers, not {array.dtype}; encode them first")
-    if not (np.isfinite(array).all() and (array == np.round(array)).all()):
-        raise InputError("labels must be whole numbers; encode them first")
-    return torch.from_numpy(array.astype(np.int64))
 
 
 READERS: dict[str, Callable[[Path], Arrays]] = {

@@ -13,15 +13,20 @@ A dense layer coupled to itself is drawn unit by unit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from . import fast
+from .arrays import as_mask, as_tensor
 from .couplings import Patterns
 from .errors import InputError, check_beta, check_count
 from .machine import Machine
 from .progress import pulse
 from .spins import Beta, draw
+from .streams import check_rng
 
 
 @torch.no_grad()
@@ -59,6 +64,7 @@ def sweeps(
 ) -> Tensor:
     """`count` sweeps in a row."""
     check_count("the number of sweeps", count, least=0)
+    check_rng(rng, machine.device)
     spins = machine.configuration(spins, means=means)
     beta = _per_chain(spins, beta)
     keep = None if clamp is None else _mask(machine, spins, clamp)
@@ -145,9 +151,11 @@ def _unit_by_unit(
     return new
 
 
-def _per_chain(spins: Tensor, beta: float | Tensor) -> Beta:
+def _per_chain(spins: Tensor, beta: Any) -> Beta:
+    if isinstance(beta, Iterable) and not isinstance(beta, str):
+        beta = as_tensor(beta, what="the inverse temperature β")
     if not isinstance(beta, Tensor) or not beta.dim():
-        check_beta(float(beta))
+        check_beta(beta)
         return float(beta)
     if tuple(beta.shape) not in (tuple(spins.shape[1:2]), tuple(spins.shape[:2])):
         raise InputError(
@@ -159,11 +167,7 @@ def _per_chain(spins: Tensor, beta: float | Tensor) -> Beta:
     return beta.to(spins)[..., None]
 
 
-def _mask(machine: Machine, spins: Tensor, clamp: Tensor) -> Tensor:
+def _mask(machine: Machine, spins: Tensor, clamp: Any) -> Tensor:
     shapes = tuple(tuple(spins.shape[i:]) for i in (2, 1, 0))
-    if clamp.dtype != torch.bool or tuple(clamp.shape) not in shapes:
-        raise InputError(
-            f"clamp must be a mask of booleans over all {machine.layers.units} units, of shape "
-            f"{', '.join(map(str, shapes))}, not {clamp.dtype} of {tuple(clamp.shape)}"
-        )
-    return clamp.to(spins.device).expand(spins.shape)
+    what = f"the mask clamp of all {machine.layers.units} units"
+    return as_mask(clamp, shapes, what=what).to(spins.device).expand(spins.shape)

@@ -20,14 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .errors import InputError, check_count
+from .arrays import as_tensor
+from .errors import InputError, check_count, is_number
 from .estimates import Estimate
 from .machine import Machine
+from .memory import check_room
 from .progress import pulse, watched
+from .streams import check_rng
 
 BLOCKS = 20  # of chains in a jackknife
 
@@ -67,9 +71,11 @@ def overlap_distribution(
     about forty bins in all, so that P(q) shows no comb.
     """
     spins = _chains(spins, 4)
-    if not 0 < near <= 1:
-        raise InputError(f"near is a bound on |q|, above 0 and at most 1, not {near}")
-    edges = aligned_edges(spins.shape[2]) if edges is None else edges.double()
+    if not (is_number(near) and 0 < near <= 1):
+        raise InputError(f"near is a bound on |q|, above 0 and at most 1, not {near!r}")
+    edges = (
+        aligned_edges(spins.shape[2]) if edges is None else as_tensor(edges, what="edges").double()
+    )
     if edges.dim() != 1 or len(edges) < 2 or not bool((edges.diff() > 0).all()):
         raise InputError(
             f"edges of a histogram are at least two rising numbers, not {edges.tolist()}"
@@ -128,7 +134,7 @@ def freezing(series: Tensor, *, fold: bool = False) -> Freezing:
     chance: 0.8/√(N t) or more.
     """
     early, late = _halves(series)
-    gram = early @ late.mT / series.shape[3]  # (e, c, c)
+    gram = early @ late.mT / early.shape[2]  # (e, c, c)
     own = torch.eye(gram.shape[1], dtype=torch.bool, device=gram.device)
     other = gram.abs() if fold else gram
 
@@ -185,7 +191,9 @@ def ultrametricity(
     """
     spins = _chains(spins, 4)
     check_count("the number of triples", triples)
+    check_rng(rng)
     e, c, n = spins.shape
+    check_room(f"{triples:,} triples", 6 * e * triples, size=8, device=spins.device)
     # Three different chains: the second and the third are steps away from the first.
     first = torch.randint(c, (e, triples), generator=rng, device=rng.device)
     second = torch.randint(1, c, (e, triples), generator=rng, device=rng.device)
@@ -241,7 +249,8 @@ def _triangles(gram: Tensor, chosen: Tensor) -> Triangles:
     return Triangles(sides, _pairs(distance).std(1, correction=0), k, isosceles)
 
 
-def _chains(spins: Tensor, least: int) -> Tensor:
+def _chains(spins: Any, least: int) -> Tensor:
+    spins = as_tensor(spins, what="spins of independent chains")
     if spins.dim() != 3 or 0 in spins.shape or spins.dtype == torch.bool:
         raise InputError(
             "spins of independent chains are numbers (replicas, chains, units), not "
@@ -259,10 +268,12 @@ def _chains(spins: Tensor, least: int) -> Tensor:
             f"overlaps are of spins, ±1, but there is a {wrong:g}; draw the units, their means "
             "would lower every overlap"
         )
-    return spins.double()
+    found: Tensor = spins.double()
+    return found
 
 
-def _halves(series: Tensor) -> tuple[Tensor, Tensor]:
+def _halves(series: Any) -> tuple[Tensor, Tensor]:
+    series = as_tensor(series, what="a series")
     if series.dim() != 4 or series.shape[1] < 2 or series.shape[2] < 2 or 0 in series.shape:
         raise InputError(
             "a series is (replicas, chains, times, units) with at least two chains and two times, "

@@ -15,7 +15,7 @@ from torch import Tensor
 from .cuts import Growth
 from .glass import Energies, OverlapDistribution, Ultrametricity
 from .landscape import Minima
-from .pictures import BLUE, INK, ORANGE, figure
+from .pictures import BLUE, INK, ORANGE, figure, plain
 from .spectra import Spectrum
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def landscape_figure(
     show_rarefaction(panels[1, 0], minima, replica)
     show_growth(panels[1, 1], growth, replica)
     show_spectrum(panels[1, 2], spectrum, replica)
-    fig.suptitle(title, fontsize=11, color=INK)
+    fig.suptitle(plain(title), fontsize=11, color=INK)
     return fig
 
 

@@ -6,11 +6,11 @@ slice of it. A layer may be coupled to itself: then every pair of its units is c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
+from functools import cache, cached_property, lru_cache
 
-from .errors import InputError, check_count
+from .errors import InputError, check_count, is_whole
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,20 @@ class Layers:
     edges: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.sizes, Iterable):
+            raise InputError(f"give the sizes of the layers, (10,) for one, not {self.sizes!r}")
         if not self.sizes:
             raise InputError("a machine has at least one layer, the visible one; sizes is empty")
         for size in self.sizes:
             check_count("the size of a layer", size)
-        edges = tuple(sorted((min(edge), max(edge)) for edge in self.edges))
-        for a, b in edges:
-            if not 0 <= a <= b < len(self.sizes):
+        last = len(self.sizes) - 1
+        for edge in self.edges:
+            pair = tuple(edge) if isinstance(edge, Iterable) else ()
+            if len(pair) != 2 or not all(is_whole(layer) and 0 <= layer <= last for layer in pair):
                 raise InputError(
-                    f"an edge joins two of the layers 0 to {len(self.sizes) - 1}, not {(a, b)}"
+                    f"an edge is a pair of the layers 0 to {last}, or one of them twice, not {edge!r}"
                 )
+        edges = tuple(sorted((int(min(edge)), int(max(edge))) for edge in self.edges))
         if len(set(edges)) != len(edges):
             raise InputError(f"each pair of layers is coupled once, but edges are {edges}")
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
@@ -103,11 +107,55 @@ class Layers:
         return odd if self.independent(odd) else ()
 
     def cover(self, given: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """The fewest units to enumerate so that the rest, with `given` fixed, is independent."""
-        rest = [i for i in range(len(self.sizes)) if i not in given]
-        choices = [c for r in range(len(rest) + 1) for c in combinations(rest, r)]
-        serving = (c for c in choices if self.independent(tuple(i for i in rest if i not in c)))
-        return min(serving, key=lambda c: (sum(self.sizes[i] for i in c), c))
+        """The fewest units to enumerate so that the rest, with `given` fixed, is independent.
+
+        Of several such choices it is the first in the order of tuples.
+        """
+        return _cover(self, given)
 
     def describe(self) -> str:
         return "×".join(str(size) for size in self.sizes)
+
+
+@lru_cache(1024)
+def _cover(layers: Layers, given: tuple[int, ...]) -> tuple[int, ...]:
+    """The lightest vertex cover, by branching on the layer with the most neighbours: it is in the cover,
+    or all of its neighbours are. What falls apart is covered part by part, and no part twice, so that a
+    chain of layers takes a time that grows with a power of its length.
+
+    A weight n_i 2^L − 2^(L−1−i) makes the choice unique: fewer units first, and of two covers of as many
+    the one that holds the first layer in which they differ.
+    """
+    count = len(layers.sizes)
+    weight = [size * 2**count - 2 ** (count - 1 - i) for i, size in enumerate(layers.sizes)]
+    near = [frozenset(layers.neighbours(i)) for i in range(count)]
+    forced = frozenset(i for i in range(count) if i not in given and layers.self_coupled(i))
+
+    @cache
+    def lightest(left: frozenset[int]) -> frozenset[int]:
+        left = frozenset(i for i in left if near[i] & left)
+        if not left:
+            return left
+        part = _reached(min(left), left, near)
+        if part != left:
+            return lightest(part) | lightest(left - part)
+        # Of equals the one in the middle, where a chain falls into halves.
+        ranks = {layer: abs(2 * rank - len(left)) for rank, layer in enumerate(sorted(left))}
+        hub = min(left, key=lambda i: (-len(near[i] & left), ranks[i]))
+        around = near[hub] & left
+        with_hub = lightest(left - {hub}) | {hub}
+        without = lightest(left - {hub} - around) | around
+        return min(with_hub, without, key=lambda chosen: sum(weight[i] for i in chosen))
+
+    rest = frozenset(range(count)) - forced - frozenset(given)
+    return tuple(sorted(forced | lightest(rest)))
+
+
+def _reached(first: int, left: frozenset[int], near: list[frozenset[int]]) -> frozenset[int]:
+    """The layers that paths within `left` lead to from the first."""
+    found, front = {first}, [first]
+    while front:
+        new = (near[front.pop()] & left) - found
+        found |= new
+        front += new
+    return frozenset(found)

@@ -76,7 +76,8 @@ def log_z(
         with watch("exact log Z", limit=limit, remedy="anneal it (method='ais')"):
             return _exact(machine, beta)
     chains = (500 if machine.device.type == "cpu" else 2000) if chains is None else chains
-    check_count("the number of chains", chains, least=2)
+    machine.check_chains(chains, least=2)
+    check_count("the largest number of temperatures", most, least=2)
     return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most, limit)[0]
 
 
@@ -133,7 +134,8 @@ def log_likelihood(
     other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
     variational bound (mean field) lies below it.
     """
-    spins = to_spins(getattr(data, "spins", data))
+    check_beta(beta)
+    spins = to_spins(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
             f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from . import fast
-from .couplings import Couplings, Dense, Patterns
+from .arrays import as_tensor
+from .couplings import Couplings, Dense, Patterns, as_parameter
 from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
-from .errors import InputError, LoadWarning, check_beta, check_count
+from .errors import InputError, LoadWarning, check_beta, check_count, is_number, is_whole
 from .layers import Layers
+from .memory import check_room
 from .progress import watch
 from .spins import Beta, WeightedSpins, as_spins, mean_spin, random_spins
-from .streams import generator, seed_from
+from .streams import check_rng, generator, seed_from, usable
 
 
 class Machine(nn.Module):
@@ -39,15 +41,18 @@ class Machine(nn.Module):
     couplings: Couplings
     biases: nn.Parameter | None
 
-    def __init__(self, couplings: Couplings, biases: Tensor | None = None) -> None:
+    def __init__(self, couplings: Couplings, biases: Any = None) -> None:
         super().__init__()
         self.couplings = couplings
-        shape = (couplings.replicas, couplings.layers.units)
-        if biases is not None and tuple(biases.shape) != shape:
-            raise InputError(
-                f"biases must be {shape}, (replicas, units), not {tuple(biases.shape)}"
-            )
-        self.biases = None if biases is None else nn.Parameter(biases)
+        self.biases = None
+        if biases is not None:
+            given = as_parameter(biases, what="biases", like=couplings.first)
+            shape = (couplings.replicas, couplings.layers.units)
+            if tuple(given.shape) != shape:
+                raise InputError(
+                    f"biases must be {shape}, (replicas, units), not {tuple(given.shape)}"
+                )
+            self.biases = nn.Parameter(given)
 
     @property
     def layers(self) -> Layers:
@@ -105,7 +110,7 @@ class Machine(nn.Module):
         """A configuration that is ±1, but for hidden units at 0."""
         if not self.layers.hidden:
             return as_spins(spins, what="a configuration")
-        given: Tensor = torch.as_tensor(spins)
+        given = as_tensor(spins, what="a configuration")
         if given.dtype == torch.bool:
             return as_spins(given)
         if given.shape[-1:] != (self.layers.units,):  # of another machine: the shape says so
@@ -124,7 +129,7 @@ class Machine(nn.Module):
 
     def _shaped(self, given: Any, width: int, what: str) -> Tensor:
         """As (e, c, width) on this machine's device, of whatever type and values."""
-        spins: Tensor = torch.as_tensor(given)
+        spins = given if isinstance(given, Tensor) else as_tensor(given, what=what)
         spins = spins[None] if spins.dim() == 2 else spins
         right = spins.dim() == 3 and spins.shape[0] in (1, self.replicas)
         if not right or spins.shape[2] != width:
@@ -151,7 +156,22 @@ class Machine(nn.Module):
 
     def random(self, chains: int, rng: torch.Generator) -> Tensor:
         """Fair random spins, (e, c, n)."""
+        check_rng(rng, self.device)
+        self.check_chains(chains)
         return random_spins((self.replicas, chains, self.layers.units), rng, self.dtype)
+
+    def check_chains(self, chains: int, *, steps: int = 1, least: int = 1) -> None:
+        """Refuses a number of chains that is none, or that no memory holds; with `steps` a record."""
+        check_count("the number of chains", chains, least=least)
+        count = self.replicas * chains * steps * self.layers.units
+        what = f"{chains:,} chains" if steps == 1 else f"{steps:,} steps of {chains:,} chains"
+        size = self.couplings.first.element_size() if steps == 1 else 1  # a record is int8
+        check_room(
+            f"{what}, of {self.layers.units:,} units and {self.replicas:,} replicas,",
+            count,
+            size=size,
+            device=self.device,
+        )
 
     def infer(self, spins: Any, beta: Beta = 1.0, *, means: bool = False) -> Tensor:
         """A copy whose `layers.inferred` hold their means given the rest: the same pair moments,
@@ -227,7 +247,8 @@ class Machine(nn.Module):
 
     def free_energy(self, visible: Any, beta: float = 1.0) -> Tensor:
         """F(v), eq. (2), in float64, (e, c)."""
-        if not beta > 0:
+        check_beta(beta)
+        if not beta:
             raise InputError(f"the free energy needs β > 0, not {beta}")
         return self.log_prob_unnormalised(visible, beta) / -beta
 
@@ -283,9 +304,9 @@ class Machine(nn.Module):
 
     def replica(self, index: int) -> Machine:
         """A copy of one replica as a machine of its own."""
-        if not -self.replicas <= index < self.replicas:
+        if not (is_whole(index) and -self.replicas <= index < self.replicas):
             raise InputError(
-                f"this machine has replicas 0 to {self.replicas - 1}, there is no replica {index}"
+                f"this machine has replicas 0 to {self.replicas - 1}, there is no replica {index!r}"
             )
         index %= self.replicas
         one = copy.deepcopy(self)
@@ -372,7 +393,7 @@ def rbm(
     N(0, `scale`²), 0.01 by default. Biases start at 0.
     """
     layers = Layers((visible, hidden), ((0, 1),))
-    rng = generator(seed_from(seed, rng), "machine", device=device)
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
 
 
@@ -391,15 +412,15 @@ def dbm(
     dtype: torch.dtype = torch.float32,
 ) -> Machine:
     """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
-    if isinstance(hidden, int):
+    if not isinstance(hidden, Iterable):
         raise InputError(
-            f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one"
+            f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one, not {hidden!r}"
         )
     sizes = (visible, *hidden)
     layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
     if len(sizes) < 2:
         raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
-    rng = generator(seed_from(seed, rng), "machine", device=device)
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
 
 
@@ -421,7 +442,7 @@ def bm(
     check_count("the number of hidden units", hidden, least=0)
     sizes = (visible, hidden) if hidden else (visible,)
     edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
-    rng = generator(seed_from(seed, rng), "machine", device=device)
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
 
 
@@ -440,10 +461,24 @@ def _machine(
         check_count("the number of patterns K", patterns)
     if scale is None:
         scale = 0.01 if patterns is None else 1.0
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError(f"the scale of the initial couplings must be positive, not {scale}")
+    if not (is_number(scale) and scale > 0):
+        raise InputError(f"the scale of the initial couplings must be positive, not {scale!r}")
     if dtype not in (torch.float32, torch.float64):
-        raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype}")
+        raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype!r}")
+    each = (
+        sum(layers.sizes[a] * layers.sizes[b] for a, b in layers.edges)
+        if patterns is None
+        else patterns * layers.units
+    )
+    check_room(
+        f"a machine of {layers.describe()} units and {replicas:,} replicas",
+        replicas * each,
+        size=dtype.itemsize,
+        device=rng.device,
+        remedy="take fewer units or replicas, or patterns=K instead of dense couplings"
+        if patterns is None
+        else "take fewer units, patterns or replicas",
+    )
     couplings: Couplings
     if patterns is None:
         couplings = Dense(

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .arrays import as_tensor
 from .enumeration import check_states
 from .errors import InputError, check_count, lookup
 from .gibbs import sweep, sweeps
@@ -27,6 +28,7 @@ from .negative import HasConfigurations, NegativePhase
 from .progress import watch, watched
 from .spins import up_probability
 from .splits import Split
+from .streams import check_rng
 
 Metric = Callable[[Machine, Split, torch.Generator], Tensor]
 
@@ -170,7 +172,9 @@ def gibbs_accessibility(
     limit: float | None = None,
 ) -> Tensor:
     """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's."""
-    ground = _lowest(machine, rng) if ground is None else ground
+    machine.check_chains(chains)
+    check_count("the number of steps", steps, least=0)
+    ground = _ground(machine, rng, ground)
     spins = sweeps(machine, machine.random(chains, rng), rng, steps)
     return _share(machine.energy(spins).amin(1), ground)
 
@@ -196,7 +200,8 @@ def method_accessibility(
             f"{type(negative).__name__} averages over no configurations of its own; method "
             "accessibility needs a phase with configurations(), such as cd, pcd or pid"
         )
-    ground = _lowest(machine, rng) if ground is None else ground
+    check_count("the number of repeats", repeats)
+    ground = _ground(machine, rng, ground)
     images = machine.visible_spins(data)
     if chains is None:
         chains = negative.init(machine, rng)
@@ -209,9 +214,12 @@ def method_accessibility(
     return _share(lowest, ground)
 
 
-def _lowest(machine: Machine, rng: torch.Generator) -> Tensor:
-    """The ground-state energy: exact where that is cheap, else the best that is found."""
-    return ground_state(machine, rng=rng).energy
+def _ground(machine: Machine, rng: torch.Generator, given: Any) -> Tensor:
+    """The ground-state energy, unless it is given: exact where that is cheap, else the best found."""
+    check_rng(rng, machine.device)
+    if given is None:
+        return ground_state(machine, rng=rng).energy
+    return as_tensor(given, what="the energy of the ground state")
 
 
 def _share(energy: Tensor, ground: Tensor) -> Tensor:

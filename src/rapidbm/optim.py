@@ -16,14 +16,14 @@ after a few that are longer. `clock` says which.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from .errors import InputError, check_choice, check_count, unknown
+from .errors import InputError, check_choice, check_count, is_number, is_whole, unknown
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
 Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
@@ -47,19 +47,22 @@ class Schedule:
     ends: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(b <= a for a, b in zip((0, *self.ends), self.ends, strict=False)) or (
-            self.ends and self.fall == "none"
+        rising = isinstance(self.ends, tuple) and all(map(is_whole, self.ends))
+        if (
+            not rising
+            or any(b <= a for a, b in zip((0, *self.ends), self.ends, strict=False))
+            or (self.ends and self.fall == "none")
         ):
             raise InputError(
                 f"the ends of earlier falls of the rate are rising epochs from 1 on, of a rate that "
                 f"falls, not {self.ends} with fall {self.fall!r}; leave them out"
             )
         check_choice("fall of the rate", self.fall, ("none", "linear", "cosine"))
-        if not 0 < self.decay <= 1:
-            raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay}")
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay!r}")
         check_count("the epoch after which the rate decays", self.after, least=0)
-        if not (math.isfinite(self.floor) and self.floor >= 0):
-            raise InputError(f"the floor of the rate is at least 0, not {self.floor}")
+        if not (is_number(self.floor) and self.floor >= 0):
+            raise InputError(f"the floor of the rate is at least 0, not {self.floor!r}")
 
     def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
         """How much of the fall that is under way is done before update number `update` (from 0)."""
@@ -113,8 +116,8 @@ class SGD:
 
     def __post_init__(self) -> None:
         _check_rate(self.rate, self.weight_decay)
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"the momentum is in [0, 1), not {self.momentum}")
+        if not (is_number(self.momentum) and 0 <= self.momentum < 1):
+            raise InputError(f"the momentum is in [0, 1), not {self.momentum!r}")
 
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         return _SGDUpdater(self, parameters)
@@ -136,7 +139,12 @@ class Adam:
     def __post_init__(self) -> None:
         _check_rate(self.rate, self.weight_decay)
         check_choice("clock of adam", self.clock, CLOCKS)
-        if not all(0 <= beta < 1 for beta in self.betas) or self.epsilon <= 0:
+        pair = isinstance(self.betas, Sequence) and len(self.betas) == 2
+        if (
+            not pair
+            or not all(is_number(beta) and 0 <= beta < 1 for beta in self.betas)
+            or not (is_number(self.epsilon) and self.epsilon > 0)
+        ):
             raise InputError(
                 f"Adam needs betas in [0, 1) and ε > 0, not {self.betas} and {self.epsilon}"
             )
@@ -150,14 +158,14 @@ class TorchOptimizer:
     """An elementwise optimiser of `torch.optim` by its class's name, one rate for all replicas."""
 
     name: str
-    rate: float
+    rate: Rate  # one number
     options: tuple[tuple[str, Any], ...] = ()
     schedule: Schedule = field(default_factory=Schedule)
 
     def __post_init__(self) -> None:
         if self.name not in torch_optimizers():
             raise unknown("torch optimiser", self.name, torch_optimizers())
-        if not isinstance(self.rate, int | float):
+        if isinstance(self.rate, tuple | list):
             raise InputError(
                 f"torch.optim.{self.name} takes one rate for all replicas, not {self.rate}; "
                 "sgd and adam take one per replica"
@@ -247,18 +255,22 @@ def bind_torch(
     return _TorchUpdater(optimizer, parameters, scheduled=False)
 
 
-def _rate(rate: float | Iterable[float]) -> Rate:
-    if isinstance(rate, Tensor):
-        rate = rate.tolist()
-    return tuple(float(r) for r in rate) if isinstance(rate, Iterable) else float(rate)
+def _rate(rate: Any) -> Rate:
+    """One number, or a tuple of them; what is neither stays as it is, for `_check_rate` to refuse."""
+    if is_number(rate):
+        return float(rate)
+    many = (
+        isinstance(rate, Iterable) and not isinstance(rate, str) and getattr(rate, "shape", 1) != ()
+    )
+    return tuple(float(r) if is_number(r) else r for r in rate) if many else rate
 
 
-def _check_rate(rate: Rate, weight_decay: float) -> None:
-    for value in rate if isinstance(rate, tuple) else (rate,):
-        if not 0 < value <= 1e6:
-            raise InputError(f"a learning rate is positive and at most 10⁶, not {value}")
-    if not (math.isfinite(weight_decay) and weight_decay >= 0):
-        raise InputError(f"the weight decay is at least 0, not {weight_decay}")
+def _check_rate(rate: Any, weight_decay: float) -> None:
+    for value in (rate or (rate,)) if isinstance(rate, tuple) else (rate,):
+        if not (is_number(value) and 0 < value <= 1e6):
+            raise InputError(f"a learning rate is positive and at most 10⁶, not {value!r}")
+    if not (is_number(weight_decay) and weight_decay >= 0):
+        raise InputError(f"the weight decay is at least 0, not {weight_decay!r}")
 
 
 def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:

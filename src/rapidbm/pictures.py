@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from .disk import write_bytes
+from .errors import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ def show_images(
     )
     axes.set_axis_off()
     if title:
-        axes.set_title(title, fontsize=10, color=INK)
+        axes.set_title(plain(title), fontsize=10, color=INK)
 
 
 def figure(width: float, height: float) -> Figure:
@@ -110,12 +111,17 @@ def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figur
     fig = figure(4.6 * len(names), 3.4)
     for axes, name in zip(np.ravel(fig.subplots(1, len(names))), names, strict=True):
         show_curves(axes, records, name, label_of(name))
-    fig.suptitle(title, fontsize=11, color=INK)
+    fig.suptitle(plain(title), fontsize=11, color=INK)
     return fig
 
 
 def label_of(metric: str) -> str:
-    return "Hamming distance" if metric == "hamming" else metric.replace("_", " ")
+    return "Hamming distance" if metric == "hamming" else plain(metric.replace("_", " "))
+
+
+def plain(name: str) -> str:
+    """A name as matplotlib is to write it: a dollar sign is one, and no mathematics."""
+    return printable(name).replace("$", r"\$")
 
 
 def save(fig: Figure, path: Path) -> Path:

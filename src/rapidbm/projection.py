@@ -7,17 +7,17 @@ Gibbs   ξ_v ~ p(· | ξ_h),  ξ_h ~ p(· | ξ_v)                               
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 import torch
 
 from .couplings import Patterns
-from .errors import InputError, check_choice, check_count
+from .errors import InputError, check_choice, check_count, is_number
 from .gibbs import resample
 from .machine import Machine
 from .spins import sign
+from .streams import check_rng
 
 Every = Literal["update", "epoch"]
 
@@ -65,8 +65,8 @@ class Clip:
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
-        if not (math.isfinite(self.x) and self.x > 0):
-            raise InputError(f"patterns are restricted to [−x, x] with x > 0, not x = {self.x}")
+        if not (is_number(self.x) and self.x > 0):
+            raise InputError(f"patterns are restricted to [−x, x] with x > 0, not x = {self.x!r}")
 
     def check(self, machine: Machine) -> None:
         _patterns(machine, "clip")
@@ -93,6 +93,7 @@ class GibbsProjection:
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         couplings = _patterns(machine, "gibbs")
+        check_rng(rng, machine.device)
         spins = couplings.patterns.data.clone()
         for _ in range(self.sweeps):
             for layer in reversed(machine.layers.order):  # the visible layer first, as in (3)

@@ -19,7 +19,7 @@ quarter to a half.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -27,12 +27,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import InputError, check_count
+from .errors import InputError, check_count, is_whole
 from .estimates import Estimate
 from .gibbs import sweeps as run_sweeps
 from .machine import Machine
 from .progress import pulse, watch, watched
 from .spins import as_spins
+from .streams import check_rng
 
 BLOCKS = 20
 AGREE = 3.0  # combined errors
@@ -371,9 +372,10 @@ def relaxation(
     the two kinds of chains are each other's equals by (1), have equal quality, and it is that of the last
     checkpoint; all within three combined errors, here and at every later checkpoint.
     """
-    check_count("the number of chains", chains, least=2)
-    sweeps = tuple(sweeps)
-    if not sweeps or sweeps[0] < 0 or any(a >= b for a, b in pairwise(sweeps)):
+    machine.check_chains(chains, least=2)
+    sweeps = tuple(sweeps) if isinstance(sweeps, Iterable) else ()
+    whole = all(map(is_whole, sweeps))
+    if not sweeps or not whole or sweeps[0] < 0 or any(a >= b for a, b in pairwise(sweeps)):
         raise InputError(f"sweeps must be numbers of at least 0 that increase, not {sweeps}")
     _, data = _checked(machine.visible_spins(data), data)
     if len(data) < 4:
@@ -459,6 +461,7 @@ def _left_out(value: Tensor, parts: Tensor) -> Estimate:
 
 
 def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
+    check_rng(rng)
     return torch.randperm(count, generator=rng, device=rng.device).to(like.device)
 
 

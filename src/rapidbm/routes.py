@@ -38,6 +38,7 @@ from .errors import InputError
 from .gibbs import sweep
 from .machine import Machine
 from .spins import draw, log_2cosh
+from .streams import check_rng
 
 Position = float | Tensor
 
@@ -121,6 +122,8 @@ class Path:
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
         """Exact draws at β = 0, from every component as many as it has a share in."""
+        check_rng(rng, self.machine.device)
+        self.machine.check_chains(chains)
         base = self.bases[0]
         if len(self.bases) > 1:
             total = self.shares.exp().cumsum(0)  # (j, e, 1)

@@ -49,7 +49,7 @@ class Gibbs:
 
     steps: ClassVar[int] = 1000
     sweeps: int = 1
-    start: Tensor | None = field(default=None, compare=False)
+    start: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_count("the number of sweeps a step", self.sweeps)
@@ -57,8 +57,10 @@ class Gibbs:
     def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
         if self.start is None:
             return machine.random(chains, rng)
-        rows = torch.arange(chains, device=machine.device) % self.start.shape[-2]
-        return machine.configuration(self.start)[:, rows]
+        machine.check_chains(chains)
+        start = machine.configuration(self.start)
+        rows = torch.arange(chains, device=machine.device) % start.shape[1]
+        return start[:, rows]
 
     def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
         return run_sweeps(machine, state, rng, self.sweeps)
@@ -186,7 +188,7 @@ def sample(
 ) -> Tensor:
     """Configurations (e, chains, n) after so many steps of a sampler (Gibbs by default); after `limit`
     seconds it gives up."""
-    check_count("the number of chains", chains)
+    machine.check_chains(chains)
     check_beta(beta)
     sampler = sampler or Gibbs()
     steps = sampler.steps if steps is None else steps
@@ -222,8 +224,9 @@ def record(
     The first `skip` steps are left out (as many as are recorded, unless told otherwise), and of the
     rest each `every`-th is kept. After `limit` seconds it gives up.
     """
-    check_count("the number of chains", chains)
+    machine.check_chains(chains)
     check_count("the number of recorded steps", steps)
+    machine.check_chains(chains, steps=steps)
     check_count("the steps between two recorded ones", every)
     skip = steps * every if skip is None else skip
     check_count("the number of skipped steps", skip, least=0)

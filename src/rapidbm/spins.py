@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .arrays import Array, as_array, as_tensor
 from .errors import InputError, check_count
 
+CHUNK = 2**18  # values that are converted at a time
 MANY = 2**15  # random numbers from which on seeding a faster generator pays
 Beta = float | Tensor  # a tensor has one value per chain: (c, 1) or (e, c, 1)
 
@@ -27,6 +29,16 @@ class WeightedSpins:
 
     spins: Tensor  # (e, c, n)
     weights: Tensor  # (e, c)
+
+    def __post_init__(self) -> None:
+        for name in ("spins", "weights"):
+            if not isinstance(getattr(self, name), Tensor):
+                object.__setattr__(self, name, as_tensor(getattr(self, name), what=name))
+        if self.spins.dim() != 3 or self.weights.shape != self.spins.shape[:2]:
+            raise InputError(
+                "weighted spins are (replicas, configurations, units) with weights (replicas, "
+                f"configurations), not {tuple(self.spins.shape)} and {tuple(self.weights.shape)}"
+            )
 
     @staticmethod
     def even(spins: Tensor) -> WeightedSpins:
@@ -126,62 +138,65 @@ def states(units: int, start: int, stop: int, *, device: torch.device | str = "c
 def to_spins(values: Any, *, what: str = "data") -> Tensor:
     """The values as ±1 (int8): bool, {0, 1} and ±1 are recognised, anything else is refused.
 
-    1 is +1 either way; an array of zeros alone is {0, 1}, all of it −1.
+    1 is +1 either way; an array of zeros alone is {0, 1}, all of it −1. The spins are a copy.
     """
-    values = getattr(values, "spins", values)  # of a Split
-    if isinstance(values, Tensor):
-        given = values.detach().cpu()
-        array = (given.float() if given.dtype == torch.bfloat16 else given).numpy()
-    else:
-        try:
-            array = np.asarray(values)
-        except ValueError as error:
-            raise InputError(f"{what} must be an array of numbers: {error}") from error
-    if array.dtype.kind not in "biuf":
-        raise InputError(
-            f"{what} must be numbers or booleans, not {array.dtype}; convert it to an array first"
-        )
+    array = as_array(_spins_of(values), what=what)
     if array.size == 0:
         raise InputError(f"{what} must hold at least one value, its shape is {array.shape}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        bad = int((~np.isfinite(array)).sum())
-        raise InputError(
-            f"{what} must be finite, but {bad} of {array.size} values are NaN or infinite; "
-            "drop or fill them first"
-        )
-    if array.dtype.kind == "b":
-        return torch.from_numpy(np.where(array, 1, -1).astype(np.int8))
-    up = array == 1
-    zero, down = array == 0, array == -1
-    if (up | zero).all():
-        return torch.from_numpy(np.where(up, 1, -1).astype(np.int8))
-    if (up | down).all():
-        return torch.from_numpy(array.astype(np.int8))
-    if (up | zero | down).all():
+    spins = np.empty(array.shape, np.int8)
+    rows, out = np.atleast_1d(array), np.atleast_1d(spins)
+    step = max(1, CHUNK * len(rows) // array.size)  # no pass makes an array as large as the data
+    zero = down = False
+    for start in range(0, len(rows), step):
+        some, part = rows[start : start + step], out[start : start + step]
+        up = some == 1
+        np.multiply(up, 2, out=part, dtype=np.int8)
+        part -= 1
+        zeros, downs = some == 0, some == -1
+        zero, down = zero or bool(zeros.any()), down or bool(downs.any())
+        if not (up | zeros | downs).all():
+            raise _no_spins(array, what)
+    if zero and down:
         raise InputError(
             f"{what} must have two levels, {{0, 1}}, {{−1, +1}} or booleans, but it holds −1, 0 and 1: "
             "write the lower level as one of the two; unknown values are a mask, "
             "`Split(spins, known=mask)`"
         )
+    return torch.from_numpy(spins)
+
+
+def _no_spins(array: Array, what: str) -> InputError:
+    """The error for values other than −1, 0 and 1."""
+    if array.dtype.kind == "f" and (bad := int((~np.isfinite(array)).sum())):
+        return InputError(
+            f"{what} must be finite, but {bad} of {array.size} values are NaN or infinite; "
+            "drop or fill them first"
+        )
     levels = np.unique(array)
     shown = ", ".join(f"{level:g}" for level in levels[:5]) + (", …" if levels.size > 5 else "")
-    raise InputError(
+    return InputError(
         f"{what} must have two levels, {{0, 1}}, {{−1, +1}} or booleans, but it holds "
         f"{levels.size} values: {shown}; threshold it first, for instance `values > 0.5`"
     )
 
 
+def _spins_of(values: Any) -> Any:
+    """Those of a `Split`; a frame of pandas may have a column of that name."""
+    spins = getattr(values, "spins", None)
+    return spins if isinstance(spins, Tensor) else values
+
+
 def as_spins(values: Any, *, what: str = "data") -> Tensor:
     """The same where the values are: a tensor of ±1 comes back as it is."""
-    values = getattr(values, "spins", values)
+    values = _spins_of(values)
     if not isinstance(values, Tensor):
         return to_spins(values, what=what)
-    known = values.numel() and values.dtype != torch.bool and not values.is_complex()
-    if known and bool((values.abs() == 1).all()):
-        return values
-    return to_spins(values, what=what).to(values.device)
+    given = as_tensor(values, what=what)
+    if given.numel() and given.dtype != torch.bool and bool((given.abs() == 1).all()):
+        return given
+    return to_spins(given, what=what).to(given.device)
 
 
-def to_bits(spins: Tensor) -> Tensor:
+def to_bits(spins: Any) -> Tensor:
     """{0, 1} as int8 from ±1."""
-    return (spins > 0).to(torch.int8)
+    return (as_spins(spins, what="spins") > 0).to(torch.int8)

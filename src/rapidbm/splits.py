@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .arrays import as_labels, as_mask
 from .errors import InputError
 from .spins import to_spins
 from .streams import generator
@@ -29,9 +30,26 @@ class Split:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spins", to_spins(self.spins))
-        for name in ("labels", "known"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, torch.as_tensor(getattr(self, name)))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", as_labels(self.labels))
+        self._check_shapes()
+        if self.known is not None:
+            shapes = (tuple(self.spins.shape), (self.visible,))
+            known = as_mask(self.known, shapes, what="a mask of known pixels")
+            object.__setattr__(self, "known", known)
+
+    @staticmethod
+    def owning(spins: Tensor, labels: Tensor | None, known: Tensor | None) -> Split:
+        """The split of tensors that are checked and nobody else's: they are not copied."""
+        split = object.__new__(Split)
+        for name, value in (("spins", spins), ("labels", labels), ("known", known)):
+            object.__setattr__(split, name, value)
+        split._check_shapes()
+        return split
+
+    def _check_shapes(self) -> None:
+        if not len(self):
+            raise InputError("a split holds at least one sample, and there are none")
         if self.spins.dim() != 2:
             raise InputError(
                 f"the spins of a split are (samples, visible), not {tuple(self.spins.shape)}; "
@@ -41,13 +59,6 @@ class Split:
             raise InputError(
                 f"{len(self)} samples need {len(self)} labels, not {tuple(self.labels.shape)}"
             )
-        if self.known is not None:
-            shapes = (tuple(self.spins.shape), (self.visible,))
-            if self.known.dtype != torch.bool or tuple(self.known.shape) not in shapes:
-                raise InputError(
-                    f"a mask of known pixels holds booleans of shape {shapes[0]} or {shapes[1]}, "
-                    f"not {self.known.dtype} of {tuple(self.known.shape)}"
-                )
 
     def __len__(self) -> int:
         return len(self.spins)
@@ -57,10 +68,10 @@ class Split:
         return self.spins.shape[1]
 
     def take(self, rows: Tensor | slice) -> Split:
-        """Some of the samples."""
+        """Some of the samples; those of a slice are not copied."""
         labels = None if self.labels is None else self.labels[rows]
         known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
-        return Split(self.spins[rows], labels, known)
+        return Split.owning(self.spins[rows], labels, known)
 
 
 @dataclass(frozen=True)
@@ -103,11 +114,12 @@ def top_half(shape: tuple[int, int]) -> Tensor:
 def divided(
     name: str, spins: Tensor, labels: Tensor | None, shape: tuple[int, int], seed: int
 ) -> Dataset:
+    """A seeded fifth of the spins, which are checked and nobody else's, is set aside to test."""
     if len(spins) < 2:
         raise InputError(
             f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}"
         )
-    whole = Split(spins, labels, top_half(shape))
+    whole = Split.owning(spins, labels, top_half(shape))
     order = torch.randperm(len(spins), generator=generator(seed, "split"))
     cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)
     return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)

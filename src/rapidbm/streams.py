@@ -2,12 +2,16 @@
 
 A stream is named by words, such as ("order", epoch): it can be made again at any moment without
 replaying what was drawn before, so a resumed run and an uninterrupted one draw the same numbers.
+
+Where a call takes `rng`, it draws from it and moves it on. A number cannot be moved on: taken for a
+generator, it would give every call of a loop the same draws. So `rng` is a generator and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import Any
 
 import torch
 
@@ -18,16 +22,45 @@ def generator(
     seed: int, *words: object, device: torch.device | str | None = None
 ) -> torch.Generator:
     """The generator of the stream that `words` name under `seed`."""
-    text = "/".join(str(word) for word in (seed, *words))
+    check_seed(seed)
+    text = "/".join(str(word) for word in (int(seed), *words))
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    rng = torch.Generator(device or "cpu")
+    rng = torch.Generator("cpu" if device is None else device)
     rng.manual_seed(int.from_bytes(digest, "little") >> 1)
     return rng
 
 
-def check_seed(seed: int) -> None:
+def usable(device: Any) -> torch.device:
+    """The device, if it is one and is here."""
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+        torch.Generator(found)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        reason = (str(error).splitlines() or ["unknown"])[0].partition(". ")[0]
+        raise InputError(
+            f"the device {device!r} cannot be used here: {reason}; use cpu, or cuda where there is a GPU"
+        ) from error
+    return found
+
+
+def check_rng(rng: Any, device: torch.device | None = None) -> None:
+    """Refuses what is no generator, or draws on another device than that of the machine."""
+    if not isinstance(rng, torch.Generator):
+        raise InputError(
+            f"rng is a torch.Generator, which moves on with every draw, not {rng!r}; make one with "
+            "torch.Generator().manual_seed(7), or give seed= where the call takes one"
+        )
+    if device is not None and rng.device.type != device.type:
+        raise InputError(
+            f"a generator on {rng.device} cannot draw for a machine on {device}; make one there with "
+            f"torch.Generator({device.type!r})"
+        )
+
+
+def check_seed(seed: Any) -> None:
     check_count("a seed", seed, least=0)
-    if seed >= 2**63:
+    if int(seed) >= 2**63:
         raise InputError(f"a seed is below 2^63 ≈ 9.2·10^18, not {seed}")
 
 
@@ -39,5 +72,6 @@ def seed_from(seed: int | None, rng: torch.Generator | None) -> int:
         check_seed(seed)
         return int(seed)
     if rng is not None:
+        check_rng(rng)
         return int(torch.randint(2**62, (), generator=rng, device=rng.device))
     return secrets.randbits(62)

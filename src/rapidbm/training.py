@@ -181,7 +181,8 @@ class Trainer:
         if machine.device.type == "cpu":
             keep_freed_memory()
         self.machine, self.negative = machine, negative
-        self.spins = _spins_for(machine, spins).to(machine.device)
+        # A copy: what the caller writes into the array later is not part of the training.
+        self.spins = _spins_for(machine, spins).to(machine.device, copy=True)
         self.positive = positive or positive_for(machine)
         self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
@@ -194,6 +195,7 @@ class Trainer:
         self.rng = generator(seed, "training", device=machine.device)
         self.chains = negative.init(machine, self.rng)
         self.parameters = dict(machine.named_parameters())
+        self.kind = (machine.dtype, machine.device)
         self.choice: Optimizer | None = None
         self.updater: Updater
         if isinstance(optimizer, Optimizer):
@@ -283,6 +285,7 @@ class Trainer:
     @torch.no_grad()
     def step(self, count: int = 1) -> None:
         """So many updates of one epoch."""
+        self.check_parameters()
         plans = [self.plan(self.update + i) for i in range(count)]
         with fast.precision(self.precision) if self.precision else nullcontext():
             if self.replay is not None:
@@ -292,6 +295,18 @@ class Trainer:
             for plan in plans:
                 self.compute(plan.index, plan.rates, plan.share, plan.project)
                 self.update += 1
+
+    def check_parameters(self) -> None:
+        """Refuses to move parameters that are no longer the machine's."""
+        now = dict(self.machine.named_parameters())
+        for name in {**self.parameters, **now}:
+            old, new = self.parameters.get(name), now.get(name)
+            if old is None or old is not new or (old.dtype, old.device) != self.kind:
+                raise InputError(
+                    f"the parameter {name} was replaced during the training, which moves the one it "
+                    f"began with; parameters are changed in place, machine.{name}.data.copy_(values), "
+                    "and another machine is trained by another call of train"
+                )
 
     def plan(self, update: int) -> Plan:
         """What update number `update` (from 0) takes."""

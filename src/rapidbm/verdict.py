@@ -47,6 +47,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .arrays import as_tensor
 from .cuts import Growth, growth
 from .errors import InputError
 from .estimates import Estimate
@@ -54,6 +55,7 @@ from .glass import freezing, overlap_distribution
 from .landscape import Minima, minima, stability
 from .machine import Machine
 from .spectra import Spectrum, spectrum
+from .streams import check_rng
 
 FROZEN, SQUARE, BROKEN, NARROW, MEET, KEPT = 0.1, 0.05, 0.1, 0.01, 0.02, 0.9
 STEADY = math.log(10.0)
@@ -189,6 +191,8 @@ def glassiness(
     Chains that could not equilibrate are themselves a sign: each stays where it fell, and q_EA is
     far above their overlaps. Start them from random spins, not from each other.
     """
+    check_rng(rng, machine.device)
+    series = as_tensor(series, what="a series")
     if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
         raise InputError(
             f"a series of this machine is ({machine.replicas}, chains, times, "
