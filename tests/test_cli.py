@@ -17,6 +17,7 @@ from rapidbm.console import spread
 from rapidbm.convergence import mixing
 from rapidbm.data import load
 from rapidbm.diagnosis import diagnose, opened
+from rapidbm.errors import InputError
 from rapidbm.glass import freezing, overlap_distribution, ultrametricity
 from rapidbm.ground import ground_state
 from rapidbm.landscape import minima
@@ -328,6 +329,32 @@ def test_what_is_drawn_from_a_run_follows_the_seed(rapidbm, hot):
             found.append(np.load(file))
         assert np.array_equal(found[0], found[1])
         assert not np.array_equal(found[0], found[2])
+
+
+def test_options_of_commands_arrive(rapidbm, hot, monkeypatch):
+    asked = []
+
+    def refuse(*words, **options):
+        asked.append((words, options))
+        raise InputError("no more than this was wanted")
+
+    for name in ("diagnosis.diagnose", "demo.demo", "bench.run.bench"):
+        monkeypatch.setattr(f"rapidbm.{name}", refuse)
+    words = ["--chains", 5, "--sweeps", 6, "--starts", 7, "--seed", 8, "--update", 1]
+    for line in (["diagnose", hot, *words], ["demo", "--seed", 9], ["bench", "--seed", 10]):
+        assert rapidbm(*line)[0] == 2
+    (looked_at, how), (demo, _), (bench, _) = asked
+    assert {k: how[k] for k in ("chains", "sweeps", "starts", "seed")} == {
+        "chains": 5,
+        "sweeps": 6,
+        "starts": 7,
+        "seed": 8,
+    }
+    wanted = Run(hot).machine(1).couplings.matrix(0, 1)
+    assert torch.equal(looked_at[0].couplings.matrix(0, 1), wanted)
+    assert len(how["past"]) == 2
+    assert demo[1] == 9
+    assert bench[3] == 10
 
 
 def test_evaluate_says_how_it_knows(rapidbm, monkeypatch):
