@@ -22,7 +22,8 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -314,6 +315,18 @@ def served(path: Path) -> None:
     files.from_named(path, arrays)
 
 
+@contextmanager
+def serving() -> Iterator[None]:
+    """Sends the children home."""
+    try:
+        yield
+    finally:
+        for child in _SERVER:
+            child.kill()
+            child.communicate()
+        _SERVER.clear()
+
+
 # -- the attack ---------------------------------------------------------------------------------------
 
 
@@ -351,7 +364,7 @@ def run(words: list[str] | None = None) -> dict[str, object]:
     options = parser.parse_args(words or [])
     torch.set_num_threads(1)
     table: dict[str, object] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, serving():
         known = doors(Path(folder))
         for name in options.doors.split(",") if options.doors else known:
             found = attack(name, known[name], options.count, options.seed)

@@ -10,17 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.checkpoint import save_machine
+from rapidbm import evaluation
+from rapidbm.checkpoint import load_tensors, save_machine
 from rapidbm.cli import main
 from rapidbm.console import spread
 from rapidbm.convergence import mixing
 from rapidbm.data import load
 from rapidbm.diagnosis import diagnose, opened
+from rapidbm.errors import InputError
 from rapidbm.glass import freezing, overlap_distribution, ultrametricity
 from rapidbm.ground import ground_state
 from rapidbm.landscape import minima
 from rapidbm.machine import rbm
 from rapidbm.quality import nearest
+from rapidbm.recipe import Recipe
 from rapidbm.runs import Run
 from rapidbm.samplers import Gibbs, ParallelTempering, record, sample
 from rapidbm.sampling import sampler_named, samples
@@ -253,6 +256,105 @@ def test_evaluate_gives_the_exact_likelihood(rapidbm, trained):
     _, out, _ = rapidbm("evaluate", trained)
     assert "log_likelihood_test" in out
     assert "exact" in out
+
+
+@pytest.fixture
+def hot(rapidbm):
+    """A run whose machine is hot: whatever is drawn differs, and annealing takes no time."""
+    return run_of("H", patterns=None, hidden=(4,), negative="cd", rate=(1e-3,), epochs=1)
+
+
+def run_of(folder, **chosen):
+    run = Run.create(folder, Recipe.made("bars4", {**chosen, "device": "cpu", "evaluate": "end"}))
+    assert list(run.go())
+    return folder
+
+
+def test_every_draw_of_evaluate_follows_its_seed(rapidbm, hot, monkeypatch):
+    asked = []
+    for name in ("log_z", "log_likelihood", "log_z_along"):
+        plain = getattr(evaluation, name)
+
+        def noted(*args, plain=plain, name=name, **options):
+            asked.append((name, options["seed"]))
+            return plain(*args, **options)
+
+        monkeypatch.setattr(evaluation, name, noted)
+    monkeypatch.setattr(evaluation, "CHAINS", 20)
+    words = ["evaluate", hot, "--likelihood", "ais", "--json", "--seed"]
+    one, again, other = (objects(rapidbm(*words, seed)[1])[0] for seed in (3, 3, 4))
+    assert one == again
+    for name in ("hamming_train", "hamming_test", "log_z", "energy_random"):
+        assert one[name] != other[name], name
+    assert one["free_energy_test"] == other["free_energy_test"]
+    assert set(asked) == {(name, seed) for name in ("log_z", "log_likelihood") for seed in (3, 4)}
+    asked.clear()
+    monkeypatch.setattr("rapidbm.pictures.save", lambda figure, path: path)
+    assert rapidbm("evaluate", hot, "--curve", "--seed", 5)[0] == 0
+    assert set(asked) == {("log_z_along", 5), ("log_likelihood", 5)}
+
+
+def test_evaluate_takes_the_chains_of_its_own_update(rapidbm, monkeypatch):
+    """PCD keeps the newest chains alone: an older machine begins its own."""
+    chosen = {"hidden": (10,), "negative": "pcd", "particles": 6, "rate": (0.05,), "epochs": 2}
+    run, seen = Run(run_of("R", patterns=None, **chosen)), []
+    plain = evaluation.method_accessibility
+
+    def noted(machine, data, rng, *, chains, **options):
+        seen.append(chains)
+        return plain(machine, data, rng, chains=chains, **options)
+
+    monkeypatch.setattr(evaluation, "method_accessibility", noted)
+    saved = load_tensors(run.latest)[0]["training/chains"]
+    newest = objects(rapidbm("evaluate", "R", "--json")[1])[0]
+    lowest = run.machine().energy(saved).detach().amin(1) / torch.tensor(
+        newest["ground_state_energy"]
+    )
+    assert newest["method_accessibility"] == pytest.approx(lowest.tolist(), rel=1e-5)
+    assert rapidbm("evaluate", "R", "--update", 1)[0] == 0
+    assert torch.equal(seen[0], saved)
+    assert seen[1] is None
+
+
+def test_what_is_drawn_from_a_run_follows_the_seed(rapidbm, hot):
+    for command, *more in (
+        ["sample", "--sweeps", 1],
+        ["sample", "--start", "data", "--sweeps", 0],
+        ["reconstruct"],
+    ):
+        found = []
+        for i, seed in enumerate((3, 3, 4)):
+            file = f"{command}-{len(more)}-{i}.npy"
+            assert rapidbm(command, hot, *more, "--seed", seed, "--out", file)[0] == 0
+            found.append(np.load(file))
+        assert np.array_equal(found[0], found[1])
+        assert not np.array_equal(found[0], found[2])
+
+
+def test_options_of_commands_arrive(rapidbm, hot, monkeypatch):
+    asked = []
+
+    def refuse(*words, **options):
+        asked.append((words, options))
+        raise InputError("no more than this was wanted")
+
+    for name in ("diagnosis.diagnose", "demo.demo", "bench.run.bench"):
+        monkeypatch.setattr(f"rapidbm.{name}", refuse)
+    words = ["--chains", 5, "--sweeps", 6, "--starts", 7, "--seed", 8, "--update", 1]
+    for line in (["diagnose", hot, *words], ["demo", "--seed", 9], ["bench", "--seed", 10]):
+        assert rapidbm(*line)[0] == 2
+    (looked_at, how), (demo, _), (bench, _) = asked
+    assert {k: how[k] for k in ("chains", "sweeps", "starts", "seed")} == {
+        "chains": 5,
+        "sweeps": 6,
+        "starts": 7,
+        "seed": 8,
+    }
+    wanted = Run(hot).machine(1).couplings.matrix(0, 1)
+    assert torch.equal(looked_at[0].couplings.matrix(0, 1), wanted)
+    assert len(how["past"]) == 2
+    assert demo[1] == 9
+    assert bench[3] == 10
 
 
 def test_evaluate_says_how_it_knows(rapidbm, monkeypatch):

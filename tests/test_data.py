@@ -3,6 +3,7 @@ import hashlib
 import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -68,6 +69,42 @@ def test_large_bars_are_drawn():
     assert len(data.train) + len(data.test) > 100_000
 
 
+def numbers_of(split, size):
+    """The line of each bar or stripe as a number, and its label as one more bit."""
+    images = split.spins.reshape(-1, size, size)
+    lines = torch.where(split.labels[:, None] == 0, images[:, 0], images[:, :, 0]) > 0
+    powers = 2 ** torch.arange(size)
+    return (lines * powers).sum(1) + 2**size * split.labels, lines
+
+
+def test_drawn_bars_are_all_different_and_none_is_uniform(monkeypatch):
+    """A uniform line, one that comes twice and one with its negative are among what is drawn."""
+    draw, size = torch.randint, 17
+
+    def planted(*args, **options):
+        found = draw(*args, **options)
+        found[0], found[1] = 0, 1
+        found[2], found[3] = found[4], 1 - found[4]
+        found[5], found[5, -1] = 0, 1
+        return found
+
+    monkeypatch.setattr(torch, "randint", planted)
+    data = load(f"bas{size}")
+    (train, lines), (test, more) = (numbers_of(x, size) for x in (data.train, data.test))
+    both = torch.cat([train, test])
+    assert len(both.unique()) == len(both) > 100_000
+    ups = torch.cat([lines, more]).sum(1)
+    assert (int(ups.min()), int(ups.max())) == (1, size - 1)
+    assert {2 ** (size - 1), 2 ** (size - 1) + 2**size} <= set(
+        both.tolist()
+    )  # up at the last alone
+    for split, numbers in ((data.train, train), (data.test, test)):
+        mirrored = Split(-split.spins, split.labels)
+        assert torch.equal(numbers_of(mirrored, size)[0].sort().values, numbers.sort().values)
+    assert 0.19 < len(test) / len(both) < 0.21
+    assert abs(float(data.train.labels.double().mean()) - 0.5) < 0.01
+
+
 def test_digits():
     data = load("digits")
     assert (len(data.train), len(data.test), data.shape) == (1438, 359, (8, 8))
@@ -91,6 +128,59 @@ def test_mnist(mnist_folder):
     assert torch.equal(drawn.train.spins, load("mnist", binarize="stochastic", seed=1).train.spins)
     other = load("mnist", binarize="stochastic", seed=2)
     assert 0.01 < float((drawn.train.spins != other.train.spins).float().mean()) < 0.1
+
+
+@pytest.fixture
+def six_shades(monkeypatch):
+    """MNIST whose images, to train and to test, are each of one shade, a fifth brighter each time."""
+    shades = np.arange(0, 256, 51, dtype=np.uint8)
+    images = b"\0\0\x08\x03" + np.array([6, 28, 28], ">u4").tobytes()
+    images += shades.repeat(784).tobytes()
+    labels = b"\0\0\x08\x01" + np.array([6], ">u4").tobytes() + bytes(6)
+    monkeypatch.setattr(
+        "rapidbm.digits._mnist_file", lambda name: images if "images" in name else labels
+    )
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_pixel_at_the_threshold_is_down(six_shades, step):
+    data = load("mnist", threshold=step / 5)
+    wanted = [-1] * (step + 1) + [1] * (5 - step)
+    for split in (data.train, data.test):
+        assert split.spins.tolist() == [[spin] * 784 for spin in wanted]
+
+
+def test_a_pixel_of_the_digits_at_the_threshold_is_down(monkeypatch):
+    """Image i of those that stand in for them is of the shade i of 16."""
+    shades = SimpleNamespace(data=np.arange(17.0).repeat(64).reshape(17, 64), target=np.arange(17))
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: shades)
+    for options, level in (({}, 8), ({"threshold": 0.0}, 0), ({"threshold": 0.75}, 12)):
+        data = load("digits", **options)
+        for split in (data.train, data.test):
+            wanted = torch.where(split.labels > level, 1, -1)
+            assert torch.equal(split.spins, wanted[:, None].expand(-1, 64))
+
+
+def test_stochastic_pixels_are_drawn_by_their_shades_for_each_half_anew(six_shades):
+    data = load("mnist", binarize="stochastic", seed=1)
+    for split in (data.train, data.test):
+        up = (split.spins > 0).double().mean(1)
+        assert up[0] == 0  # black stays down
+        assert up[5] == 1
+        assert torch.allclose(up, torch.linspace(0, 1, 6, dtype=torch.float64), atol=0.08)  # 4.5 σ
+        rows = split.spins[1:5].double()
+        assert (torch.corrcoef(rows).fill_diagonal_(0).abs() < 0.16).all()
+    # Between the halves too: the same shades, other numbers.
+    both = torch.stack([data.train.spins[1:5], data.test.spins[1:5]]).double()
+    agree = (both - both.mean(2, keepdim=True)).prod(0).mean(1) / both.var(2).prod(0).sqrt()
+    assert (agree.abs() < 0.16).all()
+    again, other = (load("mnist", binarize="stochastic", seed=seed) for seed in (1, 2))
+    for part in ("train", "test"):
+        mine = data.parts[part].spins
+        assert torch.equal(mine, again.parts[part].spins)
+        assert not torch.equal(mine, other.parts[part].spins)
+    plain = load("mnist", binarize="stochastic")
+    assert torch.equal(plain.train.spins, load("mnist", binarize="stochastic", seed=0).train.spins)
 
 
 def test_mnist_static(mnist_folder):

@@ -7,8 +7,12 @@ import pytest
 import torch
 
 from rapidbm import load
-from rapidbm.experiments import bars, fig2, fig3, fig4, fig5, parts
+from rapidbm.experiments import bars, courses, fig2, fig3, fig4, fig5, parts
 from rapidbm.experiments.bench import Bench, Record, plain, settings_of
+from rapidbm.ground import ground_state
+from rapidbm.likelihood import log_likelihood
+from rapidbm.metrics import gibbs_accessibility
+from rapidbm.recipe import Recipe
 from rapidbm.reproduction import MISSED, judged
 
 EPOCHS = [0, 1, 10, 100, 1000]
@@ -209,3 +213,47 @@ def test_generation_is_judged_by_the_images_that_were_not_trained_on():
     for distinct, expected in cases:
         found = record("bas.rapid", shares=[[0.9, 0.05, 0.05, 0.0]] * 10, distinct_test=distinct)
         assert verdict(fig5, "generates-unseen", found) == expected
+
+
+# -- looks on the way ---------------------------------------------------------------------------------
+
+
+def trainers(data):
+    """Two trainings by PCD, of which each update moves the machine by much."""
+    chosen = {"hidden": (10,), "replicas": 2, "particles": 5, "rate": (0.3,), "scale": 0.3}
+    for seed in (0, 1):
+        recipe = Recipe.made("bars4", {**chosen, "seed": seed, "device": "cpu"}, "paper-bars-pcd")
+        yield recipe.trainer(data, torch.device("cpu"))
+
+
+def test_a_look_takes_the_ground_state_of_the_machine_that_it_sees():
+    data, looks = load("bars4"), courses.accessibilities(method=True)
+    (one, two), grounds = trainers(data), []
+    for trainer in (
+        one,
+        two,
+        two,
+        one,
+        one,
+    ):  # another machine at the same update, the same later on
+        progress = trainer.progress()
+        grounds.append(ground_state(progress.machine, method="exact").energy)
+        wanted = gibbs_accessibility(progress.machine, None, progress.rng, ground=grounds[-1])
+        assert torch.equal(looks["gibbs"](progress, data, progress.rng), wanted)
+        assert torch.equal(courses.gibbs(progress, data, progress.rng), wanted)
+        energy = progress.machine.energy(trainer.chains).amin(1)
+        found = looks["method"](progress, data, progress.rng)
+        assert torch.allclose(found, energy / grounds[-1])
+        trainer.step(3)
+    assert len(torch.stack(grounds).unique(dim=0)) == 5
+
+
+def test_likelihoods_on_the_way_are_those_of_the_machine_that_is_seen():
+    data = load("bars4")
+    trainer = next(trainers(data))
+    for _ in range(3):
+        progress = trainer.progress()
+        found = courses.likelihoods(progress, data, progress.rng)
+        for row, split in zip(found, (data.train, data.test), strict=True):
+            assert torch.allclose(row, log_likelihood(trainer.machine, split, method="exact").value)
+        trainer.step(3)

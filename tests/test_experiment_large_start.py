@@ -1,12 +1,17 @@
 """Dense machines from large weights: the same starts, the rates apart, and what claims say."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from rapidbm.experiments import large_start, parts
+from rapidbm.experiments.bars import METHODS
 from rapidbm.experiments.bench import Bench, Record, plain
 from rapidbm.experiments.large_start import STARTS, of_rate
+from rapidbm.machine import rbm
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +44,24 @@ def test_the_larger_rate_moves_further(records):
     slow, fast = (of_rate(record, "hamming_train", rate) for rate in (0, 1))
     assert slow.shape == fast.shape == (2, 1)
     assert abs(fast[-1] - fast[0]) > abs(slow[-1] - slow[0])
+
+
+@pytest.mark.parametrize(("method", "each"), [("cd", 3), ("pcd", 3), ("exact", 2)])
+def test_the_halves_of_a_record_are_the_rates(monkeypatch, tmp_path, method, each):
+    """Training is replaced by the rates that it would have had, replica by replica."""
+
+    def rates_of(bench, recipe, looks):
+        found = {name: [list(recipe.rate)] for name in looks}
+        return found, SimpleNamespace(machine=rbm(2, 2, seed=0))
+
+    monkeypatch.setattr(large_start, "course", rates_of)
+    monkeypatch.setattr(large_start, "gibbs_accessibility", lambda *_: torch.zeros(1))
+    config = replace(large_start.SCALES["tiny"], instances=3, exact_instances=2)
+    bench = Bench("large-start.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    record = Record("x", "tiny", 0, {}, plain(large_start._train(bench, config, method, "one")))
+    for part in ("hamming_train", "hamming_test"):
+        for rate, value in enumerate(record["rates"]):
+            assert of_rate(record, part, rate).tolist() == [[value] * each]
 
 
 def record_of(name, test, epochs=(0, 10, 100), **more):
@@ -94,3 +117,19 @@ def test_the_figure_shows_the_paper_rate(records):
     shown = fig.axes[1].lines[0].get_ydata()
     wanted = of_rate(records["large-start.cd-hundredth"], "hamming_test", 0).mean(1)
     assert np.allclose(shown, wanted)
+
+
+def test_the_ends_are_drawn_under_the_rate_that_they_had(records):
+    fig = large_start.ITEMS["large-start"].draw(records)
+    distance, access = fig.axes[2], fig.axes[5]
+    shown = dict(zip(*reversed(distance.get_legend_handles_labels()), strict=True))
+    for method in large_start.SAMPLED:
+        of = [records[f"large-start.{method}-{start}"] for start in STARTS]
+        for rate, value in enumerate((0.001, 0.01)):
+            line = shown[f"{METHODS[method]}, rate {value:g}"].lines[0]
+            wanted = [of_rate(record, "hamming_test", rate)[-1].mean() for record in of]
+            assert line.get_ydata() == pytest.approx(wanted)
+        ends = dict(zip(*reversed(access.get_legend_handles_labels()), strict=True))
+        line = ends[f"at the end, {METHODS[method]}"].lines[0]
+        wanted = [of_rate(record, "gibbs_end", 0).mean() for record in of]
+        assert line.get_ydata() == pytest.approx(wanted)

@@ -1,13 +1,18 @@
 """The trainings on MNIST: likelihoods from below, images turned upright, verdicts."""
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 import rapidbm as rb
+from rapidbm.data import load
 from rapidbm.experiments import fig6, fig7, mnist, probe
-from rapidbm.experiments.bench import Record
+from rapidbm.experiments.bench import Bench, Record
 from rapidbm.experiments.drawing import pack
+from rapidbm.recipe import Recipe
 from rapidbm.reproduction import MISSED, judged
 from rapidbm.streams import generator
 
@@ -29,6 +34,53 @@ def test_log_z_from_below_is_near_the_exact_one():
     found = mnist.log_z_below(machine, data, mnist.SCALES["quick"], generator(2))
     exact = rb.log_z(machine, method="exact").lower
     assert ((found - exact).abs() < 0.3).all()
+
+
+def test_each_look_has_a_log_z_of_its_own(monkeypatch):
+    """Both sets share it, and an update later there is another one."""
+    asked = []
+
+    def exact(machine, *_):
+        asked.append(rb.log_z(machine, method="exact").value)
+        return asked[-1]
+
+    monkeypatch.setattr(mnist, "log_z_below", exact)
+    data = load("bars4")
+    chosen = {"hidden": (8,), "patterns": 3, "replicas": 2, "rate": (0.3,), "device": "cpu"}
+    trainer = Recipe.made("bars4", chosen, "paper-mnist").trainer(data, torch.device("cpu"))
+    looks = dict(zip(("train", "test"), mnist._nll(CONFIG), strict=True))
+    for count in (1, 2, 3):
+        progress = trainer.progress()
+        for part, see in looks.items():
+            found = see(progress, data, progress.rng)
+            wanted = -rb.log_likelihood(progress.machine, data.parts[part], method="exact").value
+            assert torch.allclose(found.double(), wanted, rtol=1e-5)
+        assert len(asked) == count
+        trainer.step()
+    assert (torch.stack(asked).diff(dim=0).abs() > 1e-3).all()
+
+
+@pytest.mark.parametrize("name", mnist.VARIANTS)
+def test_what_each_training_is(monkeypatch, tmp_path, name):
+    """The variants differ in what their names say; all but one take the nominal size of a batch."""
+    made = []
+
+    def course(bench, recipe, looks, **_):
+        made.append(recipe)
+        return {}, SimpleNamespace(machine=rb.rbm(64, 2, seed=0))
+
+    monkeypatch.setattr(mnist, "course", course)
+    monkeypatch.setattr(mnist, "_final", lambda *_: {"final": True})
+    bench = Bench(f"mnist.{name}", torch.device("cpu"), 5, tmp_path, lambda share: None)
+    found = mnist._train(bench, CONFIG, name)
+    (recipe,) = made
+    assert recipe.batch_mean == ("true" if name == "true-mean" else "nominal")
+    assert recipe.patterns == (CONFIG.more_patterns if name == "more" else CONFIG.patterns)
+    assert recipe.sweeps == {"one": 1, "pure": 0}.get(name, CONFIG.sweeps)
+    assert recipe.replicas == (CONFIG.instances if name == "rapid" else CONFIG.variants)
+    assert recipe.seed == bench.seed
+    assert bool(found) == (name in ("rapid", "more"))
+    assert bench.kept(f"mnist.{name}").visible == 64
 
 
 def test_looks_are_many_where_the_likelihood_falls():
@@ -110,6 +162,22 @@ def test_the_same_machines_have_one_likelihood():
 
 
 ENDS = {"train": 120.0, "test": 122.0}
+
+
+@pytest.mark.parametrize(("true", "expected"), [(300, "holds"), (120, "not measured")])
+def test_the_divisors_are_told_apart(true, expected):
+    several = record("mnist.rapid", **course(1e5, 120, gap=0))
+    several |= record("mnist.true-mean", **course(1e5, true, gap=0))
+    assert verdict(fig6, "needs-the-divisor", several) == expected
+    told = judged(claim_named("needs-the-divisor"), several).finding.measured
+    assert re.search(rf"120.* divided by the nominal batch size, {true}.* when by its own", told)
+    for name in ("nll-falls-by-orders", "nll-comparable"):
+        told = judged(claim_named(name), several).finding.measured
+        assert re.search(rf"120.*true mean of the smaller last batch it ends at {true}", told)
+
+
+def claim_named(name):
+    return next(claim for claim in fig6.CLAIMS if claim.name == name)
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(50, "holds"), (0.1, MISSED)])

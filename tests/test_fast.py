@@ -84,12 +84,23 @@ def visible(of: Machine, chains: int) -> torch.Tensor:
 
 KINDS = {
     "patterns": (9, 20, 3),
-    "two pieces": (20, 70, 20),
+    "two pieces": (20, 70, 40),  # K = 32 + 16
     "narrow": (5, 40, None),
     "not a power of two": (40, 30, None),
     "wide": (130, 40, None),
 }
 kinds = pytest.mark.parametrize("sizes", KINDS.values(), ids=KINDS.keys())
+
+
+def test_pieces_hold_all_patterns_with_the_least_left_over():
+    assert chains.pieces(KINDS["two pieces"][2]) == (32, 16)  # else the second one is never run
+    sizes = [16, 32, 64, 128, 256]
+    sums = {a + b for a in sizes for b in (0, *sizes) if b < a}
+    for count in range(1, 385):
+        first, second = chains.pieces(count)
+        assert first in sizes
+        assert second == 0 or (second in sizes and second < first)
+        assert first + second == min(total for total in sums if total >= count)
 
 
 # -- draws --------------------------------------------------------------------------------------------

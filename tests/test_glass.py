@@ -85,7 +85,9 @@ def test_errors_of_the_square_are_what_repetition_gives(scale):
     assert 0.75 < claimed / spread < 1.8
 
 
-@pytest.mark.parametrize("units", [3, 4, 7, 39, 40, 41, 128, 201])
+@pytest.mark.parametrize(
+    "units", [3, 4, 7, 39, 40, 41, 60, 80, 81, 82, 120, 121, 128, 160, 161, 201, 1000]
+)  # N and the step, both odd or even, in all four ways
 def test_bins_hold_equally_many_values_and_none_on_an_edge(units):
     edges = aligned_edges(units)
     q = torch.linspace(-1, 1, units + 1, dtype=torch.float64)
@@ -96,6 +98,7 @@ def test_bins_hold_equally_many_values_and_none_on_an_edge(units):
     assert inside.sum() == units + 1
     assert inside[1:-1].unique().numel() <= 1
     assert torch.equal(edges, -edges.flip(0))
+    assert 20 <= len(edges) - 1 <= 61 or units < 39
 
 
 def test_given_edges_are_used_and_the_last_bin_is_closed():

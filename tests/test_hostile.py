@@ -85,7 +85,8 @@ def fuzz():
 
 @pytest.fixture(scope="module")
 def doors(fuzz, tmp_path_factory):
-    return fuzz.doors(tmp_path_factory.mktemp("doors"))
+    with fuzz.serving():
+        yield fuzz.doors(tmp_path_factory.mktemp("doors"))
 
 
 @pytest.mark.parametrize("name", DOORS)

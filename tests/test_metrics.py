@@ -54,6 +54,20 @@ def test_hamming_distance_of_known_machines():
     assert float(hamming_distance(wise, data, generator(0))) < 1e-3
 
 
+@pytest.mark.parametrize("images", [1, 3, 8, 10])
+def test_images_that_come_in_parts_are_each_compared_with_itself(monkeypatch, images):
+    """A cold machine with one pattern fills in ±ξ, the sign that the known pixels have: no chance."""
+    machine = rbm(7, 500, 1, replicas=2, seed=0)
+    machine.couplings.patterns.data[..., :7] = 1.0
+    truth = torch.where(torch.rand((10, 7), generator=generator(1)) < 0.5, 1, -1)
+    data = Split(truth, known=torch.arange(7) < 5)
+    side = truth[:, :5].sum(1).sign()
+    wanted = float((truth != side[:, None]).double().mean())
+    monkeypatch.setattr(metrics, "ROOM", images * 2 * 507)
+    found = hamming_distance(machine, data, generator(0), tries=2)
+    assert found.tolist() == pytest.approx([wanted] * 2)
+
+
 def test_corrupted_images():
     images = corrupt(DATA.test).reshape(-1, 4, 4)
     assert bool(images[:, 1:].isnan().all())  # and nothing takes it for data
@@ -129,12 +143,20 @@ def test_gibbs_accessibility_is_the_lowest_of_the_chains():
     assert torch.equal(low, torch.ones(2))  # a search that missed lower energies
 
 
-def test_the_default_number_of_tries(monkeypatch):
-    calls = []
-    plain = metrics._mismatch
-    monkeypatch.setattr(metrics, "_mismatch", lambda *a: calls.append(1) or plain(*a))
-    hamming_distance(rbm(16, 4, seed=0), DATA.train, generator(0))
-    assert len(calls) == 100
+@pytest.mark.parametrize(
+    ("images", "tries"), [(10, 100), (40, 100), (41, 97), (100, 40), (4001, 1), (10_500, 1)]
+)
+def test_the_default_number_of_tries(monkeypatch, images, tries):
+    seen = []
+
+    def none_wrong(machine, split, truth, rng):
+        seen.append(len(split))
+        return torch.zeros(1)
+
+    monkeypatch.setattr(metrics, "_mismatch", none_wrong)
+    rows = DATA.train.spins[:1].expand(images, -1)
+    hamming_distance(rbm(16, 4, seed=0), Split(rows, known=DATA.train.known[0]), generator(0))
+    assert sum(seen) == tries * min(images, 10_000)
 
 
 def test_hamming_distance_is_exact_in_expectation():
@@ -183,7 +205,9 @@ def test_every_metric_has_one_value_per_replica():
         assert not one.requires_grad
 
 
-def test_mean_free_energy():
-    machine = rbm(16, 6, 2, seed=0)
-    wanted = machine.free_energy(DATA.test.spins).mean(1)
-    assert torch.allclose(mean_free_energy(machine, DATA.test, generator(0)), wanted)
+@pytest.mark.parametrize("room", [2**20, 2 * 22 * 3 // 2**4, 1])
+def test_mean_free_energy(monkeypatch, room):
+    machine = rbm(16, 6, 2, replicas=2, seed=0)
+    wanted = machine.free_energy(DATA.train.spins).mean(1)
+    monkeypatch.setattr(metrics, "ROOM", room)  # of the 10 images all at once, 2 or 1 at a time
+    assert torch.allclose(mean_free_energy(machine, DATA.train, generator(0)), wanted)

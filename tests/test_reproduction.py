@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from rapidbm import InputError, experiments
 from rapidbm.cli import app
-from rapidbm.experiments import bench, fig5
+from rapidbm.experiments import bars, bench, fig5, large_start
 from rapidbm.experiments.bench import Claim, Finding, Number, Part, Record
+from rapidbm.experiments.courses import recipe_for
 from rapidbm.reproduction import (
     FAILS,
     HOLDS,
@@ -30,6 +31,7 @@ from rapidbm.reproduction import (
     item_names,
     judged,
 )
+from rapidbm.streams import generator
 
 ITEMS = ["fig3a", "fig5"]
 
@@ -170,6 +172,31 @@ def test_killed_at_any_moment_and_started_again_gives_the_same_records(whole, tm
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert records(tmp_path / "r") == records(whole)
+
+
+def _draws(bench):
+    """A part that only says which numbers it would have used."""
+    recipe = recipe_for(bench, "bars4", "paper-bars")
+    drawn = torch.rand(4, generator=bench.rng("here"), dtype=torch.float64)
+    return {"drawn": drawn, "trained_with": recipe.seed, "seed": bench.seed}
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_every_part_draws_from_the_seed_and_its_own_name(tmp_path, monkeypatch, seed):
+    study = {"cd-one": Part(_draws), "pcd-one": Part(_draws)}
+    monkeypatch.setattr(large_start, "parts", lambda config: study)
+    monkeypatch.setattr(bars, "parts", lambda config: {"rapid": Part(_draws)})
+    monkeypatch.setattr(Reproduction, "draw", lambda *_: True)
+    words = ["large-start", "--scale", "tiny", "--out", tmp_path / "r", "--device", "cpu"]
+    assert invoke(*words, *(["--seed", seed] if seed else [])).exit_code == 0
+    found = Reproduction(tmp_path / "r")
+    assert found.seed == seed
+    records = found.records()
+    assert set(records) == {"large-start.cd-one", "large-start.pcd-one", "bars.rapid"}
+    for name, record in records.items():
+        assert record.seed == record["seed"] == record["trained_with"] == seed
+        wanted = torch.rand(4, generator=generator(seed, name, "here"), dtype=torch.float64)
+        assert record["drawn"] == pytest.approx(wanted.tolist(), rel=1e-6)
 
 
 def test_a_machine_that_is_gone_is_made_again(tmp_path):

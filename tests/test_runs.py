@@ -300,11 +300,21 @@ def test_a_falling_rate_is_stretched_by_choice(tmp_path):
         run.prolong(8)
 
 
-def test_the_average_is_what_is_used(tmp_path):
-    run = go(tmp_path / "R", **PCD)
-    plain = load_machine(run.latest)
-    assert not torch.equal(plain.patterns, run.machine().patterns)
-    assert torch.equal(run.machine().patterns, load_machine(run.latest, averaged=True).patterns)
+def test_every_checkpoint_has_the_average_up_to_it(tmp_path):
+    run = go(tmp_path / "R", **PCD, metrics=())
+    trainer = run.recipe.trainer(run.data(), torch.device("cpu"))
+    for update, path in run.checkpoints().items():
+        while trainer.update < update:
+            trainer.step()
+        for averaged, wanted in ((True, trainer.averaged()), (False, trainer.machine)):
+            found = dict(load_machine(path, averaged=averaged).named_parameters())
+            for name, value in wanted.named_parameters():
+                assert torch.equal(found[name], value), (update, name)
+        for name, value in run.machine(update).named_parameters():
+            assert torch.equal(value, trainer.mean_of[name]), (update, name)
+    assert torch.equal(run.machine().patterns, run.machine(trainer.update).patterns)
+    assert not torch.equal(run.machine().patterns, load_machine(run.latest).patterns)
+    assert not torch.equal(run.machine(1).patterns, run.machine(2).patterns)
 
 
 def test_a_diverged_replica_is_in_the_record(tmp_path):
@@ -554,6 +564,27 @@ def test_the_better_recipe():
         "linear",
     )
     assert (recipe.hidden, recipe.patterns, recipe.batch_size) == ((3000,), 190, 500)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop"])
+def test_the_schedule_of_a_recipe_is_that_of_its_training(optimizer):
+    chosen = {"decay": 0.5, "decay_after": 2, "rate_floor": 0.02, "rate": (0.1,), "epochs": 7}
+    recipe = Recipe.made("bars4", {**TINY, **chosen, "optimizer": optimizer})
+    trainer = recipe.trainer(recipe.data(), torch.device("cpu"))
+    rates = [trainer.rates(e * trainer.per_epoch) for e in range(7)]
+    assert rates == [(r,) for r in (0.1, 0.1, 0.1, 0.05, 0.025, 0.02, 0.02)]
+    with pytest.raises(InputError, match="--decay-after"):
+        replace(recipe, decay=1.0)
+
+
+def test_choices_reach_the_training():
+    chosen = {"batch_mean": "true", "average": 7, "seed": 5, "batch_size": 6, "epochs": 9}
+    recipe = Recipe.made("bars4", {**TINY, **chosen})
+    for mean in ("true", "nominal"):
+        trainer = replace(recipe, batch_mean=mean).trainer(recipe.data(), torch.device("cpu"))
+        assert trainer.batch_mean == mean
+    assert (trainer.average, trainer.seed) == (7, 5)
+    assert (trainer.batch_size, trainer.epochs) == (6, 9)
 
 
 def test_options_reach_the_optimiser():

@@ -106,6 +106,12 @@ def load_machine(
     layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
     kind = header["couplings"]
     _check_parameters(Path(path), found, layers, kind)
+    if replica is not None:
+        found = {name: value[replica : replica + 1] for name, value in found.items()}
+        if not all(map(len, found.values())):
+            raise InputError(f"{path} has no replica {replica}; count from 0")
+    whole = torch.stack([value.flatten(1).isfinite().all(1) for value in found.values()]).all(0)
+    _check_finite(path, whole, replica)
     couplings: Couplings
     if kind == "patterns":
         couplings = Patterns(layers, found["couplings.patterns"])
@@ -114,15 +120,18 @@ def load_machine(
             layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
         )
     machine = Machine(couplings, found.get("biases"))
-    machine = machine if replica is None else machine.replica(replica)
-    lost = torch.nonzero(~machine.finite()).flatten().tolist()
+    _check_finite(path, machine.finite(), replica)
+    return machine
+
+
+def _check_finite(path: str | Path, finite: Tensor, replica: int | None) -> None:
+    lost = torch.nonzero(~finite).flatten().tolist()
     if lost:
         which = ", ".join(map(str, lost if replica is None else [replica]))
         raise InputError(
             f"{path} holds a machine whose energies are not finite (replica {which}); take another "
             "checkpoint (--update)"
         )
-    return machine
 
 
 def _check_parameters(path: Path, found: Mapping[str, Tensor], layers: Layers, kind: str) -> None:

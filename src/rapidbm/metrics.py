@@ -31,6 +31,7 @@ from .splits import Split
 from .streams import check_rng
 
 Metric = Callable[[Machine, Split, torch.Generator], Tensor]
+ROOM = 2**20  # numbers at a time on a CPU
 
 
 def corrupt(data: Any) -> Tensor:
@@ -116,7 +117,7 @@ def hamming_distance(
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins, means=True)
-    room = 2**20 if machine.device.type == "cpu" else 2**28  # numbers at a time
+    room = ROOM if machine.device.type == "cpu" else 2**8 * ROOM
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     with watch("reconstructions", tries * len(split)) as tick:
@@ -150,7 +151,7 @@ def mean_free_energy(
 ) -> Tensor:
     """Mean F(v)."""
     split = _split(data)
-    step = max(1, 2**24 // (machine.layers.units * machine.replicas))
+    step = max(1, 2**4 * ROOM // (machine.layers.units * machine.replicas))
     parts = []
     with watch("free energies", len(split), limit=limit) as tick:
         for some in torch.split(split.spins, step):
