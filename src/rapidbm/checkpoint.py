@@ -107,9 +107,10 @@ def load_machine(
     kind = header["couplings"]
     _check_parameters(Path(path), found, layers, kind)
     if replica is not None:
+        last = min(map(len, found.values())) - 1
+        if not 0 <= replica <= last:
+            raise InputError(f"{path} has replicas 0 to {last}, there is no replica {replica}")
         found = {name: value[replica : replica + 1] for name, value in found.items()}
-        if not all(map(len, found.values())):
-            raise InputError(f"{path} has no replica {replica}; count from 0")
     whole = torch.stack([value.flatten(1).isfinite().all(1) for value in found.values()]).all(0)
     _check_finite(path, whole, replica)
     couplings: Couplings
