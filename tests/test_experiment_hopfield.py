@@ -65,6 +65,15 @@ def test_one_pattern_comes_back():
     torch.testing.assert_close(hopfield.settle(hopfield.hebb(xi), start), xi)
 
 
+def test_all_units_at_once_may_trade_places_but_not_for_ever():
+    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    start = torch.tensor([[[1.0, -1.0]]])
+    assert torch.equal(hopfield.settle(pair, start), start)  # an even number of passes
+    assert torch.equal(hopfield.settle(pair, start, 3), -start)
+    free = torch.zeros(2, 2)
+    assert torch.equal(hopfield.settle(free, start), start)  # no field, no turn
+
+
 def test_capacity_is_where_the_overlap_crosses():
     loads = np.array([0.1, 0.2, 0.3])
     rows = np.array([[1.0, 1.0], [1.0, 0.9], [0.5, 0.5]])
