@@ -330,6 +330,23 @@ def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
         assert not misses(small if signs else large)
 
 
+@pytest.mark.parametrize("count", [3, 60, 10_000])
+@pytest.mark.usefixtures("no_head_start")
+def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
+    """C(14, 3) faces of eight corners each, however they are divided, after one start."""
+    shown = []
+    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(Zonotope, "slopes", lambda self: torch.full((14,), 1e9).double())
+    monkeypatch.setattr(
+        rapidbm.zonotope, "_better", lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1]
+    )
+    (zonotope,) = zonotopes(larger("rbm", 4, "continuous", False))
+    with watch("faces") as tick:
+        _search_faces(zonotope, zonotope.directions, tick)
+    assert len(shown) == 1 + 364 * 8
+    assert all(abs(x) == 1 for row in shown for x in row)
+
+
 def test_the_cheaper_side_is_taken():
     machine = rbm(300, 20, 2, continuous=True, seed=0)
     (plan,) = zonotopes(machine)
