@@ -217,6 +217,96 @@ def test_a_base_that_misses_a_mode_does_not_count():
     assert 30 < int(apart) < 100
 
 
+def weighed(value, spread, count=100):
+    """Weights that are 1 + spread and 1 − spread by turns: log (mean w) is `value`, and its error
+    spread / √(count − 1)."""
+    turns = torch.ones((1, count), dtype=torch.float64)
+    turns[:, 1::2] = -1.0
+    return value + torch.log1p(spread * turns)
+
+
+@pytest.mark.parametrize("spreads", [(0.3, 0.6), (0.6, 0.3)])
+@pytest.mark.parametrize("apart", [1.5, 2.5, -1.5, -2.5, 50.0, -50.0])
+def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spreads, monkeypatch):
+    """`apart` is the distance of the two, in errors of their difference."""
+    one, two = (spread / math.sqrt(99) for spread in spreads)
+    forward, backward = 1.0, 1.0 + apart * math.hypot(one, two)
+    logs, back = weighed(forward, spreads[0]), weighed(-backward, spreads[1])
+    monkeypatch.setattr(ais, "backward", lambda *given: back)
+    walk = annealing.Walk(None, [0.0, 1.0], logs, None)
+    found = annealing._joined(walk, None, None, generator(0), None)
+    best = ais.bennett(logs, back)
+    ends = [float(best.value + side * annealing.WIDE * best.error) for side in (-1, 1)]
+    wide = annealing.WIDE if abs(apart) > 1.96 else 0.0
+    ends += [
+        forward - wide * one,
+        forward + wide * one,
+        backward - wide * two,
+        backward + wide * two,
+    ]
+    assert float(found.lower) == pytest.approx(min(ends), abs=1e-12)
+    assert float(found.upper) == pytest.approx(max(ends), abs=1e-12)
+    assert (float(found.forward), float(found.back)) == pytest.approx((forward, backward))
+    few = annealing._joined(walk, None, torch.tensor([4]), generator(0), None)
+    assert (
+        float(few.upper - few.lower) > 2 * annealing.WIDE / 4
+    )  # of four chains a quarter may miss
+
+
+def test_the_ways_back_start_from_chains_that_have_settled(monkeypatch):
+    """Whatever was drawn, here one state again and again, sweeps at the machine's own temperature
+    have to bring it to the machine's distribution first."""
+    machine = rbm(4, 3, scale=0.5, biases=True, seed=0, dtype=torch.float64).requires_grad_(False)
+    machine.biases.data.fill_(0.2)
+    one, starts, plain = torch.ones((1, 2000, 7), dtype=torch.float64), [], annealing._joined
+
+    def joined(walk, settled, *given):
+        starts.append((settled, given[0]))
+        return plain(walk, settled, *given)
+
+    monkeypatch.setattr(annealing, "_joined", joined)
+    monkeypatch.setattr(annealing, "NARROW", math.inf)  # one round does
+    with monkeypatch.context() as patch:
+        patch.setattr(annealing, "_population", lambda *given: (one, torch.tensor([7])))
+        _, settled, _ = annealing.annealed(machine, 1.5, 0, None, None, 50, 200)
+    assert all(torch.equal(start, settled) and int(apart) == 7 for start, apart in starts)
+    _, exact = exact_distribution(machine, 1.5)
+    powers = 2 ** torch.arange(6, -1, -1)
+    numbers = ((settled[0] > 0).long() * powers).sum(1)
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+    starts.clear()
+    _, settled, _ = annealing.annealed(machine, 1.5, 0, None, one, 50, 200)
+    assert torch.equal(settled, one)  # what is given is taken as it is
+    assert all(torch.equal(start, one) and apart is None for start, apart in starts)
+
+
+def test_a_walk_counts_until_its_errors_and_the_bests_are_spent():
+    one, two = (spread / math.sqrt(99) for spread in (0.3, 0.6))
+    for short, counts in ((0.9, True), (1.1, False)):
+        gap = short * annealing.WIDE * (one + two)
+        walks = {
+            "high": annealing.Walk(None, [0.0, 1.0], weighed(2.0, 0.3), None),
+            "low": annealing.Walk(None, [0.0, 1.0], weighed(2.0 - gap, 0.6), None),
+        }
+        sees = annealing._seeing(walks)
+        assert (bool(sees["high"]), bool(sees["low"])) == (True, counts)
+
+
+def test_the_population_has_from_each_walk_as_many_as_it_has_effective_ones():
+    even = torch.zeros((2, 100), dtype=torch.float64)
+    few = even.clone()
+    few[:, 25:] = -torch.inf
+    walks = {
+        "even": annealing.Walk(None, [0.0, 1.0], even + 3.0, torch.ones(2, 100, 1)),
+        "few": annealing.Walk(None, [0.0, 1.0], few - 3.0, -torch.ones(2, 100, 1)),
+    }
+    sees = {"even": torch.tensor([True, False]), "few": torch.tensor([True, True])}
+    drawn, apart = annealing._population(walks, sees, 10_000, generator(0))
+    assert float((drawn[0] > 0).double().mean()) == pytest.approx(0.8, abs=0.02)
+    assert float(drawn[1].max()) == -1.0  # in the second replica the first walk does not count
+    assert apart.tolist() == [125, 25]
+
+
 def bounds_of(*rows):
     """One `Bounds` per row of (value, lower, upper)."""
     found = []
@@ -237,9 +327,17 @@ def test_paths_that_contradict_each_other_are_spanned():
     two = believed(-9.0, (1.0, 0.9, 1.1), (2.0, 1.5, 2.5))
     assert (float(two.value), float(two.lower), float(two.upper)) == (1.0, 0.9, 2.5)
     assert "disagree" in two.note
+    near = believed(-9.0, (1.0, 0.9, 1.1), (1.2, 1.15, 1.36))
+    assert (float(near.lower), float(near.upper), near.note) == (0.9, 1.36, "")  # still narrow
+    below = believed(-9.0, (1.0, 0.9, 1.1), (0.0, -0.5, 0.5))
+    assert (float(below.lower), float(below.upper)) == (-0.5, 1.1)
     three = believed(3.0, (1.0, 0.9, 1.1), (2.0, 0.5, 2.5))
     assert float(three.upper) == 3.0  # the proven bound lies above all
     assert "disagree" in three.note
+    found = bounds_of((1.0, 0.9, 1.1), (9.0, 8.9, 9.4))  # that misses something here says nothing
+    width = torch.tensor([[0.2], [torch.inf]], dtype=torch.float64)
+    alone = annealing._believed(found, width, torch.tensor([-9.0], dtype=torch.float64))
+    assert (float(alone.lower), float(alone.upper), alone.note) == (0.9, 1.1, "")
 
 
 def test_longer_paths_where_the_interval_is_wide():
@@ -251,6 +349,8 @@ def test_longer_paths_where_the_interval_is_wide():
     names = list(walks)
     assert annealing._wanting(names, width, walks, 1000) == {"b"}
     assert annealing._wanting(names, width, walks, 100) == {"a"}  # b may not grow
+    assert annealing._wanting(names, width, walks, 120) == {"b"}
+    assert annealing._wanting(names, width, walks, 119) == {"a"}
     assert annealing._wanting(names, width, walks, 10) == set()
     assert annealing._wanting(names, width[:, :1], walks, 1000) == set()
 

@@ -377,6 +377,23 @@ def test_a_bridge_that_is_too_long_fails_and_does_not_raise():
     assert arrived.shape == start.shape
 
 
+def test_a_bridge_goes_back_from_chains_that_have_settled_on_the_other_side(monkeypatch):
+    """Whatever was drawn, here one state again and again, has to come to rest there first."""
+    here = rbm(4, 3, scale=0.3, biases=True, seed=0, dtype=torch.float64).requires_grad_(False)
+    there = other(here, step=0.3).requires_grad_(False)
+    start = torch.ones((1, 2000, 7), dtype=torch.float64)
+    seen, back, joined = [], ais.backward, ais.bennett
+    monkeypatch.setattr(ais, "resample", lambda *given: (start, torch.tensor([7])))
+    monkeypatch.setattr(ais, "backward", lambda *x: (seen.append(x[2]), back(*x))[1])
+    monkeypatch.setattr(ais, "bennett", lambda *x: (seen.append(x[2]), joined(*x))[1])
+    _, arrived = bridging._bridge(here, there, start, 0, 0, bridging.LONGEST)
+    assert torch.equal(seen[-2], arrived)
+    assert int(seen[-1]) == 7  # of those that were drawn so many are apart
+    _, exact = exact_distribution(there)
+    numbers = ((arrived[0] > 0).long() * 2 ** torch.arange(6, -1, -1)).sum(1)
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+
+
 @pytest.mark.usefixtures("inexact")
 def test_one_machine_and_two():
     machine = rbm(6, 5, replicas=2, scale=0.4, seed=0)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm.couplings import Patterns
-from rapidbm.descent import descend
+from rapidbm.couplings import Dense, Patterns
+from rapidbm.descent import _rounding, descend
 from rapidbm.errors import InputError
 from rapidbm.layers import Layers
 from rapidbm.machine import Machine, bm, rbm
@@ -61,6 +61,57 @@ def test_ties_come_to_rest_though_sums_round(patterns, dtype):
         double = machine.double()
         ends = ends.double()
         assert bool((double.energy(ends) <= lowest_flip(double, ends) + 1e-9).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("patterns", [4, 6, 8])
+def test_units_that_turn_one_by_one_do_not_turn_in_circles(patterns, dtype):
+    # Overlaps of patterns of ±0.1 round anew with every unit that turns, and so do fields that vanish:
+    # units that followed such a field went round for ever, in some of these machines.
+    for seed in range(6):
+        machine = bm(12, 6, patterns, scale=0.1, seed=seed, dtype=dtype)
+        ends = descend(machine, machine.random(300, generator(seed)), passes=60).double()
+        double = machine.double()
+        assert bool((double.energy(ends) <= lowest_flip(double, ends) + 1e-6).all())
+
+
+def test_a_pair_that_would_swap_for_ever_comes_to_rest():
+    """Two units that want to agree: turned at once they would trade places."""
+    machine = bm(2, 0, seed=0, dtype=torch.float64)
+    machine.couplings.weights["0-0"].data.fill_(1.0)
+    for couplings in (machine, Machine(Patterns(machine.layers, torch.ones(1, 1, 2)))):
+        ends = descend(couplings, torch.tensor([[1.0, -1.0]]), passes=3)
+        assert ends.tolist() == [[[-1.0, -1.0]]]
+
+
+def unit_with_a_field(*weights):
+    """One hidden unit, below visible ones that biases hold up."""
+    count = len(weights)
+    layers = Layers((count, 1), ((0, 1),))
+    column = torch.tensor(weights, dtype=torch.float64)
+    biases = torch.tensor([[*(5.0 for _ in weights), 0.0]], dtype=torch.float64)
+    return Machine(Dense(layers, {(0, 1): column[None, :, None]}), biases)
+
+
+@pytest.mark.parametrize("turned", [1.0, -1.0])
+def test_a_field_that_is_rounding_turns_nothing(turned):
+    up, weights = torch.ones(3), (0.1, 0.2, -0.3)  # whose sum is not 0 in any order
+    machine = unit_with_a_field(*(turned * w for w in weights))
+    assert 0 < float(turned * machine.field(torch.ones(1, 4), 1).detach()) < 1e-15
+    for spin in (1.0, -1.0):
+        given = torch.tensor([[*up, spin]])
+        assert torch.equal(descend(machine, given)[0], given.double())
+    real = unit_with_a_field(0.1 * turned, 0.2 * turned, (-0.3 + 2e-15) * turned)
+    given = torch.tensor([[*up, -turned]])
+    assert float(descend(real, given)[0, 0, 3]) == turned  # small, but a field
+
+
+def test_what_a_field_may_owe_to_rounding():
+    """ε √n Σ_j |J_ij|, with the size of the bias."""
+    found = _rounding(unit_with_a_field(0.5, -0.25, 0.75, 1.0, -0.5, 1.0, -2.0, 2.0))
+    ulp = torch.finfo(torch.float64).eps
+    wanted = torch.tensor([5.5, 5.25, 5.75, 6, 5.5, 6, 7, 7, 8], dtype=torch.float64)
+    assert torch.allclose(found, 3.0 * ulp * wanted, rtol=1e-12, atol=0.0)
 
 
 def test_units_without_a_field_stay_and_unknown_ones_are_filled():

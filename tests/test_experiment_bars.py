@@ -199,6 +199,45 @@ def test_method_beside_gibbs(cd, pcd, expected):
     assert verdict(fig2, "method-like-gibbs", several) == expected
 
 
+@pytest.mark.parametrize(
+    ("gains", "spread", "expected"),
+    [
+        ((-0.3, -0.1, 0.05, 0.2, 0.4), 0.01, "holds"),  # 0.05 on average, whatever the epochs do
+        ((0.4, 0.2, 0.1, -0.15, -0.3), 0.01, "holds"),
+        ((0.05,) * 5, 0.5, "not measured"),  # instances that scatter leave it open, epochs do not
+    ],
+)
+def test_method_beside_gibbs_is_a_mean_over_the_course(gains, spread, expected):
+    several = {}
+    for name in RELEASED[:2]:
+        method = rows(*(0.4 + gain for gain in gains), spread=spread)
+        several |= record(f"bars.{name}", gibbs=rows(*[0.4] * 5, spread=0), method=method)
+    found = judged(claim_of(fig2, "method-like-gibbs"), several)
+    assert found.verdict == expected
+    if spread < 0.1:
+        low, high = (f"{x:.4f}" for x in (min(gains), max(gains)))
+        told = f"CD-10 0.0500 ± 0.0014, between {low} ± 0.0014 and {high} ± 0.0014"
+        assert told in found.finding.measured
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "spread", "expected"),
+    [
+        (0.6, 0.62, 0.01, "holds"),  # from where it began, not from epoch 1 or the lowest
+        (0.6, 0.2, 0.01, "holds"),  # a fall is no rise
+        (0.6, 0.62, 0.5, "holds"),  # each instance is its own control
+        (0.6, 0.7, 0.01, "does not hold"),
+        (0.2, 0.6, 0.01, "does not hold"),  # though it never beats its middle
+        (0.6, 0.65, 0.01, "not measured"),
+    ],
+)
+def test_pid_that_ends_where_it_began_does_not_improve(start, end, spread, expected):
+    method = rows(start, 0.3, 0.1, 0.6, end, spread=spread)
+    if expected == "not measured":
+        method[-1] = method[-1][::-1]
+    assert verdict(fig2, "pid-does-not-improve", record("bars.rapid", method=method)) == expected
+
+
 def test_samples_are_told_apart():
     data = load("bas4")
     ones = torch.ones(1, 16)

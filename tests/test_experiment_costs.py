@@ -40,6 +40,18 @@ def test_ratio_of_equal_times_is_one():
     assert costs._ratio(3 * times, times).above(1) is True
 
 
+def test_the_error_of_a_ratio_is_what_repetition_gives():
+    rng = np.random.default_rng(0)
+    for repeats, others in ((40, 40), (160, 10), (10, 160)):
+        several = [
+            costs._ratio(2 + 0.2 * rng.normal(size=repeats), 1 + 0.05 * rng.normal(size=others))
+            for _ in range(300)
+        ]
+        spread = np.std([n.value for n in several])
+        assert np.mean([n.error for n in several]) == pytest.approx(spread, rel=0.15)
+        assert several[0].count == min(repeats, others)
+
+
 def record(name, values, scale="quick"):
     return Record(name, scale, 0, {}, values)
 
@@ -58,6 +70,34 @@ def test_verdicts_follow_the_exponents():
     assert claim.check(made(1)).holds is True
     assert claim.check(made(2)).holds is False
     assert claim.check(made(0.5)).holds is None  # the device was not full
+
+
+PID = ("PID, couplings built", "PID, overlaps")
+CD = ("CD-1, f = 100", "CD-10, f = 100")
+
+
+def sized(**times):
+    """Times of one negative phase: PID 1 and the whole batch 2, what does not count against it."""
+    every = dict.fromkeys(PID, 1.0) | dict.fromkeys(CD, 2.0)
+    every |= {"PID and 10 sweeps": 9.0, "CD-1, f = 10": 0.1, "CD-10, f = 10": 0.1} | times
+    values = {
+        "names": list(every),
+        "times": [[t * x for x in (0.9, 0.95, 1.0, 1.05, 1.1)] for t in every.values()],
+        "batches": [10, 100],
+        "size": [4, 5, 3],
+    }
+    return {"costs.size": record("costs.size", values)}
+
+
+def test_pid_is_cheaper_both_ways_than_both_cds():
+    claim = next(c for c in costs.CLAIMS if c.name == "pid-cheaper")
+    assert claim.check(sized()).holds is True
+    for name in PID:
+        assert claim.check(sized(**{name: 4.0})).holds is False
+        assert claim.check(sized(**{name: 2.0})).holds is None
+    for name in CD:
+        assert claim.check(sized(**{name: 0.5})).holds is False
+        assert claim.check(sized(**{name: 1.0})).holds is None
 
 
 def test_a_small_study_decides_nothing_and_draws_with_gaps(tmp_path):

@@ -65,12 +65,51 @@ def test_one_pattern_comes_back():
     torch.testing.assert_close(hopfield.settle(hopfield.hebb(xi), start), xi)
 
 
+def test_all_units_at_once_may_trade_places_but_not_for_ever():
+    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    start = torch.tensor([[[1.0, -1.0]]])
+    assert torch.equal(hopfield.settle(pair, start), start)  # an even number of passes
+    assert torch.equal(hopfield.settle(pair, start, 3), -start)
+    free = torch.zeros(2, 2)
+    assert torch.equal(hopfield.settle(free, start), start)  # no field, no turn
+
+
 def test_capacity_is_where_the_overlap_crosses():
     loads = np.array([0.1, 0.2, 0.3])
     rows = np.array([[1.0, 1.0], [1.0, 0.9], [0.5, 0.5]])
     found = hopfield.capacity(loads, rows, 0.95)
     assert found.value == pytest.approx((0.21 + 0.15) / 2)
     assert math.isnan(hopfield.capacity(loads, np.ones((3, 2))).value)
+
+
+def stored(name, kept, retrieved=None, loads=(0.05, 0.1, 0.2, 0.4)):
+    """A record of mean overlaps, one row per load; two instances unless a row says more."""
+    several = [x if isinstance(x, list) else [x, x] for x in kept]
+    back = [[x, x] for x in (retrieved or [1.0] * len(kept))]
+    values = {"loads": list(loads), "kept": [several], "retrieved": [back]}
+    return Record(f"hopfield.{name}", "quick", 0, {}, values)
+
+
+@pytest.mark.parametrize(
+    ("hebb", "best", "holds"),
+    [
+        ([1.0, 1.0, 0.5, 0.2], [1.0, 1.0, 1.0, 0.5], True),  # 0.2 above 0.11
+        ([1.0, 1.0, 0.5, 0.2], [1.0, 1.0, 1.0, 1.0], True),
+        ([1.0, 1.0, 0.5, 0.2], [1.0, 1.0, 0.9, 0.5], False),
+        ([1.0, 1.0, 0.5, 0.2], [1.0, 1.0, 0.998, 0.5], False),  # every pattern, not most of them
+        ([1.0, 1.0, 0.5, 0.2], [0.9, 0.9, 0.9, 0.5], False),
+        ([1.0, 1.0, 1.0, 0.5], [1.0, 1.0, 1.0, 0.5], False),
+        ([1.0, [1.0, 0.5], [0.5, 0.2], 0.2], [1.0, 1.0, 1.0, 0.5], None),  # 0.06 or 0.11, of two
+        ([1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], None),  # Hebb's rule held all that was tried
+    ],
+)
+def test_a_higher_capacity_lies_above_hebbs(hebb, best, holds):
+    records = {"hopfield.hebb": stored("hebb", hebb), "hopfield.free": stored("free", hebb)}
+    records["hopfield.best"] = stored("best", best, (1.0, 0.999, 0.5, 0.2))
+    claim = next(c for c in hopfield.CLAIMS if c.name == "higher-capacity")
+    found = claim.check(records)
+    assert found.holds is holds
+    assert "come back from a tenth turned up to 0.1 N" in found.measured
 
 
 def test_claims_of_a_small_study(tmp_path):

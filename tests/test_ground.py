@@ -18,9 +18,18 @@ from rapidbm.errors import InputError
 from rapidbm.ground import HEURISTICS, ground_state
 from rapidbm.layers import Layers
 from rapidbm.machine import Machine, bm, dbm, rbm, stack
+from rapidbm.progress import watch
 from rapidbm.spins import random_spins, states
 from rapidbm.streams import generator
-from rapidbm.zonotope import Zonotope, zonotopes
+from rapidbm.zonotope import (
+    Zonotope,
+    _cliques,
+    _directions,
+    _merge,
+    _search_faces,
+    _zonotope,
+    zonotopes,
+)
 
 GRAPHS = {
     "rbm": Layers((6, 5), ((0, 1),)),
@@ -112,14 +121,99 @@ def test_faces_of_sign_patterns_are_not_in_general_position(k, monkeypatch):
     wanted = ground_state(machine, method="enumeration")
     shaken = []
     search = rapidbm.zonotope._search_faces
-    monkeypatch.setattr(
-        rapidbm.zonotope,
-        "_search_faces",
-        lambda *a, check=True: (shaken.append(not check), search(*a, check=check))[1],
-    )
+
+    def searched(zonotope, directions, tick, check=True):
+        shaken.append((not check, float((directions - zonotope.directions).abs().max())))
+        return search(zonotope, directions, tick, check=check)
+
+    monkeypatch.setattr(rapidbm.zonotope, "_search_faces", searched)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
-    assert any(shaken)
+    assert any(again for again, _ in shaken)
+    for again, moved in shaken:
+        assert 1e-6 < moved < 1e-3 if again else moved == 0.0
+
+
+def rotated(rows, seed):
+    """As they are for seed 0."""
+    rows = torch.tensor(rows, dtype=torch.float64)
+    turn = torch.randn(2 * rows.shape[1:], generator=generator(seed, "turn"), dtype=torch.float64)
+    return rows @ torch.linalg.qr(turn)[0] if seed else rows
+
+
+CROWDED = {
+    "plane": [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 2, 3], [-2, 1, 5]],  # three in a plane
+    "dependent": [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [3, 1, 2, 5], [2, -3, 1, 4]],  # no u
+    "spread": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0], [2, -3, 1, 4]],
+}
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_a_face_with_too_many_generators_is_noticed(name):
+    """However the rest of it comes out: zero, rounding, or no direction at all."""
+    for seed in range(20):
+        rows = rotated(CROWDED[name], seed)
+        units = torch.cat([rows, torch.zeros(3, rows.shape[1])]).T[None]
+        layers = Layers((len(rows), 3), ((0, 1),))
+        zonotope = _zonotope(Machine(Patterns(layers, units)), 0, (0,), [])
+        directions = zonotope.generators / zonotope.generators.norm(dim=1, keepdim=True)
+        noise = torch.randn(rows.shape, generator=generator(seed), dtype=torch.float64)
+        with watch("faces") as tick:
+            assert _search_faces(zonotope, directions, tick) is None
+            assert _search_faces(zonotope, directions + 0.1 * noise, tick) is not None
+
+
+def test_parallel_units_are_one_generator():
+    """Whatever their lengths and signs; a unit without a field is of no kind."""
+    rows = [[1.0, 2.0], [-0.3, -0.6], [0.0, -3.0], [0.0, 0.0], [0.0, 1.0], [5.0, 0.0], [-1.0, 0.0]]
+    sums, kind, turned = _merge(torch.tensor(rows, dtype=torch.float64))
+    found = {tuple(row) for row in sums.tolist()}
+    assert found == {(1.3, 2.6), (0.0, 4.0), (6.0, 0.0)}
+    assert int(kind[3]) == 3
+    assert turned.tolist()[:3] == [1.0, -1.0, -1.0]
+    assert turned.tolist()[4:] == [1.0, 1.0, -1.0]
+    for a, b in ((0, 1), (2, 4), (5, 6)):
+        assert int(kind[a]) == int(kind[b])
+    nothing = _merge(torch.zeros(2, 3))
+    assert [len(x) for x in nothing] == [0, 2, 2]
+    # Sign patterns have 2^(K−1) kinds, whatever the lengths of the units.
+    signs = rbm(300, 200, 3, seed=0, dtype=torch.float64)
+    signs.patterns.data *= torch.rand(500, generator=generator(0), dtype=torch.float64) + 0.5
+    (plan,) = zonotopes(signs)
+    assert (len(plan.generators), len(plan.rows), plan.candidates) == (4, 4, 2**3)
+
+
+def test_dimensions_are_those_that_the_patterns_span():
+    rng = generator(0)
+    some = torch.randn((30, 2), generator=rng, dtype=torch.float64)
+    mixed = some @ torch.tensor([[1.0, 0.0, 0.3], [0.0, 1.0, 0.7]], dtype=torch.float64)
+    assert _directions(mixed).shape == (30, 2)
+    assert _directions(some * torch.tensor([1.0, 1e-16])).shape == (30, 2)  # small is not nothing
+    assert torch.allclose(_directions(mixed).square().sum(1), torch.ones(30, dtype=torch.float64))
+
+
+def test_all_signs_where_those_are_fewer():
+    """2^(t−1) beside C(t, 2) · 4: 64 and 84 for seven units, 128 and 112 for eight."""
+    for units, told in ((7, "64 signs of 7 kinds of units"), (8, "112 corners of a zonotope in 3")):
+        (plan,) = zonotopes(rbm(units, 100, 3, continuous=True, seed=0))
+        assert plan.describe().startswith(told)
+
+
+def test_only_sums_of_squares_are_convex():
+    ring = Layers((2, 2, 2), ((0, 1), (0, 2), (1, 2)))
+    for graph, chosen, wanted in (
+        (GRAPHS["rbm"], (0,), []),
+        (GRAPHS["rbm"], (0, 1), None),  # m_0 · m_1 has no sign
+        (GRAPHS["rbm"], (), None),
+        (GRAPHS["dbm"], (0, 2), []),
+        (GRAPHS["dbm"], (0,), None),  # the other two are coupled
+        (GRAPHS["bm"], (0, 1), [(0, 1)]),
+        (GRAPHS["bm"], (0,), None),
+        (GRAPHS["half"], (0,), [(0,)]),
+        (GRAPHS["half"], (0, 1), None),  # the hidden units are not coupled to each other
+        (ring, (0, 1), None),
+    ):
+        assert _cliques(graph, chosen) == wanted
 
 
 def test_general_position_is_not_shaken(monkeypatch):
@@ -202,16 +296,20 @@ def test_a_broken_search_shows(name, monkeypatch):
     assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
 
 
+@pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("biases", ["none", "both"])
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_slopes_limit_every_slope(graph, biases):
+def test_slopes_limit_every_slope(graph, biases, aligned):
     """Eq. (3), for biases that are weak beside the patterns and for strong ones."""
     for size in (1.0, 0.01):
         machine = machine_of(graph, 2, "continuous", biases, seed=0)
+        if aligned:  # where the bound is all but reached
+            machine.couplings.patterns.data.mul_(0.02).add_(1.0)
         machine.couplings.patterns.data *= size
         (zonotope,) = zonotopes(machine)
         count = len(zonotope.generators)
         inside = torch.rand((200, count), generator=generator(1), dtype=torch.float64) * 2 - 1
+        inside[0] = 1.0
         for j, slope in enumerate(zonotope.slopes()):
             ends = []
             for inside[:, j] in (-1.0, 1.0):
@@ -219,14 +317,34 @@ def test_slopes_limit_every_slope(graph, biases):
             assert bool(((ends[1] - ends[0]).abs() <= 2 * slope + 1e-9).all())
 
 
+@pytest.mark.parametrize(("signs", "count"), [(False, 3), (False, 60), (True, 3)])
 @pytest.mark.parametrize("kind", ["sign", "continuous"])
-def test_many_chunks_give_the_same(kind, monkeypatch):
-    machine = machine_of("rbm", 3, kind, "both", seed=0)
-    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: False))
-    wanted = ground_state(machine, method="zonotope")
-    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: 3)
-    check(machine, wanted)
-    check(machine, ground_state(machine, method="zonotope"))
+@pytest.mark.usefixtures("no_head_start")
+def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
+    """Few rows at a time, and one set of prefixes at a time, some of which lead to no face."""
+    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: signs))
+    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(rapidbm.zonotope, "SETS", count**2)
+    for seed in range(5):
+        small, large = machine_of("rbm", 3, kind, "both", seed), larger("rbm", 3, kind, True, seed)
+        assert not misses(small if signs else large)
+
+
+@pytest.mark.parametrize("count", [3, 60, 10_000])
+@pytest.mark.usefixtures("no_head_start")
+def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
+    """C(14, 3) faces of eight corners each, however they are divided, after one start."""
+    shown = []
+    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(Zonotope, "slopes", lambda self: torch.full((14,), 1e9).double())
+    monkeypatch.setattr(
+        rapidbm.zonotope, "_better", lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1]
+    )
+    (zonotope,) = zonotopes(larger("rbm", 4, "continuous", False))
+    with watch("faces") as tick:
+        _search_faces(zonotope, zonotope.directions, tick)
+    assert len(shown) == 1 + 364 * 8
+    assert all(abs(x) == 1 for row in shown for x in row)
 
 
 def test_the_cheaper_side_is_taken():
@@ -308,15 +426,19 @@ def test_found_counts_the_starts():
     assert 0 < found.found.item() < 1
 
 
-def test_found_is_the_share_of_the_candidates(monkeypatch):
-    """Seven candidates come to rest in the ground state, three in a minimum close above it."""
+@pytest.mark.parametrize(("deeper", "share"), [(1e-3, 0.7), (1e-9, 1.0)])
+def test_found_is_the_share_of_the_candidates(deeper, share, monkeypatch):
+    """Seven candidates come to rest in the ground state, three in a minimum above it, or as deep but
+    for rounding."""
     layers = Layers((4,), ((0, 0),))
-    xi = torch.tensor([[[1.0, 1, 1, 1], [1.001, 1.001, -1.001, -1.001]]])
+    xi = torch.ones((1, 2, 4), dtype=torch.float64)
+    xi[0, 1] = torch.tensor([1.0, 1, -1, -1])
+    xi[0, 1] *= 1.0 + deeper
     machine = Machine(Patterns(layers, xi))
     rows = xi.sign()[:, [1] * 7 + [0] * 3]
     monkeypatch.setitem(HEURISTICS, "descent", lambda *given: rows)
     found = ground_state(machine, method="descent", seed=0)
-    assert found.found.item() == pytest.approx(0.7)
+    assert found.found.item() == pytest.approx(share)
     assert torch.equal(found.spins, rows[:, 0])
 
 

@@ -110,6 +110,29 @@ def test_nearest_training_image():
     assert float(known.test_copies.value) == pytest.approx((20 + int(copies)) / 100)
 
 
+def test_the_error_of_the_ratio_by_hand():
+    """Of 2 and 3 samples and 8 test images, each so many pixels from the only training image."""
+
+    def away(*flips):
+        return torch.where(torch.arange(10) < torch.tensor(flips)[:, None], -1.0, 1.0)
+
+    train = torch.ones(2, 10)
+    fresh = away(1, 2, 3, 4, 1, 2, 3, 4)
+    below = math.sqrt(8 * 0.0125 / 7 / 8)
+    for flips, mean, error in (
+        ((1, 3), 0.2, 0.1),
+        ((2, 4, 6), 0.4, 0.2 / math.sqrt(3)),
+        ((0, 0), 0.0, 0.0),
+    ):
+        found = nearest(away(*flips), train, fresh)
+        value, wide = found.ratio.replica(0)
+        assert found.mean.replica(0) == pytest.approx((mean, error))
+        assert found.test_mean.replica(0) == pytest.approx((0.25, below))
+        assert value == pytest.approx(mean / 0.25)
+        # of a / b: the error of a over b, and a / b times the relative error of b
+        assert wide == pytest.approx(math.hypot(error / 0.25, value * below / 0.25))
+
+
 def test_errors_of_the_ratio_are_what_repetition_gives():
     rng = generator(14)
     train = mixture(rng, 200, pixels=40)
@@ -119,6 +142,35 @@ def test_errors_of_the_ratio_are_what_repetition_gives():
     ]
     error = torch.cat([x.error for x in many]).mean()
     assert 0.75 < float(error / torch.cat([x.value for x in many]).std()) < 1.35
+
+
+def test_a_jackknife_of_means_has_their_standard_error():
+    values = torch.tensor([3.0, 1.0, 4.0, 1.0, 5.0, 9.0], dtype=torch.float64)
+    parts = (values.sum() - values) / 5
+    found = quality._left_out(values.mean(), parts)
+    assert float(found.error) == pytest.approx(float(values.std()) / math.sqrt(6))
+
+
+def test_agreement_is_within_three_combined_errors():
+    one, two = torch.tensor([[0.012]]), torch.tensor([[0.016]])  # 0.02 together
+    for apart, agree in ((0.055, True), (-0.055, True), (0.065, False), (-0.065, False)):
+        value = torch.tensor([[apart]])
+        assert bool(quality._agree(value, one, torch.zeros(1, 1), two)) is agree
+
+
+@pytest.mark.parametrize(
+    ("truth", "synthetic", "agree"),
+    [(0.52, 0.48, True), (0.54, 0.5, False), (0.5, 0.54, False), (0.46, 0.5, False)],
+)
+def test_chains_are_each_others_equals_by_both_halves(truth, synthetic, agree, monkeypatch):
+    def estimate(value):
+        return Estimate(torch.tensor([value]), torch.tensor([0.01]))
+
+    made = quality.AdversarialAccuracy(*(estimate(x) for x in (truth, synthetic, 0.1)))
+    monkeypatch.setattr(quality, "adversarial_accuracy", lambda *given: made)
+    distance, found = quality._each_other(torch.ones(2, 3, 4), torch.ones(2, 3, 4), generator(0))
+    assert found.tolist() == [agree, agree]
+    assert distance.value.tolist() == pytest.approx([0.1, 0.1])
 
 
 # -- moments ------------------------------------------------------------------------------------------
@@ -220,6 +272,23 @@ def test_the_floor_of_projections_and_their_errors():
     one = same[0]
     wanted = _wasserstein(one.samples[0], one.data) / one.data.std(0)
     assert torch.allclose(one.distance.value[0], wanted)
+
+
+def test_the_floor_of_projections_is_for_the_sizes_compared():
+    """It goes as √(1/c + 1/d): with few samples beside many data, and with many beside few."""
+    rng = generator(16)
+    data, samples = mixture(rng, 60, pixels=6), mixture(rng, 500, pixels=6)
+    floors = [
+        projections(samples[:count], data, generator(0), components=2).floor
+        for count in (5, 60, 500)
+    ]
+    for floor, count in zip(floors, (5, 60, 500), strict=True):
+        share = math.sqrt((1 / count + 1 / 60) / (2 / 60))
+        assert torch.allclose(floor, share * floors[1], rtol=1e-9)
+    halved, rng = projections(samples, data, generator(0), components=2).data, generator(0)
+    orders = [torch.randperm(60, generator=rng) for _ in range(10)]
+    halves = torch.stack([_wasserstein(halved[x[:30]], halved[x[30:]]) for x in orders]).mean(0)
+    assert torch.allclose(floors[1], halves / halved.std(0) / math.sqrt(2))
 
 
 # -- relaxation ---------------------------------------------------------------------------------------

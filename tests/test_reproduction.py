@@ -428,6 +428,21 @@ def test_numbers_say_what_their_errors_allow():
     assert str(Number(0.12344, 0.0067)) == "0.1234 ± 0.0067"
 
 
+def test_a_difference_is_no_surer_than_its_fewer_instances():
+    few, many = Number(1.0, 0.3, 3), Number(0.4, 0.4, 50)
+    for difference, value in ((few - many, 0.6), (many - few, -0.6)):
+        assert difference.value == pytest.approx(value)
+        assert difference.error == pytest.approx(0.5)
+        assert difference.count == 3
+    known = Number(0.0, 0.0)
+    assert ((few - known).count, (known - few).count, (known - known).count) == (3, 3, 0)
+    # Three instances at 1 ± 0.3 say less than fifty.
+    assert Number(1.0, 0.3, 50).above(0) is True
+    assert (few - known).above(0) is (known - few).below(0) is None
+    uneven = Number.of([1.0, 2.0, 3.0]) - Number.of([0.0, 1.0] * 8)
+    assert uneven.error == pytest.approx((1 / 3 + 4 / 15 / 16) ** 0.5)
+
+
 def test_a_check_that_meets_nonsense_is_not_measured():
     claim = Claim("c", "", "", "", "", ("s.p",), lambda r: Finding(r["s.p"]["x"], "x"))
     record = Record("s.p", "tiny", 0, {}, {})

@@ -194,7 +194,8 @@ def nearest(samples: Any, train: Any, test: Any, *, limit: float | None = None) 
     control = _nearest(fresh[0], train, 1)[0].T.double() / pixels  # (1, t)
     mean, test_mean = Estimate.of(distance), Estimate.of(control)
     ratio = mean.value / test_mean.value
-    spread = (mean.error / mean.value).square() + (test_mean.error / test_mean.value).square()
+    # Not as a sum of relative errors: copies have a mean of 0.
+    spread = torch.hypot(mean.error, ratio * test_mean.error) / test_mean.value
     return Nearest(
         pixels,
         distance,
@@ -203,7 +204,7 @@ def nearest(samples: Any, train: Any, test: Any, *, limit: float | None = None) 
         Estimate.of(distance == 0),
         test_mean,
         Estimate.of(control == 0),
-        Estimate(ratio, ratio * spread.sqrt()),
+        Estimate(ratio, spread),
     )
 
 

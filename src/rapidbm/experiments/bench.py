@@ -210,7 +210,8 @@ class Number:
 
     def __sub__(self, other: Number) -> Number:
         error = math.hypot(self.error, other.error)
-        return Number(self.value - other.value, error, min(self.count, other.count))
+        counts = [n.count for n in (self, other) if n.count]  # a known error costs no freedom
+        return Number(self.value - other.value, error, min(counts, default=0))
 
     def margin(self, sigmas: float = 2.0) -> float:
         """So many standard errors, more of them the fewer the instances; infinite without an error."""

@@ -376,7 +376,7 @@ def _ratio(one: Array, other: Array) -> Number:
         float(np.subtract(*np.quantile(t, (0.75, 0.25)))) / 1.349 / np.median(t) / math.sqrt(len(t))
         for t in (one, other)
     ]
-    return Number(value, value * 1.2533 * math.hypot(*spread), len(one))
+    return Number(value, value * 1.2533 * math.hypot(*spread), min(len(one), len(other)))
 
 
 CLAIMS = (
