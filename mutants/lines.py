@@ -1,0 +1,95 @@
+"""Which lines of the package each test executes, and how long it takes: a plugin of pytest.
+
+`-p mutants.lines`, with the package's folder in MUTANTS_SOURCE and a folder to write to in MUTANTS_LINES:
+a line of JSON per test, in a file per process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+SOURCE, FOLDER = "MUTANTS_SOURCE", "MUTANTS_LINES"
+
+
+class Tracer:
+    """Lines of the files below `source`; all other frames are left alone."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = f"{source}{os.sep}"
+        self.files: dict[str, set[int]] = {}
+        self._open: dict[CodeType, tuple[set[int], set[int]] | None] = {}
+
+    def start(self) -> None:
+        self.files = {}
+        self._open = {}
+        sys.settrace(self._call)
+
+    def stop(self) -> dict[str, list[int]]:
+        sys.settrace(None)
+        for code, lines in self._open.items():
+            if lines is not None:
+                name = code.co_filename[len(self.source) :]
+                self.files.setdefault(name, set()).update(lines[0])
+        return {name: sorted(lines) for name, lines in self.files.items()}
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code not in self._open:
+            ours = code.co_filename.startswith(self.source)
+            every = {line for _, _, line in code.co_lines() if line}
+            self._open[code] = (set(), every) if ours else None
+        lines = self._open[code]
+        if lines is None:
+            return None
+        seen, every = lines
+        if len(seen) == len(every):  # nothing new to see: the rest of this test runs at full speed
+            return None
+
+        def line(frame: FrameType, event: str, arg: Any) -> Any:
+            seen.add(frame.f_lineno)
+            return line
+
+        return line(frame, event, arg)
+
+
+class Record:
+    def __init__(self, tracer: Tracer, file: Path) -> None:
+        self.tracer, self.file = tracer, file
+        self.passed = True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        self.passed = True
+        began = time.perf_counter()
+        self.tracer.start()
+        try:
+            return (yield)
+        finally:
+            lines = self.tracer.stop()
+            row = {
+                "test": item.nodeid,
+                "passed": self.passed,
+                "seconds": time.perf_counter() - began,
+                "lines": lines,
+            }
+            with self.file.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.passed = self.passed and not report.failed
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    source, folder = os.environ.get(SOURCE), os.environ.get(FOLDER)
+    if source and folder:
+        file = Path(folder) / f"{os.getpid()}.jsonl"
+        config.pluginmanager.register(Record(Tracer(Path(source)), file))
