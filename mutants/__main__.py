@@ -38,7 +38,7 @@ GROUPS = {
     ),
     "ground": ("ground", "zonotope", "descent", "bounds"),
     "training": ("training", "positive", "negative", "optim", "projection", "metrics", "columns"),
-    "runs": ("runs", "checkpoint", "files", "recipe", "splits", "data", "evaluation", "sampling"),
+    "runs": ("runs", "checkpoint", "files", "recipe", "splits", "data"),
 }
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
@@ -179,4 +179,7 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; the copies are gone")

@@ -1,12 +1,14 @@
 """Which lines of the package each test executes, and how long it takes: a plugin of pytest.
 
 `-p mutants.lines`, with the package's folder in MUTANTS_SOURCE and a folder to write to in MUTANTS_LINES:
-a line of JSON per test, in a file per process.
+a line of JSON per test, in a file per process. A test is stopped after MUTANTS_SECONDS: mutants rarely
+need the slow ones, and all of them together would take longer than the mutants.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 
-SOURCE, FOLDER = "MUTANTS_SOURCE", "MUTANTS_LINES"
+SOURCE, FOLDER, SECONDS = "MUTANTS_SOURCE", "MUTANTS_LINES", "MUTANTS_SECONDS"
 
 
 class Tracer:
@@ -26,6 +28,7 @@ class Tracer:
     def __init__(self, source: Path) -> None:
         self.source = f"{source}{os.sep}"
         self.files: dict[str, set[int]] = {}
+        self.deadline = math.inf
         self._open: dict[CodeType, tuple[set[int], set[int]] | None] = {}
 
     def start(self) -> None:
@@ -50,46 +53,50 @@ class Tracer:
         lines = self._open[code]
         if lines is None:
             return None
+        if time.perf_counter() > self.deadline:
+            pytest.skip("slow")
         seen, every = lines
         if len(seen) == len(every):  # nothing new to see: the rest of this test runs at full speed
             return None
 
         def line(frame: FrameType, event: str, arg: Any) -> Any:
             seen.add(frame.f_lineno)
+            if time.perf_counter() > self.deadline:
+                pytest.skip("slow")
             return line
 
         return line(frame, event, arg)
 
 
 class Record:
-    def __init__(self, tracer: Tracer, file: Path) -> None:
-        self.tracer, self.file = tracer, file
-        self.passed = True
+    def __init__(self, tracer: Tracer, file: Path, seconds: float) -> None:
+        self.tracer, self.file, self.seconds = tracer, file, seconds
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
-        self.passed = True
         began = time.perf_counter()
         self.tracer.start()
         try:
             return (yield)
         finally:
             lines = self.tracer.stop()
-            row = {
-                "test": item.nodeid,
-                "passed": self.passed,
-                "seconds": time.perf_counter() - began,
-                "lines": lines,
-            }
+            row = {"test": item.nodeid, "seconds": time.perf_counter() - began, "lines": lines}
             with self.file.open("a") as out:
                 out.write(json.dumps(row) + "\n")
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.passed = self.passed and not report.failed
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        # Not while fixtures are set up, which other tests share.
+        self.tracer.deadline = time.perf_counter() + self.seconds
+        try:
+            yield
+        finally:
+            self.tracer.deadline = math.inf
 
 
 def pytest_configure(config: pytest.Config) -> None:
     source, folder = os.environ.get(SOURCE), os.environ.get(FOLDER)
     if source and folder:
+        seconds = float(os.environ.get(SECONDS, "inf"))
         file = Path(folder) / f"{os.getpid()}.jsonl"
-        config.pluginmanager.register(Record(Tracer(Path(source)), file))
+        config.pluginmanager.register(Record(Tracer(Path(source)), file, seconds))

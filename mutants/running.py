@@ -23,12 +23,15 @@ from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
-from .lines import FOLDER, SOURCE
+from .lines import FOLDER, SECONDS, SOURCE
 from .operators import Mutation
 
 LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "runs", "demo", "*.egg-info")
 OWN = 0.25  # the seconds of a module's own tests count this much when tests are put into order
+SLOW = 4.0  # seconds after which the warm-up stops a test
+STOPPED = 20.0  # what is counted for such a test, so that it comes last
 START, SLACK = 60.0, 5.0  # a hang: so many seconds, and so many times the tests' own
 
 
@@ -172,12 +175,12 @@ def _killer(status: int, text: str, limit: float) -> str:
 
 
 def warm_up(tree: Tree, files: Iterable[str], workers: int) -> list[Test]:
-    """The tests of these files and the lines that each executes; all of them must pass."""
+    """The tests of these files and the lines that each executes; all that are not slow must pass."""
     with tempfile.TemporaryDirectory() as folder:
         spread = ["-p", "xdist", "-n", str(workers)] if workers > 1 else []
         status, text = tree.pytest(
             ["-p", "mutants.lines", "--tb=short", *spread, *files],
-            more={SOURCE: str(tree.source), FOLDER: folder},
+            more={SOURCE: str(tree.source), FOLDER: folder, SECONDS: str(SLOW)},
         )
         if status:
             raise NotGreen(f"the tests do not pass without any mutation:\n{text[-3000:]}")
@@ -189,13 +192,13 @@ def warm_up(tree: Tree, files: Iterable[str], workers: int) -> list[Test]:
     return read(rows)
 
 
-def read(rows: Iterable[dict[str, object]]) -> list[Test]:
+def read(rows: Iterable[dict[str, Any]]) -> list[Test]:
     """Tests from the rows that `lines.py` writes."""
     return [
         Test(
-            str(row["test"]),
-            float(row["seconds"]),  # type: ignore[arg-type]
-            {name: frozenset(lines) for name, lines in row["lines"].items()},  # type: ignore[attr-defined]
+            row["test"],
+            row["seconds"] if row["seconds"] < SLOW else STOPPED,
+            {name: frozenset(lines) for name, lines in row["lines"].items()},
         )
         for row in rows
     ]

@@ -85,9 +85,18 @@ def test_every_kind_of_mutation(mutants, old, new):
     assert line.replace(old, new) in changes(mutants, SOURCE).values()
 
 
-TOY = "def grown(x):\n    if x > 3:\n        return x + 1\n    return 2 * x\n"
+TOY = """def grown(x):
+    if x > 3:
+        return x + 1
+    return 2 * x
+
+
+def forever(x):
+    while x:
+        x += 1
+"""
 TESTS = """
-from toy.growth import grown
+from toy.growth import forever, grown
 
 
 def test_small():
@@ -96,6 +105,10 @@ def test_small():
 
 def test_large():
     assert grown(9) == 10
+
+
+def test_slow():
+    forever(grown(2))
 """
 
 
@@ -111,41 +124,48 @@ def toy(tmp_path):
     return tmp_path
 
 
-def run(mutants, toy, *words):
+@pytest.fixture
+def run(mutants, toy, monkeypatch):
+    running = importlib.import_module("mutants.running")
+    monkeypatch.setattr(running, "SLOW", 0.2)  # test_slow ends there
     groups = {"growth": ("growth",)}
-    mutants.main(["--workers", "1", *words], root=toy, package="toy", groups=groups)
+
+    def run(*words):
+        mutants.main(["--workers", "1", *words], root=toy, package="toy", groups=groups)
+
+    return run
 
 
-def test_one_mutant_is_killed_and_one_survives(mutants, toy, capsys):
+def test_one_mutant_is_killed_and_one_survives(run, toy, capsys):
     seen = {path: path.read_text() for path in toy.rglob("*.py")}
     names = ("growth:2:9:edge", "growth:4:11:number")
     only = [word for name in names for word in ("--only", name)]
-    run(mutants, toy, *only, "--out", str(toy / "out.json"))
+    run(*only, "--budget", "5", "--out", str(toy / "out.json"))
     found = json.loads((toy / "out.json").read_text())
     assert [m["name"] for m in found["mutants"]] == list(names)
     assert [m["by"] for m in found["mutants"]] == [
         "",
         "tests/test_growth.py::test_small",
     ]
-    # Only the tests that execute a line meet its mutant.
-    assert [m["of"] for m in found["mutants"]] == [2, 1]
+    # Only the tests that execute a line meet its mutant, and the slow one only if there is time.
+    assert [(m["tests"], m["of"]) for m in found["mutants"]] == [(2, 3), (1, 2)]
     assert found["summary"]["all"] == "1 of 2 killed (50%)"
-    assert "SURVIVED 2 of the 2 tests that execute it" in capsys.readouterr().out
+    assert "SURVIVED 2 of the 3 tests that execute it" in capsys.readouterr().out
     # Everything happened in a copy.
     assert {path: path.read_text() for path in toy.rglob("*.py")} == seen
 
 
-def test_a_sample_is_drawn_again_from_its_seed(mutants, toy, capsys):
+def test_a_sample_is_drawn_again_from_its_seed(run, capsys):
     def listed(seed):
-        run(mutants, toy, "--list", "--count", "3", "--seed", str(seed))
+        run("--list", "--count", "3", "--seed", str(seed))
         return capsys.readouterr().out
 
     assert listed(1) == listed(1)
     assert len({listed(seed) for seed in range(5)}) > 1
 
 
-def test_a_suite_that_fails_by_itself_says_so(mutants, toy):
+def test_a_suite_that_fails_by_itself_says_so(run, toy):
     file = toy / "tests/test_growth.py"
     file.write_text(TESTS.replace("== 10", "== 11"))
     with pytest.raises(SystemExit, match="do not pass without any mutation"):
-        run(mutants, toy)
+        run()
