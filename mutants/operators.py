@@ -16,7 +16,7 @@ from dataclasses import dataclass
 TINY = 1e-4  # a number below it is a tolerance, or keeps a division from 0/0
 SILENT = re.compile(  # statements and conditions with one of these words change no number
     r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|TYPE_CHECKING|cast|TypeVar"
-    r"|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM)\b"
+    r"|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM)\b"
 )
 # The same numbers without them: where a tensor lies, what may be written over, what is told; and the
 # checks of our own mistakes.
