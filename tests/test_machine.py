@@ -28,6 +28,14 @@ def test_free_energy_is_the_sum_over_hidden_states(machine, beta):
     assert torch.allclose(machine.free_energy(rows, beta), -wanted / beta, atol=1e-12)
 
 
+@pytest.mark.parametrize("made", [rbm(3, 2, seed=0), dbm(3, (2, 2), seed=0), bm(3, 2, seed=0)])
+def test_what_nobody_asked_for(made):
+    assert made.biases is None
+    assert made.patterns is None
+    assert made.replicas == 1
+    assert made.dtype == torch.float32
+
+
 @pytest.mark.parametrize("machine", [m for m in EVERY if "rbm" in m.id])
 def test_hidden_means(machine):
     everything, p = exact_distribution(machine)
