@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 TINY = 1e-4  # a number below it is a tolerance, or keeps a division from 0/0
 SILENT = re.compile(  # statements and conditions with one of these words change no number
-    r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|TYPE_CHECKING|cast|TypeVar"
-    r"|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM)\b"
+    r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|capturable|cast|TypeVar"
+    r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM)\b"
 )
 # The same numbers without them: where a tensor lies, what may be written over, what is told; and the
 # checks of our own mistakes.
@@ -202,7 +202,8 @@ class _Walk(ast.NodeVisitor):
         self.reach = (node.lineno, node.end_lineno or node.lineno)
         for statement in node.body:
             if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-                self.default(statement.value)
+                if not self.silent(statement):
+                    self.default(statement.value)
             if isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 self.visit(statement)
                 self.reach = (node.lineno, node.end_lineno or node.lineno)
