@@ -128,7 +128,7 @@ def main(
     )
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutation")
     parser.add_argument("--tests", nargs="+", default=[], help="only the tests of these files")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutation")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds of tests per mutation")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="draw, and run nothing")
     parser.add_argument("--lines", type=Path, help="keep the warm-up's lines here, or read them")

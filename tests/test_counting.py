@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapidbm.counting import Kinds, can_count, log_z_by_counting, rows_of, terms_of
-from rapidbm.likelihood import log_z
+from rapidbm.likelihood import can_be_exact, log_z
 from rapidbm.machine import Machine, dbm, rbm
 from rapidbm.spins import states
 
@@ -76,3 +76,5 @@ def test_it_serves_machines_of_two_layers_with_patterns():
     assert can_count(rbm(4, 3, 2))
     assert not can_count(rbm(4, 3))
     assert not can_count(dbm(4, (3, 2), 2))
+    assert can_be_exact(rbm(784, 500, 2, seed=0))  # by counting alone
+    assert not can_be_exact(rbm(784, 500, 2, seed=0, continuous=True))
