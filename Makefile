@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench mutants clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
@@ -20,6 +20,11 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Another SEED draws other mutations.
+SEED ?= 0
+mutants: $(READY)
+	$(BIN)/python -m mutants --seed $(SEED)
 
 clean:
 	rm -rf $(VENV)

@@ -38,6 +38,23 @@ def test_bounds_are_tight_where_they_should_be(machine):
     assert torch.allclose(log_z_by_means(hot, spins), exact, atol=1e-5)
 
 
+def test_the_best_start_counts():
+    machine = scaled(rb.rbm(6, 5, 3, seed=0, dtype=torch.float64), 3.0)
+    spins = machine.random(9, generator(0))
+    each = torch.stack([log_z_by_means(machine, start[:, None]) for start in spins.unbind(1)])
+    assert float(each.max() - each.min()) > 0.1
+    assert torch.allclose(log_z_by_means(machine, spins), each.amax(0), rtol=1e-12)
+
+
+def test_data_in_parts_count_like_data_at_once(monkeypatch):
+    monkeypatch.setattr(columns, "EXACT", 2**40)
+    machine = rb.rbm(16, 2, seed=0, replicas=1500, scale=0.5)  # too many for 200 images at a time
+    found = fit(machine, TABLE, generator(0))
+    for i in (0, 1499):
+        alone = fit(machine.replica(i), TABLE, generator(0))
+        assert float(found.most[i]) == pytest.approx(float(alone.most), rel=1e-9)
+
+
 def test_a_state_counts_once():
     machine = rb.rbm(4, 3, seed=0, scale=0.5, dtype=torch.float64)
     spins = machine.random(1, generator(0))

@@ -14,7 +14,7 @@ from rapidbm.counting import (
     terms,
     terms_of,
 )
-from rapidbm.likelihood import log_z
+from rapidbm.likelihood import can_be_exact, log_z
 from rapidbm.machine import Machine, dbm, rbm
 from rapidbm.spins import states
 
@@ -91,3 +91,5 @@ def test_it_serves_machines_of_two_layers_with_patterns():
     assert can_count(rbm(4, 3, 2))
     assert not can_count(rbm(4, 3))
     assert not can_count(dbm(4, (3, 2), 2))
+    assert can_be_exact(rbm(784, 500, 2, seed=0))  # by counting alone
+    assert not can_be_exact(rbm(784, 500, 2, seed=0, continuous=True))

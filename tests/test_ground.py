@@ -395,6 +395,15 @@ def test_replicas_do_not_meet():
         assert torch.allclose(together, alone, rtol=1e-14)
 
 
+def test_enumeration_says_how_many_states_it_saw():
+    for biases, seen in (
+        (False, "4 states"),
+        (True, "8 states"),
+    ):  # s and −s are one without biases
+        machine = rbm(3, 5, biases=biases, seed=0)
+        assert ground_state(machine, method="enumeration").effort == seen
+
+
 # -- heuristic ----------------------------------------------------------------------------------------
 
 

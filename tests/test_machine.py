@@ -28,6 +28,22 @@ def test_free_energy_is_the_sum_over_hidden_states(machine, beta):
     assert torch.allclose(machine.free_energy(rows, beta), -wanted / beta, atol=1e-12)
 
 
+@pytest.mark.parametrize("made", [rbm(3, 2, seed=0), dbm(3, (2, 2), seed=0), bm(3, 2, seed=0)])
+def test_what_nobody_asked_for(made):
+    assert made.biases is None
+    assert made.patterns is None
+    assert made.replicas == 1
+    assert made.dtype == torch.float32
+
+
+def test_a_configuration_is_spins_unless_means_are_meant():
+    machine = rbm(3, 2, seed=0)
+    half = torch.full((1, 5), 0.5)
+    with pytest.raises(InputError):
+        machine.configuration(half)
+    assert torch.equal(machine.configuration(half, means=True), half[None])
+
+
 @pytest.mark.parametrize("machine", [m for m in EVERY if "rbm" in m.id])
 def test_hidden_means(machine):
     everything, p = exact_distribution(machine)

@@ -1,0 +1,1 @@
+"""Mutations of the core, and which of them the tests do not notice: `python -m mutants`."""

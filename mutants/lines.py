@@ -1,0 +1,102 @@
+"""Which lines of the package each test executes, and how long it takes: a plugin of pytest.
+
+`-p mutants.lines`, with the package's folder in MUTANTS_SOURCE and a folder to write to in MUTANTS_LINES:
+a line of JSON per test, in a file per process. A test is stopped after MUTANTS_SECONDS: mutants rarely
+need the slow ones, and all of them together would take longer than the mutants.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+SOURCE, FOLDER, SECONDS = "MUTANTS_SOURCE", "MUTANTS_LINES", "MUTANTS_SECONDS"
+
+
+class Tracer:
+    """Lines of the files below `source`; all other frames are left alone."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = f"{source}{os.sep}"
+        self.files: dict[str, set[int]] = {}
+        self.deadline = math.inf
+        self._open: dict[CodeType, tuple[set[int], set[int]] | None] = {}
+
+    def start(self) -> None:
+        self.files = {}
+        self._open = {}
+        sys.settrace(self._call)
+
+    def stop(self) -> dict[str, list[int]]:
+        sys.settrace(None)
+        for code, lines in self._open.items():
+            if lines is not None:
+                name = code.co_filename[len(self.source) :]
+                self.files.setdefault(name, set()).update(lines[0])
+        return {name: sorted(lines) for name, lines in self.files.items()}
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code not in self._open:
+            ours = code.co_filename.startswith(self.source)
+            every = {line for _, _, line in code.co_lines() if line}
+            self._open[code] = (set(), every) if ours else None
+        lines = self._open[code]
+        if lines is None:
+            return None
+        if time.perf_counter() > self.deadline:
+            pytest.skip("slow")
+        seen, every = lines
+        if len(seen) == len(every):  # nothing new to see: the rest of this test runs at full speed
+            return None
+
+        def line(frame: FrameType, event: str, arg: Any) -> Any:
+            seen.add(frame.f_lineno)
+            if time.perf_counter() > self.deadline:
+                pytest.skip("slow")
+            return line
+
+        return line(frame, event, arg)
+
+
+class Record:
+    def __init__(self, tracer: Tracer, file: Path, seconds: float) -> None:
+        self.tracer, self.file, self.seconds = tracer, file, seconds
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        began = time.perf_counter()
+        self.tracer.start()
+        try:
+            return (yield)
+        finally:
+            lines = self.tracer.stop()
+            row = {"test": item.nodeid, "seconds": time.perf_counter() - began, "lines": lines}
+            with self.file.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        # Not while fixtures are set up, which other tests share.
+        self.tracer.deadline = time.perf_counter() + self.seconds
+        try:
+            yield
+        finally:
+            self.tracer.deadline = math.inf
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    source, folder = os.environ.get(SOURCE), os.environ.get(FOLDER)
+    if source and folder:
+        seconds = float(os.environ.get(SECONDS, "inf"))
+        file = Path(folder) / f"{os.getpid()}.jsonl"
+        config.pluginmanager.register(Record(Tracer(Path(source)), file, seconds))
