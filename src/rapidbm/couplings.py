@@ -77,8 +77,9 @@ class Couplings(nn.Module, ABC):
         """J between two coupled layers, (e, n_a, n_b); a layer with itself has a zero diagonal."""
 
     @abstractmethod
-    def reach(self) -> Tensor:
-        """A number that no |E(s)| exceeds, (e,); it overflows before any energy does."""
+    def finite(self) -> Tensor:
+        """Which replicas have energies, and products on the way to them, that no spins make infinite,
+        (e,)."""
 
 
 class Dense(Couplings):
@@ -118,9 +119,9 @@ class Dense(Couplings):
         weight: Tensor = self.weights[f"{a}-{b}"]
         return weight
 
-    def reach(self) -> Tensor:
+    def finite(self) -> Tensor:  # |E| ≤ Σ |J_ij|
         sums = [torch.linalg.vector_norm(w, 1, (1, 2)) for w in self.weights.values()]
-        return torch.stack(sums).sum(0)
+        return torch.stack(sums).sum(0).isfinite()
 
     def matrix(self, a: int, b: int) -> Tensor:
         if a == b:
@@ -208,10 +209,9 @@ class Patterns(Couplings):
     def extra_repr(self) -> str:
         return f"K={self.patterns.shape[1]}"
 
-    def reach(self) -> Tensor:
-        # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)²; the square of the whole sum bounds overlap times pattern too.
+    def finite(self) -> Tensor:  # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)² ≤ (Σ_ki |ξ_i^k|)²
         total: Tensor = torch.linalg.vector_norm(self.patterns, 1, (1, 2))
-        return total.square()
+        return total < math.sqrt(torch.finfo(total.dtype).max)
 
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""

@@ -211,8 +211,8 @@ class Machine(nn.Module):
     @torch.no_grad()
     def finite(self) -> Tensor:
         """Which replicas have finite energies in all their configurations, (e,)."""
-        reach = self.couplings.reach()
-        return torch.isfinite(reach if self.biases is None else reach + self.biases.abs().sum(1))
+        finite = self.couplings.finite()
+        return finite if self.biases is None else finite & self.biases.sum(1).isfinite()
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""

@@ -381,13 +381,8 @@ class Trainer:
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
     def descend(self, gradients: dict[str, Tensor], rates: Rates) -> None:
-        """Moves the parameters; a replica stays where it is from the update on at which its gradient, or
-        an energy of what it would become, is no longer finite."""
-        for value in gradients.values():
-            self.alive &= torch.isfinite(value.flatten(1).norm(dim=1))
-        if isinstance(rates, Tensor) or not self.all_alive():  # a graph does not ask the device
-            for value in gradients.values():
-                value.masked_fill_(~self._alive_like(value), 0.0)
+        """Moves the parameters; a replica stays where it is from the update on that would make one of its
+        energies infinite."""
         self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
     def project(self) -> None:
@@ -402,11 +397,10 @@ class Trainer:
         kept = {name: p.data.clone() for name, p in self.parameters.items()}
         change()
         self.alive &= self.machine.finite()
-        if self.replay is None and self.all_alive():
+        if self.replay is None and self.all_alive():  # a graph does not ask the device
             return
-        for name, parameter in self.parameters.items():
-            now = torch.where(self._alive_like(parameter), parameter.data, kept[name])
-            parameter.data.copy_(now)
+        for name, p in self.parameters.items():
+            torch.where(self._alive_like(p), p.data, kept[name], out=p.data)
 
     def _alive_like(self, value: Tensor) -> Tensor:
         return self.alive.view(-1, *[1] * (value.dim() - 1))
