@@ -178,6 +178,17 @@ def test_the_steps_are_even_and_the_limit_is_kept():
         ais.schedule(path, generator(0), most=3)
 
 
+def test_steps_of_the_pilot_are_divided_by_their_variance(monkeypatch):
+    """Two steps of variance 0.36 each: in three pieces they add up to less than 0.25."""
+    monkeypatch.setattr(ais, "pilot", lambda *given, **named: ([0.0, 0.3, 1.0], None))
+    found = ais.schedule(None, None, spread=0.25)
+    assert found == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.3 + 0.7 / 3, 1.0 - 0.7 / 3, 1.0])
+    assert len(ais.schedule(None, None, spread=0.25, most=5)) == 5
+    assert len(ais.schedule(None, None, spread=2.0)) == 3
+    assert len(ais.resized([0.0, 0.3, 1.0], 4)) == 5  # about: 1.5 pieces are two
+    assert len(ais.resized([0.0, 0.3, 1.0], 6)) == 5  # 2.5 are too
+
+
 def test_base_samples_and_likelihood():
     machine = rbm(16, 8, biases=True, replicas=2, seed=0, scale=0.4)
     data = load("bars4")

@@ -1,6 +1,7 @@
 """Bridges between machines, Bennett's ratio, and log Z along a training."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -196,6 +197,15 @@ def test_bennett_of_equal_works_is_exact():
     assert torch.allclose(found.ess, torch.full((2,), 4.0, dtype=torch.float64))
 
 
+def test_bennett_tells_the_worse_of_both_directions():
+    even = torch.zeros((1, 4), dtype=torch.float64)
+    heavy = torch.tensor([[0.0, 0.0, 0.0, math.log(3.0)]], dtype=torch.float64)
+    for one, other in ((even, heavy), (heavy, even)):
+        found = ais.bennett(one, other)
+        assert float(found.largest) == pytest.approx(0.5)
+        assert float(found.ess) == pytest.approx(36 / 12)
+
+
 # -- along a training ---------------------------------------------------------------------------------
 
 
@@ -275,6 +285,12 @@ def test_between_two_anchors_by_hand():
     # 1 + 2 + 3 = 6 and 7 differ by less than 3.5 of 1.118; 10 is too far.
     assert bridging._doubtful(anchors, bridges) is None
     assert bridging._doubtful(anchors | {2: anchor(10.0, 0.6)}, bridges) == 1
+    far = {0: anchor(1.0, 0.3), 6: anchor(40.0, 0.6)}
+    assert bridging._doubtful(far, bridges * 3) == 3  # the middle
+    assert bridging._doubtful({0: far[0], 1: far[6]}, bridges[:1]) is None  # nothing lies between
+    for i, known in anchors.items():  # what either anchor has to say
+        told = anchors | {i: replace(known, note="doubt")}
+        assert bridging._between(told, bridges, 1).note == "doubt"
 
 
 def test_exact_anchors_are_used(monkeypatch):

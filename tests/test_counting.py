@@ -15,7 +15,7 @@ from rapidbm.counting import (
     terms_of,
 )
 from rapidbm.likelihood import can_be_exact, log_z
-from rapidbm.machine import Machine, dbm, rbm
+from rapidbm.machine import Machine, dbm, rbm, stack
 from rapidbm.spins import states
 
 
@@ -59,6 +59,14 @@ def test_flipped_units_are_of_the_same_kind():
     assert float(log_z(zero, method="exact").lower) == pytest.approx(
         10 * torch.log(torch.tensor(2.0)).item()
     )
+
+
+def test_terms_are_those_of_the_replica_that_has_most():
+    one, other = (rbm(6, 8, 2, seed=0, continuous=x, dtype=torch.float64) for x in (False, True))
+    alone = [terms_of(one), terms_of(other)]
+    assert alone[0] < alone[1] == 2**6
+    for pair in ([one, other], [other, one]):
+        assert terms_of(stack(pair)) == 2**6
 
 
 def test_many_chunks(monkeypatch):
