@@ -187,6 +187,16 @@ def test_bennett_ignores_no_count():
     assert abs(float((right - RATIO).std())) < 0.9 * abs(float((repeated - RATIO).std()))
 
 
+def test_bennett_solves_its_equation_where_the_two_ways_hardly_meet():
+    forward = torch.tensor([[2.0, 2.5]], dtype=torch.float64)
+    back = -torch.tensor([[0.0, 0.1, 0.2, 2.0]], dtype=torch.float64)
+    c, mirrored = ais.bennett(forward, back).value, ais.bennett(back, forward).value
+    assert torch.allclose(mirrored, -c, atol=1e-12)
+    ratio = math.log(2 / 4)
+    there, again = (forward - c - ratio).sigmoid().sum(), (back + c + ratio).sigmoid().sum()
+    assert torch.allclose(there, again, atol=1e-12)
+
+
 def test_bennett_of_equal_works_is_exact():
     logs = torch.full((2, 10), 0.7, dtype=torch.float64)
     found = ais.bennett(logs, -logs[:, :4])
