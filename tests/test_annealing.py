@@ -217,6 +217,13 @@ def test_a_base_that_misses_a_mode_does_not_count():
     assert 30 < int(apart) < 100
 
 
+def test_a_walk_without_an_error_sees_itself():
+    """All weights of a machine without couplings are the same."""
+    walk = annealing.Walk(None, [0.0, 1.0], torch.full((1, 4), 2.0, dtype=torch.float64), None)
+    assert float(walk.mean.error) == 0.0
+    assert bool(annealing._seeing({"free spins": walk})["free spins"])
+
+
 def bounds_of(*rows):
     """One `Bounds` per row of (value, lower, upper)."""
     found = []

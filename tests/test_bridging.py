@@ -270,9 +270,9 @@ def test_between_two_anchors_by_hand():
 
     def bridge(value, error):
         def mean(x):
-            return ais.LogMean(numbers(x), numbers(error), numbers(30.0), numbers(0.1))
+            return ais.LogMean(numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1))
 
-        return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), 5, True)
+        return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), value, True)
 
     anchors, bridges = {0: anchor(1.0, 0.3), 2: anchor(7.0, 0.6)}, [bridge(2, 0.4), bridge(3, 0.8)]
     found = bridging._between(anchors, bridges, 1)
@@ -282,6 +282,8 @@ def test_between_two_anchors_by_hand():
     )
     assert float(found.forward) == pytest.approx(1 - 0.1 + 1.99)
     assert float(found.back) == pytest.approx(1 + 0.2 + 2.02)
+    assert float(found.ess) == 20.0  # of the bridge to it
+    assert found.effort == "2 steps from the checkpoint before"
     # 1 + 2 + 3 = 6 and 7 differ by less than 3.5 of 1.118; 10 is too far.
     assert bridging._doubtful(anchors, bridges) is None
     assert bridging._doubtful(anchors | {2: anchor(10.0, 0.6)}, bridges) == 1
