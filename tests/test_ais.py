@@ -44,7 +44,12 @@ def test_both_directions_are_close_and_the_interval_holds(machine, beta):
 def test_a_schedule_spreads_the_variance_that_it_may(monkeypatch):
     # Two steps of the pilot, 0.6² each; in p pieces they add 2 · 0.6² / p to the variance of log w.
     monkeypatch.setattr(ais, "pilot", lambda *given, **named: ([0.0, 0.4, 1.0], []))
-    for spread, most, pieces in ((0.25, 10_000, 3), (0.1, 10_000, 8), (1.0, 10_000, 1), (0.1, 9, 4)):
+    for spread, most, pieces in (
+        (0.25, 10_000, 3),
+        (0.1, 10_000, 8),
+        (1.0, 10_000, 1),
+        (0.1, 9, 4),
+    ):
         found = ais.schedule(None, generator(0), spread=spread, most=most)
         assert len(found) == 2 * pieces + 1
         assert found[::pieces] == [0.0, 0.4, 1.0]
