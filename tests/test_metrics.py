@@ -25,6 +25,14 @@ from rapidbm.streams import generator
 DATA = load("bars4")
 
 
+def test_one_hidden_unit_tells_the_rest():
+    machine = rbm(4, 1, 1, seed=0)
+    machine.patterns.data.fill_(5.0)
+    known = torch.tensor([True, True, False, False])
+    found = hamming_distance(machine, Split(torch.ones(3, 4), known=known), generator(0))
+    assert float(found) < 1e-6
+
+
 def test_wrong_pixels_of_all_and_of_the_unknown_ones():
     spins = torch.tensor([[1, 1, -1, -1], [1, -1, 1, -1]])
     filled = torch.tensor([[1.0, -1.0, 1.0, -1.0], [1.0, -1.0, 1.0, 1.0]])  # 3 of 8 are wrong
