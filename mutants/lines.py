@@ -2,7 +2,8 @@
 
 `-p mutants.lines`, with the package's folder in MUTANTS_SOURCE and a folder to write to in MUTANTS_LINES:
 a line of JSON per test, in a file per process. A test is stopped after MUTANTS_SECONDS: mutants rarely
-need the slow ones, and all of them together would take longer than the mutants.
+need the slow ones, and all of them together would take longer than the mutants. Seconds are those of the
+processor, so that other work on the machine chooses no other tests.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Tracer:
         lines = self._open[code]
         if lines is None:
             return None
-        if time.perf_counter() > self.deadline:
+        if time.process_time() > self.deadline:
             pytest.skip("slow")
         seen, every = lines
         if len(seen) == len(every):  # nothing new to see: the rest of this test runs at full speed
@@ -61,7 +62,7 @@ class Tracer:
 
         def line(frame: FrameType, event: str, arg: Any) -> Any:
             seen.add(frame.f_lineno)
-            if time.perf_counter() > self.deadline:
+            if time.process_time() > self.deadline:
                 pytest.skip("slow")
             return line
 
@@ -74,20 +75,20 @@ class Record:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
-        began = time.perf_counter()
+        began = time.process_time()
         self.tracer.start()
         try:
             return (yield)
         finally:
             lines = self.tracer.stop()
-            row = {"test": item.nodeid, "seconds": time.perf_counter() - began, "lines": lines}
+            row = {"test": item.nodeid, "seconds": time.process_time() - began, "lines": lines}
             with self.file.open("a") as out:
                 out.write(json.dumps(row) + "\n")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         # Not while fixtures are set up, which other tests share.
-        self.tracer.deadline = time.perf_counter() + self.seconds
+        self.tracer.deadline = time.process_time() + self.seconds
         try:
             yield
         finally:

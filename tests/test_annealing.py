@@ -307,6 +307,13 @@ def test_the_population_has_from_each_walk_as_many_as_it_has_effective_ones():
     assert apart.tolist() == [125, 25]
 
 
+def test_a_walk_without_an_error_sees_itself():
+    """All weights of a machine without couplings are the same."""
+    walk = annealing.Walk(None, [0.0, 1.0], torch.full((1, 4), 2.0, dtype=torch.float64), None)
+    assert float(walk.mean.error) == 0.0
+    assert bool(annealing._seeing({"free spins": walk})["free spins"])
+
+
 def bounds_of(*rows):
     """One `Bounds` per row of (value, lower, upper)."""
     found = []

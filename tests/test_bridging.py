@@ -188,6 +188,16 @@ def test_bennett_ignores_no_count():
     assert abs(float((right - RATIO).std())) < 0.9 * abs(float((repeated - RATIO).std()))
 
 
+def test_bennett_solves_its_equation_where_the_two_ways_hardly_meet():
+    forward = torch.tensor([[2.0, 2.5]], dtype=torch.float64)
+    back = -torch.tensor([[0.0, 0.1, 0.2, 2.0]], dtype=torch.float64)
+    c, mirrored = ais.bennett(forward, back).value, ais.bennett(back, forward).value
+    assert torch.allclose(mirrored, -c, atol=1e-12)
+    ratio = math.log(2 / 4)
+    there, again = (forward - c - ratio).sigmoid().sum(), (back + c + ratio).sigmoid().sum()
+    assert torch.allclose(there, again, atol=1e-12)
+
+
 def test_bennett_of_equal_works_is_exact():
     logs = torch.full((2, 10), 0.7, dtype=torch.float64)
     found = ais.bennett(logs, -logs[:, :4])
@@ -270,9 +280,9 @@ def test_between_two_anchors_by_hand():
 
     def bridge(value, error):
         def mean(x):
-            return ais.LogMean(numbers(x), numbers(error), numbers(30.0), numbers(0.1))
+            return ais.LogMean(numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1))
 
-        return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), 5, True)
+        return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), value, True)
 
     anchors, bridges = {0: anchor(1.0, 0.3), 2: anchor(7.0, 0.6)}, [bridge(2, 0.4), bridge(3, 0.8)]
     found = bridging._between(anchors, bridges, 1)
@@ -282,6 +292,8 @@ def test_between_two_anchors_by_hand():
     )
     assert float(found.forward) == pytest.approx(1 - 0.1 + 1.99)
     assert float(found.back) == pytest.approx(1 + 0.2 + 2.02)
+    assert float(found.ess) == 20.0  # of the bridge to it
+    assert found.effort == "2 steps from the checkpoint before"
     # 1 + 2 + 3 = 6 and 7 differ by less than 3.5 of 1.118; 10 is too far.
     assert bridging._doubtful(anchors, bridges) is None
     assert bridging._doubtful(anchors | {2: anchor(10.0, 0.6)}, bridges) == 1

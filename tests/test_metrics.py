@@ -15,6 +15,7 @@ from rapidbm.metrics import (
     mean_free_energy,
     method_accessibility,
     reconstruct,
+    wrong_pixels,
 )
 from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.spins import states
@@ -22,6 +23,27 @@ from rapidbm.splits import Split
 from rapidbm.streams import generator
 
 DATA = load("bars4")
+
+
+def test_one_hidden_unit_tells_the_rest():
+    machine = rbm(4, 1, 1, seed=0)
+    machine.patterns.data.fill_(5.0)
+    known = torch.tensor([True, True, False, False])
+    found = hamming_distance(machine, Split(torch.ones(3, 4), known=known), generator(0))
+    assert float(found) < 1e-6
+
+
+def test_wrong_pixels_of_all_and_of_the_unknown_ones():
+    spins = torch.tensor([[1, 1, -1, -1], [1, -1, 1, -1]])
+    filled = torch.tensor([[1.0, -1.0, 1.0, -1.0], [1.0, -1.0, 1.0, 1.0]])  # 3 of 8 are wrong
+    one, each = torch.tensor([True, True, True, False]), torch.tensor([[True, False] * 2] * 2)
+    for known, share in ((one, 1 / 2), (each, 2 / 4)):
+        split = Split(spins, known=known)
+        assert wrong_pixels(filled, split, unknown=False) == 3 / 8
+        assert wrong_pixels(filled, split, unknown=True) == share
+    for known in (None, torch.ones(4, dtype=torch.bool)):
+        with pytest.raises(InputError, match="every pixel is known"):
+            wrong_pixels(filled, Split(spins, known=known), unknown=True)
 
 
 @pytest.mark.parametrize(

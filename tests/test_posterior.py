@@ -264,3 +264,14 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     assert torch.equal(found.lower, same.lower)
     with pytest.raises(InputError, match="chains"):
         hidden_sums(machine, visible, generator(0), chains=1)
+
+
+def test_an_interval_lies_above_the_proven_bound():
+    def interval(bound):
+        forward, back, error, low = (torch.tensor([x]) for x in (-10.0, -9.0, 0.5, bound))
+        found = posterior.HiddenSums(forward, back, error, error, low, 50).interval(2.0)
+        return [float(x) for x in found]
+
+    assert interval(-20.0) == [-11.0, -8.0]
+    assert interval(-9.5) == [-9.5, -8.0]
+    assert interval(-5.0) == [-5.0, -5.0]

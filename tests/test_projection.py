@@ -85,6 +85,8 @@ def test_moments():
 def test_dense_couplings_have_nothing_to_project(projection):
     with pytest.raises(InputError, match="dense; use 'none'"):
         projection.apply(rbm(4, 3, seed=0), generator(0))
+    with pytest.raises(InputError, match="dense; use 'none'"):  # before a training begins
+        projection.check(rbm(4, 3, seed=0))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,8 @@ def test_dense_couplings_have_nothing_to_project(projection):
     [
         (lambda: Clip(0.0), "x > 0, not x = 0"),
         (lambda: Sign("batch"), "known are epoch, update"),
+        (lambda: Clip(every="batch"), "known are epoch, update"),
+        (lambda: GibbsProjection(every="batch"), "known are epoch, update"),
         (lambda: GibbsProjection(0), "at least 1"),
     ],
 )

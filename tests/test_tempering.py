@@ -227,6 +227,14 @@ def test_sweeps_of_a_step_are_made(monkeypatch):
     assert len(moves) == 6
 
 
+def test_the_ladder_is_heard(monkeypatch):
+    machine, heard = rbm(4, 3, seed=0), []
+    monkeypatch.setattr(samplers, "climb", lambda *given, **options: heard.append(options))
+    for sampler in (ParallelTempering(5, most=9), TrajectoryTempering((machine,), 5, most=9)):
+        sampler.init(machine, 2, generator(0))
+    assert heard == [{"rungs": 5, "most": 9}] * 2
+
+
 def test_data_and_temperatures_are_heard(monkeypatch):
     machine = rbm(4, 3, scale=0.5, seed=0)
     data = machine.random(9, generator(0))[0, :, :4]
@@ -322,6 +330,7 @@ def test_bad_choices():
     machine = rbm(4, 3, seed=0)
     for call, text in (
         (lambda: ParallelTempering(rungs=1), "rungs"),
+        (lambda: TrajectoryTempering((machine,), rungs=1), "rungs"),
         (lambda: TrajectoryTempering(()), "machines of a training"),
         (lambda: Trajectory([machine]), "two machines"),
         (lambda: Trajectory([machine, rbm(4, 3, biases=True, seed=0)]), "one shape"),

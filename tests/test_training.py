@@ -351,6 +351,19 @@ def test_the_average_is_of_projected_patterns():
     assert float(progress.averaged().patterns.detach().abs().max()) <= 1.0
 
 
+def test_patterns_within_their_clip_stay_where_they_are():
+    def projected(projection, scale=1.0):
+        machine = rbm(16, 8, 3, seed=0)
+        machine.patterns.data.mul_(scale)
+        options = {"epochs": 1, "batch_size": 4, "projection": projection, "seed": 0}
+        return Trainer(machine, BARS, PatternInduced(), sgd(0.1), **options).projected()
+
+    assert projected(Clip(1.0))
+    assert not projected(Clip(1.0), scale=1.5)
+    assert not projected(Clip(1.0, every="epoch"))
+    assert not projected(None)
+
+
 def test_data_as_an_array_of_numpy():
     a, b = rbm(16, 8, 3, seed=0), rbm(16, 8, 3, seed=0)
     for machine, data in ((a, BARS.spins.numpy()), (b, BARS)):
