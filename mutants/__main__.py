@@ -24,7 +24,7 @@ from .running import NotGreen, Test, Tree, Verdict, judge, read, trees, warm_up
 ROOT = Path(__file__).parents[1]
 PACKAGE = "rapidbm"
 GROUPS = {
-    "machines": ("spins", "layers", "couplings", "machine", "enumeration"),
+    "machines": ("arrays", "spins", "layers", "couplings", "machine", "enumeration"),
     "sampling": ("streams", "gibbs", "tempering", "routes", "bases", "ais", "samplers"),
     "likelihood": (
         "likelihood",
@@ -38,7 +38,7 @@ GROUPS = {
     ),
     "ground": ("ground", "zonotope", "descent", "bounds"),
     "training": ("training", "positive", "negative", "optim", "projection", "metrics", "columns"),
-    "runs": ("runs", "checkpoint", "files", "recipe", "splits", "data"),
+    "runs": ("runs", "checkpoint", "disk", "schema", "files", "recipe", "splits", "data"),
 }
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
