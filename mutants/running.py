@@ -32,7 +32,7 @@ LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "runs", "
 OWN = 0.25  # the seconds of a module's own tests count this much when tests are put into order
 SLOW = 4.0  # seconds after which the warm-up stops a test
 STOPPED = 20.0  # what is counted for such a test, so that it comes last
-START, SLACK = 60.0, 10.0  # a hang: so many seconds, and so many times the tests' own
+START, SLACK = 60.0, 3.0  # a hang: so many seconds, and so many times the tests' own
 
 
 class NotGreen(Exception):

@@ -41,6 +41,13 @@ def test_both_directions_are_close_and_the_interval_holds(machine, beta):
     assert not found.note
 
 
+def test_the_pilot_says_where_its_chains_stood():
+    machine = rbm(5, 4, scale=0.8, seed=0)
+    betas, stood = ais.pilot(path_to(machine), generator(0), chains=7)
+    assert len(betas) > 2
+    assert [tuple(spins.shape) for spins in stood] == [(1, 7, 9)] * len(betas)
+
+
 def test_a_schedule_spreads_the_variance_that_it_may(monkeypatch):
     # Two steps of the pilot, 0.6² each; in p pieces they add 2 · 0.6² / p to the variance of log w.
     monkeypatch.setattr(ais, "pilot", lambda *given, **named: ([0.0, 0.4, 1.0], []))

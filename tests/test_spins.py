@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 from rapidbm.errors import InputError
 from rapidbm.spins import (
     MANY,
+    WeightedSpins,
     draw,
     log_2cosh,
     mean_spin,
@@ -156,3 +157,9 @@ def test_the_field_is_left_as_it_was():
         before = field.clone()
         draw(field, generator(0))
         assert torch.equal(field, before)
+
+
+def test_an_average_over_nothing_is_refused():
+    with pytest.raises(InputError, match="configurations to average over"):
+        WeightedSpins.even(torch.ones(2, 0, 3))
+    assert WeightedSpins.even(torch.ones(2, 4, 3)).weights.tolist() == [[0.25] * 4] * 2
