@@ -379,7 +379,7 @@ def test_a_failure_is_remembered_until_it_is_mended(tmp_path, monkeypatch):
 
 
 def test_two_processes_do_not_work_in_one_folder(whole):
-    from rapidbm.checkpoint import locked
+    from rapidbm.disk import locked
 
     with locked(whole, "working"), pytest.raises(InputError, match="another process is working"):
         reproduce(whole)
