@@ -1,6 +1,7 @@
 """Run folders: what is written, and that a cut anywhere changes no bit."""
 
 import json
+import math
 import os
 import random
 import signal
@@ -19,7 +20,7 @@ from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import hamming_distance
 from rapidbm.optim import adam
 from rapidbm.recipe import PRESETS, Recipe, preset_for
-from rapidbm.runs import Run
+from rapidbm.runs import Run, on_log_grid
 from rapidbm.streams import generator
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
@@ -139,6 +140,39 @@ def test_leaving_the_loop_saves(tmp_path):
     again = Run(tmp_path / "R")
     assert (again.status, again.info["update"]) == ("interrupted", 5)
     assert next(iter(again.go())).update == 6
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(RuntimeError, "failed"), (KeyboardInterrupt, "interrupted")]
+)
+def test_what_ended_a_training_is_in_its_status(tmp_path, monkeypatch, error, status):
+    run = Run.create(tmp_path / "R", Recipe.made("bars4", TINY))
+
+    def fail(*given):
+        raise error
+
+    steps = run.go()
+    while next(steps).update < 3:
+        pass
+    monkeypatch.setattr(run, "_evaluate", fail)  # update 4 ends an epoch, which is looked at
+    with pytest.raises(error):
+        next(steps)
+    again = Run(tmp_path / "R")
+    assert (again.status, again.info["update"]) == (status, 4)
+
+
+def test_a_finished_run_tells_what_is_proven_of_its_fit(tmp_path):
+    run = go(tmp_path / "R", epochs=1)
+    fit = Run(run.folder).info["fit"]
+    assert len(fit["log_likelihood_at_most"]) == 2
+    assert fit["independent_columns"] == pytest.approx(-16 * math.log(2), abs=0.3)
+
+
+def test_epochs_that_are_looked_at():
+    looked_at = [epoch for epoch in range(1, 1100) if on_log_grid(epoch)]
+    assert looked_at[:21] == [*range(1, 11), 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80]
+    assert looked_at[21:34] == [90, 100, 150, 200, 250, 300, 350, 400, 450, 500, 600, 700, 800]
+    assert looked_at[34:] == [900, 1000]
 
 
 COMMAND = [sys.executable, "-m", "rapidbm", "train", "bars4", "--device", "cpu"]

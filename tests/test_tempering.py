@@ -111,7 +111,10 @@ def test_the_ladder_has_even_rates_and_counts_round_trips():
     for _ in range(100):
         spread = tempering.turn(path, spread, rng)
     assert float(spread.rates.min()) < 0.1  # evenly spaced β do much worse
-    assert tempering.climb(path, 5, rng, rungs=4).rungs.shape == (2, 4)
+    fixed = tempering.climb(path, 5, rng, rungs=4)
+    assert fixed.rungs.shape == (2, 4)
+    assert fixed.rungs.dtype == torch.float64
+    assert fixed.turns == 0  # rungs 0 and 1 have the first turn
     assert tempering.climb(path, 5, rng, most=6).rungs.shape == (2, 6)
 
 
