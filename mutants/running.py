@@ -32,7 +32,9 @@ LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "runs", "
 OWN = 0.25  # the seconds of a module's own tests count this much when tests are put into order
 SLOW = 4.0  # seconds after which the warm-up stops a test
 STOPPED = 20.0  # what is counted for such a test, so that it comes last
-START, SLACK = 60.0, 3.0  # a hang: so many seconds, and so many times the tests' own
+HANG = 120.0  # seconds of the slowest test of a mutant
+START, SLACK = 60.0, 3.0  # and of all its tests: so many, and so many times their own
+HANGS = ["-o", f"faulthandler_timeout={HANG}", "-o", "faulthandler_exit_on_timeout=true"]
 
 
 class NotGreen(Exception):
@@ -159,7 +161,7 @@ class Tree:
         with self.mutated(mutation):
             names = [test.name for test in taken]
             status, text = self.pytest(
-                ["-x", "--tb=no", *names], limit, {"PYTHONDONTWRITEBYTECODE": "1"}
+                ["-x", "--tb=no", *HANGS, *names], limit, {"PYTHONDONTWRITEBYTECODE": "1"}
             )
         return Verdict(mutation, _killer(status, text, limit), len(taken), of)
 
@@ -167,8 +169,8 @@ class Tree:
 def _killer(status: int, text: str, limit: float) -> str:
     if not status:
         return ""
-    if status < 0:
-        return f"hangs: more than {limit:.0f} s"
+    if status < 0 or "Timeout (" in text:
+        return f"hangs: more than {HANG:.0f} s, or {limit:.0f} s of all tests"
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
     lines = [line for line in text.splitlines() if line.strip()] or [f"status {status}"]
     return failed[1] if failed else lines[-1]

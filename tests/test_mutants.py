@@ -169,3 +169,14 @@ def test_a_suite_that_fails_by_itself_says_so(run, toy):
     file.write_text(TESTS.replace("== 10", "== 11"))
     with pytest.raises(SystemExit, match="do not pass without any mutation"):
         run()
+
+
+def test_what_killed_a_mutant(mutants):
+    killer = importlib.import_module("mutants.running")._killer
+    assert killer(0, "3 passed", 9.0) == ""
+    assert killer(1, "FAILED tests/test_a.py::test_b[x y] - assert 0\n1 failed", 9.0) == (
+        "tests/test_a.py::test_b[x y]"
+    )
+    assert killer(4, "ImportError: no\n", 9.0) == "ImportError: no"
+    for status, text in ((-1, ""), (1, ".Timeout (0:02:00)!\nThread")):
+        assert killer(status, text, 9.0).startswith("hangs")

@@ -223,6 +223,7 @@ def test_sweeps_of_a_step_are_made(monkeypatch):
     assert torch.equal(found, chains)
     both = (ParallelTempering(2, sweeps=3), TrajectoryTempering((machine,), 2, sweeps=3))
     states, moves = [sampler.init(machine, 2, generator(0)) for sampler in both], []
+    assert [(state.turns, state.rungs.dtype) for state in states] == [(0, torch.float64)] * 2
     for route in (Path, Trajectory):
         monkeypatch.setattr(route, "move", lambda self, x, *rest: (moves.append(1), x)[1])
     for sampler, state in zip(both, states, strict=True):
