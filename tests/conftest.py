@@ -2,16 +2,19 @@
 
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
+from rapidbm import diagnosis
 from rapidbm.testing import small_machines
 
 torch.set_num_threads(1)
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rapidbm-tests-")  # whom we trust is our own
 os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it on
+diagnosis.boundaries = cache(diagnosis.boundaries)  # lines of one diagram, seconds each
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU
 
