@@ -473,6 +473,9 @@ def test_data_outside_a_foreign_run_are_read_only_when_named(tmp_path, monkeypat
     with pytest.raises(InputError, match="checksum differs"):
         Run(tmp_path / "R", tmp_path / "other.npy").data()
     (tmp_path / "x.npy").rename(tmp_path / "moved.npy")
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"x\.npy, which is not there.*--data"):
+        run.data()
     named = Run(tmp_path / "R", tmp_path / "moved.npy")
     assert len(named.data().train) == 16
     bars = made(tmp_path / "B", epochs=1)
