@@ -215,8 +215,8 @@ class Run:
             )
         elif _is_file(recipe) and not Path(recipe.dataset).is_file():
             raise InputError(
-                f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore it, "
-                "or if it lies elsewhere now, name it: --data FILE"
+                f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore "
+                "it, or if it lies elsewhere now, name it: --data FILE"
             )
         with warnings.catch_warnings():  # what a file holds besides was told when the run was made
             warnings.simplefilter("ignore", DataWarning)
