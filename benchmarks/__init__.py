@@ -1,1 +1,1 @@
-"""Speed as ratios within one run: `python -m benchmarks`."""
+"""Speed as ratios within one run, and whether numbers and readers hold: `python -m benchmarks`."""

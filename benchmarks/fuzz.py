@@ -370,6 +370,9 @@ def run(words: list[str] | None = None) -> dict[str, object]:
             found = attack(name, known[name], options.count, options.seed)
             for line, times in Counter(found.wrong).items():
                 print(line, f"({times} times)" if times > 1 else "", file=sys.stderr)
+            print(
+                f"{name}: {len(found.wrong)} wrong of {options.count}", file=sys.stderr, flush=True
+            )
             table[name] = {
                 "loaded": found.loaded,
                 "refused": found.refused,

@@ -163,7 +163,8 @@ def test_energies_that_overflow_are_not_finite():
     machine.couplings.weights["0-1"].data[2, 0, 0] = torch.nan
     assert machine.finite().tolist() == [True, False, False]
     with_biases = rbm(4, 3, 2, biases=True, replicas=2, seed=0)
-    with_biases.biases.data[0] = torch.inf
+    assert with_biases.finite().all()
+    with_biases.biases.data[0] = torch.tensor([3e38, -3e38] * 3 + [0.0])  # they add up to nothing
     assert with_biases.finite().tolist() == [False, True]
     patterns = rbm(4, 3, 2, replicas=2, seed=0)
     patterns.couplings.patterns.data[0] = 1e19  # finite, and its square is not
@@ -448,8 +449,7 @@ def test_links_out_of_a_reproduction_are_not_followed(tmp_path, name):
     assert contents(outside) == before
 
 
-def test_a_temporary_file_is_nobody_elses(tmp_path, monkeypatch):
-    """Names of temporary files cannot be guessed, and the file that takes a link's place is a file."""
+def test_what_is_written_takes_the_place_of_a_link(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "a").symlink_to(tmp_path / "mine")
     write_bytes(tmp_path / "a", b"new")
@@ -457,6 +457,21 @@ def test_a_temporary_file_is_nobody_elses(tmp_path, monkeypatch):
     assert not (tmp_path / "a").is_symlink()
     assert (tmp_path / "a").read_bytes() == b"new"
     assert not list(tmp_path.glob(".*"))
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / "a").stat().st_mode == plain.stat().st_mode
+
+
+def test_a_temporary_file_that_is_there_already_is_not_used(tmp_path, monkeypatch):
+    names = iter(["taken", "free"])
+    monkeypatch.setattr("rapidbm.disk.token_hex", lambda count: next(names))
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / ".a.taken.part").symlink_to(tmp_path / "mine")
+    with pytest.raises(FileExistsError):
+        write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "mine").read_text() == "mine"
+    write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
 
 
 def test_data_outside_a_foreign_run_are_read_only_when_named(tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from .errors import InputError
 from .layers import Layers
 from .machine import Machine
 from .schema import Names, OneOf, Real, Several, Text, Whole
+from .streams import usable
 
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)
@@ -181,13 +182,4 @@ def device_named(name: str) -> torch.device:
     """`auto` is the GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-        torch.Generator(device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].partition(". ")[0]
-        raise InputError(
-            f"the device {name!r} cannot be used here: {reason}; use auto or cpu"
-        ) from error
-    return device
+    return usable(name)

@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from .errors import InputError
 from .schema import Shape
 
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW, BINARY = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_BINARY", 0)
 JSON_BYTES = 2**24  # of a description; what holds more is none
 
 
@@ -44,23 +44,16 @@ def make_folder(path: Path) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file as a whole."""
-    handle, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_json(path: Path, value: Any) -> None:

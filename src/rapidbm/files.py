@@ -23,7 +23,7 @@ import numpy as np
 from torch import Tensor
 
 from . import hdf5_child
-from .arrays import as_labels
+from .arrays import Array, as_labels
 from .disk import reading
 from .errors import DataWarning, InputError
 from .hdf5_child import RATIO
@@ -31,7 +31,6 @@ from .memory import memory_of
 from .spins import to_spins
 from .splits import Dataset, Split, divided, top_half
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Callable[[], Array]]
 PARTS = ("samples", "train", "test", "valid")
 MEMBERS = 1000  # of a .npz

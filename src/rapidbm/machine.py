@@ -212,7 +212,9 @@ class Machine(nn.Module):
     def finite(self) -> Tensor:
         """Which replicas have finite energies in all their configurations, (e,)."""
         finite = self.couplings.finite()
-        return finite if self.biases is None else finite & self.biases.sum(1).isfinite()
+        if self.biases is None:
+            return finite
+        return finite & self.biases.abs().sum(1).isfinite()
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
