@@ -1,7 +1,7 @@
 """Seeds and their bits, and run folders, outlive a rearrangement of the code.
 
-`folders/` was written before the package got its rooms; `bits.json` holds the checksums of that time. Sums
-of products differ between processors, so another kind of CPU than that of the checksums compares values.
+`folders/` was written before the package got its rooms; `bits.json` holds the checksums of that time. Sums of
+products differ between processors, so another kind of CPU than that of the checksums compares values.
 """
 
 from __future__ import annotations
@@ -103,4 +103,4 @@ def test_an_old_folder_is_read_resumed_and_evaluated(tmp_path: Path) -> None:
         pass
     assert run.status == "finished"
     same(run.machine(), KEPT["trainings"]["pcd"])
-    assert torch.isfinite(rb.log_likelihood(run.machine(), run.data().test.spins)).all()
+    assert torch.isfinite(rb.log_likelihood(run.machine(), run.data().test.spins).value).all()
