@@ -25,16 +25,18 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from rapidbm import ais, bridging, likelihood
-from rapidbm.enumeration import AllStates
 from rapidbm.estimates import Estimate
-from rapidbm.gibbs import sweeps
-from rapidbm.likelihood import log_z
-from rapidbm.machine import Machine, scaled
+from rapidbm.likelihood import bridging
+from rapidbm.likelihood import log_z as likelihood
+from rapidbm.likelihood.log_z import log_z
+from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.machine import Machine, scaled
 from rapidbm.progress import quiet
-from rapidbm.routes import Crossing
-from rapidbm.samplers import TrajectoryTempering
-from rapidbm.streams import generator
+from rapidbm.random import generator
+from rapidbm.sampling import annealing as ais
+from rapidbm.sampling.gibbs import sweeps
+from rapidbm.sampling.paths import Crossing
+from rapidbm.sampling.samplers import TrajectoryTempering
 
 from .families import FAMILIES, TOGETHER, checkpoints, member
 

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from rapidbm.data import load
+from rapidbm.data.catalogue import load
 from rapidbm.errors import FitWarning, LoadWarning
-from rapidbm.machine import Machine, bm, dbm, rbm
-from rapidbm.negative import NegativePhase, PatternInduced, Persistent
-from rapidbm.optim import adam
-from rapidbm.spins import sign
-from rapidbm.streams import generator
-from rapidbm.training import train
+from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.spins import sign
+from rapidbm.random import generator
+from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
+from rapidbm.training.optimisers import adam
+from rapidbm.training.trainer import train
 
 Member = tuple[Machine, Tensor | None]
 Family = Callable[[int], Member]

@@ -33,14 +33,14 @@ import torch
 from safetensors.torch import load, save
 
 import rapidbm as rb
-from rapidbm import files, hdf5_child
-from rapidbm.checkpoint import load_machine, load_tensors
+from rapidbm.data import files, hdf5_child
 from rapidbm.errors import InputError
-from rapidbm.experiments.bench import Record, read_record, write_record
-from rapidbm.recipe import Recipe
-from rapidbm.reproduction import Reproduction
-from rapidbm.runs import Run
-from rapidbm.sampling import read_mask
+from rapidbm.machines.files import load_machine, load_tensors
+from rapidbm.paper.folder import Reproduction
+from rapidbm.paper.study import Record, read_record, write_record
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.samples import read_mask
 
 SLOW = 5.0  # seconds
 ODD = [

@@ -12,14 +12,14 @@ from unittest import mock
 import torch
 
 from rapidbm.bench.clock import interleaved
-from rapidbm.couplings import Patterns
-from rapidbm.machine import rbm
-from rapidbm.negative import PatternInduced
-from rapidbm.optim import sgd
-from rapidbm.projection import Clip
-from rapidbm.spins import random_spins
-from rapidbm.streams import generator
-from rapidbm.training import Trainer
+from rapidbm.machines.couplings import Patterns
+from rapidbm.machines.machine import rbm
+from rapidbm.machines.spins import random_spins
+from rapidbm.random import generator
+from rapidbm.training.negative import PatternInduced
+from rapidbm.training.optimisers import sgd
+from rapidbm.training.projections import Clip
+from rapidbm.training.trainer import Trainer
 
 VISIBLE, HIDDEN, PATTERNS, BATCH = 784, 3000, 190, 500
 

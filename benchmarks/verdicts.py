@@ -13,16 +13,25 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from rapidbm.data import load
-from rapidbm.diagnosis import gibbs_series
+from rapidbm.data.catalogue import load
 from rapidbm.errors import LoadWarning
-from rapidbm.machine import Machine, bm, rbm
-from rapidbm.negative import PatternInduced, Persistent
-from rapidbm.optim import adam, sgd
-from rapidbm.projection import Sign
-from rapidbm.streams import generator
-from rapidbm.training import train
-from rapidbm.verdict import CROSSED, CROWDED, ERGODIC, GLASS, LOST, ORDERED, PARAMAGNET, glassiness
+from rapidbm.glass.verdict import (
+    CROSSED,
+    CROWDED,
+    ERGODIC,
+    GLASS,
+    LOST,
+    ORDERED,
+    PARAMAGNET,
+    glassiness,
+)
+from rapidbm.machines.machine import Machine, bm, rbm
+from rapidbm.random import generator
+from rapidbm.runs.diagnosis import gibbs_series
+from rapidbm.training.negative import PatternInduced, Persistent
+from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.projections import Sign
+from rapidbm.training.trainer import train
 
 Case = tuple[str, tuple[str, ...], Callable[[], Machine]]  # name, right verdicts, machine
 GLASSY, ONE, LEARNT = (GLASS, LOST, CROSSED), (ORDERED, ERGODIC), (ORDERED, ERGODIC, CROWDED)

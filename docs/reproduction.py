@@ -6,9 +6,9 @@ python docs/reproduction.py
 import re
 from pathlib import Path
 
-from rapidbm import experiments
-from rapidbm.report import MARKS, duration
-from rapidbm.reproduction import FAILS, HOLDS, MISSED, OPEN, Reproduction
+from rapidbm import paper as experiments
+from rapidbm.paper.folder import FAILS, HOLDS, MISSED, OPEN, Reproduction
+from rapidbm.paper.page import MARKS, duration
 
 HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"

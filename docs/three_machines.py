@@ -8,11 +8,11 @@ import warnings
 from pathlib import Path
 
 import rapidbm as rb
-from rapidbm import landscape_pictures as draw
-from rapidbm.diagram_pictures import show_phases
-from rapidbm.glass import energies
+from rapidbm.glass import pictures as draw
+from rapidbm.glass.overlaps import energies
+from rapidbm.glass.phase_pictures import show_phases
 from rapidbm.pictures import INK, figure, save
-from rapidbm.streams import generator
+from rapidbm.random import generator
 
 
 def machines() -> dict[str, rb.Machine]:

@@ -24,22 +24,19 @@ from .running import NotGreen, Test, Tree, Verdict, judge, read, trees, warm_up
 ROOT = Path(__file__).parents[1]
 PACKAGE = "rapidbm"
 GROUPS = {
-    "machines": ("arrays", "spins", "layers", "couplings", "machine", "enumeration"),
-    "sampling": ("streams", "gibbs", "tempering", "routes", "bases", "ais", "samplers"),
-    "likelihood": (
-        "likelihood",
-        "annealing",
-        "counting",
-        "quadrature",
-        "bridging",
-        "posterior",
-        "moments",
-        "estimates",
-    ),
-    "ground": ("ground", "zonotope", "descent", "bounds"),
-    "training": ("training", "positive", "negative", "optim", "projection", "metrics", "columns"),
-    "runs": ("runs", "checkpoint", "disk", "schema", "files", "recipe", "splits", "data"),
-}
+    "machines": ("arrays", "machines/spins", "machines/layers", "machines/couplings",
+                 "machines/machine", "machines/enumeration"),
+    "sampling": ("random", "sampling/gibbs", "sampling/tempering", "sampling/paths",
+                 "sampling/bases", "sampling/annealing", "sampling/samplers", "sampling/mean_field"),
+    "likelihood": ("likelihood/log_z", "likelihood/annealed", "likelihood/counting",
+                   "likelihood/quadrature", "likelihood/bridging", "likelihood/hidden_sums",
+                   "likelihood/moments", "estimates"),
+    "ground": ("ground/ground_state", "ground/zonotope", "ground/lower_bound", "sampling/quench"),
+    "training": ("training/trainer", "training/positive", "training/negative", "training/optimisers",
+                 "training/projections", "runs/metrics", "likelihood/independent"),
+    "runs": ("runs/run", "machines/files", "disk", "schema", "data/files", "runs/recipe",
+             "data/splits", "data/catalogue"),
+}  # fmt: skip
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
     "experiment|reproduction|gpu|bench|docs|imports|coverage|mutants|cli|diagram|quality|landscape|glass"

@@ -73,7 +73,7 @@ class Verdict:
 
 def chosen(mutation: Mutation, tests: Iterable[Test], budget: float) -> tuple[list[Test], int]:
     """The tests that a mutant meets, the first to kill it first, and how many execute its line."""
-    own = f"test_{mutation.module}.py::"
+    own = f"test_{Path(mutation.module).name}.py::"
 
     def cost(test: Test) -> float:
         return test.seconds * (OWN if own in test.name else 1.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rapidbm import diagnosis
+from rapidbm.runs import diagnosis
 from rapidbm.testing import small_machines
 
 torch.set_num_threads(1)

@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import ais, routes
-from rapidbm.bases import free_spins, marginals, own_biases, path_to
-from rapidbm.data import load
+from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
-from rapidbm.likelihood import log_likelihood, log_z
-from rapidbm.machine import dbm, rbm, scaled
-from rapidbm.routes import Path
-from rapidbm.streams import generator
+from rapidbm.likelihood.log_z import log_likelihood, log_z
+from rapidbm.machines.machine import dbm, rbm, scaled
+from rapidbm.random import generator
+from rapidbm.sampling import annealing as ais
+from rapidbm.sampling import paths as routes
+from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
+from rapidbm.sampling.paths import Path
 from rapidbm.testing import chi_squared, exact_distribution
 
 EVERY = machines(3) + machines(2, biases=False)
@@ -239,8 +240,8 @@ def test_what_is_given_is_used():
 
 
 def exact_samples(machine, count):
-    from rapidbm.enumeration import AllStates
-    from rapidbm.gibbs import sweep
+    from rapidbm.machines.enumeration import AllStates
+    from rapidbm.sampling.gibbs import sweep
 
     whole = AllStates(machine).whole()
     rows = torch.multinomial(whole.weights, count, True, generator=generator(7))

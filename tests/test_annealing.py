@@ -7,20 +7,22 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import ais, annealing, bases
-from rapidbm.data import load
+from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError, TimeLimit
 from rapidbm.estimates import Bounds
-from rapidbm.likelihood import log_likelihood, log_z
-from rapidbm.machine import bm, rbm, stack
-from rapidbm.negative import Persistent
-from rapidbm.optim import adam
-from rapidbm.routes import Path
-from rapidbm.samplers import Annealing, ParallelTempering, sample
-from rapidbm.spins import sign, states
-from rapidbm.streams import generator
+from rapidbm.likelihood import annealed as annealing
+from rapidbm.likelihood.log_z import log_likelihood, log_z
+from rapidbm.machines.machine import bm, rbm, stack
+from rapidbm.machines.spins import sign, states
+from rapidbm.random import generator
+from rapidbm.sampling import annealing as ais
+from rapidbm.sampling import bases
+from rapidbm.sampling.paths import Path
+from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
 from rapidbm.testing import chi_squared, exact_distribution
-from rapidbm.training import train
+from rapidbm.training.negative import Persistent
+from rapidbm.training.optimisers import adam
+from rapidbm.training.trainer import train
 
 
 def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from rapidbm import fast
+from rapidbm.accel import fast
 from rapidbm.bench import clock, peers, report, roofline, run, sizes
 from rapidbm.bench.jobs import Size, ours, plain, rapid
 from rapidbm.bench.peak import peak_bytes
-from rapidbm.cli import main
+from rapidbm.cli.main import main
 from rapidbm.errors import InputError
 
 CPU = torch.device("cpu")

@@ -1,7 +1,7 @@
 """Seeds and their bits, and run folders, outlive a rearrangement of the code.
 
-`folders/` was written before the package got its rooms; `bits.json` holds the checksums of that time. Sums
-of products differ between processors: another kind of CPU compares values.
+`folders/` was written before the package got its rooms; `bits.json` holds the checksums of that time.
+Sums of products differ between processors: another kind of CPU compares values.
 """
 
 from __future__ import annotations

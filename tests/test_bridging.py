@@ -7,21 +7,23 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import ais, bridging, routes
-from rapidbm.annealing import WIDE
-from rapidbm.bridging import log_z_along
-from rapidbm.couplings import Patterns
-from rapidbm.data import load
+from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.estimates import Bounds
-from rapidbm.likelihood import log_z
-from rapidbm.machine import Machine, bm, dbm, rbm, scaled
-from rapidbm.negative import Exact
-from rapidbm.optim import adam
-from rapidbm.routes import Crossing, mixed
-from rapidbm.streams import generator
+from rapidbm.likelihood import bridging
+from rapidbm.likelihood.annealed import WIDE
+from rapidbm.likelihood.bridging import log_z_along
+from rapidbm.likelihood.log_z import log_z
+from rapidbm.machines.couplings import Patterns
+from rapidbm.machines.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.random import generator
+from rapidbm.sampling import annealing as ais
+from rapidbm.sampling import paths as routes
+from rapidbm.sampling.paths import Crossing, mixed
 from rapidbm.testing import chi_squared, exact_distribution
-from rapidbm.training import train
+from rapidbm.training.negative import Exact
+from rapidbm.training.optimisers import adam
+from rapidbm.training.trainer import train
 
 EVERY = machines(2) + machines(1, biases=False)
 

@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm import evaluation
-from rapidbm.checkpoint import load_tensors, save_machine
-from rapidbm.cli import main
-from rapidbm.console import spread
-from rapidbm.convergence import mixing
-from rapidbm.data import load
-from rapidbm.diagnosis import diagnose, opened
+from rapidbm.cli.console import spread
+from rapidbm.cli.main import main
+from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
-from rapidbm.glass import freezing, overlap_distribution, ultrametricity
-from rapidbm.ground import ground_state
-from rapidbm.landscape import minima
-from rapidbm.machine import rbm
-from rapidbm.quality import nearest
-from rapidbm.recipe import Recipe
-from rapidbm.runs import Run
-from rapidbm.samplers import Gibbs, ParallelTempering, record, sample
-from rapidbm.sampling import sampler_named, samples
-from rapidbm.spectra import spectrum
-from rapidbm.streams import generator
+from rapidbm.glass.minima import minima
+from rapidbm.glass.overlaps import freezing, overlap_distribution, ultrametricity
+from rapidbm.glass.quality import nearest
+from rapidbm.glass.spectra import spectrum
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.machines.files import load_tensors, save_machine
+from rapidbm.machines.machine import rbm
+from rapidbm.random import generator
+from rapidbm.runs import evaluation
+from rapidbm.runs.diagnosis import diagnose, opened
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.samples import sampler_named, samples
+from rapidbm.sampling.convergence import mixing
+from rapidbm.sampling.samplers import Gibbs, ParallelTempering, record, sample
 
 SMALL = ["--hidden", "30", "--patterns", "4", "--epochs", "3", "--device", "cpu"]
 
@@ -238,8 +238,8 @@ def test_every_kind_of_machine_trains_and_is_evaluated(rapidbm, words):
 
 
 def test_evaluate_gives_the_exact_likelihood(rapidbm, trained):
-    from rapidbm.ground import ground_state
-    from rapidbm.likelihood import log_likelihood, log_z
+    from rapidbm.ground.ground_state import ground_state
+    from rapidbm.likelihood.log_z import log_likelihood, log_z
 
     code, out, _ = rapidbm("evaluate", trained, "--json")
     found = objects(out)[0]
@@ -373,7 +373,7 @@ def test_evaluate_says_how_it_knows(rapidbm, monkeypatch):
     assert 0 < found["ground_state_found"][0] <= 1
     assert any("annealed there and back, 500 chains from each of" in n for n in found["notes"])
     assert "log_z" not in rapidbm("evaluate", "S", "--likelihood", "none")[1]
-    monkeypatch.setattr("rapidbm.evaluation.WAIT", 1e-3)
+    monkeypatch.setattr("rapidbm.runs.evaluation.WAIT", 1e-3)
     assert "--likelihood ais takes its time" in rapidbm("evaluate", "S")[1]
     code, _, err = rapidbm("evaluate", "S", "--likelihood", "exact")
     assert code == 2
@@ -382,7 +382,7 @@ def test_evaluate_says_how_it_knows(rapidbm, monkeypatch):
 
 
 def test_the_curve_of_likelihoods(rapidbm, trained):
-    from rapidbm.likelihood import log_likelihood
+    from rapidbm.likelihood.log_z import log_likelihood
 
     code, out, _ = rapidbm("evaluate", trained, "--curve", "--json")
     assert code == 0
@@ -508,7 +508,7 @@ def test_rows_of_a_diagnosis_are_what_they_say():
 
 
 def test_a_diagnosis_begins_with_the_past(rapidbm, trained):
-    from rapidbm.diagram import standing
+    from rapidbm.glass.phases import standing
 
     run = Run(trained)
     machine, _, past = opened(run.folder, 4, 1, "cpu")
@@ -566,7 +566,7 @@ def test_samples(rapidbm, trained, tmp_path):
 
 
 def test_temperature_replica_and_update_count(rapidbm):
-    from rapidbm.likelihood import log_z
+    from rapidbm.likelihood.log_z import log_z
 
     trained = "R"
     rapidbm("train", "bars4", *SMALL, "--projection", "clip", "--replicas", 2, "--out", trained)
@@ -817,7 +817,7 @@ def test_too_little_memory_is_said_in_a_line(rapidbm, monkeypatch, tmp_path, err
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("rapidbm.recipe.Recipe.machine", fail)
+    monkeypatch.setattr("rapidbm.runs.recipe.Recipe.machine", fail)
     code, _, err = rapidbm("train", "bars4", "--out", "R")
     assert (code, "out of memory" in err, "smaller machine" in err) == (2, True, True)
     assert not list(tmp_path.iterdir())
@@ -923,7 +923,7 @@ def test_a_terminal_gets_a_bar(tmp_path):
 
 def test_demo(rapidbm, tmp_path, monkeypatch):
     """The demo in miniature; `make demo` is the same with its own sizes."""
-    from rapidbm import demo
+    from rapidbm.cli import demo
 
     tiny = {"hidden": (30,), "patterns": 4, "epochs": 2, "replicas": 2}
     monkeypatch.setattr(demo, "PARTS", {"bas4": tiny, "bars4": tiny})

@@ -7,10 +7,10 @@ import torch
 
 import rapidbm as rb
 from conftest import machines
-from rapidbm import columns
-from rapidbm.columns import Fit, fit, log_z_by_means, log_z_by_states, warn_of_fit
-from rapidbm.machine import scaled
-from rapidbm.streams import generator
+from rapidbm.likelihood import independent as columns
+from rapidbm.likelihood.independent import Fit, fit, log_z_by_means, log_z_by_states, warn_of_fit
+from rapidbm.machines.machine import scaled
+from rapidbm.random import generator
 
 LATENT = torch.randint(2, (200, 3), generator=generator(0)).float() * 2 - 1
 TABLE = (LATENT @ torch.randn(3, 16, generator=generator(1))) > 0  # 16 columns, as booleans
@@ -128,8 +128,8 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
             )
             if quiet:
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("rapidbm.training.warn_of_fit", lambda found: None)
-                    patch.setattr("rapidbm.training.fit", lambda *given: None)
+                    patch.setattr("rapidbm.training.trainer.warn_of_fit", lambda found: None)
+                    patch.setattr("rapidbm.training.trainer.fit", lambda *given: None)
                     states = [p.state() for p in run]
             else:
                 states, seen = [], []

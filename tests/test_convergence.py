@@ -5,11 +5,11 @@ import sys
 import pytest
 import torch
 
-from rapidbm.convergence import mixing, statistics
 from rapidbm.errors import InputError
-from rapidbm.machine import Machine, rbm
-from rapidbm.samplers import Gibbs, ParallelTempering, record, sample
-from rapidbm.streams import generator
+from rapidbm.machines.machine import Machine, rbm
+from rapidbm.random import generator
+from rapidbm.sampling.convergence import mixing, statistics
+from rapidbm.sampling.samplers import Gibbs, ParallelTempering, record, sample
 from rapidbm.testing import exact_distribution
 
 NAMES = ("energy", "direction 1", "direction 2", "direction 3")

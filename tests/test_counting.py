@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapidbm.counting import (
+from rapidbm.likelihood.counting import (
     Kinds,
     can_count,
     log_z_by_counting,
@@ -14,9 +14,9 @@ from rapidbm.counting import (
     terms,
     terms_of,
 )
-from rapidbm.likelihood import can_be_exact, log_z
-from rapidbm.machine import Machine, dbm, rbm, stack
-from rapidbm.spins import states
+from rapidbm.likelihood.log_z import can_be_exact, log_z
+from rapidbm.machines.machine import Machine, dbm, rbm, stack
+from rapidbm.machines.spins import states
 
 
 def brute(machine, beta=1.0):
@@ -73,7 +73,7 @@ def test_many_chunks(monkeypatch):
     """Warm, so that every term has its weight: a chunk that lost one would show."""
     machine = rbm(6, 7, 2, scale=0.3, replicas=2, seed=0, dtype=torch.float64)
     whole = brute(machine)
-    monkeypatch.setattr("rapidbm.counting.CHUNK", 5)
+    monkeypatch.setattr("rapidbm.likelihood.counting.CHUNK", 5)
     assert torch.allclose(log_z_by_counting(machine), whole, rtol=0.0, atol=1e-11)
     chunks = [logs for logs, _, _ in terms(machine, 0, *sides(machine, 0)[1:], 1.0)]
     assert len(chunks) > 2

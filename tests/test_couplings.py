@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import machines
-from rapidbm.couplings import Dense, Patterns
 from rapidbm.errors import InputError
-from rapidbm.layers import Layers
-from rapidbm.machine import Machine, dbm, rbm
-from rapidbm.spins import WeightedSpins, states
-from rapidbm.streams import generator
+from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, dbm, rbm
+from rapidbm.machines.spins import WeightedSpins, states
+from rapidbm.random import generator
 
 EVERY = machines(1) + machines(3)
 

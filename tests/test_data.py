@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rapidbm import digits
-from rapidbm.data import DATASETS, load
+from rapidbm.data import digits
+from rapidbm.data.catalogue import DATASETS, load
+from rapidbm.data.files import from_arrays
+from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import DataWarning, InputError
-from rapidbm.files import from_arrays
-from rapidbm.splits import Dataset, Split
 
 
 def rows(split):
@@ -138,7 +138,7 @@ def six_shades(monkeypatch):
     images += shades.repeat(784).tobytes()
     labels = b"\0\0\x08\x01" + np.array([6], ">u4").tobytes() + bytes(6)
     monkeypatch.setattr(
-        "rapidbm.digits._mnist_file", lambda name: images if "images" in name else labels
+        "rapidbm.data.digits._mnist_file", lambda name: images if "images" in name else labels
     )
 
 
@@ -213,7 +213,7 @@ def test_without_the_files_a_download_is_tried(monkeypatch, tmp_path):
         raise OSError("no network")
 
     monkeypatch.setattr(pooch, "retrieve", refuse)
-    monkeypatch.setattr("rapidbm.digits._FAILED", {})
+    monkeypatch.setattr("rapidbm.data.digits._FAILED", {})
     monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
     with pytest.raises(InputError, match="RAPIDBM_DATA"):
         load("mnist")

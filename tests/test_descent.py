@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm.couplings import Dense, Patterns
-from rapidbm.descent import _rounding, descend
 from rapidbm.errors import InputError
-from rapidbm.layers import Layers
-from rapidbm.machine import Machine, bm, rbm
-from rapidbm.spins import states
-from rapidbm.streams import generator
+from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, bm, rbm
+from rapidbm.machines.spins import states
+from rapidbm.random import generator
+from rapidbm.sampling.quench import _rounding, descend
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm import diagram_pictures
-from rapidbm.descent import descend
-from rapidbm.diagram import (
+from rapidbm.errors import InputError
+from rapidbm.glass import phase_pictures as diagram_pictures
+from rapidbm.glass.phases import (
     BIDIRECTIONAL,
     COLD,
     HOPFIELD,
@@ -22,9 +22,9 @@ from rapidbm.diagram import (
     phases_at,
     standing,
 )
-from rapidbm.errors import InputError
-from rapidbm.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.machine import Machine, bm, dbm, rbm
 from rapidbm.pictures import figure, save
+from rapidbm.sampling.quench import descend
 
 
 def of(*loads):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from rapidbm.cli import app
+from rapidbm.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = typer.main.get_command(app).commands

@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from rapidbm import load
-from rapidbm.experiments import bars, courses, fig2, fig3, fig4, fig5, parts
-from rapidbm.experiments.bench import Bench, Record, plain, settings_of
-from rapidbm.ground import ground_state
-from rapidbm.likelihood import log_likelihood
-from rapidbm.metrics import gibbs_accessibility
-from rapidbm.recipe import Recipe
-from rapidbm.reproduction import MISSED, judged
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.paper import courses, parts
+from rapidbm.paper.bars import fig2, fig3, fig4, fig5
+from rapidbm.paper.bars import trainings as bars
+from rapidbm.paper.folder import MISSED, judged
+from rapidbm.paper.study import Bench, Record, plain, settings_of
+from rapidbm.runs.metrics import gibbs_accessibility
+from rapidbm.runs.recipe import Recipe
 
 EPOCHS = [0, 1, 10, 100, 1000]
 RELEASED, USUAL = list(bars.RELEASED.values()), list(bars.USUAL.values())

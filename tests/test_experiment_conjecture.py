@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.couplings import Dense, Patterns
-from rapidbm.experiments import conjecture, parts
-from rapidbm.experiments.bench import Bench, Record, plain
-from rapidbm.experiments.conjecture import (
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import rbm
+from rapidbm.machines.spins import random_spins
+from rapidbm.paper import parts
+from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.theory import conjecture
+from rapidbm.paper.theory.conjecture import (
     described,
     divergence,
     enough,
@@ -18,11 +23,7 @@ from rapidbm.experiments.conjecture import (
     rounded,
     visible_weights,
 )
-from rapidbm.layers import Layers
-from rapidbm.likelihood import log_likelihood
-from rapidbm.machine import rbm
-from rapidbm.spins import random_spins
-from rapidbm.streams import generator
+from rapidbm.random import generator
 
 
 def some_machine(biases=False):
@@ -102,7 +103,7 @@ def test_a_machine_of_rank_four_needs_four_patterns(bars_record):
     assert (
         record.array("continuous_divergence")[1] < 1e-3 < record.array("continuous_divergence")[0]
     )
-    from rapidbm.bars import bars4
+    from rapidbm.data.bars import bars4
 
     exact = log_likelihood(machine, bars4().train, method="exact").lower
     assert record.array("dense_likelihood_train") == pytest.approx(exact.numpy(), abs=1e-4)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import costs
-from rapidbm.experiments.bench import Bench, Record
-from rapidbm.machine import rbm
-from rapidbm.negative import PatternInduced
+from rapidbm.machines.machine import rbm
+from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.theory import costs
+from rapidbm.training.negative import PatternInduced
 
 TINY = costs.SCALES["tiny"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import fig1
-from rapidbm.experiments.bench import Bench, Record
-from rapidbm.ground import ground_state
-from rapidbm.machine import scaled
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.machines.machine import scaled
+from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.theory import fig1
 
 TINY = fig1.SCALES["tiny"]
 

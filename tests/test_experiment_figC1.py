@@ -3,10 +3,11 @@
 import numpy as np
 import torch
 
-from rapidbm.bars import bars4
-from rapidbm.experiments import figC1, parts
-from rapidbm.experiments.bench import Bench, Record, plain
-from rapidbm.metrics import corrupt
+from rapidbm.data.bars import bars4
+from rapidbm.paper import parts
+from rapidbm.paper.bars import figC1
+from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.runs.metrics import corrupt
 
 
 def images(tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import hopfield
-from rapidbm.experiments.bench import Bench, Record
-from rapidbm.spins import random_spins, states
+from rapidbm.machines.spins import random_spins, states
+from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.theory import hopfield
 
 TINY = hopfield.SCALES["tiny"]
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import landscape, landscape_report
-from rapidbm.experiments.bench import Bench, Record, plain
-from rapidbm.landscape import minima
-from rapidbm.likelihood import log_likelihood
-from rapidbm.machine import rbm
-from rapidbm.spins import random_spins
+from rapidbm.glass.minima import minima
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.machine import rbm
+from rapidbm.machines.spins import random_spins
+from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.theory import landscape, landscape_report
 
 TINY = landscape.SCALES["tiny"]
 

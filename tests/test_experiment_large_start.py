@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import large_start, parts
-from rapidbm.experiments.bars import METHODS
-from rapidbm.experiments.bench import Bench, Record, plain
-from rapidbm.experiments.large_start import STARTS, of_rate
-from rapidbm.machine import rbm
+from rapidbm.machines.machine import rbm
+from rapidbm.paper import parts
+from rapidbm.paper.bars import large_start
+from rapidbm.paper.bars.large_start import STARTS, of_rate
+from rapidbm.paper.bars.trainings import METHODS
+from rapidbm.paper.study import Bench, Record, plain
 
 
 @pytest.fixture(scope="module")

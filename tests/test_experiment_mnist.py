@@ -8,13 +8,14 @@ import pytest
 import torch
 
 import rapidbm as rb
-from rapidbm.data import load
-from rapidbm.experiments import fig6, fig7, mnist, probe
-from rapidbm.experiments.bench import Bench, Record
-from rapidbm.experiments.drawing import pack
-from rapidbm.recipe import Recipe
-from rapidbm.reproduction import MISSED, judged
-from rapidbm.streams import generator
+from rapidbm.data.catalogue import load
+from rapidbm.paper.digits import fig6, fig7, probe
+from rapidbm.paper.digits import trainings as mnist
+from rapidbm.paper.drawing import pack
+from rapidbm.paper.folder import MISSED, judged
+from rapidbm.paper.study import Bench, Record
+from rapidbm.random import generator
+from rapidbm.runs.recipe import Recipe
 
 CONFIG = mnist.SCALES["tiny"]
 

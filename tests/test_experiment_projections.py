@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import parts, projections
-from rapidbm.experiments.bench import Bench, Record, settings_of
+from rapidbm.paper import parts
+from rapidbm.paper.bars import projections
+from rapidbm.paper.study import Bench, Record, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def test_the_sign_is_taken_when_it_is_due(tmp_path):
         """A trainer of two patterns after a given epoch."""
 
         def __init__(self, epoch):
-            from rapidbm.machine import rbm
+            from rapidbm.machines.machine import rbm
 
             self.machine = rbm(4, 6, 2, scale=0.5, seed=0)
             self.rng = torch.Generator()

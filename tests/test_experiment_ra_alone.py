@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import parts, ra_alone
-from rapidbm.experiments.bench import Bench, Record, plain
+from rapidbm.paper import parts
+from rapidbm.paper.bars import ra_alone
+from rapidbm.paper.study import Bench, Record, plain
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.experiments import parts, readings
-from rapidbm.experiments.bench import Bench, Record
-from rapidbm.experiments.readings import RawPatterns
-from rapidbm.machine import rbm
-from rapidbm.negative import PatternInduced
+from rapidbm.machines.machine import rbm
+from rapidbm.paper import parts
+from rapidbm.paper.bars import readings
+from rapidbm.paper.bars.readings import RawPatterns
+from rapidbm.paper.study import Bench, Record
+from rapidbm.training.negative import PatternInduced
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_patterns_between_two_signs(records):
 
 def test_the_sign_taken_by_hand_is_the_papers_training(tmp_path, monkeypatch):
     """The drift is that of RAPID itself: a look before the sign, and then the sign."""
-    from rapidbm.training import Trainer
+    from rapidbm.training.trainer import Trainer
 
     ends = {}
     run = Trainer.together

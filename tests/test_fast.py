@@ -6,19 +6,16 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from rapidbm import fast, training
-from rapidbm.checkpoint import load_tensors
-from rapidbm.enumeration import AllStates
+from rapidbm.accel import fast
 from rapidbm.errors import InputError
-from rapidbm.gibbs import sweeps
-from rapidbm.machine import GivenVisible, Machine, dbm, rbm
-from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
-from rapidbm.optim import adam, sgd
-from rapidbm.projection import Clip, Sign
-from rapidbm.recipe import Recipe
-from rapidbm.runs import Run
-from rapidbm.spins import WeightedSpins
-from rapidbm.streams import generator
+from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.files import load_tensors
+from rapidbm.machines.machine import GivenVisible, Machine, dbm, rbm
+from rapidbm.machines.spins import WeightedSpins
+from rapidbm.random import generator
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.sampling.gibbs import sweeps
 from rapidbm.testing import (
     check_negative_phase,
     check_sampler,
@@ -26,11 +23,15 @@ from rapidbm.testing import (
     exact_distribution,
     sampler_p_values,
 )
-from rapidbm.training import Trainer, descent, train
+from rapidbm.training import trainer as training
+from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
+from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.projections import Clip, Sign
+from rapidbm.training.trainer import Trainer, descent, train
 
 pytest.importorskip("triton")
-from rapidbm.kernels import chains, layers, states
-from rapidbm.kernels.chains import Cut
+from rapidbm.accel.kernels import chains, layers, states
+from rapidbm.accel.kernels.chains import Cut
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -400,7 +401,7 @@ def test_sums_over_all_states(fused, sizes, biases):
 def test_log_weights_count_no_unit_that_is_not_there():
     couplings = torch.randn((2, 3, 70), generator=generator(0)).to(DEVICE)
     logs = states.log_weights(states.padded(couplings, None), 3, 70, 8, "ieee")
-    from rapidbm.spins import states as all_states
+    from rapidbm.machines.spins import states as all_states
 
     field = all_states(3, 0, 8, device=DEVICE).double() @ couplings.double()
     wanted = torch.log(2 * torch.cosh(field)).sum(-1)

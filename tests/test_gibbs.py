@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import gibbs, spins
 from rapidbm.errors import InputError
-from rapidbm.gibbs import sweep, sweeps
-from rapidbm.machine import rbm
-from rapidbm.streams import generator
+from rapidbm.machines import spins
+from rapidbm.machines.machine import rbm
+from rapidbm.random import generator
+from rapidbm.sampling import gibbs
+from rapidbm.sampling.gibbs import sweep, sweeps
 from rapidbm.testing import chi_squared, exact_distribution, sampler_p_values
 
 EVERY = machines(1) + machines(2, biases=False)

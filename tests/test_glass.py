@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm.couplings import Dense, Patterns
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
-from rapidbm.gibbs import sweep
-from rapidbm.glass import (
+from rapidbm.glass.overlaps import (
     aligned_edges,
     edwards_anderson,
     energies,
@@ -19,11 +17,13 @@ from rapidbm.glass import (
     overlaps,
     ultrametricity,
 )
-from rapidbm.layers import Layers
-from rapidbm.machine import Machine, bm, dbm, rbm
-from rapidbm.spectra import pattern_overlaps, spectrum
-from rapidbm.spins import random_spins
-from rapidbm.streams import generator
+from rapidbm.glass.spectra import pattern_overlaps, spectrum
+from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.spins import random_spins
+from rapidbm.random import generator
+from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import exact_distribution
 
 

@@ -3,26 +3,26 @@
 import pytest
 import torch
 
-from rapidbm import fast
-from rapidbm.bridging import log_z_along
-from rapidbm.checkpoint import load_tensors
-from rapidbm.data import load
-from rapidbm.diagnosis import diagnose
-from rapidbm.gibbs import sweep
-from rapidbm.ground import ground_state
-from rapidbm.likelihood import log_z
-from rapidbm.machine import rbm, scaled
-from rapidbm.moments import exact_moments
-from rapidbm.negative import PatternInduced, Persistent
-from rapidbm.optim import adam, sgd
-from rapidbm.projection import Sign
-from rapidbm.recipe import Recipe
-from rapidbm.runs import Run
-from rapidbm.samplers import ParallelTempering, sample
-from rapidbm.spins import WeightedSpins
-from rapidbm.streams import generator
+from rapidbm.accel import fast
+from rapidbm.data.catalogue import load
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.likelihood.bridging import log_z_along
+from rapidbm.likelihood.log_z import log_z
+from rapidbm.likelihood.moments import exact_moments
+from rapidbm.machines.files import load_tensors
+from rapidbm.machines.machine import rbm, scaled
+from rapidbm.machines.spins import WeightedSpins
+from rapidbm.random import generator
+from rapidbm.runs.diagnosis import diagnose
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.sampling.gibbs import sweep
+from rapidbm.sampling.samplers import ParallelTempering, sample
 from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
-from rapidbm.training import Trainer, train
+from rapidbm.training.negative import PatternInduced, Persistent
+from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.projections import Sign
+from rapidbm.training.trainer import Trainer, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 MACHINES = [pytest.param(machine, id=name) for name, machine in small_machines(2)]

@@ -10,18 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-import rapidbm.zonotope
+import rapidbm.ground.zonotope
 from conftest import machines
-from rapidbm.bounds import edge_bound, lower_bound, semidefinite_bound
-from rapidbm.couplings import Patterns
 from rapidbm.errors import InputError
-from rapidbm.ground import HEURISTICS, ground_state
-from rapidbm.layers import Layers
-from rapidbm.machine import Machine, bm, dbm, rbm, stack
-from rapidbm.progress import watch
-from rapidbm.spins import random_spins, states
-from rapidbm.streams import generator
-from rapidbm.zonotope import (
+from rapidbm.ground.ground_state import HEURISTICS, ground_state
+from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
+from rapidbm.ground.zonotope import (
     Zonotope,
     _cliques,
     _directions,
@@ -30,6 +24,12 @@ from rapidbm.zonotope import (
     _zonotope,
     zonotopes,
 )
+from rapidbm.machines.couplings import Patterns
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, bm, dbm, rbm, stack
+from rapidbm.machines.spins import random_spins, states
+from rapidbm.progress import watch
+from rapidbm.random import generator
 
 GRAPHS = {
     "rbm": Layers((6, 5), ((0, 1),)),
@@ -85,8 +85,8 @@ def check(machine, found):
 def no_head_start(monkeypatch):
     """The faces alone must find the best vertex: no climb before them, no descent after, and no
     short cut through all signs."""
-    monkeypatch.setattr("rapidbm.ground.descend", lambda machine, spins: spins)
-    monkeypatch.setattr(rapidbm.zonotope, "CLIMBS", 1)
+    monkeypatch.setattr("rapidbm.ground.ground_state.descend", lambda machine, spins: spins)
+    monkeypatch.setattr(rapidbm.ground.zonotope, "CLIMBS", 1)
     monkeypatch.setattr(Zonotope, "climb", lambda self, signs: torch.ones_like(signs))
     monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
 
@@ -120,13 +120,13 @@ def test_faces_of_sign_patterns_are_not_in_general_position(k, monkeypatch):
         machine = rbm(14, 40, k, replicas=2, seed=1, dtype=torch.float64)
     wanted = ground_state(machine, method="enumeration")
     shaken = []
-    search = rapidbm.zonotope._search_faces
+    search = rapidbm.ground.zonotope._search_faces
 
     def searched(zonotope, directions, tick, check=True):
         shaken.append((not check, float((directions - zonotope.directions).abs().max())))
         return search(zonotope, directions, tick, check=check)
 
-    monkeypatch.setattr(rapidbm.zonotope, "_search_faces", searched)
+    monkeypatch.setattr(rapidbm.ground.zonotope, "_search_faces", searched)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
     assert any(again for again, _ in shaken)
@@ -219,7 +219,7 @@ def test_only_sums_of_squares_are_convex():
 def test_general_position_is_not_shaken(monkeypatch):
     machine = rbm(14, 30, 3, continuous=True, seed=0)
     wanted = ground_state(machine, method="enumeration")
-    monkeypatch.setattr(rapidbm.zonotope, "SHAKE", torch.nan)
+    monkeypatch.setattr(rapidbm.ground.zonotope, "SHAKE", torch.nan)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
     assert found.effort == "364 corners of a zonotope in 3 dimensions"  # C(14, 2) · 4
@@ -282,7 +282,10 @@ MUTATIONS = {
     "corners": ("corner_signs", lambda count: torch.ones(1, count)),
     "bound": ("Zonotope.slopes", lambda self: torch.zeros(len(self.generators))),
     "negatives": ("Zonotope.value", without_negatives),
-    "faces": ("_rays", lambda directions, rays=rapidbm.zonotope._rays: islice(rays(directions), 1)),
+    "faces": (
+        "_rays",
+        lambda directions, rays=rapidbm.ground.zonotope._rays: islice(rays(directions), 1),
+    ),
 }
 
 
@@ -290,9 +293,9 @@ MUTATIONS = {
 @pytest.mark.usefixtures("no_head_start")
 def test_a_broken_search_shows(name, monkeypatch):
     where, wrong = MUTATIONS[name]
-    monkeypatch.setattr(f"rapidbm.zonotope.{where}", wrong)
+    monkeypatch.setattr(f"rapidbm.ground.zonotope.{where}", wrong)
     if name == "faces":  # one chunk of sets, of several
-        monkeypatch.setattr(rapidbm.zonotope, "SETS", 40)
+        monkeypatch.setattr(rapidbm.ground.zonotope, "SETS", 40)
     assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
 
 
@@ -323,8 +326,8 @@ def test_slopes_limit_every_slope(graph, biases, aligned):
 def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
     """Few rows at a time, and one set of prefixes at a time, some of which lead to no face."""
     monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: signs))
-    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: count)
-    monkeypatch.setattr(rapidbm.zonotope, "SETS", count**2)
+    monkeypatch.setattr(rapidbm.ground.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(rapidbm.ground.zonotope, "SETS", count**2)
     for seed in range(5):
         small, large = machine_of("rbm", 3, kind, "both", seed), larger("rbm", 3, kind, True, seed)
         assert not misses(small if signs else large)
@@ -335,10 +338,12 @@ def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
 def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
     """C(14, 3) faces of eight corners each, however they are divided, after one start."""
     shown = []
-    monkeypatch.setattr(rapidbm.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(rapidbm.ground.zonotope, "_rows_at_a_time", lambda zonotope: count)
     monkeypatch.setattr(Zonotope, "slopes", lambda self: torch.full((14,), 1e9).double())
     monkeypatch.setattr(
-        rapidbm.zonotope, "_better", lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1]
+        rapidbm.ground.zonotope,
+        "_better",
+        lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1],
     )
     (zonotope,) = zonotopes(larger("rbm", 4, "continuous", False))
     with watch("faces") as tick:
@@ -462,8 +467,10 @@ def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
         betas.append(float(beta[0, 0]))
         return spins
 
-    monkeypatch.setattr("rapidbm.ground.sweep", sweep)
-    monkeypatch.setattr("rapidbm.ground.turn", lambda path, x, rng: (turns.append(1), x)[1])
+    monkeypatch.setattr("rapidbm.ground.ground_state.sweep", sweep)
+    monkeypatch.setattr(
+        "rapidbm.ground.ground_state.turn", lambda path, x, rng: (turns.append(1), x)[1]
+    )
     for method in ("annealing", "tempering"):
         ground_state(machine, method=method, starts=50, sweeps=11, seed=0)
     square = machine.couplings.matrix(0, 1).detach()[0].square()

@@ -14,18 +14,16 @@ import torch
 from safetensors.torch import save_file
 
 import rapidbm as rb
-from rapidbm import negative
-from rapidbm.checkpoint import load_machine, load_tensors, save_machine
-from rapidbm.diagnosis import opened
 from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
-from rapidbm.evaluation import evaluation, likelihood_curve
-from rapidbm.machine import rbm
-from rapidbm.optim import adam, sgd
-from rapidbm.recipe import Recipe
-from rapidbm.reproduction import Reproduction
-from rapidbm.runs import Run
-from rapidbm.sampling import reconstructions
+from rapidbm.machines.files import load_machine, load_tensors, save_machine
+from rapidbm.machines.machine import rbm
+from rapidbm.paper.folder import Reproduction
+from rapidbm.runs.diagnosis import opened
+from rapidbm.runs.evaluation import evaluation, likelihood_curve
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.samples import reconstructions
 from rapidbm.schema import (
     Anything,
     Flag,
@@ -38,7 +36,9 @@ from rapidbm.schema import (
     Whole,
     of_fields,
 )
-from rapidbm.training import train
+from rapidbm.training import negative
+from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.trainer import train
 
 TINY = {"hidden": (6,), "patterns": 3, "epochs": 4, "replicas": 2, "device": "cpu"}
 DOORS = (
@@ -338,7 +338,7 @@ def test_a_run_that_was_opened_before_another_changed_it(run):
 
 
 def test_of_two_that_open_one_reproduction_one_wins(tmp_path, monkeypatch):
-    from rapidbm import reproduction
+    from rapidbm.paper import folder as reproduction
 
     make = reproduction.make_folder
 

@@ -50,7 +50,7 @@ def test_torch_numpy_and_safetensors_suffice():
 
 
 def test_the_command_starts_without_torch():
-    result = python("import rapidbm.cli, sys; sys.exit('torch' in sys.modules)")
+    result = python("import rapidbm.cli.main, sys; sys.exit('torch' in sys.modules)")
     assert result.returncode == 0, result.stderr
 
 

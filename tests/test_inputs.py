@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import rapidbm as rb
-from rapidbm import quality
-from rapidbm.metrics import corrupt, exact_log_likelihood, mean_free_energy
-from rapidbm.probes import hidden_samples
-from rapidbm.splits import Split
-from rapidbm.streams import generator
+from rapidbm.data.splits import Split
+from rapidbm.glass import quality
+from rapidbm.random import generator
+from rapidbm.runs.metrics import corrupt, exact_log_likelihood, mean_free_energy
+from rapidbm.runs.probes import hidden_samples
 
 SPINS = rb.load("bars4").train.spins[:8]
 KNOWN = torch.arange(16) < 4
@@ -245,7 +245,7 @@ def test_data_are_looked_at_once_at_the_door(negative, positive, monkeypatch):
                 every="update",
                 seed=0,
             )
-            patch.setattr("rapidbm.machine.as_spins", refuse)
+            patch.setattr("rapidbm.machines.machine.as_spins", refuse)
             patch.setattr(rb.Machine, "_known", refuse)
             for _ in range(3):  # after the last one the fit is looked at
                 next(updates)

@@ -7,28 +7,20 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm.couplings import Dense, Patterns
-from rapidbm.cuts import cut, growth
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
-from rapidbm.gibbs import sweep
-from rapidbm.glass import energies, overlap_distribution, ultrametricity
-from rapidbm.landscape import (
-    Minima,
-    Valleys,
-    chao1,
-    coincidence,
-    minima,
-    settle,
-    stability,
-)
-from rapidbm.landscape_pictures import landscape_figure
-from rapidbm.layers import Layers
-from rapidbm.machine import Machine, bm, dbm, rbm
-from rapidbm.spectra import spectrum
-from rapidbm.spins import random_spins, states
-from rapidbm.streams import generator
-from rapidbm.verdict import Glassiness, glassiness
+from rapidbm.glass.growth import cut, growth
+from rapidbm.glass.minima import Minima, Valleys, chao1, coincidence, minima, settle, stability
+from rapidbm.glass.overlaps import energies, overlap_distribution, ultrametricity
+from rapidbm.glass.pictures import landscape_figure
+from rapidbm.glass.spectra import spectrum
+from rapidbm.glass.verdict import Glassiness, glassiness
+from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.spins import random_spins, states
+from rapidbm.random import generator
+from rapidbm.sampling.gibbs import sweep
 
 
 def brute_force(machine):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import rapidbm as rb
 from rapidbm.errors import InputError
-from rapidbm.layers import Layers
+from rapidbm.machines.layers import Layers
 
 RBM = Layers((4, 3), ((0, 1),))
 DBM = Layers((4, 3, 5, 2), ((0, 1), (1, 2), (2, 3)))

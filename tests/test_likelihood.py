@@ -5,11 +5,11 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.ground import ground_state
-from rapidbm.likelihood import can_enumerate, log_likelihood, log_z
-from rapidbm.machine import bm, rbm
-from rapidbm.spins import states
-from rapidbm.streams import generator
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.likelihood.log_z import can_enumerate, log_likelihood, log_z
+from rapidbm.machines.machine import bm, rbm
+from rapidbm.machines.spins import states
+from rapidbm.random import generator
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 
@@ -65,7 +65,7 @@ def test_bounds_of_log_z_change_sides_in_the_likelihood():
 def test_many_chunks_give_the_same(monkeypatch):
     machine = rbm(9, 11, 3, replicas=2, biases=True, seed=0)
     z, ground = log_z(machine).lower, ground_state(machine).energy
-    monkeypatch.setattr("rapidbm.enumeration.CHUNK_BYTES", 2 * 20 * 8 * 13)
+    monkeypatch.setattr("rapidbm.machines.enumeration.CHUNK_BYTES", 2 * 20 * 8 * 13)
     assert torch.allclose(log_z(machine).lower, z, atol=1e-12)
     assert torch.equal(ground_state(machine).energy, ground)
 

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 import rapidbm as rb
-from rapidbm import probes, progress, quality
-from rapidbm.counting import log_z_by_counting
-from rapidbm.metrics import mean_free_energy
-from rapidbm.quadrature import log_z_by_quadrature
-from rapidbm.streams import generator
+from rapidbm import progress
+from rapidbm.glass import quality
+from rapidbm.likelihood.counting import log_z_by_counting
+from rapidbm.likelihood.quadrature import log_z_by_quadrature
+from rapidbm.random import generator
+from rapidbm.runs import probes
+from rapidbm.runs.metrics import mean_free_energy
 
 DATA = rb.load("bars4")
 SPINS = DATA.train.spins

@@ -4,9 +4,9 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError, LoadWarning
-from rapidbm.machine import Machine, bm, critical_patterns, dbm, rbm, stack
-from rapidbm.spins import sign
-from rapidbm.streams import generator
+from rapidbm.machines.machine import Machine, bm, critical_patterns, dbm, rbm, stack
+from rapidbm.machines.spins import sign
+from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)

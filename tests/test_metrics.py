@@ -1,13 +1,15 @@
 import pytest
 import torch
 
-from rapidbm import metrics
-from rapidbm.data import load
+from rapidbm.data.catalogue import load
+from rapidbm.data.splits import Split
 from rapidbm.errors import InputError
-from rapidbm.gibbs import sweep, sweeps
-from rapidbm.ground import ground_state
-from rapidbm.machine import bm, dbm, rbm
-from rapidbm.metrics import (
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.machines.spins import states
+from rapidbm.random import generator
+from rapidbm.runs import metrics
+from rapidbm.runs.metrics import (
     METRICS,
     corrupt,
     gibbs_accessibility,
@@ -17,10 +19,8 @@ from rapidbm.metrics import (
     reconstruct,
     wrong_pixels,
 )
-from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
-from rapidbm.spins import states
-from rapidbm.splits import Split
-from rapidbm.streams import generator
+from rapidbm.sampling.gibbs import sweep, sweeps
+from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 
 DATA = load("bars4")
 

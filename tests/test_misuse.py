@@ -13,9 +13,9 @@ import scipy.sparse
 import torch
 
 import rapidbm as rb
-from rapidbm.bases import path_to
 from rapidbm.pictures import curve_figure, image_figure
-from rapidbm.streams import generator
+from rapidbm.random import generator
+from rapidbm.sampling.bases import path_to
 
 BITS = rb.to_bits(rb.load("bars4").train.spins[:8]).numpy()
 SPINS = BITS * 2 - 1
@@ -680,7 +680,7 @@ def test_any_name_can_stand_in_a_picture(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_commands_the_terminal(name, capsys):
-    from rapidbm.console import Screen
+    from rapidbm.cli.console import Screen
 
     screen = Screen()
     screen.say(f"data {name}")

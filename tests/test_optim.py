@@ -7,8 +7,15 @@ import torch
 from torch import nn
 
 from rapidbm.errors import InputError
-from rapidbm.optim import Schedule, TorchOptimizer, adam, bind_torch, sgd, torch_optimizers
-from rapidbm.streams import generator
+from rapidbm.random import generator
+from rapidbm.training.optimisers import (
+    Schedule,
+    TorchOptimizer,
+    adam,
+    bind_torch,
+    sgd,
+    torch_optimizers,
+)
 
 
 def parameters():

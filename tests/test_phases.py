@@ -4,12 +4,15 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import spins as spin_module
-from rapidbm.enumeration import AllStates
 from rapidbm.errors import InputError
-from rapidbm.gibbs import sweeps
-from rapidbm.machine import Machine, bm, dbm, rbm
-from rapidbm.negative import (
+from rapidbm.machines import spins as spin_module
+from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.spins import WeightedSpins, sign, states
+from rapidbm.random import generator
+from rapidbm.sampling.gibbs import sweeps
+from rapidbm.testing import check_negative_phase, exact_distribution
+from rapidbm.training.negative import (
     NEGATIVE,
     ContrastiveDivergence,
     Exact,
@@ -17,7 +20,7 @@ from rapidbm.negative import (
     Persistent,
     Tempered,
 )
-from rapidbm.positive import (
+from rapidbm.training.positive import (
     POSITIVE,
     ClampedChains,
     ConditionalMean,
@@ -26,10 +29,7 @@ from rapidbm.positive import (
     mean_field,
     positive_for,
 )
-from rapidbm.spins import WeightedSpins, sign, states
-from rapidbm.streams import generator
-from rapidbm.testing import check_negative_phase, exact_distribution
-from rapidbm.training import log_likelihood_gradient
+from rapidbm.training.trainer import log_likelihood_gradient
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 CHOICES = {
@@ -104,7 +104,9 @@ def test_all_states_carry_boltzmann_weights(machine):
 def test_all_states_in_many_chunks(monkeypatch):
     machine = rbm(9, 12, 3, replicas=2, seed=0, dtype=torch.float64)
     whole = machine.gradient(AllStates(machine))
-    monkeypatch.setattr("rapidbm.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7)  # 7 states at a time
+    monkeypatch.setattr(
+        "rapidbm.machines.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7
+    )  # 7 states at a time
     assert len(list(AllStates(machine).chunks())) == -(-(2**8) // 7)
     for name, value in machine.gradient(AllStates(machine)).items():
         assert torch.allclose(value, whole[name], atol=1e-12)

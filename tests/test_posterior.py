@@ -6,14 +6,16 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import likelihood, posterior, routes
-from rapidbm.annealing import WIDE
 from rapidbm.errors import InputError
-from rapidbm.likelihood import log_likelihood, log_z
-from rapidbm.machine import Machine, bm, dbm, rbm, scaled
-from rapidbm.positive import mean_field
-from rapidbm.posterior import hidden_sums, variational_bound
-from rapidbm.streams import generator
+from rapidbm.likelihood import hidden_sums as posterior
+from rapidbm.likelihood import log_z as likelihood
+from rapidbm.likelihood.annealed import WIDE
+from rapidbm.likelihood.hidden_sums import hidden_sums, variational_bound
+from rapidbm.likelihood.log_z import log_likelihood, log_z
+from rapidbm.machines.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.random import generator
+from rapidbm.sampling import paths as routes
+from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import exact_distribution
 
 EVERY = machines(3) + machines(2, biases=False)

@@ -6,8 +6,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import rapidbm as rb
-from rapidbm.probes import fit, hidden_samples
-from rapidbm.streams import generator
+from rapidbm.random import generator
+from rapidbm.runs.probes import fit, hidden_samples
 
 
 def problem(samples=300, features=12, classes=4, seed=0):

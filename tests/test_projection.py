@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.gibbs import resample
-from rapidbm.machine import bm, dbm, rbm
-from rapidbm.projection import PROJECTIONS, Clip, GibbsProjection, NoProjection, Sign
-from rapidbm.streams import generator
+from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.random import generator
+from rapidbm.sampling.gibbs import resample
+from rapidbm.training.projections import PROJECTIONS, Clip, GibbsProjection, NoProjection, Sign
 
 
 def machine(**options):

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import quadrature
 from rapidbm.errors import InputError
-from rapidbm.likelihood import log_z
-from rapidbm.machine import Machine, bm, dbm, rbm
-from rapidbm.moments import exact_moments
-from rapidbm.quadrature import can_integrate, log_z_by_quadrature, points_of
-from rapidbm.spins import states
-from rapidbm.streams import generator
+from rapidbm.likelihood import quadrature
+from rapidbm.likelihood.log_z import log_z
+from rapidbm.likelihood.moments import exact_moments
+from rapidbm.likelihood.quadrature import can_integrate, log_z_by_quadrature, points_of
+from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.spins import states
+from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
@@ -115,9 +115,9 @@ def test_moments_in_many_chunks(monkeypatch):
     ):
         whole = exact_moments(machine)
         with monkeypatch.context() as patch:
-            patch.setattr("rapidbm.counting.CHUNK", 3)
+            patch.setattr("rapidbm.likelihood.counting.CHUNK", 3)
             patch.setattr(quadrature, "CHUNK", 7)
-            patch.setattr("rapidbm.enumeration.CHUNK_BYTES", 13 * 8 * 5)
+            patch.setattr("rapidbm.machines.enumeration.CHUNK_BYTES", 13 * 8 * 5)
             parts = exact_moments(machine)
             if method == "quadrature":
                 assert torch.allclose(log_z_by_quadrature(machine), brute(machine), atol=1e-12)

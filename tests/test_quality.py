@@ -5,13 +5,10 @@ import math
 import pytest
 import torch
 
-from rapidbm import quality, quality_pictures
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
-from rapidbm.gibbs import sweeps
-from rapidbm.machine import rbm
-from rapidbm.pictures import figure, save
-from rapidbm.quality import (
+from rapidbm.glass import quality, quality_pictures
+from rapidbm.glass.quality import (
     _nearest,
     _wasserstein,
     adversarial_accuracy,
@@ -20,8 +17,11 @@ from rapidbm.quality import (
     projections,
     relaxation,
 )
-from rapidbm.spins import random_spins
-from rapidbm.streams import generator
+from rapidbm.machines.machine import rbm
+from rapidbm.machines.spins import random_spins
+from rapidbm.pictures import figure, save
+from rapidbm.random import generator
+from rapidbm.sampling.gibbs import sweeps
 from rapidbm.testing import exact_distribution
 
 

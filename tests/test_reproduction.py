@@ -15,12 +15,14 @@ import torch
 from markupsafe import escape
 from typer.testing import CliRunner
 
-from rapidbm import InputError, experiments
-from rapidbm.cli import app
-from rapidbm.experiments import bars, bench, fig5, large_start
-from rapidbm.experiments.bench import Claim, Finding, Number, Part, Record
-from rapidbm.experiments.courses import recipe_for
-from rapidbm.reproduction import (
+from rapidbm import InputError
+from rapidbm import paper as experiments
+from rapidbm.cli.main import app
+from rapidbm.paper import study as bench
+from rapidbm.paper.bars import fig5, large_start
+from rapidbm.paper.bars import trainings as bars
+from rapidbm.paper.courses import recipe_for
+from rapidbm.paper.folder import (
     FAILS,
     HOLDS,
     MISSED,
@@ -31,7 +33,8 @@ from rapidbm.reproduction import (
     item_names,
     judged,
 )
-from rapidbm.streams import generator
+from rapidbm.paper.study import Claim, Finding, Number, Part, Record
+from rapidbm.random import generator
 
 ITEMS = ["fig3a", "fig5"]
 
@@ -459,7 +462,7 @@ def test_what_one_recipe_does_not_show_is_not_refuted():
 
 
 def test_the_page_and_the_tally_have_every_verdict(whole):
-    from rapidbm.report import MARKS
+    from rapidbm.paper.page import MARKS
 
     assert tuple(MARKS) == VERDICTS
     page = (whole / "report.html").read_text()

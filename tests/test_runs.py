@@ -14,14 +14,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rapidbm.checkpoint import load_machine, load_tensors, save_machine
 from rapidbm.errors import InputError
-from rapidbm.machine import bm, dbm, rbm
-from rapidbm.metrics import hamming_distance
-from rapidbm.optim import adam
-from rapidbm.recipe import PRESETS, Recipe, preset_for
-from rapidbm.runs import Run, on_log_grid
-from rapidbm.streams import generator
+from rapidbm.machines.files import load_machine, load_tensors, save_machine
+from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.random import generator
+from rapidbm.runs.metrics import hamming_distance
+from rapidbm.runs.recipe import PRESETS, Recipe, preset_for
+from rapidbm.runs.run import Run, on_log_grid
+from rapidbm.training.optimisers import adam
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
 PCD = {
@@ -100,7 +100,7 @@ def test_a_record_is_what_the_checkpoint_gives(tmp_path, chosen):
 
 
 def test_the_state_is_saved_every_so_often(tmp_path, monkeypatch):
-    monkeypatch.setattr("rapidbm.runs.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("rapidbm.runs.run.SAVE_SECONDS", 0.0)
     run = Run.create(tmp_path / "R", Recipe.made("bars4", {**TINY, "checkpoints": "end"}))
     for step in run.go():
         if step.update > 3:

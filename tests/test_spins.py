@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rapidbm.errors import InputError
-from rapidbm.spins import (
+from rapidbm.machines.spins import (
     MANY,
     WeightedSpins,
     draw,
@@ -20,7 +20,7 @@ from rapidbm.spins import (
     to_spins,
     up_probability,
 )
-from rapidbm.streams import generator, seed_from
+from rapidbm.random import generator, seed_from
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, max_side=6)
 

@@ -4,14 +4,15 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm import ais, samplers, tempering
-from rapidbm.bases import own_biases, path_to
 from rapidbm.errors import InputError
-from rapidbm.gibbs import sweeps
-from rapidbm.machine import Machine, rbm, scaled
-from rapidbm.negative import Tempered
-from rapidbm.routes import Path, Trajectory
-from rapidbm.samplers import (
+from rapidbm.machines.machine import Machine, rbm, scaled
+from rapidbm.random import generator
+from rapidbm.sampling import annealing as ais
+from rapidbm.sampling import samplers, tempering
+from rapidbm.sampling.bases import own_biases, path_to
+from rapidbm.sampling.gibbs import sweeps
+from rapidbm.sampling.paths import Path, Trajectory
+from rapidbm.sampling.samplers import (
     SAMPLERS,
     Annealing,
     Gibbs,
@@ -19,8 +20,8 @@ from rapidbm.samplers import (
     TrajectoryTempering,
     sample,
 )
-from rapidbm.streams import generator
 from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.training.negative import Tempered
 
 EVERY = machines(2) + machines(1, biases=False)
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from rapidbm.gibbs import sweep
-from rapidbm.negative import ContrastiveDivergence, Exact
-from rapidbm.spins import WeightedSpins
+from rapidbm.machines.spins import WeightedSpins
+from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import check_negative_phase, check_sampler, chi_squared, small_machines
+from rapidbm.training.negative import ContrastiveDivergence, Exact
 
 
 @pytest.fixture

@@ -3,17 +3,17 @@ import math
 import pytest
 import torch
 
-from rapidbm.data import load
+from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
-from rapidbm.likelihood import log_likelihood
-from rapidbm.machine import bm, dbm, rbm, stack
-from rapidbm.metrics import hamming_distance
-from rapidbm.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
-from rapidbm.optim import TorchOptimizer, adam, sgd
-from rapidbm.positive import ConditionalMean
-from rapidbm.projection import Clip, GibbsProjection, Sign
-from rapidbm.streams import generator
-from rapidbm.training import Trainer, train
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.machine import bm, dbm, rbm, stack
+from rapidbm.random import generator
+from rapidbm.runs.metrics import hamming_distance
+from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
+from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
+from rapidbm.training.positive import ConditionalMean
+from rapidbm.training.projections import Clip, GibbsProjection, Sign
+from rapidbm.training.trainer import Trainer, train
 
 BARS = load("bars4").train
 
@@ -461,7 +461,7 @@ PRESETS_TO_MEET = {
 
 @pytest.mark.parametrize("preset", PRESETS_TO_MEET)
 def test_the_papers_settings_learn(preset):
-    from rapidbm.recipe import Recipe
+    from rapidbm.runs.recipe import Recipe
 
     name, chosen, train_bar, test_bar = PRESETS_TO_MEET[preset]
     recipe = Recipe.made(name, {**chosen, "seed": 1}, preset)

@@ -6,21 +6,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .bridging import log_z_along as log_z_along
-    from .checkpoint import load_machine as load_machine
-    from .checkpoint import save_machine as save_machine
-    from .convergence import Mixing as Mixing
-    from .convergence import mixing as mixing
-    from .couplings import Couplings as Couplings
-    from .couplings import Dense as Dense
-    from .couplings import Patterns as Patterns
-    from .cuts import growth as growth
-    from .data import load as load
-    from .descent import descend as descend
-    from .diagnosis import Diagnosis as Diagnosis
-    from .diagnosis import diagnose as diagnose
-    from .diagram import boundaries as boundaries
-    from .diagram import standing as standing
+    from .data.catalogue import load as load
+    from .data.files import from_arrays as from_arrays
+    from .data.splits import Dataset as Dataset
+    from .data.splits import Split as Split
     from .errors import DataWarning as DataWarning
     from .errors import FitWarning as FitWarning
     from .errors import InputError as InputError
@@ -28,98 +17,120 @@ if TYPE_CHECKING:
     from .errors import TimeLimit as TimeLimit
     from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
-    from .files import from_arrays as from_arrays
-    from .gibbs import sweep as sweep
-    from .gibbs import sweeps as sweeps
-    from .glass import edwards_anderson as edwards_anderson
-    from .glass import freezing as freezing
-    from .glass import overlap_distribution as overlap_distribution
-    from .glass import overlaps as overlaps
-    from .glass import ultrametricity as ultrametricity
-    from .ground import GroundState as GroundState
-    from .ground import ground_state as ground_state
-    from .landscape import minima as minima
-    from .layers import Layers as Layers
-    from .likelihood import log_likelihood as log_likelihood
-    from .likelihood import log_z as log_z
-    from .machine import Machine as Machine
-    from .machine import bm as bm
-    from .machine import dbm as dbm
-    from .machine import rbm as rbm
-    from .machine import stack as stack
-    from .metrics import gibbs_accessibility as gibbs_accessibility
-    from .metrics import hamming_distance as hamming_distance
-    from .metrics import method_accessibility as method_accessibility
-    from .metrics import reconstruct as reconstruct
-    from .moments import Moments as Moments
-    from .moments import exact_moments as exact_moments
-    from .negative import ContrastiveDivergence as ContrastiveDivergence
-    from .negative import Exact as Exact
-    from .negative import NegativePhase as NegativePhase
-    from .negative import PatternInduced as PatternInduced
-    from .negative import Persistent as Persistent
-    from .negative import Tempered as Tempered
-    from .optim import Schedule as Schedule
-    from .optim import TorchOptimizer as TorchOptimizer
-    from .optim import adam as adam
-    from .optim import sgd as sgd
-    from .positive import ClampedChains as ClampedChains
-    from .positive import ConditionalMean as ConditionalMean
-    from .positive import Enumerated as Enumerated
-    from .positive import MeanField as MeanField
-    from .positive import PositivePhase as PositivePhase
-    from .projection import Clip as Clip
-    from .projection import GibbsProjection as GibbsProjection
-    from .projection import NoProjection as NoProjection
-    from .projection import Projection as Projection
-    from .projection import Sign as Sign
-    from .quality import adversarial_accuracy as adversarial_accuracy
-    from .quality import relaxation as relaxation
-    from .recipe import Recipe as Recipe
-    from .runs import Run as Run
-    from .samplers import Annealing as Annealing
-    from .samplers import Gibbs as Gibbs
-    from .samplers import ParallelTempering as ParallelTempering
-    from .samplers import Sampler as Sampler
-    from .samplers import TrajectoryTempering as TrajectoryTempering
-    from .samplers import record as record
-    from .samplers import sample as sample
-    from .spectra import pattern_overlaps as pattern_overlaps
-    from .spectra import spectrum as spectrum
-    from .spins import WeightedSpins as WeightedSpins
-    from .spins import to_bits as to_bits
-    from .spins import to_spins as to_spins
-    from .splits import Dataset as Dataset
-    from .splits import Split as Split
-    from .training import Progress as Progress
-    from .training import log_likelihood_gradient as log_likelihood_gradient
-    from .training import train as train
-    from .verdict import glassiness as glassiness
+    from .glass.growth import growth as growth
+    from .glass.minima import minima as minima
+    from .glass.overlaps import edwards_anderson as edwards_anderson
+    from .glass.overlaps import freezing as freezing
+    from .glass.overlaps import overlap_distribution as overlap_distribution
+    from .glass.overlaps import overlaps as overlaps
+    from .glass.overlaps import ultrametricity as ultrametricity
+    from .glass.phases import boundaries as boundaries
+    from .glass.phases import standing as standing
+    from .glass.quality import adversarial_accuracy as adversarial_accuracy
+    from .glass.quality import relaxation as relaxation
+    from .glass.spectra import pattern_overlaps as pattern_overlaps
+    from .glass.spectra import spectrum as spectrum
+    from .glass.verdict import glassiness as glassiness
+    from .ground.ground_state import GroundState as GroundState
+    from .ground.ground_state import ground_state as ground_state
+    from .likelihood.bridging import log_z_along as log_z_along
+    from .likelihood.log_z import log_likelihood as log_likelihood
+    from .likelihood.log_z import log_z as log_z
+    from .likelihood.moments import Moments as Moments
+    from .likelihood.moments import exact_moments as exact_moments
+    from .machines.couplings import Couplings as Couplings
+    from .machines.couplings import Dense as Dense
+    from .machines.couplings import Patterns as Patterns
+    from .machines.files import load_machine as load_machine
+    from .machines.files import save_machine as save_machine
+    from .machines.layers import Layers as Layers
+    from .machines.machine import Machine as Machine
+    from .machines.machine import bm as bm
+    from .machines.machine import dbm as dbm
+    from .machines.machine import rbm as rbm
+    from .machines.machine import stack as stack
+    from .machines.spins import WeightedSpins as WeightedSpins
+    from .machines.spins import to_bits as to_bits
+    from .machines.spins import to_spins as to_spins
+    from .runs.diagnosis import Diagnosis as Diagnosis
+    from .runs.diagnosis import diagnose as diagnose
+    from .runs.metrics import gibbs_accessibility as gibbs_accessibility
+    from .runs.metrics import hamming_distance as hamming_distance
+    from .runs.metrics import method_accessibility as method_accessibility
+    from .runs.metrics import reconstruct as reconstruct
+    from .runs.recipe import Recipe as Recipe
+    from .runs.run import Run as Run
+    from .sampling.convergence import Mixing as Mixing
+    from .sampling.convergence import mixing as mixing
+    from .sampling.gibbs import sweep as sweep
+    from .sampling.gibbs import sweeps as sweeps
+    from .sampling.quench import descend as descend
+    from .sampling.samplers import Annealing as Annealing
+    from .sampling.samplers import Gibbs as Gibbs
+    from .sampling.samplers import ParallelTempering as ParallelTempering
+    from .sampling.samplers import Sampler as Sampler
+    from .sampling.samplers import TrajectoryTempering as TrajectoryTempering
+    from .sampling.samplers import record as record
+    from .sampling.samplers import sample as sample
+    from .training.negative import ContrastiveDivergence as ContrastiveDivergence
+    from .training.negative import Exact as Exact
+    from .training.negative import NegativePhase as NegativePhase
+    from .training.negative import PatternInduced as PatternInduced
+    from .training.negative import Persistent as Persistent
+    from .training.negative import Tempered as Tempered
+    from .training.optimisers import Schedule as Schedule
+    from .training.optimisers import TorchOptimizer as TorchOptimizer
+    from .training.optimisers import adam as adam
+    from .training.optimisers import sgd as sgd
+    from .training.positive import ClampedChains as ClampedChains
+    from .training.positive import ConditionalMean as ConditionalMean
+    from .training.positive import Enumerated as Enumerated
+    from .training.positive import MeanField as MeanField
+    from .training.positive import PositivePhase as PositivePhase
+    from .training.projections import Clip as Clip
+    from .training.projections import GibbsProjection as GibbsProjection
+    from .training.projections import NoProjection as NoProjection
+    from .training.projections import Projection as Projection
+    from .training.projections import Sign as Sign
+    from .training.trainer import Progress as Progress
+    from .training.trainer import log_likelihood_gradient as log_likelihood_gradient
+    from .training.trainer import train as train
 
 # A name is imported when it is first used, so that `rapidbm --help` does not wait for torch.
 _HOME = {
-    "bridging": ("log_z_along",),
-    "checkpoint": ("load_machine", "save_machine"),
-    "convergence": ("Mixing", "mixing"),
-    "couplings": ("Couplings", "Dense", "Patterns"),
-    "data": ("load",),
-    "cuts": ("growth",),
-    "descent": ("descend",),
-    "diagnosis": ("Diagnosis", "diagnose"),
-    "diagram": ("boundaries", "standing"),
+    "likelihood.bridging": ("log_z_along",),
+    "machines.files": ("load_machine", "save_machine"),
+    "sampling.convergence": ("Mixing", "mixing"),
+    "machines.couplings": ("Couplings", "Dense", "Patterns"),
+    "data.catalogue": ("load",),
+    "glass.growth": ("growth",),
+    "sampling.quench": ("descend",),
+    "runs.diagnosis": ("Diagnosis", "diagnose"),
+    "glass.phases": ("boundaries", "standing"),
     "errors": ("DataWarning", "FitWarning", "InputError", "LoadWarning", "TimeLimit"),
     "estimates": ("Bounds", "Estimate"),
-    "files": ("from_arrays",),
-    "gibbs": ("sweep", "sweeps"),
-    "glass": ("edwards_anderson", "freezing", "overlap_distribution", "overlaps", "ultrametricity"),
-    "ground": ("GroundState", "ground_state"),
-    "landscape": ("minima",),
-    "layers": ("Layers",),
-    "likelihood": ("log_likelihood", "log_z"),
-    "machine": ("Machine", "bm", "dbm", "rbm", "stack"),
-    "metrics": ("gibbs_accessibility", "hamming_distance", "method_accessibility", "reconstruct"),
-    "moments": ("Moments", "exact_moments"),
-    "negative": (
+    "data.files": ("from_arrays",),
+    "sampling.gibbs": ("sweep", "sweeps"),
+    "glass.overlaps": (
+        "edwards_anderson",
+        "freezing",
+        "overlap_distribution",
+        "overlaps",
+        "ultrametricity",
+    ),
+    "ground.ground_state": ("GroundState", "ground_state"),
+    "glass.minima": ("minima",),
+    "machines.layers": ("Layers",),
+    "likelihood.log_z": ("log_likelihood", "log_z"),
+    "machines.machine": ("Machine", "bm", "dbm", "rbm", "stack"),
+    "runs.metrics": (
+        "gibbs_accessibility",
+        "hamming_distance",
+        "method_accessibility",
+        "reconstruct",
+    ),
+    "likelihood.moments": ("Moments", "exact_moments"),
+    "training.negative": (
         "ContrastiveDivergence",
         "Exact",
         "NegativePhase",
@@ -127,13 +138,19 @@ _HOME = {
         "Persistent",
         "Tempered",
     ),
-    "optim": ("Schedule", "TorchOptimizer", "adam", "sgd"),
-    "positive": ("ClampedChains", "ConditionalMean", "Enumerated", "MeanField", "PositivePhase"),
-    "projection": ("Clip", "GibbsProjection", "NoProjection", "Projection", "Sign"),
-    "quality": ("adversarial_accuracy", "relaxation"),
-    "recipe": ("Recipe",),
-    "runs": ("Run",),
-    "samplers": (
+    "training.optimisers": ("Schedule", "TorchOptimizer", "adam", "sgd"),
+    "training.positive": (
+        "ClampedChains",
+        "ConditionalMean",
+        "Enumerated",
+        "MeanField",
+        "PositivePhase",
+    ),
+    "training.projections": ("Clip", "GibbsProjection", "NoProjection", "Projection", "Sign"),
+    "glass.quality": ("adversarial_accuracy", "relaxation"),
+    "runs.recipe": ("Recipe",),
+    "runs.run": ("Run",),
+    "sampling.samplers": (
         "Annealing",
         "Gibbs",
         "ParallelTempering",
@@ -142,11 +159,11 @@ _HOME = {
         "record",
         "sample",
     ),
-    "spectra": ("pattern_overlaps", "spectrum"),
-    "spins": ("WeightedSpins", "to_bits", "to_spins"),
-    "splits": ("Dataset", "Split"),
-    "training": ("Progress", "log_likelihood_gradient", "train"),
-    "verdict": ("glassiness",),
+    "glass.spectra": ("pattern_overlaps", "spectrum"),
+    "machines.spins": ("WeightedSpins", "to_bits", "to_spins"),
+    "data.splits": ("Dataset", "Split"),
+    "training.trainer": ("Progress", "log_likelihood_gradient", "train"),
+    "glass.verdict": ("glassiness",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .accel.memory import check_room
 from .errors import InputError
-from .memory import check_room
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PLAIN = (

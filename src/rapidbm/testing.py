@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .enumeration import check_states
 from .errors import InputError, LoadWarning
-from .machine import Machine, bm, dbm, rbm
-from .negative import NegativePhase
-from .spins import random_spins, states
-from .streams import generator
+from .machines.enumeration import check_states
+from .machines.machine import Machine, bm, dbm, rbm
+from .machines.spins import random_spins, states
+from .random import generator
+from .training.negative import NegativePhase
 
 Sampler = Callable[[Machine, Tensor, torch.Generator, float], Tensor]
 SMALLEST_P = 1e-4  # one fixed seed per test: a correct sampler fails once in ten thousand tests

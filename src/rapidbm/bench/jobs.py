@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..data import load
+from ..data.catalogue import load
 from ..errors import LoadWarning
-from ..gibbs import sweeps as gibbs_sweeps
-from ..machine import Machine, rbm
-from ..negative import PatternInduced, Persistent
-from ..optim import adam, sgd
-from ..projection import Clip
-from ..recipe import Recipe
-from ..streams import generator
-from ..training import Trainer
+from ..machines.machine import Machine, rbm
+from ..random import generator
+from ..runs.recipe import Recipe
+from ..sampling.gibbs import sweeps as gibbs_sweeps
+from ..training.negative import PatternInduced, Persistent
+from ..training.optimisers import adam, sgd
+from ..training.projections import Clip
+from ..training.trainer import Trainer
 from .clock import Action
 
 BATCHES = 4  # in the data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import pictures
-from ..experiments.drawing import PENS, label, panels, print_style
+from ..paper.drawing import PENS, label, panels, print_style
 from . import roofline, sizes
 
 if TYPE_CHECKING:

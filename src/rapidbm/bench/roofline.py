@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from .. import fast
+from ..accel import fast
 from .clock import interleaved
 from .jobs import Size
 

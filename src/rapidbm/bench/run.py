@@ -8,20 +8,23 @@ import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from .. import __version__, fast
-from ..checkpoint import device_named
-from ..console import Screen
+from .. import __version__
+from ..accel import fast
 from ..disk import write_bytes
 from ..errors import InputError, check_choice
+from ..machines.files import device_named
 from ..progress import quiet
-from ..streams import check_seed
+from ..random import check_seed
 from . import peers, report, roofline, sizes
 from .jobs import Size
 from .peak import HOW
+
+if TYPE_CHECKING:
+    from ..cli.console import Screen
 
 SWEEPS = 10
 Result = dict[str, Any]

@@ -1,0 +1,1 @@
+"""Accelerators: fused kernels, CUDA graphs, precision, memory. Tensors in, tensors out."""

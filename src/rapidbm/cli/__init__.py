@@ -1,0 +1,3 @@
+"""The command `rapidbm`."""
+
+from .main import main as main

@@ -1,0 +1,187 @@
+"""What the command shows: a progress bar on a terminal, plain lines elsewhere, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import signal
+import statistics
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from ..errors import printable
+from ..progress import Watch, quiet, watch
+
+if TYPE_CHECKING:
+    from ..runs.run import Run, Step
+
+EXIT_BAD_INPUT = 2
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would leave without a word
+
+
+class Screen:
+    """Where the command writes: what it did to standard output, warnings and errors to the other."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = _Console(highlight=False, soft_wrap=True, emoji=False)
+        self.err = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not self.as_json:
+            self.out.print(escape(printable(text)))
+
+    def warn(self, text: str) -> None:
+        self.err.print(f"[yellow]warning:[/] {escape(printable(text))}")
+
+    def fail(self, text: str) -> None:
+        self.err.print(f"[red]error:[/] {escape(printable(text))}")
+
+    def result(self, value: dict[str, Any]) -> None:
+        """A line for machines."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+
+    def track(self, steps: range) -> Iterable[int]:
+        """The steps, with what they come to and how long they will take."""
+        with self.watching("steps", len(steps)) as tick:
+            for step in steps:
+                yield step
+                tick()
+
+    @contextmanager
+    def watching(
+        self, what: str, total: float | None = None, *, limit: float | None = None
+    ) -> Iterator[Watch]:
+        """A watch over what runs inside; for machines it says nothing."""
+        with quiet(self.as_json), watch(what, total, limit=limit) as tick:
+            yield tick
+
+    @contextmanager
+    def gentle_warnings(self) -> Iterator[None]:
+        """Warnings as one readable line."""
+        from ..errors import DataWarning, FitWarning, LoadWarning, LossWarning
+
+        with warnings.catch_warnings():
+            for kind in (DataWarning, FitWarning, LoadWarning, LossWarning):
+                warnings.simplefilter("always", kind)
+            warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
+            yield
+
+
+class Stopper:
+    """Turns the first Ctrl-C or SIGTERM into a request to stop; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        return self.signal is not None
+
+    @contextmanager
+    def listening(self) -> Iterator[Stopper]:
+        def heard(number: int, frame: object) -> None:
+            if self.signal is not None:
+                raise KeyboardInterrupt
+            self.signal = number
+
+        old = {s: signal.signal(s, heard) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+
+def meaning(replicas: int) -> str:
+    """What `spread` writes, in words."""
+    if replicas > 1:
+        return f"mean ± standard deviation over {replicas} replicas"
+    return "one replica" if replicas else "no replica is left"
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Mean ± standard deviation over replicas; of one replica its value."""
+    found = [v for v in values if v is not None]
+    if not found:
+        return "not finite"
+    text = f"{statistics.fmean(found):.4g}"
+    if len(found) > 1:
+        text += f" ± {_short(statistics.stdev(found))}"
+    return text if len(found) == len(values) else f"{text} (finite: {len(found)} of {len(values)})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
+
+
+def record_line(record: dict[str, Any]) -> str:
+    """An evaluation in one line."""
+    aside = ("epoch", "update", "seconds", "diverged")
+    told: dict[str, list[str]] = {}  # a metric: its value, or one for each part of the data
+    for key, values in record.items():
+        if key not in aside:
+            name, _, part = key.rpartition("_")
+            split = part in ("train", "test", "valid")
+            words = f"{part} {spread(values)}" if split else spread(values)
+            told.setdefault(name if split else key, []).append(words)
+    return f"epoch {record['epoch']:>4}  " + "; ".join(
+        f"{name} {', '.join(words)}" for name, words in told.items()
+    )
+
+
+def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
+    """Trains a run and shows how it goes."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("update"),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=screen.out,
+        disable=screen.as_json or not screen.out.is_terminal,
+        transient=True,
+    )
+    frozen: set[int] = set()
+    if run.recipe.replicas > 1:
+        screen.say(f"values are {meaning(run.recipe.replicas)}")
+    with bar, quiet(screen.as_json or not bar.disable):
+        task = bar.add_task(printable(run.info["data"]["name"]), total=None)
+        for step in run.go(stopper):
+            bar.update(task, completed=step.update, total=step.updates)
+            _tell(step, screen, frozen)
+
+
+def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:
+    new = [i for i in step.diverged if i not in frozen]
+    if new:
+        frozen.update(new)
+        which = ", ".join(map(str, new))
+        screen.warn(
+            f"replica {which} diverged at update {step.update} and is frozen as it was before; the "
+            "others go on; a smaller --rate or a projection may help"
+        )
+    if step.record is not None:
+        screen.say(record_line(step.record))
+        screen.result({"event": "evaluation", **step.record})

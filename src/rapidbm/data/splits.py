@@ -1,0 +1,125 @@
+"""A data set: spins to train and to test on, labels, and what reconstruction is given.
+
+`known` is the mask of the reconstruction task (appendix C of the paper): the first line of bars or
+stripes; the upper half of other images.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..arrays import as_labels, as_mask
+from ..errors import InputError
+from ..machines.spins import to_spins
+from ..random import generator
+
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a data set."""
+
+    spins: Tensor  # (samples, v) int8, ±1
+    labels: Tensor | None = None  # (samples,)
+    known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spins", to_spins(self.spins))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", as_labels(self.labels))
+        self._check_shapes()
+        if self.known is not None:
+            shapes = (tuple(self.spins.shape), (self.visible,))
+            known = as_mask(self.known, shapes, what="a mask of known pixels")
+            object.__setattr__(self, "known", known)
+
+    @staticmethod
+    def owning(spins: Tensor, labels: Tensor | None, known: Tensor | None) -> Split:
+        """The split of tensors that are checked and nobody else's: they are not copied."""
+        split = object.__new__(Split)
+        for name, value in (("spins", spins), ("labels", labels), ("known", known)):
+            object.__setattr__(split, name, value)
+        split._check_shapes()
+        return split
+
+    def _check_shapes(self) -> None:
+        if not len(self):
+            raise InputError("a split holds at least one sample, and there are none")
+        if self.spins.dim() != 2:
+            raise InputError(
+                f"the spins of a split are (samples, visible), not {tuple(self.spins.shape)}; "
+                "flatten images first"
+            )
+        if self.labels is not None and tuple(self.labels.shape) != (len(self),):
+            raise InputError(
+                f"{len(self)} samples need {len(self)} labels, not {tuple(self.labels.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.spins)
+
+    @property
+    def visible(self) -> int:
+        return self.spins.shape[1]
+
+    def take(self, rows: Tensor | slice) -> Split:
+        """Some of the samples; those of a slice are not copied."""
+        labels = None if self.labels is None else self.labels[rows]
+        known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
+        return Split.owning(self.spins[rows], labels, known)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A training and a test split, a third one to choose by if there is one, and the shape of the
+    images for pictures."""
+
+    name: str
+    train: Split
+    test: Split
+    shape: tuple[int, int]
+    valid: Split | None = None
+
+    def __post_init__(self) -> None:
+        widths = [split.visible for split in self.parts.values()]
+        if {*widths, math.prod(self.shape)} != {self.visible}:
+            raise InputError(
+                f"all splits and the image shape must agree on the number of pixels, but they have "
+                f"{', '.join(map(str, widths))} and {self.shape}"
+            )
+
+    @property
+    def parts(self) -> dict[str, Split]:
+        """The splits under their names: `train`, `test` and, if there is one, `valid`."""
+        both = {"train": self.train, "test": self.test}
+        return both if self.valid is None else {**both, "valid": self.valid}
+
+    @property
+    def visible(self) -> int:
+        return self.train.visible
+
+
+def top_half(shape: tuple[int, int]) -> Tensor:
+    rows, columns = shape
+    if rows == 1:  # not an image: the first half of the line
+        return torch.arange(columns) < (columns + 1) // 2
+    return torch.arange(rows * columns) < (rows // 2) * columns
+
+
+def divided(
+    name: str, spins: Tensor, labels: Tensor | None, shape: tuple[int, int], seed: int
+) -> Dataset:
+    """A seeded fifth of the spins, which are checked and nobody else's, is set aside to test."""
+    if len(spins) < 2:
+        raise InputError(
+            f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}"
+        )
+    whole = Split.owning(spins, labels, top_half(shape))
+    order = torch.randperm(len(spins), generator=generator(seed, "split"))
+    cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)
+    return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)

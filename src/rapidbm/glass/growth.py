@@ -1,0 +1,114 @@
+"""How the number of minima grows with the machine: the same couplings, on a share of its units.
+
+    log(minima) = a + slope · N                                                           (1)
+
+In an ordered machine the number of minima stays finite and the slope falls to 0; in a glass it is a
+constant. K is kept, so that a cut machine of patterns has a higher load than the whole. The number is
+Chao's estimate, `landscape.chao1`: it goes on rising when every start finds a minimum of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_count, is_number
+from ..estimates import Estimate
+from ..machines.couplings import Couplings, Dense, Patterns
+from ..machines.layers import Layers
+from ..machines.machine import Machine
+from ..progress import watch, watched
+from ..random import check_rng
+from .minima import Minima, minima
+
+
+def cut(machine: Machine, share: float, rng: torch.Generator) -> Machine:
+    """A machine of a random share of the units of each layer, chosen anew in each replica; the
+    couplings between those that stay, and K, are the same."""
+    if not (is_number(share) and 0 < share <= 1):
+        raise InputError(f"the share of units that stay is above 0 and at most 1, not {share!r}")
+    check_rng(rng)
+    layers, device = machine.layers, machine.device
+    sizes = tuple(max(1, round(share * size)) for size in layers.sizes)
+    kept = [
+        torch.rand((machine.replicas, old), generator=rng, device=rng.device)
+        .argsort(1)[:, :new]
+        .sort(1)
+        .values.to(device)
+        for old, new in zip(layers.sizes, sizes, strict=True)
+    ]  # per layer (e, n_l)
+    starts = [where.start for where in layers.slices]
+    units = torch.cat([k + s for k, s in zip(kept, starts, strict=True)], 1)  # (e, n)
+    smaller = Layers(sizes, layers.edges)
+    couplings: Couplings
+    if isinstance(machine.couplings, Patterns):
+        xi = machine.couplings.patterns.detach()
+        couplings = Patterns(smaller, xi.gather(2, units[:, None].expand(-1, xi.shape[1], -1)))
+    else:
+        replica = torch.arange(machine.replicas, device=device)[:, None, None]
+        couplings = Dense(
+            smaller,
+            {
+                (a, b): machine.couplings.matrix(a, b).detach()[
+                    replica, kept[a][:, :, None], kept[b][:, None]
+                ]
+                for a, b in layers.edges
+            },
+        )
+    biases = machine.biases
+    return Machine(couplings, None if biases is None else biases.detach().gather(1, units))
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Minima of machines cut to several sizes."""
+
+    units: Tensor  # (f,)
+    distinct: Tensor  # (e, tries, f) found
+    total: Tensor  # (e, tries, f) estimated
+    starts: int
+    slope: Estimate  # of log total against units, mean and error over tries
+    slope_found: Estimate  # of log distinct: bends down where the starts run out
+
+    @property
+    def saturated(self) -> Tensor:
+        """Sizes at which nine of ten starts found a minimum of their own, (e, f): there both numbers
+        are bounds from below, and so are the slopes."""
+        return self.distinct.mean(1) > 0.9 * self.starts
+
+
+@watched("growth of the minima", remedy="take fewer starts or tries")
+def growth(
+    machine: Machine,
+    starts: int,
+    rng: torch.Generator,
+    *,
+    fractions: Sequence[float] = (0.25, 0.5, 0.75, 1.0),
+    tries: int = 5,
+    limit: float | None = None,
+) -> Growth:
+    """How the number of minima grows with the number of units, over `tries` random cuts, within `limit`
+    seconds."""
+    machine.check_chains(starts, least=2)
+    check_count("the number of tries", tries, least=2)
+    fractions = tuple(fractions)
+    if len({repr(share) for share in fractions}) < 2:
+        raise InputError(f"growth needs at least two different fractions, not {fractions}")
+    machines = [[cut(machine, share, rng) for share in fractions] for _ in range(tries)]
+    found: list[list[Minima]] = []
+    with watch("cuts", tries * len(fractions)) as tick:
+        for row in machines:
+            found.append([])
+            for small in row:
+                found[-1].append(minima(small, starts, rng))
+                tick()
+    units = torch.tensor([small.layers.units for small in machines[0]], dtype=torch.float64)
+    distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in found], 1)
+    total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in found], 1)
+    away = units - units.mean()
+    weights = away / away.square().sum()  # least squares
+    slopes = [Estimate.of((y.double().log() * weights).sum(-1)) for y in (total, distinct)]
+    return Growth(units, distinct.double(), total, starts, *slopes)

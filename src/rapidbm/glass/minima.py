@@ -1,0 +1,235 @@
+"""Minima of the energy: how many there are, and how often descent ends in each.
+
+From S random starts descent ends c_i times in minimum i; f_1 minima are found once, f_2 twice. Then
+
+    Ŝ_1 = D + f_1 (f_1 − 1) / 2(f_2 + 1)             at least so many in all (Chao 1984)  (1)
+    Y = Σ_i c_i (c_i − 1) / S (S − 1)                two starts end in the same minimum   (2)
+    D(m) = Σ_i [ 1 − C(S − c_i, m) / C(S, m) ]       expected from m ≤ S of the starts    (3)
+
+with D the minima found. Y does not depend on S; 1/Y is the number of minima that count.
+
+Without biases s and −s count as one minimum. Patterns of ±1 leave many fields at exactly 0: saddles
+on which descent would rest, and plateaus. A random field 10⁻⁹ of the others, drawn anew a few times,
+takes it off the saddles; of a plateau the units without a field are set to 0, so that it counts once.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import check_count
+from ..estimates import Estimate
+from ..machines.machine import Machine
+from ..machines.spins import random_spins, sign
+from ..progress import watch, watched
+from ..sampling.quench import descend
+
+RETRIEVED = 0.9  # an overlap above which a minimum is a pattern
+NUDGE, TIED = 1e-9, 1e-11  # of the largest field; float64 rounds at 1e-15
+ROUNDS = 32  # an exit that one nudge in four finds is missed once in 10⁴
+
+
+@dataclass(frozen=True)
+class Valleys:
+    """The minima of one replica, the most frequent first."""
+
+    spins: Tensor  # (d, n); 0 where a unit has no field
+    counts: Tensor  # (d,) starts that ended there
+    energies: Tensor  # (d,) per unit
+    overlaps: Tensor | None  # (d,) the largest |m_k| / Σ_i |ξ_i^k| over patterns; None if dense
+    signed: int  # how many there are when s and −s count as two
+
+
+@dataclass(frozen=True)
+class Minima:
+    """What descent from `starts` random configurations found in each replica."""
+
+    valleys: tuple[Valleys, ...]
+    starts: int
+
+    @property
+    def distinct(self) -> Tensor:
+        """Minima found, s and −s being one where there are no biases, (e,)."""
+        return torch.tensor([len(v.counts) for v in self.valleys])
+
+    @property
+    def signed(self) -> Tensor:
+        """Minima found, s and −s being two, (e,)."""
+        return torch.tensor([v.signed for v in self.valleys])
+
+    @property
+    def top(self) -> Estimate:
+        """The share of starts that ended in the most frequent minimum."""
+        share = torch.stack([v.counts[0] for v in self.valleys]).double().cpu() / self.starts
+        return Estimate(share, (share * (1 - share) / self.starts).sqrt())
+
+    @property
+    def total(self) -> Estimate:
+        """Eq. (1): how many minima there are, from below."""
+        return _together([chao1(v.counts) for v in self.valleys])
+
+    @property
+    def coincidence(self) -> Estimate:
+        """Y of eq. (2)."""
+        return _together([coincidence(v.counts) for v in self.valleys])
+
+    @property
+    def retrieval(self) -> Estimate | None:
+        """The share of starts that ended in a pattern; None for dense couplings."""
+        shares = [
+            float(((v.overlaps > RETRIEVED) * v.counts).sum()) / self.starts
+            for v in self.valleys
+            if v.overlaps is not None
+        ]
+        share = torch.tensor(shares, dtype=torch.float64)
+        return Estimate(share, (share * (1 - share) / self.starts).sqrt()) if shares else None
+
+    @property
+    def patterns(self) -> Tensor | None:
+        """The share of minima, not of starts, that are a pattern; the others are mixtures, (e,)."""
+        shares = [
+            float((v.overlaps > RETRIEVED).double().mean())
+            for v in self.valleys
+            if v.overlaps is not None
+        ]
+        return torch.tensor(shares, dtype=torch.float64) if shares else None
+
+    def rarefaction(self, points: int = 40) -> tuple[Tensor, Estimate]:
+        """Numbers of starts m (p,) and D(m) of eq. (3), (e, p), with the errors of Colwell et al.
+        (2012), up to half too large for a fixed landscape: a curve that still rises has more to find."""
+        m = torch.unique(torch.linspace(1, self.starts, min(points, self.starts)).round().long())
+        values, errors = [], []
+        for valley in self.valleys:
+            found = 1.0 - _missed(valley.counts.cpu(), m, self.starts)  # (d, p)
+            value = found.sum(0)
+            total = max(chao1(valley.counts)[0], 1.0)
+            errors.append((found.square().sum(0) - value.square() / total).clamp_min(0).sqrt())
+            values.append(value)
+        return m, Estimate(torch.stack(values), torch.stack(errors))
+
+
+@watched("minima", remedy="take fewer starts")
+@torch.no_grad()
+def minima(
+    machine: Machine, starts: int, rng: torch.Generator, *, limit: float | None = None
+) -> Minima:
+    """Distinct minima below `starts` random configurations, within `limit` seconds."""
+    check_count("the number of starts", starts, least=2)
+    spins, tied = settle(machine, machine.random(starts, rng), rng)
+    keys = torch.where(tied, 0.0, spins).to(torch.int8)
+    first = (keys != 0).to(torch.int8).argmax(-1, keepdim=True)
+    turn = keys.gather(-1, first).where(keys.gather(-1, first) != 0, 1)
+    one = keys * turn if machine.symmetric else keys
+    energy = machine.energy(spins).double() / machine.layers.units
+    best = _largest_overlap(machine, spins)
+    valleys = []
+    for e in range(machine.replicas):
+        found, where, counts = torch.unique(one[e], dim=0, return_inverse=True, return_counts=True)
+        order = counts.argsort(descending=True, stable=True)
+        member = torch.empty_like(counts).scatter_(
+            0, where, torch.arange(starts, device=where.device)
+        )[order]  # one start that ended there
+        signed = len(torch.unique(keys[e], dim=0))
+        overlap = None if best is None else best[e, member]
+        valleys.append(Valleys(found[order], counts[order], energy[e, member], overlap, signed))
+    return Minima(tuple(valleys), starts)
+
+
+@torch.no_grad()
+def settle(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Minima below the configurations (e, c, n), and which of their units have no field."""
+    exact = copy.deepcopy(machine).double()  # in float32 a field of 0 has a sign by rounding
+    spins = exact.configuration(spins).clone()
+    biases = 0.0 if exact.biases is None else exact.biases.detach()
+    scale = _field(exact, spins).abs().amax((1, 2))  # (e,)
+    shape = (exact.replicas, exact.layers.units)
+    tied = torch.ones_like(spins, dtype=torch.bool)
+    with watch("rounds of descent") as tick:
+        for _ in range(ROUNDS):
+            half = torch.rand(shape, generator=rng, dtype=torch.float64, device=rng.device) / 2
+            nudge = random_spins(shape, rng, torch.float64) * (0.5 + half)
+            moving = tied.any(-1).any(0)  # (c,)
+            nudged = Machine(exact.couplings, biases + nudge * (NUDGE * scale[:, None]))
+            ends = descend(nudged, spins[:, moving], means=True)
+            spins[:, moving] = ends
+            tied[:, moving] = _field(exact, ends).abs() <= TIED * scale[:, None, None]
+            if not bool(tied.any()):
+                break
+            tick()
+    return spins.to(machine.dtype), tied
+
+
+@torch.no_grad()
+def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
+    """Overlap of each pattern with the minimum below it, mean and error over patterns: 1 where
+    patterns are minima. None for dense couplings."""
+    if machine.patterns is None:
+        return None
+    xi = machine.patterns.detach()
+    ends, _ = settle(machine, sign(xi), rng)
+    kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
+    found = Estimate.of(kept)
+    return Estimate(found.value, found.error.nan_to_num(0.0))  # of one pattern: nothing is sampled
+
+
+def chao1(counts: Tensor) -> tuple[float, float]:
+    """Eq. (1) and its standard error (Chao 1987, for the bias-corrected form)."""
+    f1, f2 = int((counts == 1).sum()), int((counts == 2).sum())
+    found, starts = len(counts), int(counts.sum())
+    total = found + f1 * (f1 - 1) / (2 * (f2 + 1))
+    if f1 == 0:
+        left = torch.exp(-counts.double())
+        variance = float(left.sum() - (counts * left).sum().square() / starts)
+    elif f2 == 0:
+        variance = f1 * (f1 - 1) / 2 + f1 * (2 * f1 - 1) ** 2 / 4 - f1**4 / (4 * total)
+    else:
+        g = f2 + 1
+        variance = f1 * (f1 - 1) / (2 * g) + f1 * (2 * f1 - 1) ** 2 / (4 * g**2)
+        variance += f1**2 * f2 * (f1 - 1) ** 2 / (4 * g**4)
+    return total, math.sqrt(max(variance, 0.0))
+
+
+def coincidence(counts: Tensor) -> tuple[float, float]:
+    """Eq. (2) and its jackknife error; never below one coincidence in all pairs of starts."""
+    c = counts.double()
+    s = float(c.sum())
+    pairs = (c * (c - 1)).sum()
+    # Leaving out one start of minimum i takes 2(c_i − 1) ordered pairs away.
+    without = (pairs - 2 * (c - 1)) / ((s - 1) * max(s - 2, 1))
+    mean = (c * without).sum() / s
+    error = ((s - 1) / s * (c * (without - mean).square()).sum()).sqrt()
+    return float(pairs / (s * (s - 1))), max(float(error), 2 / (s * (s - 1)))
+
+
+def _field(machine: Machine, spins: Tensor) -> Tensor:
+    return torch.cat(
+        [machine.field(spins, i, means=True) for i in range(len(machine.layers.sizes))], -1
+    )
+
+
+def _largest_overlap(machine: Machine, spins: Tensor) -> Tensor | None:
+    if machine.patterns is None:
+        return None
+    xi = machine.patterns.detach()
+    size = xi.abs().sum(2)[:, None].clamp_min(torch.finfo(xi.dtype).tiny)  # (e, 1, k)
+    return ((spins @ xi.mT).abs() / size).amax(2).double()  # (e, c)
+
+
+def _missed(counts: Tensor, m: Tensor, starts: int) -> Tensor:
+    """C(S − c, m) / C(S, m), the chance that m of the starts miss a minimum, (d, p)."""
+    c, m = counts.double()[:, None], m.double()
+    rest = starts - c - m
+    logs = torch.lgamma(starts - c + 1) + torch.lgamma(starts - m + 1)
+    logs = logs - torch.lgamma(rest.clamp_min(0) + 1) - math.lgamma(starts + 1)
+    return torch.where(rest < 0, 0.0, logs.exp())
+
+
+def _together(pairs: Sequence[tuple[float, float]]) -> Estimate:
+    value, error = torch.tensor(pairs, dtype=torch.float64).unbind(1)
+    return Estimate(value, error)

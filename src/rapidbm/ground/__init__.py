@@ -1,0 +1,1 @@
+"""Ground states: exact, searched for, and bounded from below."""

@@ -1,0 +1,184 @@
+"""A proven lower bound on the energy: no configuration lies below it.
+
+Edge by edge, with n the number of units of a layer and σ the largest singular value of its couplings,
+
+    s_a J s_b ≤ Σ |J_ij| ≤ (1/√K) Σ_k |ξ_a^k|₁ |ξ_b^k|₁   and   s_a J s_b ≤ √(n_a n_b) σ(J)       (1)
+
+and Σ |b_i| for the biases. All at once, with the biases as couplings to one more spin that is up and the
+symmetric matrix M of all couplings, for any numbers d_i,
+
+    −E = ½ s·M s = ½ ( Σ_i d_i + s·(M − diag d) s ) ≤ ½ ( Σ_i d_i + N λ_max(M − diag d) )       (2)
+
+The d that makes (2) smallest solves the dual of the semidefinite relaxation of Max-Cut (Goemans and
+Williamson). It comes from the primal one: unit vectors x_i in place of the spins (Burer and Monteiro),
+each following its field until it rests (the mixing method),
+
+    x_i ← Σ_j M_ij x_j / d_i,        d_i = | Σ_j M_ij x_j |                                      (3)
+
+Whatever d it ends with, one eigenvalue proves (2).
+
+Sums of products are rounded, here and in the energies that a bound is held against: by at most a few ε
+for each of N terms in a row, of the sum of their sizes, and for an edge that sum is at most
+
+    √(n_a n_b) |J|_F,   through patterns  √(n_a n_b / K) |ξ_a|_F |ξ_b|_F                          (4)
+
+Every bound is lower by that much, so that no computed energy lies below it either.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..machines.couplings import Patterns
+from ..machines.machine import Machine
+from ..progress import pulse
+from ..random import generator
+
+LARGEST = 3000  # units: N³ operations and N² numbers for the eigenvalue of eq. (2)
+PASSES = 300
+EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A number below every energy of each replica, and how it was proven."""
+
+    energy: Tensor  # (e,)
+    method: str
+
+
+@torch.no_grad()
+def lower_bound(machine: Machine) -> LowerBound:
+    """The tightest of eqs. (1) and (2), in float64."""
+    simple = edge_bound(machine)
+    units = machine.layers.units
+    if units > LARGEST:
+        return LowerBound(
+            simple, f"edge by edge; the semidefinite bound is for {LARGEST:,} units, not {units:,}"
+        )
+    tight = semidefinite_bound(machine)
+    return LowerBound(torch.maximum(simple, tight), "edge by edge, semidefinite")
+
+
+@torch.no_grad()
+def edge_bound(machine: Machine) -> Tensor:
+    """Eq. (1): for every edge the better of its two bounds, (e,)."""
+    machine = copy.deepcopy(machine).double()
+    total = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+    for a, b in machine.layers.edges:
+        total += torch.minimum(_absolute(machine, a, b), _spectral(machine, a, b))
+    if machine.biases is not None:
+        total += machine.biases.abs().sum(1)
+    return -total - _rounding(machine)
+
+
+def _rounding(machine: Machine) -> Tensor:
+    """What rounding may add to an energy or take from a bound, eq. (4), (e,)."""
+    couplings, sizes = machine.couplings, machine.layers.sizes
+    total = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+    for a, b in machine.layers.edges:
+        if isinstance(couplings, Patterns):
+            xi, other = (torch.linalg.matrix_norm(couplings.of_layer(i)) for i in (a, b))
+            norm = couplings.scale * xi * other
+        else:
+            norm = torch.linalg.matrix_norm(couplings.matrix(a, b))
+        total += math.sqrt(sizes[a] * sizes[b]) * norm
+    if machine.biases is not None:
+        total += machine.biases.abs().sum(1)
+    return 4 * EPS * machine.layers.units * total
+
+
+def _absolute(machine: Machine, a: int, b: int) -> Tensor:
+    couplings = machine.couplings
+    if not isinstance(couplings, Patterns):
+        total = couplings.matrix(a, b).abs().sum((1, 2))
+        return total / 2 if a == b else total
+    xi, other = (couplings.of_layer(i) for i in (a, b))
+    product = (xi.abs().sum(2) * other.abs().sum(2)).sum(1)
+    if a == b:  # every pair once, and no unit with itself
+        product = (product - xi.square().sum((1, 2))) / 2
+    return couplings.scale * product
+
+
+def _spectral(machine: Machine, a: int, b: int) -> Tensor:
+    couplings, sizes = machine.couplings, machine.layers.sizes
+    n = math.sqrt(sizes[a] * sizes[b])
+    if not isinstance(couplings, Patterns):
+        matrix = couplings.matrix(a, b)
+        if a == b:
+            largest: Tensor = torch.linalg.eigvalsh(matrix)[:, -1]
+            return n / 2 * largest
+        sigma: Tensor = torch.linalg.matrix_norm(matrix, 2)
+        return n * sigma
+    xi, other = (couplings.of_layer(i) for i in (a, b))
+    # ξ = R Q with orthonormal Q: the singular values of ξ_a ξ_b are those of K × K numbers.
+    left, right = (torch.linalg.qr(x.mT, mode="r")[1] for x in (xi, other))
+    norm: Tensor = n * torch.linalg.matrix_norm(left @ right.mT, 2)
+    if a == b:
+        norm = (norm - xi.square().sum((1, 2))) / 2
+    return couplings.scale * norm
+
+
+@torch.no_grad()
+def semidefinite_bound(machine: Machine, *, passes: int = PASSES) -> Tensor:
+    """Eq. (2) with d of eq. (3), (e,)."""
+    machine = copy.deepcopy(machine).double()  # couplings rounded to float32 would prove nothing
+    found = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
+    return torch.stack(found) - _rounding(machine)
+
+
+def _semidefinite(machine: Machine, replica: int, passes: int) -> Tensor:
+    matrix = coupling_matrix(machine, replica)
+    d = _mix(machine, matrix, passes)
+    gap = matrix - torch.diag(d)
+    # LAPACK's eigenvalue is off by a few ε of the norm.
+    slack = 10 * EPS * torch.linalg.matrix_norm(gap)
+    largest: Tensor = torch.linalg.eigvalsh(gap)[-1] + slack
+    return -(d.sum() + len(matrix) * largest) / 2
+
+
+def coupling_matrix(machine: Machine, replica: int) -> Tensor:
+    """M of one replica, (n, n); with biases (n + 1, n + 1), the last spin is the one up."""
+    layers = machine.layers
+    size = layers.units + (machine.biases is not None)
+    matrix = torch.zeros((size, size), dtype=machine.dtype, device=machine.device)
+    for a, b in layers.edges:
+        part = machine.couplings.matrix(a, b)[replica]
+        matrix[layers.slices[a], layers.slices[b]] = part
+        matrix[layers.slices[b], layers.slices[a]] = part.mT
+    if machine.biases is not None:
+        matrix[-1, :-1] = matrix[:-1, -1] = machine.biases[replica]
+    return matrix
+
+
+def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:
+    """d of eq. (3), after as many passes as it takes."""
+    layers, size = machine.layers, len(matrix)
+    blocks = []
+    for layer, where in enumerate(layers.slices):
+        if layers.self_coupled(layer):
+            blocks += [slice(i, i + 1) for i in range(where.start, where.stop)]
+        else:  # its units do not see each other: they turn at once
+            blocks.append(where)
+    blocks += [slice(layers.units, size)] if size > layers.units else []
+    rank = min(size, math.isqrt(2 * size) + 2)  # from √2N on the primal has no false maxima
+    shape = (size, rank)
+    x = torch.randn(shape, generator=generator(0, "bound"), dtype=torch.float64).to(matrix.device)
+    x = torch.nn.functional.normalize(x, dim=1)
+    value = -math.inf
+    for _ in range(passes):
+        pulse()
+        for where in blocks:
+            field = matrix[where] @ x
+            sizes = torch.linalg.vector_norm(field, 2, 1, keepdim=True)
+            x[where] = torch.where(sizes > 0, field / sizes.clamp(min=1e-300), x[where])
+        d: Tensor = torch.linalg.vector_norm(matrix @ x, 2, 1)
+        before, value = value, float(d.sum())
+        if value - before <= 1e-9 * abs(value):
+            break
+    return d

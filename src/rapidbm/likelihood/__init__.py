@@ -1,0 +1,1 @@
+"""log Z and log p: by enumeration, counting, quadrature, annealing, bridging, hidden sums."""

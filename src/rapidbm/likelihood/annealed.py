@@ -1,0 +1,231 @@
+"""log Z by annealing from several bases, both ways.
+
+From each base (`bases.py`) chains walk to the machine and gather weights (`ais.py`): unbiased estimates
+Z' of Z, which fall short where the base misses a mode, and by Markov's inequality seldom lie far above,
+
+    P(log Z' > log Z + a) ≤ e^−a                                                          (1)
+
+So a mode that one base finds is there, and a base whose estimate stays below another one's misses
+something. Those that miss nothing give the population from which all the ways back start: a path that
+lacks a mode contradicts itself there, and Bennett's ratio of its two directions knows. The path whose
+directions agree best is believed, with more temperatures until its interval is narrow. Where two paths
+still contradict each other the interval spans both, and `note` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, TimeLimit
+from ..estimates import Bounds
+from ..machines.machine import Machine, scaled
+from ..progress import Watch, watch
+from ..random import generator
+from ..sampling import annealing as ais
+from ..sampling.bases import paths_to
+from ..sampling.gibbs import sweeps
+from ..sampling.paths import Path
+
+SETTLE = 100  # sweeps between the two directions
+NARROW = 0.5  # nats: an interval that needs no more temperatures
+WIDE = 2.6  # standard errors to each side: they are themselves estimates
+FIRST = 1.0  # variance of log w along a path, before it is divided further
+
+Streams = Callable[..., torch.Generator]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Chains that have come along a path from one of the bases."""
+
+    path: Path
+    betas: list[float]
+    logs: Tensor  # (e, c): log w
+    ends: Tensor  # (e, c, n)
+
+    @property
+    def steps(self) -> int:
+        return len(self.betas) - 1
+
+    @property
+    def mean(self) -> ais.LogMean:
+        return ais.LogMean.of(self.logs)
+
+
+@torch.no_grad()
+def annealed(
+    machine: Machine,
+    beta: float,
+    seed: int,
+    data: Any,
+    samples: Tensor | None,
+    chains: int,
+    most: int,
+    limit: float | None = None,
+) -> tuple[Bounds, Tensor, int]:
+    """log Z by annealing both ways, the configurations that the ways back started from, and how many
+    steps the paths have in all."""
+    if beta != 1.0:
+        machine = scaled(machine, beta)
+    if samples is not None:
+        samples = machine.configuration(samples)
+        if samples.shape[1] < 2:
+            raise InputError(f"the way back needs two samples or more, not {samples.shape[1]}")
+
+    def stream(*words: object) -> torch.Generator:
+        return generator(seed, "log_z", *words, device=machine.device)
+
+    remedy = "take fewer chains= or temperatures (most=)"
+    with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
+        paths, proven = paths_to(machine, data, stream("modes"))
+        betas = _schedules(paths, most, stream)
+        tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
+        walks = {
+            name: _walk(name, paths[name], betas[name], chains, stream, tick) for name in betas
+        }
+        while True:
+            sees = _seeing(walks)
+            settled, apart = samples, None
+            if settled is None:
+                drawn, apart = _population(walks, sees, chains, stream("draw"))
+                settled = sweeps(machine, drawn, stream("settle"), SETTLE)
+            found = {
+                name: _joined(walk, settled, apart, stream("back", name), tick)
+                for name, walk in walks.items()
+                if bool(sees[name].any())
+            }
+            width = torch.stack(
+                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in found.items()]
+            )  # (paths, e)
+            again = _wanting(list(found), width, walks, most)
+            if not again:
+                break
+            tick.total += 3 * sum(2 * walks[name].steps for name in again)
+            for name in again:
+                wider = ais.resized(walks[name].betas, 2 * walks[name].steps + 1)
+                walks[name] = _walk(name, paths[name], wider, chains, stream, tick)
+    believed = {list(found)[i] for i in width.argmin(0).tolist()}
+    effort = f"{chains:,} chains from each of " + ", ".join(
+        f"{name} ({walk.steps + 1:,} temperatures{', believed' if name in believed else ''})"
+        for name, walk in walks.items()
+    )
+    best = replace(_believed(list(found.values()), width, proven), effort=effort)
+    return best, settled, sum(walk.steps for walk in walks.values())
+
+
+def _schedules(paths: dict[str, Path], most: int, stream: Streams) -> dict[str, list[float]]:
+    """Temperatures along every path that needs at most so many."""
+    found, refused = {}, None
+    for name, path in paths.items():
+        try:
+            rng = stream("schedule", name)
+            found[name] = ais.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
+        except TimeLimit:
+            raise
+        except InputError as error:
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    return found
+
+
+def _walk(
+    name: str, path: Path, betas: list[float], chains: int, stream: Streams, tick: Watch
+) -> Walk:
+    logs, ends = ais.forward(path, betas, chains, stream("forward", name), tick)
+    tick.foresee()
+    return Walk(path, betas, logs, ends)
+
+
+def _seeing(walks: dict[str, Walk]) -> dict[str, Tensor]:
+    """Which walks miss nothing that another one found, (e,) each: eq. (1)."""
+    means = {name: walk.mean for name, walk in walks.items()}
+    highest = torch.stack([m.value - WIDE * m.error for m in means.values()]).amax(0)
+    return {name: m.value + WIDE * m.error >= highest for name, m in means.items()}
+
+
+def _population(
+    walks: dict[str, Walk], sees: dict[str, Tensor], count: int, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Chains drawn again by their weights, from each walk as many as it has effective ones, and how
+    many different ones there are, (e,)."""
+    logs = [
+        torch.where(
+            sees[name][:, None],
+            torch.log_softmax(walk.logs, 1) + walk.mean.ess.log()[:, None],
+            -torch.inf,
+        )
+        for name, walk in walks.items()
+    ]
+    ends = torch.cat([walk.ends for walk in walks.values()], 1)
+    return ais.resample(ends, torch.cat(logs, 1), rng, count)
+
+
+def _joined(
+    walk: Walk, settled: Tensor, apart: Tensor | None, rng: torch.Generator, tick: Watch
+) -> Bounds:
+    """Both directions along one path."""
+    back = ais.backward(walk.path, walk.betas, settled, rng, tick)
+    below, above, best = walk.mean, ais.LogMean.of(back), ais.bennett(walk.logs, back, apart)
+    forward, backward = below.value, -above.value
+    error = WIDE * best.error
+    # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with
+    # their own errors where they contradict each other.
+    contradict = (backward - forward).abs() > 1.96 * torch.hypot(below.error, above.error)
+    low, high = (torch.where(contradict, WIDE * x.error, 0.0) for x in (below, above))
+    return Bounds(
+        best.value,
+        torch.stack([best.value - error, forward - low, backward - high]).amin(0),
+        torch.stack([best.value + error, forward + low, backward + high]).amax(0),
+        forward,
+        backward,
+        best.ess,
+        best.largest,
+        "ais",
+        "",
+    )
+
+
+def _wanting(names: list[str], width: Tensor, walks: dict[str, Walk], most: int) -> set[str]:
+    """The narrowest path of every replica whose interval is still wide, if it may grow longer."""
+    long = torch.tensor([2 * walks[name].steps > most for name in names], device=width.device)
+    open_to = torch.where(long[:, None], torch.inf, width)
+    wide = (width.amin(0) > NARROW) & ~open_to.amin(0).isinf()
+    return {names[i] for i in open_to.argmin(0)[wide].tolist()}
+
+
+def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
+    """The narrowest interval of each replica, widened to those that contradict it; `proven` (e,) bounds
+    log Z from below."""
+    chosen = width.argmin(0, keepdim=True)
+
+    def pick(name: str) -> Tensor:
+        return torch.stack([getattr(b, name) for b in found]).gather(0, chosen).squeeze(0)
+
+    lower, upper = pick("lower"), pick("upper")
+    low, high = (torch.stack([getattr(b, n) for b in found]) for n in ("lower", "upper"))
+    against = ~width.isinf() & ((low > upper) | (high < lower))  # (paths, e)
+    short = proven > upper
+    low = torch.where(against | short, low, torch.inf).amin(0)
+    high = torch.where(against | short, torch.maximum(high, proven), -torch.inf).amax(0)
+    lower, upper = torch.minimum(lower, low), torch.maximum(upper, high)
+    note = ""
+    if bool((upper - lower)[against.any(0) | short].gt(NARROW).any()):
+        note = "the bases disagree: the interval spans what each of them says"
+    return Bounds(
+        pick("value"),
+        lower,
+        upper,
+        pick("forward"),
+        pick("back"),
+        pick("ess"),
+        pick("largest"),
+        "ais",
+        "",
+        note=note,
+    )

@@ -1,0 +1,225 @@
+"""log Z along a training, from each checkpoint to the next.
+
+Neighbours are bridged by annealing through the machines between them (`routes.Crossing`), both ways,
+and Bennett's ratio joins the two directions:
+
+    log Z_{i+1} = log Z_i + c_i,        c_i by eq. (2) of `ais.py`                        (1)
+
+The chains that arrive at one checkpoint go on to the next, so that a whole curve costs little more than
+its ends, which are anchors: annealed from independent units, or exact. Chains that miss a mode on their
+way would not show it, so anchors must agree with the bridges between them; where they do not, the
+middle becomes an anchor too, and where a bridge fails, both its ends. Between two anchors a checkpoint
+is reached from both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_count
+from ..estimates import Bounds
+from ..machines.machine import Machine
+from ..progress import Watch, watch
+from ..random import generator, seed_from
+from ..sampling import annealing as ais
+from ..sampling.gibbs import sweeps
+from ..sampling.paths import Crossing, check_one_shape
+from .annealed import WIDE, annealed
+from .log_z import can_be_exact, log_z
+
+SETTLE = 20  # sweeps between the two directions
+ENOUGH = 0.1  # share of effective chains in either direction: Bennett's ratio needs no more
+LONGEST = 500  # steps of a bridge; what needs more, or more than the last annealing, is annealed
+AGREE = 3.5  # standard errors between bridges and an anchor
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """log Z_{i+1} / Z_i, forward, back and by eq. (1)."""
+
+    forward: ais.LogMean
+    back: ais.LogMean
+    best: ais.LogMean
+    steps: int
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value with its variance, (e,)."""
+
+    value: Tensor
+    variance: Tensor
+
+    @staticmethod
+    def of(bounds: Bounds) -> Known:
+        """An interval's half width as so many standard errors."""
+        return Known(
+            0.5 * (bounds.lower + bounds.upper),
+            ((bounds.upper - bounds.lower) / (2.0 * WIDE)).square(),
+        )
+
+
+@torch.no_grad()
+def log_z_along(
+    machines: Sequence[Machine],
+    *,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    data: Any = None,
+    chains: int = 500,
+    most: int = 10_000,
+    track: Callable[[range], Iterable[int]] = iter,
+    limit: float | None = None,
+) -> list[Bounds]:
+    """log Z of machines of one shape, such as a run's checkpoints in their order: exact where at most
+    2^20 terms do for all of them, else by eq. (1).
+
+    `forward` and `back` add up the steps of either direction from the anchor before; the interval is
+    Bennett's, from the anchors on both sides. After `limit` seconds it gives up.
+    """
+    if not machines:
+        raise InputError("give the machines of a training, one at least; there are none")
+    check_one_shape(machines)
+    machines[0].check_chains(chains, least=2)
+    check_count("the largest number of temperatures", most, least=2)
+    seed = seed_from(seed, rng)
+    with watch(
+        "log Z along a training", len(machines), limit=limit, remedy="give fewer machines"
+    ) as tick:
+        if all(can_be_exact(machine, 2**20) for machine in machines):
+            found = []
+            for i in track(range(len(machines))):
+                found.append(log_z(machines[i], method="exact"))
+                tick()
+            return found
+        return _bridged(machines, seed, data, chains, most, track, tick)
+
+
+def _bridged(
+    machines: Sequence[Machine],
+    seed: int,
+    data: Any,
+    chains: int,
+    most: int,
+    track: Callable[[range], Iterable[int]],
+    tick: Watch,
+) -> list[Bounds]:
+    """Eq. (1) from anchor to anchor."""
+    longest = LONGEST
+
+    def anchor(i: int) -> tuple[Bounds, Tensor]:
+        nonlocal longest
+        found, settled, steps = annealed(
+            machines[i], 1.0, seed_from(None, stream(seed, i, "anchor")), data, None, chains, most
+        )
+        longest = min(LONGEST, max(20, steps))
+        if can_be_exact(machines[i], 2**20):
+            found = log_z(machines[i], method="exact")
+        return found, settled
+
+    last = len(machines) - 1
+    anchors: dict[int, Bounds] = {}
+    anchors[0], spins = anchor(0)
+    bridges: list[Bridge] = []
+    for i in track(range(last)):
+        bridge, spins = _bridge(machines[i], machines[i + 1], spins, seed, i, longest)
+        bridges.append(bridge)
+        if not bridge.holds and i not in anchors:  # else nothing would check the bridges before it
+            anchors[i] = anchor(i)[0]
+        if i + 1 == last or not bridge.holds:
+            anchors[i + 1], spins = anchor(i + 1)
+        tick()
+    while (doubtful := _doubtful(anchors, bridges)) is not None:
+        anchors[doubtful] = anchor(doubtful)[0]
+    return [anchors[i] if i in anchors else _between(anchors, bridges, i) for i in range(last + 1)]
+
+
+def stream(seed: int, *words: object, device: torch.device | str = "cpu") -> torch.Generator:
+    return generator(seed, "along", *words, device=device)
+
+
+def _bridge(
+    here: Machine, there: Machine, spins: Tensor, seed: int, number: int, longest: int
+) -> tuple[Bridge, Tensor]:
+    """The bridge between two machines, and the chains that have arrived; it fails where it would need
+    more than `longest` steps."""
+    route = Crossing(here, there, spins)
+    chains = spins.shape[1]
+
+    def streams(name: str) -> torch.Generator:
+        return stream(seed, number, name, device=here.device)
+
+    # Steps are never so short that the pilot would give up: a bridge that is too long fails below.
+    places, _ = ais.pilot(route, streams("pilot"), most=longest + 2, shortest=1.0 / longest)
+    while True:
+        logs, ends = ais.forward(route, places, chains, streams("forward"))
+        settle = streams("settle")
+        drawn, apart = ais.resample(ends, logs, settle)
+        arrived = sweeps(there, drawn, settle, SETTLE)
+        back = ais.backward(route, places, arrived, streams("back"))
+        best = ais.bennett(logs, back, apart)
+        steps, least = len(places) - 1, float(best.ess.min()) / chains
+        if least >= ENOUGH or 2 * steps > longest:
+            holds = least >= ENOUGH
+            ways = ais.LogMean.of(logs), ais.LogMean.of(back)
+            return Bridge(*ways, best, steps, holds), arrived
+        # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
+        factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
+        places = ais.resized(places, min(longest, factor * steps) + 1)
+
+
+def _across(start: Known, bridges: Sequence[Bridge], sign: int = 1) -> Known:
+    """The value on the other side of some bridges."""
+    value, variance = start.value, start.variance
+    for bridge in bridges:
+        value = value + sign * bridge.best.value
+        variance = variance + bridge.best.error.square()
+    return Known(value, variance)
+
+
+def _doubtful(anchors: dict[int, Bounds], bridges: list[Bridge]) -> int | None:
+    """The middle of two anchors that contradict the bridges between them."""
+    known = sorted(anchors)
+    for a, b in pairwise(known):
+        if b - a < 2:
+            continue
+        there, end = _across(Known.of(anchors[a]), bridges[a:b]), Known.of(anchors[b])
+        error = (there.variance + end.variance).sqrt()
+        if bool(((there.value - end.value).abs() > AGREE * error).any()):
+            return (a + b) // 2
+    return None
+
+
+def _between(anchors: dict[int, Bounds], bridges: list[Bridge], i: int) -> Bounds:
+    """A checkpoint between two anchors, from both sides."""
+    a = max(k for k in anchors if k < i)
+    b = min(k for k in anchors if k > i)
+    found = _across(Known.of(anchors[a]), bridges[a:i])
+    other = _across(Known.of(anchors[b]), bridges[i:b], -1)
+    both = (found.variance + other.variance).clamp(min=1e-300)
+    share = other.variance / both
+    value = share * found.value + (1.0 - share) * other.value
+    error = (found.variance * other.variance / both).sqrt()
+    own = bridges[i - 1]
+    width = WIDE * error
+    zero = torch.zeros_like(width)
+    return Bounds(
+        value,
+        value - width,
+        value + width,
+        anchors[a].forward + sum((x.forward.value for x in bridges[a:i]), zero),
+        anchors[a].back - sum((x.back.value for x in bridges[a:i]), zero),
+        own.best.ess,
+        own.best.largest,
+        "bridged",
+        f"{own.steps:,} steps from the checkpoint before",
+        note=anchors[a].note or anchors[b].note,
+    )

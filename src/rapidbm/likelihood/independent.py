@@ -1,0 +1,127 @@
+"""Does a machine fit its data worse than independent columns do? A proof, where there is a cheap one.
+
+Columns that know nothing of each other have the marginals p_i of the data (smoothed by one observation of
+each spin), and the mean log-likelihood
+
+    L_0 = Σ_i [ p_i log p_i + (1 − p_i) log(1 − p_i) ]                                    (1)
+
+A machine has L = ⟨log f(v)⟩ − log Z with f(v) = Σ_h exp(−E(v, h)). Any states s, each counted once, and
+any means μ of independent units, with their entropy S, bound log Z from below:
+
+    log Z ≥ log Σ_s f(s),        log Z ≥ S(μ) − E(μ)                                      (2)
+
+the first is tight where few states have all the weight, as when couplings run away, the second (Gibbs and
+Bogoliubov) where the machine is hot. So L ≤ ⟨log f(v)⟩ − (2), and if that is below (1) the machine is,
+whatever log Z may be. Where log Z is a matter of milliseconds it is exact.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import FitWarning
+from ..machines.enumeration import log_weight, states_of
+from ..machines.machine import Machine
+from ..machines.spins import as_spins, sign
+from ..sampling.gibbs import sweeps
+from ..sampling.mean_field import relax, variational_bound
+from .log_z import log_z
+
+IMAGES = 1000  # of the data that are judged, at most
+STATES = 2**22  # hidden states of all images together that are summed
+EXACT = 2**23  # numbers that an exact log Z may run through
+CHAINS, SWEEPS = 32, 10
+CLEAR = 0.1  # nats below which nothing is said
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is proven about the mean log-likelihood of data, in nats per sample."""
+
+    most: Tensor  # (e,): it is not larger
+    columns: float  # that of independent columns, eq. (1)
+    images: int  # of the data, as many as were looked at
+
+    @property
+    def below(self) -> Tensor:
+        """Replicas that are proven to be below independent columns, (e,)."""
+        return self.most < self.columns - CLEAR
+
+
+@torch.no_grad()
+def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
+    """An upper bound on the log-likelihood beside that of independent columns; None where the sum over
+    hidden units would take long."""
+    spins = as_spins(data)
+    mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
+    some = spins[:: -(-len(spins) // IMAGES)]
+    if len(some) * states_of(machine.layers, (0,)) > STATES:
+        return None
+    up = (some == 1).double()
+    p = (1.0 + mean) / 2.0
+    columns = float((up * p.log() + (1.0 - up) * (1.0 - p).log()).sum(1).mean())
+    double = copy.deepcopy(machine).double().requires_grad_(False)
+    step = max(1, 2**22 // (double.layers.units * double.replicas))
+    parts = [double.log_prob_unnormalised(x).sum(1) for x in torch.split(some, step)]
+    seen = torch.stack(parts).sum(0) / len(some)
+    cost = states_of(machine.layers) * machine.layers.units * machine.replicas
+    if cost <= EXACT:
+        least = log_z(machine, method="exact").value
+    else:
+        ends = _settled(machine, some, rng).double()
+        least = torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
+    return Fit((seen - least).cpu(), columns, len(some))
+
+
+def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
+    """Chains a few sweeps after random spins, data and patterns, (e, c, n)."""
+    starts = [machine.random(CHAINS, rng), machine.with_visible(visible[:CHAINS])]
+    if machine.patterns is not None:
+        starts.append(sign(machine.patterns.detach()[:, :CHAINS]))
+    return sweeps(machine, torch.cat(starts, 1), rng, SWEEPS, means=True)
+
+
+@torch.no_grad()
+def log_z_by_states(machine: Machine, spins: Tensor) -> Tensor:
+    """The first of eq. (2) over configurations (e, c, n), (e,)."""
+    layers = machine.layers
+    kept = spins.clone()
+    for layer in layers.inferred:  # summed over in closed form
+        kept[..., layers.slices[layer]] = 0.0
+    if machine.symmetric:  # s and −s
+        kept = torch.cat([kept, -kept], 1)
+    found = []
+    for e, each in enumerate(kept):
+        one, states = machine.replica(e), torch.unique(each, dim=0)
+        found.append(torch.logsumexp(log_weight(one, states[None], layers.inferred, 1.0), 1))
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def log_z_by_means(machine: Machine, spins: Tensor) -> Tensor:
+    """The best of the second of eq. (2), means iterated from these configurations, (e,)."""
+    means = relax(machine, 0.5 * spins, machine.layers.order, SWEEPS)
+    return variational_bound(machine, means).amax(1)
+
+
+def warn_of_fit(found: Fit | None) -> None:
+    """Says so when replicas are below independent columns."""
+    if found is None or not bool(found.below.any()):
+        return
+    count, replicas = int(found.below.sum()), len(found.below)
+    who = "this training ends" if replicas == 1 else f"{count} of {replicas} replicas end"
+    most = float(found.most[found.below].max())
+    warnings.warn(
+        f"{who} below independent columns: the mean log-likelihood of {found.images:,} training images "
+        f"is {most:,.1f} nats or less, and {found.columns:,.1f} without any coupling. Completions may be "
+        "good all the same; for likelihoods train with persistent chains, biases and small couplings "
+        "(preset small, docs/training.md), or at a smaller rate",
+        FitWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,135 @@
+"""Exact first and second moments, ⟨s_i⟩ and ⟨s_i s_j⟩, by the routes that give an exact log Z.
+
+Enumeration sums over states (`enumeration.py`), quadrature over Gaussian fields (`quadrature.py`):
+either way the other units are independent given what is summed over, and ⟨s_i s_j⟩ is the mean of a
+product of means. Counting sums over the magnetisations M_t of the n_t units of each kind
+(`counting.py`); for two units of a kind
+
+    ⟨s_i s_j⟩ = (⟨M_t²⟩ − n_t) / (n_t (n_t − 1))                                          (1)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_beta
+from ..machines.enumeration import (
+    check_states,
+    enumerate_spins,
+    free_layers,
+    infer,
+    log_weight,
+    states_of,
+)
+from ..machines.machine import Machine
+from ..progress import Watch, watch, watched
+from .counting import can_count, sides, terms, terms_of
+from .quadrature import can_integrate, lattice, points_of
+
+LARGEST_SUM = 2**33  # terms
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means and pair moments of all units; the diagonal of the pairs is 1."""
+
+    mean: Tensor  # (e, n) float64
+    pairs: Tensor  # (e, n, n) float64
+    method: str
+
+
+@watched("exact moments", remedy="use samples")
+@torch.no_grad()
+def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = None) -> Moments:
+    """⟨s_i⟩ and ⟨s_i s_j⟩ by the cheapest of enumeration, counting and quadrature, within `limit`
+    seconds."""
+    check_beta(beta)
+    double = copy.deepcopy(machine).double()
+    costs = {"enumeration": states_of(machine.layers)}
+    if can_count(machine):
+        costs["counting"] = terms_of(machine)
+    if can_integrate(machine):
+        costs["quadrature"] = points_of(machine, beta)
+    method = min(costs, key=lambda name: costs[name])
+    if method != "enumeration" and costs[method] > LARGEST_SUM:
+        raise InputError(
+            f"exact moments of this machine take {costs[method]:,} terms by {method}, more than "
+            f"{LARGEST_SUM:,}; use samples"
+        )
+    if method == "enumeration":
+        check_states(machine.layers, what="exact moments")
+    found = []
+    with watch(f"moments by {method}", costs[method] * machine.replicas) as tick:
+        for e in range(machine.replicas):
+            if method == "counting":
+                found.append(_by_counting(double, e, beta, tick))
+            elif method == "quadrature":
+                found.append(_by_quadrature(double, e, beta, tick))
+            else:
+                found.append(_by_enumeration(double.replica(e), beta, tick))
+    mean = torch.stack([m for m, _ in found])
+    pairs = torch.stack([p for _, p in found])
+    pairs.diagonal(dim1=1, dim2=2).fill_(1.0)
+    return Moments(mean, pairs, method)
+
+
+def _by_enumeration(machine: Machine, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
+    free = free_layers(machine.layers)
+
+    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+        for spins in enumerate_spins(machine, half=False):
+            logs = log_weight(machine, spins, free, beta)[0]
+            yield logs, infer(machine, spins.clone(), free, beta)[0]
+
+    return _average(parts(), tick)
+
+
+def _by_quadrature(
+    machine: Machine, replica: int, beta: float, tick: Watch
+) -> tuple[Tensor, Tensor]:
+    kinds, found = lattice(machine, replica, beta)
+    mean, pairs = _average(((logs, torch.tanh(field)) for logs, field in found), tick)
+    return _of_units(mean, pairs, kinds.which, kinds.flip)
+
+
+def _by_counting(machine: Machine, replica: int, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
+    layer, counted, summed = sides(machine, replica)
+    n = counted.counts.double()
+    parts = (
+        (logs, torch.cat([magnet / n, torch.tanh(field)], 1))
+        for logs, magnet, field in terms(machine, replica, counted, summed, beta)
+    )
+    mean, pairs = _average(parts, tick)
+    own = torch.arange(len(n), device=n.device)
+    pairs[own, own] = (pairs[own, own] * n.square() - n) / (n * (n - 1)).clamp(min=1.0)  # eq. (1)
+    order = [(counted.which, counted.flip), (summed.which + len(n), summed.flip)]
+    if layer == 1:
+        order.reverse()
+    return _of_units(mean, pairs, *(torch.cat(both) for both in zip(*order, strict=True)))
+
+
+def _of_units(mean: Tensor, pairs: Tensor, which: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
+    """Moments of units from those of their kinds."""
+    return mean[which] * flip, pairs[which][:, which] * flip * flip[:, None]
+
+
+def _average(parts: Iterable[tuple[Tensor, Tensor]], tick: Watch) -> tuple[Tensor, Tensor]:
+    """Mean and mean product of rows (c, d) with log weights (c,)."""
+    peak, total = -math.inf, 0.0
+    mean = pairs = torch.zeros(())
+    for logs, rows in parts:
+        top = max(peak, float(logs.max()))
+        weights = (logs - top).exp()
+        old = math.exp(peak - top)
+        weighted = rows * weights[:, None]
+        first, second = weighted.sum(0), rows.T @ weighted
+        mean, pairs = mean.to(rows) * old + first, pairs.to(rows) * old + second
+        total, peak = total * old + float(weights.sum()), top
+        tick.add(len(logs))
+    return mean / total, pairs / total

@@ -1,0 +1,185 @@
+"""Machines in files: safetensors, with what is needed to build the machine in the header.
+
+The header also has a checksum of all that the file says: one whose bits have changed is refused (files of
+earlier versions have none). Everything is checked against `HEADER`, and tensors against the layers that
+it names, before a machine is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from ..disk import parse_json, reading, write_bytes
+from ..errors import InputError
+from ..random import usable
+from ..schema import Names, OneOf, Real, Several, Text, Whole
+from .couplings import Couplings, Dense, Patterns
+from .layers import Layers
+from .machine import Machine
+
+FORMAT = 1
+FLOATS = (torch.float32, torch.float64)
+HEADER = Names(
+    {
+        "format": Whole(),
+        "sizes": Several(Whole(1, 2**31), most=1000),
+        "edges": Several(Several(Whole(0, 1000), count=2)),
+        "couplings": OneOf(("patterns", "dense")),
+    },
+    {"update": Whole(), "seconds": Real(0), "evaluations": Whole(), "sha256": Text(64)},
+)
+
+
+def save_tensors(
+    path: Path, machine: Machine, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]
+) -> None:
+    """Tensors with a header that says which machine they belong to."""
+    header = {
+        "format": FORMAT,
+        "sizes": machine.layers.sizes,
+        "edges": machine.layers.edges,
+        "couplings": "patterns" if isinstance(machine.couplings, Patterns) else "dense",
+        **extra,
+    }
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    header["sha256"] = _checksum(plain, header)
+    write_bytes(path, save(plain, metadata={"rapidbm": json.dumps(header)}))
+
+
+def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    said = {name: value for name, value in header.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file and its header, checked."""
+    path = Path(path)
+    remedy = "it may be truncated or damaged, take another checkpoint"
+    if not path.is_file():
+        raise InputError(f"there is no checkpoint {path}; check the path")
+    with reading(path, "safetensors", remedy), safe_open(path, framework="pt") as file:
+        header = parse_json((file.metadata() or {}).get("rapidbm", "{}"))
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    version = header.get("format") if isinstance(header, dict) else None
+    if version != FORMAT:
+        raise InputError(
+            f"{path} has the format {version!r}, this version of rapidbm reads {FORMAT}; use the "
+            "version that wrote it"
+        )
+    HEADER.checked(header, f"{path} does not say which machine it holds:", remedy)
+    if header.pop("sha256", None) not in (None, _checksum(tensors, header)):
+        raise InputError(f"{path} is not what was written: its checksum differs; {remedy}")
+    return tensors, header
+
+
+def save_machine(machine: Machine, path: str | Path) -> None:
+    """Writes a machine to a file; one that is there is replaced."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to save {path.name} in; make it first")
+    save_tensors(path, machine, _named(machine), {})
+
+
+def load_machine(
+    path: str | Path, *, averaged: bool = False, replica: int | None = None
+) -> Machine:
+    """The machine of a file, or one replica of it; `averaged` takes the running average of its
+    parameters. Energies that are not finite are refused."""
+    tensors, header = load_tensors(path)
+    part = "average/" if averaged else "parameter/"
+    found = {k.removeprefix(part): v for k, v in tensors.items() if k.startswith(part)}
+    if not found:
+        raise InputError(f"{path} holds no {part.rstrip('/')}; it has {', '.join(tensors)}")
+    layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
+    kind = header["couplings"]
+    _check_parameters(Path(path), found, layers, kind)
+    if replica is not None:
+        last = min(map(len, found.values())) - 1
+        if not 0 <= replica <= last:
+            raise InputError(f"{path} has replicas 0 to {last}, there is no replica {replica}")
+        found = {name: value[replica : replica + 1] for name, value in found.items()}
+    whole = torch.stack([value.flatten(1).isfinite().all(1) for value in found.values()]).all(0)
+    _check_finite(path, whole, replica)
+    couplings: Couplings
+    if kind == "patterns":
+        couplings = Patterns(layers, found["couplings.patterns"])
+    else:
+        couplings = Dense(
+            layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
+        )
+    machine = Machine(couplings, found.get("biases"))
+    _check_finite(path, machine.finite(), replica)
+    return machine
+
+
+def _check_finite(path: str | Path, finite: Tensor, replica: int | None) -> None:
+    lost = torch.nonzero(~finite).flatten().tolist()
+    if lost:
+        which = ", ".join(map(str, lost if replica is None else [replica]))
+        raise InputError(
+            f"{path} holds a machine whose energies are not finite (replica {which}); take another "
+            "checkpoint (--update)"
+        )
+
+
+def _check_parameters(path: Path, found: Mapping[str, Tensor], layers: Layers, kind: str) -> None:
+    """Refuses tensors that are not the parameters of these layers."""
+    sizes, n = layers.sizes, layers.units
+    wanted: dict[str, tuple[int | None, ...]]  # sizes after the replicas
+    if kind == "patterns":
+        wanted = {"couplings.patterns": (None, n)}
+    else:
+        wanted = {f"couplings.weights.{a}-{b}": (sizes[a], sizes[b]) for a, b in layers.edges}
+    rules = {**wanted, "biases": (n,)}
+    if lost := [name for name in wanted if name not in found]:
+        raise InputError(f"{path} lacks the tensor {lost[0]}; take another checkpoint")
+    first = found[next(iter(wanted))] if wanted else None
+    for name, value in found.items():
+        rule = rules.get(name)
+        fits = (
+            rule is not None
+            and value.dim() == len(rule) + 1
+            and all(size in (None, seen) for size, seen in zip(rule, value.shape[1:], strict=True))
+            and 0 not in value.shape
+            and value.dtype in FLOATS
+            and (first is None or (value.dtype, value.shape[:1]) == (first.dtype, first.shape[:1]))
+        )
+        if not fits:
+            raise InputError(
+                f"{path} holds the tensor {name}, {value.dtype} of {tuple(value.shape)}, which is no "
+                f"parameter of a machine of layers {sizes}; take another checkpoint"
+            )
+
+
+def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> None:
+    """Refuses a checkpoint of another machine."""
+    if tuple(found) != wanted:
+        raise InputError(
+            f"{path} holds a machine of layers {tuple(found)}, but the recipe asks for {wanted}; "
+            "the checkpoint belongs to another run"
+        )
+
+
+def _named(machine: Machine) -> dict[str, Tensor]:
+    return {f"parameter/{name}": p.data for name, p in machine.named_parameters()}
+
+
+def device_named(name: str) -> torch.device:
+    """`auto` is the GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return usable(name)

@@ -1,0 +1,161 @@
+"""Which layers a machine has and which of them are coupled.
+
+Layer 0 is the visible one. A configuration holds all layers side by side, (e, c, n); each layer is a
+slice of it. A layer may be coupled to itself: then every pair of its units is coupled, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+
+from ..errors import InputError, check_count, is_whole
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Sizes of the layers and the pairs that are coupled; the order within a pair is free."""
+
+    sizes: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sizes, Iterable):
+            raise InputError(f"give the sizes of the layers, (10,) for one, not {self.sizes!r}")
+        if not self.sizes:
+            raise InputError("a machine has at least one layer, the visible one; sizes is empty")
+        for size in self.sizes:
+            check_count("the size of a layer", size)
+        last = len(self.sizes) - 1
+        for edge in self.edges:
+            pair = tuple(edge) if isinstance(edge, Iterable) else ()
+            if len(pair) != 2 or not all(is_whole(layer) and 0 <= layer <= last for layer in pair):
+                raise InputError(
+                    f"an edge is a pair of the layers 0 to {last}, or one of them twice, not {edge!r}"
+                )
+        edges = tuple(sorted((int(min(edge)), int(max(edge))) for edge in self.edges))
+        if len(set(edges)) != len(edges):
+            raise InputError(f"each pair of layers is coupled once, but edges are {edges}")
+        object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
+        object.__setattr__(self, "edges", edges)
+
+    @cached_property
+    def units(self) -> int:
+        return sum(self.sizes)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
+        return tuple(slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True))
+
+    def self_coupled(self, layer: int) -> bool:
+        return (layer, layer) in self.edges
+
+    def neighbours(self, layer: int) -> tuple[int, ...]:
+        """The other layers that this one is coupled to."""
+        pairs = [edge for edge in self.edges if layer in edge and edge[0] != edge[1]]
+        return tuple(a if b == layer else b for a, b in pairs)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Steps from the visible layer; 0 for a layer that it does not reach."""
+        depths = {0: 0}
+        front = [0]
+        while front:
+            reached = [b for a in front for b in self.neighbours(a) if b not in depths]
+            depths |= {b: depths[a] + 1 for a in front for b in self.neighbours(a) if b in reached}
+            front = list(dict.fromkeys(reached))
+        return tuple(depths.get(layer, 0) for layer in range(len(self.sizes)))
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The order of a sweep: odd depths, then even ones, the visible layer last."""
+        return tuple(
+            sorted(
+                range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i], -i)
+            )
+        )
+
+    def independent(self, chosen: tuple[int, ...]) -> bool:
+        """True when no coupling joins two units of the chosen layers."""
+        return not any(a in chosen and b in chosen for a, b in self.edges)
+
+    @cached_property
+    def hidden(self) -> tuple[int, ...]:
+        return tuple(range(1, len(self.sizes)))
+
+    @cached_property
+    def restricted(self) -> bool:
+        """True when the hidden units are independent of each other given the visible ones."""
+        return self.independent(self.hidden)
+
+    @cached_property
+    def two(self) -> bool:
+        """True for two layers in all, coupled to each other and not to themselves: an RBM."""
+        return len(self.sizes) == 2 and self.edges == ((0, 1),)
+
+    @cached_property
+    def full(self) -> bool:
+        """True when every pair of units is coupled."""
+        return len(self.edges) == len(self.sizes) * (len(self.sizes) + 1) // 2
+
+    @cached_property
+    def inferred(self) -> tuple[int, ...]:
+        """Hidden layers that a moment may hold as conditional means given all the others."""
+        odd = tuple(i for i in self.hidden if self.depths[i] % 2 and not self.self_coupled(i))
+        return odd if self.independent(odd) else ()
+
+    def cover(self, given: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """The fewest units to enumerate so that the rest, with `given` fixed, is independent.
+
+        Of several such choices it is the first in the order of tuples.
+        """
+        return _cover(self, given)
+
+    def describe(self) -> str:
+        return "×".join(str(size) for size in self.sizes)
+
+
+@lru_cache(1024)
+def _cover(layers: Layers, given: tuple[int, ...]) -> tuple[int, ...]:
+    """The lightest vertex cover, by branching on the layer with the most neighbours: it is in the cover,
+    or all of its neighbours are. What falls apart is covered part by part, and no part twice, so that a
+    chain of layers takes a time that grows with a power of its length.
+
+    A weight n_i 2^L − 2^(L−1−i) makes the choice unique: fewer units first, and of two covers of as many
+    the one that holds the first layer in which they differ.
+    """
+    count = len(layers.sizes)
+    weight = [size * 2**count - 2 ** (count - 1 - i) for i, size in enumerate(layers.sizes)]
+    near = [frozenset(layers.neighbours(i)) for i in range(count)]
+    forced = frozenset(i for i in range(count) if i not in given and layers.self_coupled(i))
+
+    @cache
+    def lightest(left: frozenset[int]) -> frozenset[int]:
+        left = frozenset(i for i in left if near[i] & left)
+        if not left:
+            return left
+        part = _reached(min(left), left, near)
+        if part != left:
+            return lightest(part) | lightest(left - part)
+        # Of equals the one in the middle, where a chain falls into halves.
+        ranks = {layer: abs(2 * rank - len(left)) for rank, layer in enumerate(sorted(left))}
+        hub = min(left, key=lambda i: (-len(near[i] & left), ranks[i]))
+        around = near[hub] & left
+        with_hub = lightest(left - {hub}) | {hub}
+        without = lightest(left - {hub} - around) | around
+        return min(with_hub, without, key=lambda chosen: sum(weight[i] for i in chosen))
+
+    rest = frozenset(range(count)) - forced - frozenset(given)
+    return tuple(sorted(forced | lightest(rest)))
+
+
+def _reached(first: int, left: frozenset[int], near: list[frozenset[int]]) -> frozenset[int]:
+    """The layers that paths within `left` lead to from the first."""
+    found, front = {first}, [first]
+    while front:
+        new = (near[front.pop()] & left) - found
+        found |= new
+        front += new
+    return frozenset(found)

@@ -1,0 +1,535 @@
+"""Machines: couplings and biases, and what follows from their energy alone.
+
+    E(s) = − Σ_pairs J_ij s_i s_j − Σ_i b_i s_i,        P(s) ∝ exp(−β E(s))               (1)
+    F(v) = − (1/β) log Σ_h exp(−β E(v, h))                                                (2)
+
+and for a restricted machine F(v) = − Σ_i b_i v_i − (1/β) Σ_α log 2cosh(β field_α(v)).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..accel import fast
+from ..accel.memory import check_room
+from ..arrays import as_tensor
+from ..errors import InputError, LoadWarning, check_beta, check_count, is_number, is_whole
+from ..progress import watch
+from ..random import check_rng, generator, seed_from, usable
+from .couplings import Couplings, Dense, Patterns, as_parameter
+from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
+from .layers import Layers
+from .spins import Beta, WeightedSpins, as_spins, mean_spin, random_spins
+
+
+class Machine(nn.Module):
+    """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
+
+    Visible data are ±1, {0, 1} or booleans, recognised by `to_spins`. A configuration of all units is ±1
+    or booleans; a hidden unit may be 0, unknown. Anything else is refused, but for numbers that come with
+    `means=True`: they are taken as they are, a mean of each unit in [−1, 1], 0 for one that is unknown.
+    """
+
+    couplings: Couplings
+    biases: nn.Parameter | None
+
+    def __init__(self, couplings: Couplings, biases: Any = None) -> None:
+        super().__init__()
+        self.couplings = couplings
+        self.biases = None
+        if biases is not None:
+            given = as_parameter(biases, what="biases", like=couplings.first)
+            shape = (couplings.replicas, couplings.layers.units)
+            if tuple(given.shape) != shape:
+                raise InputError(
+                    f"biases must be {shape}, (replicas, units), not {tuple(given.shape)}"
+                )
+            self.biases = nn.Parameter(given)
+
+    @property
+    def layers(self) -> Layers:
+        return self.couplings.layers
+
+    @property
+    def replicas(self) -> int:
+        return self.couplings.replicas
+
+    @property
+    def visible(self) -> int:
+        """Visible units."""
+        return self.layers.sizes[0]
+
+    @property
+    def patterns(self) -> Tensor | None:
+        """ξ (e, k, n), or None for dense couplings."""
+        return self.couplings.patterns if isinstance(self.couplings, Patterns) else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.couplings.first.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.couplings.first.device
+
+    @property
+    def symmetric(self) -> bool:
+        """True when E(s) = E(−s)."""
+        return self.biases is None
+
+    def extra_repr(self) -> str:
+        return f"{self.layers.describe()} units, {self.replicas} replica(s), {self.dtype}"
+
+    # -- configurations ---------------------------------------------------------------------------
+
+    def configuration(self, spins: Any, *, means: bool = False) -> Tensor:
+        """`spins` as (e, c, n) of this machine's type and device; (c, n) serves every replica."""
+        if not means:
+            spins = self._known(spins)
+        whole: Tensor = self._shaped(spins, self.layers.units, "a configuration")
+        return whole.to(self.dtype)
+
+    def visible_spins(self, visible: Any, *, means: bool = False) -> Tensor:
+        """Visible data as (e, c, v) of this machine's type and device, ±1."""
+        return self._visible(visible, means).to(self.dtype)
+
+    def _visible(self, visible: Any, means: bool) -> Tensor:
+        """The same of whatever type."""
+        visible = visible if means else as_spins(visible, what="visible data")
+        return self._shaped(visible, self.visible, "a visible configuration")
+
+    def _known(self, spins: Any) -> Tensor:
+        """A configuration that is ±1, but for hidden units at 0."""
+        if not self.layers.hidden:
+            return as_spins(spins, what="a configuration")
+        given = as_tensor(spins, what="a configuration")
+        if given.dtype == torch.bool:
+            return as_spins(given)
+        if given.shape[-1:] != (self.layers.units,):  # of another machine: the shape says so
+            return given
+        size = given.abs()
+        unknown = size == 0
+        unknown[..., : self.visible] = False
+        if not bool(((size == 1) | unknown).all()):
+            wrong = given[(size != 1) & ~unknown].flatten()[0].item()
+            raise InputError(
+                f"a configuration of all units is ±1, and 0 where a hidden unit is unknown, but it holds "
+                f"{wrong:g}; `to_spins` converts {{0, 1}}, `with_visible` takes visible data alone, and "
+                "means of units come with means=True"
+            )
+        return given
+
+    def _shaped(self, given: Any, width: int, what: str) -> Tensor:
+        """As (e, c, width) on this machine's device, of whatever type and values."""
+        spins = given if isinstance(given, Tensor) else as_tensor(given, what=what)
+        spins = spins[None] if spins.dim() == 2 else spins
+        right = spins.dim() == 3 and spins.shape[0] in (1, self.replicas)
+        if not right or spins.shape[2] != width:
+            raise InputError(
+                f"{what} of this machine is ({self.replicas}, chains, {width}) or "
+                f"(chains, {width}), not {tuple(spins.shape)}"
+            )
+        return spins.to(self.device).expand(self.replicas, -1, -1)
+
+    def with_visible(self, visible: Any, *, means: bool = False) -> Tensor:
+        """A new configuration with this visible layer and every hidden unit at 0, unknown."""
+        seen = self.visible_spins(visible, means=means)
+        spins = seen.new_zeros((*seen.shape[:2], self.layers.units))
+        spins[..., : self.visible] = seen
+        return spins
+
+    def complete(self, visible: Any, beta: Beta = 1.0, *, means: bool = False) -> Tensor:
+        """The same with the hidden units at their means given the visible ones; restricted machines."""
+        seen = self.visible_spins(visible, means=means)
+        # No need to clear it: hidden units are not coupled to each other.
+        spins = seen.new_empty((*seen.shape[:2], self.layers.units))
+        spins[..., : self.visible] = seen
+        return infer(self, spins, self.layers.hidden, beta)
+
+    def random(self, chains: int, rng: torch.Generator) -> Tensor:
+        """Fair random spins, (e, c, n)."""
+        check_rng(rng, self.device)
+        self.check_chains(chains)
+        return random_spins((self.replicas, chains, self.layers.units), rng, self.dtype)
+
+    def check_chains(self, chains: int, *, steps: int = 1, least: int = 1) -> None:
+        """Refuses a number of chains that is none, or that no memory holds; with `steps` a record."""
+        check_count("the number of chains", chains, least=least)
+        count = self.replicas * chains * steps * self.layers.units
+        what = f"{chains:,} chains" if steps == 1 else f"{steps:,} steps of {chains:,} chains"
+        size = self.couplings.first.element_size() if steps == 1 else 1  # a record is int8
+        check_room(
+            f"{what}, of {self.layers.units:,} units and {self.replicas:,} replicas,",
+            count,
+            size=size,
+            device=self.device,
+        )
+
+    def infer(self, spins: Any, beta: Beta = 1.0, *, means: bool = False) -> Tensor:
+        """A copy whose `layers.inferred` hold their means given the rest: the same pair moments,
+        less noise."""
+        spins = self.configuration(spins, means=means)
+        return infer(self, spins.clone(), self.layers.inferred, beta)
+
+    def given_visible(self, visible: Any, *, means: bool = False) -> WeightedSpins | GivenVisible:
+        """Equal weights for these visible spins, hidden units at their means; restricted machines."""
+        visible = self._visible(visible, means)
+        if not fast.joins(self, visible.shape[1]):
+            return WeightedSpins.even(self.complete(visible, means=True))
+        e, c, _ = visible.shape
+        check_count("the number of configurations to average over", c)
+        share = torch.full((), 1.0 / c, dtype=self.dtype, device=self.device)
+        return GivenVisible(self, visible, share.expand(e, c))
+
+    def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
+        """Equal weights for the chains of a negative phase, their `layers.inferred` at their means."""
+        if fast.joins(self, spins.shape[1]):
+            return self.given_visible(spins[..., : self.visible], means=True)
+        return WeightedSpins.even(self.infer(spins, means=True))
+
+    # -- energies ---------------------------------------------------------------------------------
+
+    def energy(self, spins: Any, *, means: bool = False) -> Tensor:
+        """E(s), (e, c); with `means` that of independent units, on average."""
+        spins = self.configuration(spins, means=means)
+        if not means and not bool((spins != 0).all()):
+            raise InputError(
+                "the energy of a configuration needs all units, but a hidden one is 0, unknown; draw it "
+                "with `sweep`, sum over it with `free_energy`, or give means=True, where 0 is a mean"
+            )
+        energy = self.couplings.energy(spins)
+        return energy if self.biases is None else energy + self.bias_energy(spins, means=True)
+
+    @torch.no_grad()
+    def finite(self) -> Tensor:
+        """Which replicas have finite energies in all their configurations, (e,)."""
+        finite = self.couplings.finite()
+        if self.biases is None:
+            return finite
+        return finite & self.biases.abs().sum(1).isfinite()
+
+    def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
+        """The part of E(s) that the biases give, (e, c)."""
+        whole = self.configuration(spins, means=means)
+        if self.biases is None:
+            return torch.zeros(whole.shape[:-1], dtype=self.dtype, device=self.device)
+        return -(whole @ self.biases[..., None]).squeeze(-1)
+
+    def field(self, spins: Any, layer: int, *, own: bool = True, means: bool = False) -> Tensor:
+        """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
+        spins = self.configuration(spins, means=means)
+        field = self.couplings.field(spins, layer, own=own)
+        if self.biases is not None:
+            field += self.biases[:, None, self.layers.slices[layer]]
+        return field
+
+    def log_prob_unnormalised(self, visible: Any, beta: float = 1.0) -> Tensor:
+        """log Σ_h exp(−β E(v, h)) = −β F(v) in float64, (e, c)."""
+        check_beta(beta)
+        check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
+        visible = self.visible_spins(visible)
+        if self.layers.restricted:
+            given = self.with_visible(visible, means=True)
+            return log_weight(self, given, self.layers.hidden, beta)
+        step = max(1, 2**22 // (states_of(self.layers, (0,)) * self.layers.units * self.replicas))
+        parts = []
+        with watch("sum over hidden states", visible.shape[1]) as tick:
+            for some in torch.split(visible, step, 1):
+                parts.append(torch.logsumexp(clamped_states(self, some, beta)[1], -1))
+                tick.add(some.shape[1])
+        return torch.cat(parts, 1)
+
+    def free_energy(self, visible: Any, beta: float = 1.0) -> Tensor:
+        """F(v), eq. (2), in float64, (e, c)."""
+        check_beta(beta)
+        if not beta:
+            raise InputError(f"the free energy needs β > 0, not {beta}")
+        return self.log_prob_unnormalised(visible, beta) / -beta
+
+    def hidden_mean(self, visible: Any, beta: float = 1.0) -> Tensor:
+        """⟨h⟩ given the visible layer, (e, c, h); only a restricted machine has it in closed form."""
+        if not self.layers.restricted or not self.layers.hidden:
+            raise InputError(
+                "hidden means in closed form need a hidden layer that is not coupled to itself or "
+                f"to another one; this machine has layers {self.layers.sizes} and edges "
+                f"{self.layers.edges}: use a positive phase, such as MeanField, instead"
+            )
+        check_beta(beta)
+        spins = self.with_visible(visible)
+        fields = [self.field(spins, i, means=True) for i in self.layers.hidden]
+        return torch.cat([mean_spin(field, beta) for field in fields], -1)
+
+    # -- training ---------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def gradient(self, weighted: WeightedSpins | GivenVisible | AllStates) -> dict[str, Tensor]:
+        """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
+        if isinstance(weighted, GivenVisible) and weighted.machine is self:
+            fused = fast.gradient(self, weighted.visible, weighted.weights)
+            if fused is not None:
+                return fused
+        if isinstance(weighted, AllStates) and self.layers.two:
+            fused_sums = fast.products(self) if weighted.machine is self else None
+            product, mean = fused_sums or weighted.products()
+            total = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
+            return total if self.biases is None else {**total, "biases": -mean}
+        total = {}
+        for part in weighted.chunks():
+            found = {f"couplings.{k}": v for k, v in self.couplings.gradient(part).items()}
+            if self.biases is not None:
+                found["biases"] = -(part.weights[:, None] @ part.spins).squeeze(1)
+            total = {k: total[k].add_(v) for k, v in found.items()} if total else found
+        return total
+
+    def start_biases(self, visible: Any) -> None:
+        """Sets the visible biases to the data's marginals, ⟨v_i⟩ = tanh b_i, smoothed by one
+        observation of each spin."""
+        if self.biases is None:
+            raise InputError("this machine has no biases to start; build it with biases=True")
+        spins = as_spins(visible, what="visible data")
+        if spins.dim() != 2 or spins.shape[1] != self.visible:
+            raise InputError(
+                f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
+            )
+        mean = spins.to(self.device, torch.float64).sum(0) / (len(spins) + 2.0)
+        self.biases.data[:, : self.visible] = torch.atanh(mean).to(self.dtype)
+
+    # -- replicas ---------------------------------------------------------------------------------
+
+    def replica(self, index: int) -> Machine:
+        """A copy of one replica as a machine of its own."""
+        if not (is_whole(index) and -self.replicas <= index < self.replicas):
+            raise InputError(
+                f"this machine has replicas 0 to {self.replicas - 1}, there is no replica {index!r}"
+            )
+        index %= self.replicas
+        one = copy.deepcopy(self)
+        for parameter in one.parameters():
+            parameter.data = parameter.data[index : index + 1].clone()
+        return one
+
+
+@dataclass(frozen=True)
+class GivenVisible:
+    """Weighted visible spins; the hidden units are at their means given them, and are not written down
+    before somebody asks."""
+
+    machine: Machine
+    visible: Tensor  # (e, c, v)
+    weights: Tensor  # (e, c)
+
+    @property
+    def spins(self) -> Tensor:
+        return self.machine.complete(self.visible, means=True)
+
+    def chunks(self) -> Iterator[WeightedSpins]:
+        yield WeightedSpins(self.spins, self.weights)
+
+    def times(self, factor: float) -> GivenVisible:
+        return replace(self, weights=self.weights * factor)
+
+    def minus(self, other: GivenVisible) -> GivenVisible:
+        """Both, the weights of the other negative."""
+        visible = torch.cat([self.visible, other.visible.to(self.visible.dtype)], 1)
+        return replace(self, visible=visible, weights=torch.cat([self.weights, -other.weights], 1))
+
+
+def stack(machines: Sequence[Machine]) -> Machine:
+    """Machines of the same shape as the replicas of one."""
+    if not machines:
+        raise InputError("stack needs at least one machine, got none")
+    first = machines[0]
+    names = {name: tuple(p.shape[1:]) for name, p in first.named_parameters()}
+    for other in machines[1:]:
+        shapes = {name: tuple(p.shape[1:]) for name, p in other.named_parameters()}
+        if other.layers != first.layers or shapes != names or other.dtype != first.dtype:
+            raise InputError(
+                f"machines stack when their shapes and types agree: {names}, {first.dtype} "
+                f"is not {shapes}, {other.dtype}"
+            )
+    whole = copy.deepcopy(first)
+    for name, parameter in whole.named_parameters():
+        parameter.data = torch.cat([m.get_parameter(name).data for m in machines])
+    return whole
+
+
+def scaled(machine: Machine, beta: float) -> Machine:
+    """A machine whose energy is β times this one's."""
+    other = copy.deepcopy(machine)
+    for name, parameter in other.named_parameters():
+        # J is bilinear in the patterns.
+        root = isinstance(other.couplings, Patterns) and name != "biases"
+        parameter.data.mul_(beta**0.5 if root else beta)
+    return other
+
+
+# -- constructors -------------------------------------------------------------------------------------
+
+
+def rbm(
+    visible: int,
+    hidden: int,
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A restricted machine: one hidden layer, coupled to the visible one.
+
+    `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
+    spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
+    N(0, `scale`²), 0.01 by default. Biases start at 0.
+    """
+    layers = Layers((visible, hidden), ((0, 1),))
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def dbm(
+    visible: int,
+    hidden: Sequence[int],
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
+    if not isinstance(hidden, Iterable):
+        raise InputError(
+            f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one, not {hidden!r}"
+        )
+    sizes = (visible, *hidden)
+    layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
+    if len(sizes) < 2:
+        raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def bm(
+    visible: int,
+    hidden: int = 0,
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A fully connected machine: every pair of units is coupled. Options as for `rbm`."""
+    check_count("the number of hidden units", hidden, least=0)
+    sizes = (visible, hidden) if hidden else (visible,)
+    edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def _machine(
+    layers: Layers,
+    patterns: int | None,
+    replicas: int,
+    biases: bool,
+    scale: float | None,
+    continuous: bool,
+    rng: torch.Generator,
+    dtype: torch.dtype,
+) -> Machine:
+    check_count("the number of replicas", replicas)
+    if patterns is not None:
+        check_count("the number of patterns K", patterns)
+    if scale is None:
+        scale = 0.01 if patterns is None else 1.0
+    if not (is_number(scale) and scale > 0):
+        raise InputError(f"the scale of the initial couplings must be positive, not {scale!r}")
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype!r}")
+    each = (
+        sum(layers.sizes[a] * layers.sizes[b] for a, b in layers.edges)
+        if patterns is None
+        else patterns * layers.units
+    )
+    check_room(
+        f"a machine of {layers.describe()} units and {replicas:,} replicas",
+        replicas * each,
+        size=dtype.itemsize,
+        device=rng.device,
+        remedy="take fewer units or replicas, or patterns=K instead of dense couplings"
+        if patterns is None
+        else "take fewer units, patterns or replicas",
+    )
+    couplings: Couplings
+    if patterns is None:
+        couplings = Dense(
+            layers,
+            {
+                (a, b): scale
+                * torch.randn(
+                    (replicas, layers.sizes[a], layers.sizes[b]),
+                    generator=rng,
+                    dtype=dtype,
+                    device=rng.device,
+                )
+                for a, b in layers.edges
+            },
+        )
+    else:
+        warn_of_load(layers, patterns)
+        shape = (replicas, patterns, layers.units)
+        if continuous:
+            xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
+        else:
+            xi = random_spins(shape, rng, dtype)
+        couplings = Patterns(layers, xi * scale)
+    start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
+    return Machine(couplings, start if biases else None)
+
+
+def critical_patterns(layers: Layers) -> float:
+    """The number of random ±1 patterns beyond which descent leaves them (`docs/decisions/load.md`).
+
+    Full connectivity: 0.138 N, the Hopfield value. Otherwise the visible layer and the one that it
+    is coupled to, as measured: 0.2 √(n_a n_b), and at most 0.7 times the smaller one.
+    """
+    sizes = layers.sizes
+    if layers.full:
+        return 0.138 * layers.units
+    pairs = [(sizes[0], sizes[i]) for i in layers.neighbours(0)]
+    limits = [min(0.2 * math.sqrt(a * b), 0.7 * min(a, b)) for a, b in pairs]
+    return max(limits, default=0.138 * sizes[0])
+
+
+def warn_of_load(layers: Layers, patterns: int) -> None:
+    limit = critical_patterns(layers)
+    if patterns > max(limit, 1):
+        warnings.warn(
+            f"K = {patterns} random patterns are too many for layers of {layers.describe()} units: "
+            f"beyond about {max(limit, 1):.0f} they are no longer low-energy states, and descent from "
+            "them ends elsewhere, so that PID averages over the wrong states; for PID take fewer "
+            "patterns or larger layers; a negative phase that samples (pcd) does not rely on them",
+            LoadWarning,
+            stacklevel=4,
+        )

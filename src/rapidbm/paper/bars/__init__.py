@@ -1,0 +1,1 @@
+"""What the paper shows on bars and stripes."""

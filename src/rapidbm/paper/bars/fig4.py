@@ -1,0 +1,134 @@
+"""Fig. 4: singular values of the weights after training on 4×4 bars, all methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..drawing import curve, label, panels, sizes_of
+from ..study import Array, Claim, Finding, Item, Number, Records, all_of
+from . import trainings as bars
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHARE = 0.9  # of Σs² that the large singular values carry together
+
+
+def _draw(records: Records) -> Figure:
+    fig, (left, right) = panels(2)
+    for name, pen in bars.LOOK.items():
+        record = records.get(f"bars.{name}")
+        if record is None:
+            continue
+        values = record.array("singular")  # (e, r)
+        rank = np.arange(1, values.shape[1] + 1)
+        curve(left, rank, values.T, pen, bars.NAMES[name])
+        start = record.array("start_singular")
+        left.plot(
+            np.arange(1, start.shape[1] + 1), start.mean(0), ":", color=pen.colour, linewidth=0.7
+        )
+        share = np.cumsum(values**2, 1) / np.sum(values**2, 1, keepdims=True)
+        curve(right, rank, share.T, pen, bars.NAMES[name])
+    left.set_yscale("log")
+    top = max(np.max(r.array("singular")) for r in records.values())
+    left.set_ylim(1e-4 * top, 3 * top)  # below it: patterns that have become equal
+    right.axvline(4, color="0.6", linewidth=0.7)
+    right.set_ylim(0, 1.03)
+    label(left, "rank", "singular value", "(a)")
+    label(right, "rank", "cumulative share of Σs²", "(b)")
+    right.legend(loc="lower right")
+    return fig
+
+
+def _caption(records: Records) -> str:
+    return (
+        "(a) Singular values of the weights after training on 4×4 bars; thin dotted lines: before "
+        "training. RA machines have no more than K of them. (b) The share of their squares that the "
+        f"largest ones carry; the grey line marks four. {bars.ADAMS} Bands: one standard deviation over "
+        f"instances. {sizes_of(records)}"
+    )
+
+
+ITEMS = {"fig4": Item("Singular values of trained weights", ("bars",), _draw, _caption)}
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def large(values: Array) -> Array:
+    """How many singular values carry 90 % of Σs² in each instance, (e,)."""
+    share = np.cumsum(values**2, 1) / np.sum(values**2, 1, keepdims=True)
+    found: Array = 1.0 + (share < SHARE).sum(1)
+    return found
+
+
+def gap(values: Array) -> Array:
+    """After which singular value the largest drop (by a factor) comes, (e,)."""
+    kept = np.maximum(values, 1e-6 * values[:, :1])
+    found: Array = 1.0 + np.argmax(kept[:, :-1] / kept[:, 1:], axis=1)
+    return found
+
+
+def _few(records: Records) -> Finding:
+    told, answers = [], []
+    for name, words in bars.NAMES.items():
+        if f"bars.{name}" not in records:
+            continue
+        record = records[f"bars.{name}"]
+        before, after = (Number.of(large(record.array(k))) for k in ("start_singular", "singular"))
+        told.append(f"{words} {before} → {after}")
+        if f"bars.{name}" in bars.PAPERS:
+            answers.append(_below(after, 0.5 * min(16, record.array("singular").shape[1])))
+    return Finding(
+        all_of(*answers),
+        f"singular values s that carry {SHARE:.0%} of Σs², before → after: {'; '.join(told)}",
+    )
+
+
+def _below(number: Number, limit: float) -> bool | None:
+    return number.value <= limit if number.error == 0 else number.below(limit)
+
+
+def _four(records: Records) -> Finding:
+    told, answers = [], []
+    for name, words in bars.NAMES.items():
+        if f"bars.{name}" not in records:
+            continue
+        at = gap(records[f"bars.{name}"].array("singular"))
+        share = Number.of(at == 4)
+        told.append(f"{words} {share} (median {np.median(at):.0f})")
+        if f"bars.{name}" in bars.PAPERS:
+            answers.append(share.above(0.5) if share.error else share.value > 0.5)
+    return Finding(
+        all_of(*answers),
+        f"share of instances whose largest drop comes after the fourth: {'; '.join(told)}",
+    )
+
+
+CLAIMS = (
+    Claim(
+        "few-singular-values",
+        "Sec. V.A.4, Fig. 4",
+        "Whatever the training method, if the RBM learns the data “there is a small number of relevant "
+        "singular values”.",
+        f"How many carry {SHARE:.0%} of the sum of squares, after as many epochs as released. Adam as "
+        "released.",
+        "At most half of those that there can be, by 2 σ, for RAPID and each standard method.",
+        bars.PAPERS,
+        _few,
+        bars.BESIDE,
+    ),
+    Claim(
+        "four-singular-values",
+        "Sec. V.A.4, Fig. 4",
+        "“Clearly, in all cases, four large singular values stand out.”",
+        "The largest drop, as a ratio of neighbours, comes after the fourth. Adam as released.",
+        "In more than half of the instances of each method, by 2 σ.",
+        bars.PAPERS,
+        _four,
+        bars.BESIDE,
+        full=True,
+    ),
+)

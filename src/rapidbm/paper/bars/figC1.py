@@ -1,0 +1,91 @@
+"""Fig. C.1: the images that reconstruction starts from. All but the first line is unknown, 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ...data.catalogue import load
+from ...pictures import show_images
+from ...runs.metrics import corrupt
+from ..drawing import PAGE, pack, panels, sizes_of, unpack
+from ..study import Array, Bench, Item, Part, Record, Records, Values
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Config:
+    images: int  # of the larger set; of 4×4 bars all four
+    size: int
+
+
+SCALES = {
+    "tiny": Config(images=4, size=12),
+    "quick": Config(images=4, size=12),
+    "paper": Config(images=4, size=12),
+}
+
+
+def _images(bench: Bench, config: Config) -> Values:
+    found: Values = {}
+    for name, dataset in (("bars", "bars4"), ("bas", f"bas{config.size}")):
+        data = load(dataset)
+        split = data.test
+        if name == "bas":  # as many bars as stripes
+            assert split.labels is not None
+            half = config.images // 2
+            rows = [torch.nonzero(split.labels == which).flatten()[:half] for which in (0, 1)]
+            split = split.take(torch.cat(rows))
+        known = corrupt(split).isfinite()
+        found |= {
+            f"{name}_shape": list(data.shape),
+            f"{name}_images": pack(split.spins),
+            f"{name}_known": pack(known.to(torch.int8) * 2 - 1),
+        }
+        bench.tell(0.5 if name == "bars" else 1.0)
+    return found
+
+
+def parts(config: Config) -> dict[str, Part]:
+    return {"images": Part(lambda bench: _images(bench, config))}
+
+
+def corrupted(record: Record, name: str) -> tuple[Array, Array]:
+    """Originals and corrupted images, (samples, v)."""
+    visible = int(np.prod(record[f"{name}_shape"]))
+    images = unpack(record[f"{name}_images"], visible)
+    known = unpack(record[f"{name}_known"], visible) > 0
+    return images, np.where(known, images, 0.0)
+
+
+def _draw(records: Records) -> Figure:
+    fig, axes = panels(2, 2, width=PAGE * 0.75, height=0.95)
+    record = records.get("corruption.images")
+    for here in axes:
+        here.set_axis_off()
+    if record is None:
+        return fig
+    for row, name in enumerate(("bars", "bas")):
+        shape = record[f"{name}_shape"]
+        title = "4×4 bars" if name == "bars" else f"{shape[0]}×{shape[1]} bars and stripes"
+        pair = corrupted(record, name)
+        for column, (images, what) in enumerate(zip(pair, ("original", "corrupted"), strict=True)):
+            here = axes[2 * row + column]
+            show_images(here, torch.from_numpy(images), (shape[0], shape[1]), len(images))
+            here.set_title(f"({'abcd'[2 * row + column]}) {title}, {what}", loc="left")
+    return fig
+
+
+def _caption(records: Records) -> str:
+    return (
+        "Test images and what reconstruction is given of them: the first line of pixels across the bars "
+        f"or stripes; blue pixels are unknown, 0. {sizes_of(records)}"
+    )
+
+
+ITEMS = {"figC1": Item("Corrupted images", ("corruption",), _draw, _caption)}

@@ -1,0 +1,513 @@
+"""A reproduction: a folder in which the paper is measured, drawn and judged, piece by piece.
+
+    reproduction.json    scale, seed, versions, time spent, what failed
+    times.json           per part: seconds, device, versions
+    records/             study.part.json: the numbers, with the settings that gave them
+    machines/            machines that later parts need
+    figures/             a PDF and a PNG per item
+    claims.json          the verdicts
+    report.html          all of it on one page
+
+A part is finished when its record is there, and a record is written as a whole. Its random numbers are
+named by the seed and the part alone, so that an interrupted reproduction ends with the same records as
+one that never stopped. Everything after the records is made from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from .. import paper as experiments
+from ..accel import fast
+from ..disk import inside, is_free, locked, make_folder, read_json, write_bytes, write_json
+from ..errors import InputError, check_choice, unknown
+from ..machines.files import device_named, load_machine
+from ..random import check_seed
+from ..schema import Anything, Names, Real, Text, Whole
+from .study import (
+    SCALE_NAMES,
+    Bench,
+    Claim,
+    Finding,
+    Item,
+    Record,
+    machine_path,
+    read_record,
+    settings_of,
+    write_record,
+)
+
+FORMAT = 1
+REPRODUCTION = Names(
+    {"format": Whole(), "scale": Text(), "seed": Whole()},
+    {"started": Text(), "seconds": Real(0), "failed": Names({}, others=Text(2**16))},
+    others=Anything(),
+)
+SPENT = Names(
+    {
+        "seconds": Real(0),
+        **dict.fromkeys(("device", "python", "torch", "numpy", "rapidbm"), Text()),
+    },
+    others=Anything(),
+)
+SPEND_SECONDS = 10.0  # how often the time that was spent is written down
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
+MISSED = "not reproduced with this recipe"  # which refutes nothing
+VERDICTS = (HOLDS, FAILS, MISSED, OPEN)
+
+
+class Interrupted(Exception):
+    """The work was asked to stop."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a reproduction tells its caller."""
+
+    kind: str  # "start", "share", "done", "failed", "figure"
+    name: str  # of a part or an item
+    done: int  # parts that are finished
+    total: int
+    share: float = 0.0
+    seconds: float = 0.0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and what the records say of it."""
+
+    claim: Claim
+    verdict: str  # one of VERDICTS
+    finding: Finding
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "claim": self.claim.name,
+            "where": self.claim.where,
+            "says": self.claim.says,
+            "reads": self.claim.reads,
+            "rule": self.claim.rule,
+            "verdict": self.verdict,
+            "measured": self.finding.measured,
+            "note": self.finding.note,
+            "records": [*self.claim.needs, *self.claim.also],
+        }
+
+
+def item_names(words: Iterable[str]) -> list[str]:
+    """Ids of items; `all` stands for every one, and `fig2` for fig2a and fig2b."""
+    found: dict[str, None] = {}
+    for word in words:
+        if word == "all":
+            some = list(experiments.ITEMS)
+        elif word in experiments.ITEMS:
+            some = [word]
+        else:
+            some = [n for n in experiments.ITEMS if n[:-1] == word and n[-2].isdecimal()]
+        if not some:
+            raise unknown("item", word, ["all", *experiments.ITEMS])
+        found.update(dict.fromkeys(some))
+    return list(found)
+
+
+class Reproduction:
+    """The folder, at one scale and with one seed."""
+
+    def __init__(self, folder: str | Path, out: Path | None = None) -> None:
+        """The reproduction in `folder`; figures, verdicts and the page go to `out` instead, if given."""
+        self.folder = Path(folder)
+        self.out = out or self.folder
+        self._began = time.monotonic()
+        self._read()
+
+    def _read(self) -> None:
+        path = inside(self.folder, "reproduction.json")
+        if not path.is_file():
+            raise InputError(
+                f"{self.folder} is no reproduction: it has no reproduction.json; check the path, or "
+                "make one with `rapidbm reproduce`"
+            )
+        self.info: dict[str, Any] = read_json(
+            path, REPRODUCTION, "a reproduction", "restore or remove it"
+        )
+        self.info = {"failed": {}, "seconds": 0.0, "started": "at an unknown time", **self.info}
+        self.scale, self.seed = self.info["scale"], self.info["seed"]
+        version = self.info["format"]
+        if version != FORMAT or self.scale not in SCALE_NAMES:
+            raise InputError(
+                f"{path} has the format {version!r} and the scale {self.scale!r}; this version of "
+                f"rapidbm reads format {FORMAT} and {', '.join(SCALE_NAMES)}"
+            )
+
+    @staticmethod
+    def open(folder: str | Path, scale: str, seed: int) -> Reproduction:
+        """The reproduction in a folder, or a new one; another scale or seed there is refused."""
+        folder = Path(folder)
+        check_choice("scale", scale, SCALE_NAMES)
+        check_seed(seed)
+        if (folder / "reproduction.json").is_file():
+            found = Reproduction(folder)
+            if (found.scale, found.seed) != (scale, seed):
+                raise InputError(
+                    f"{folder} is a reproduction at scale {found.scale} with seed {found.seed}, not "
+                    f"{scale} with {seed}; choose another --out, or the same --scale and --seed"
+                )
+            return found
+        if (folder / "records").is_dir():
+            raise InputError(
+                f"{folder} has records but no reproduction.json; restore it, or choose another --out"
+            )
+        taken = InputError(f"{folder} exists and is not empty; choose another --out")
+        if not is_free(folder):
+            raise taken
+        make_folder(folder)
+        info = {
+            "format": FORMAT,
+            "rapidbm": __version__,
+            "scale": scale,
+            "seed": seed,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": 0.0,
+            "failed": {},
+        }
+        with locked(folder, "working"):
+            if not is_free(folder):  # another process was quicker
+                raise taken
+            write_json(folder / "reproduction.json", info)
+        return Reproduction(folder)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def machines(self) -> Path:
+        return inside(self.folder, "machines")
+
+    def record(self, name: str) -> Record | None:
+        """A finished record; one of other settings, or one that cannot be read, counts as none."""
+        study = name.partition(".")[0]
+        if study not in experiments.STUDIES:
+            return None
+        try:
+            path = inside(self.folder, "records", f"{name}.json")
+            if not path.is_file():
+                return None
+            found = read_record(path)
+        except InputError:
+            return None
+        wanted = settings_of(experiments.config(study, self.scale))
+        same = (found.name, found.scale, found.seed) == (name, self.scale, self.seed)
+        return found if same and found.settings == wanted else None
+
+    def records(self) -> dict[str, Record]:
+        """All finished records."""
+        paths = sorted((self.folder / "records").glob("*.json"))
+        found = {path.stem: self.record(path.stem) for path in paths}
+        return {name: record for name, record in found.items() if record is not None}
+
+    def passed_over(self) -> list[str]:
+        """Files among the records that count as none."""
+        paths = sorted((self.folder / "records").glob("*.json"))
+        return [path.stem for path in paths if self.record(path.stem) is None]
+
+    def times(self) -> dict[str, dict[str, Any]]:
+        """Per part: seconds, device, versions; what cannot be read is left out."""
+        try:
+            path = inside(self.folder, "times.json")
+            known = Names({}, others=Anything())
+            found = read_json(path, known, "times", "remove it") if path.is_file() else {}
+        except InputError:
+            return {}
+        return {name: spent for name, spent in found.items() if SPENT.fits(spent)}
+
+    def part_names(self, items: Iterable[str]) -> list[str]:
+        """The parts that the items need, in the order of the studies; `all` items take every part."""
+        wanted = set(items)
+        every = wanted == set(experiments.ITEMS)
+        needs = {need for name in wanted for need in experiments.item(name).needs}
+        found = []
+        for study in experiments.STUDIES:
+            if every or any(need.partition(".")[0] == study for need in needs):
+                names = experiments.parts(study, self.scale)
+                found += [n for n in names if every or n in needs or study in needs]
+        return found
+
+    # -- working ----------------------------------------------------------------------------------
+
+    def go(
+        self,
+        items: list[str],
+        device: str = "auto",
+        *,
+        tell: Callable[[Event], None] = lambda event: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Measures what is missing, draws, judges and writes the page; False if something failed.
+
+        A part that fails is reported and the others go on. Raises `Interrupted` when `stop` says so;
+        what is finished stays.
+        """
+        with locked(self.folder, "working"), _precision(device_named(device)):
+            self._read()  # as another process may have left it
+            return self._go(items, device_named(device), tell, stop)
+
+    def _go(
+        self,
+        items: list[str],
+        device: torch.device,
+        tell: Callable[[Event], None],
+        stop: Callable[[], bool],
+    ) -> bool:
+        names = self.part_names(items)
+        todo = [name for name in names if self.record(name) is None]
+        done, total = len(names) - len(todo), len(names)
+        for name in [n for n in self.info["failed"] if self.record(n) is not None]:
+            del self.info["failed"][name]
+        broken: dict[str, str] = {}
+        for name in todo:
+            tell(Event("start", name, done, total))
+            self._began = began = time.monotonic()
+            try:
+                self._measure(
+                    name,
+                    device,
+                    lambda share, n=name, d=done: self._tick(n, d, total, share, tell, stop),  # type: ignore[misc]
+                )
+            except Interrupted:
+                self._spend()
+                raise
+            except Exception as error:
+                broken[name] = _words(error)
+                self.info["failed"][name] = broken[name]
+                self._spend()
+                tell(Event("failed", name, done, total, text=broken[name]))
+                continue
+            self.info["failed"].pop(name, None)
+            self._spend()
+            done += 1
+            tell(Event("done", name, done, total, seconds=time.monotonic() - began))
+        drawn = self.draw(items, tell, stop)
+        self.judge()
+        self.report()
+        return not broken and drawn
+
+    def _tick(
+        self,
+        name: str,
+        done: int,
+        total: int,
+        share: float,
+        tell: Callable[[Event], None],
+        stop: Callable[[], bool],
+    ) -> None:
+        if stop():
+            raise Interrupted
+        if time.monotonic() - self._began > SPEND_SECONDS:
+            self._spend()
+        tell(Event("share", name, done, total, share=share))
+
+    def _measure(self, name: str, device: torch.device, tick: Callable[[float], None]) -> None:
+        study = name.partition(".")[0]
+        part = experiments.parts(study, self.scale)[name]
+        for need in part.needs:  # a machine that is gone is made again, to the same bits
+            if not self._has_machine(need):
+                self._measure(need, device, tick)
+        tick(0.0)
+        began = time.monotonic()
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        values = part.run(Bench(name, device, self.seed, self.machines, tick))
+        if self.record(name) is not None:  # only its machine was missing
+            return
+        settings = settings_of(experiments.config(study, self.scale))
+        peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+        times = self.times()
+        times[name] = {
+            "seconds": round(time.monotonic() - began, 2),
+            "device": _device_words(device),
+            "peak_bytes": peak,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "rapidbm": __version__,
+        }
+        write_json(self.folder / "times.json", times)
+        write_record(
+            inside(self.folder, "records"), Record(name, self.scale, self.seed, settings, values)
+        )
+
+    def _has_machine(self, name: str) -> bool:
+        try:
+            load_machine(inside(self.folder, "machines", machine_path(Path(), name).name))
+        except (InputError, OSError):
+            return False
+        return True
+
+    def _spend(self) -> None:
+        """Adds the time since it was last called; a kill loses little of it."""
+        now = time.monotonic()
+        self.info["seconds"] = round(self.info["seconds"] + now - self._began, 2)
+        self._began = now
+        write_json(self.folder / "reproduction.json", self.info)
+
+    # -- from the records -------------------------------------------------------------------------
+
+    def draw(
+        self,
+        items: Iterable[str],
+        tell: Callable[[Event], None] = lambda event: None,
+        stop: Callable[[], bool] = lambda: False,
+        *,
+        anew: bool = False,
+    ) -> bool:
+        """A PDF and a PNG of each item whose records are there; False if one could not be drawn.
+
+        What was drawn from the same records is left, unless it is to be drawn `anew`.
+        """
+        well = True
+        folder = inside(self.out, "figures")
+        index = _index(folder)
+        for name in items:
+            if stop():
+                raise Interrupted
+            item = experiments.item(name)
+            records = self.records_of(item)
+            files = [
+                inside(self.out, "figures", f"{name}{ending}")
+                for ending in (".pdf", ".png", ".txt")
+            ]
+            digest = self._digest(records)
+            if (
+                records
+                and not anew
+                and index.get(name) == digest
+                and all(f.is_file() for f in files)
+            ):
+                continue
+            for file in files:  # nothing stale stays, whatever happens next
+                file.unlink(missing_ok=True)
+            index.pop(name, None)
+            if not records:
+                continue
+            tell(Event("figure", name, 0, 0))
+            try:
+                self._draw(item, records, folder / f"{name}.png")
+            except Exception as error:
+                well = False
+                self.info["failed"][name] = _words(error)
+                if self.out == self.folder:
+                    write_json(self.folder / "reproduction.json", self.info)
+                tell(Event("failed", name, 0, 0, text=_words(error)))
+            else:
+                self.info["failed"].pop(name, None)
+                index[name] = digest
+                write_json(folder / "index.json", index)
+        return well
+
+    def records_of(self, item: Item) -> dict[str, Record]:
+        """The records that an item uses; none unless every part that it names is there, and some part
+        of every study that it names."""
+        every = self.records()
+        found: dict[str, Record] = {}
+        for need in item.needs:
+            some = {n: r for n, r in every.items() if n == need or n.partition(".")[0] == need}
+            if not some:
+                return {}
+            found |= some
+        return found
+
+    def _digest(self, records: dict[str, Record]) -> str:
+        digest = hashlib.sha256(__version__.encode())
+        for name in sorted(records):
+            digest.update(inside(self.folder, "records", f"{name}.json").read_bytes())
+        return digest.hexdigest()
+
+    def _draw(self, item: Item, records: dict[str, Record], target: Path) -> None:
+        from .. import pictures
+        from .drawing import print_style
+
+        with print_style():
+            fig = item.draw(records)
+            pictures.save(fig, target.with_suffix(".pdf"))
+            pictures.save(fig, target)
+        write_bytes(target.with_suffix(".txt"), (item.caption(records) + "\n").encode())
+
+    def verdicts(self) -> list[Verdict]:
+        """Every claim, judged by the records that are there."""
+        records = self.records()
+        return [judged(claim, records) for claim in experiments.claims()]
+
+    def judge(self) -> list[Verdict]:
+        found = self.verdicts()
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(self.out / "claims.json", [verdict.as_dict() for verdict in found])
+        return found
+
+    def report(self) -> Path:
+        from .page import page
+
+        self.out.mkdir(parents=True, exist_ok=True)
+        target = self.out / "report.html"
+        write_bytes(target, page(self).encode())
+        return target
+
+
+def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
+    """A claim without all its records is not measured."""
+    missing = [name for name in claim.needs if name not in records]
+    if missing:
+        finding = Finding(None, f"no record of {', '.join(missing)}")
+        return Verdict(claim, OPEN, finding)
+    try:
+        known = (*claim.needs, *claim.also)
+        finding = claim.check({name: records[name] for name in known if name in records})
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        finding = Finding(None, f"the records do not have what it takes ({error!r})")
+    if claim.full and any(records[name].scale != "paper" for name in claim.needs):
+        note = "Judged at the paper's sizes and numbers of epochs only."
+        finding = Finding(None, finding.measured, f"{note} {finding.note}".strip())
+    fails = MISSED if claim.one_recipe else FAILS
+    verdict = {True: HOLDS, False: fails, None: OPEN}[finding.holds]
+    return Verdict(claim, verdict, finding)
+
+
+def _index(folder: Path) -> dict[str, str]:
+    """Which records each figure was drawn from."""
+    try:
+        path = inside(folder, "index.json")
+        found: dict[str, str] = read_json(path, Names({}, others=Text()), "an index", "remove it")
+    except InputError:
+        return {}
+    return found
+
+
+def _precision(device: torch.device) -> AbstractContextManager[None]:
+    """On a GPU matrix products of float32 take TF32: ±1 is exact in it, patterns round at 10⁻³."""
+    return fast.precision("tf32") if device.type == "cuda" else nullcontext()
+
+
+def _device_words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, TF32"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, InputError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"

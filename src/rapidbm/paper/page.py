@@ -1,0 +1,120 @@
+"""A reproduction as one self-contained page: claims, figures, settings, versions and times."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from .. import paper as experiments
+from ..disk import inside
+
+if TYPE_CHECKING:
+    from .folder import Reproduction
+
+TEMPLATE = Path(__file__).with_name("report.html")
+MARKS = {
+    "holds": "✓",
+    "does not hold": "✗",
+    "not reproduced with this recipe": "○",
+    "not measured": "–",
+}
+ABOUT = {
+    "tiny": "a check that everything runs, in seconds; its numbers mean little",
+    "quick": "smaller machines and fewer instances than the paper's, for two CPU cores",
+    "paper": "the paper's own sizes and numbers of instances",
+}
+
+
+def page(reproduction: Reproduction) -> str:
+    """The HTML of the page."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["duration"] = duration
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    times = reproduction.times()
+    verdicts = reproduction.verdicts()
+    return template.render(
+        scale=reproduction.scale,
+        about=ABOUT[reproduction.scale],
+        seed=reproduction.seed,
+        started=reproduction.info["started"],
+        seconds=sum(float(t["seconds"]) for t in times.values()),
+        spent=reproduction.info["seconds"],
+        devices=sorted({str(t["device"]) for t in times.values()}),
+        versions=_versions(times),
+        counts=Counter(v.verdict for v in verdicts),
+        marks=MARKS,
+        claims=[{**v.as_dict(), "mark": MARKS[v.verdict]} for v in verdicts],
+        items=[_item(reproduction, name, times) for name in experiments.ITEMS],
+        parts=_parts(reproduction, times),
+        failed=reproduction.info["failed"],
+        version=__version__,
+    )
+
+
+def _versions(times: dict[str, dict[str, Any]]) -> list[str]:
+    names = ("rapidbm", "python", "torch", "numpy")
+    return [f"{n} {', '.join(sorted({str(t[n]) for t in times.values()}))}" for n in names if times]
+
+
+def _item(
+    reproduction: Reproduction, name: str, times: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    item = experiments.item(name)
+    records = reproduction.records_of(item)
+    picture, words = (inside(reproduction.out, "figures", name + end) for end in (".png", ".txt"))
+    image, caption = None, ""
+    if records and picture.is_file() and words.is_file():
+        image = "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
+        caption = words.read_text(encoding="utf-8", errors="replace").strip()
+    return {
+        "name": name,
+        "title": item.title,
+        "image": image,
+        "caption": caption,
+        "missing": "It could not be drawn."
+        if records
+        else f"Not measured: there are no records of {', '.join(item.needs)}.",
+        "seconds": sum(float(times[n]["seconds"]) for n in records if n in times),
+        "records": sorted(records),
+    }
+
+
+def _parts(reproduction: Reproduction, times: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    records = reproduction.records()
+    rows = []
+    for study in experiments.STUDIES:
+        for name in experiments.parts(study, reproduction.scale):
+            took = times.get(name)
+            rows.append(
+                {
+                    "name": name,
+                    "there": name in records,
+                    "seconds": None if took is None else took["seconds"],
+                    "device": "" if took is None else took["device"],
+                    "memory": ""
+                    if took is None or not took.get("peak_bytes")
+                    else f"{took['peak_bytes'] / 2**30:.1f} GiB",
+                    "settings": _settings(records[name].settings) if name in records else "",
+                }
+            )
+    return rows
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    def short(value: Any) -> str:
+        return "/".join(map(short, value)) if isinstance(value, list) else str(value)
+
+    return ", ".join(f"{k.replace('_', ' ')} {short(v)}" for k, v in settings.items())
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"

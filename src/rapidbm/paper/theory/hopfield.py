@@ -1,0 +1,484 @@
+"""Appendix E: hidden units that are Gaussian, and what the couplings that they leave can store.
+
+A hybrid machine has binary visible and Gaussian hidden units. Integrated over the latter,
+
+    ∫ dh exp(−h²/2 + v W h) = (2π)^(H/2) exp( ½ v W Wᵀ v )                                (1)
+
+it is an Ising machine with J = W Wᵀ. With Regularized Axons W = ξ_vᵀ ξ_h / √K this reads
+
+    J_ij = (1/K) Σ_kk' ξ_i^k ξ_j^k' M_kk',        M_kk' = Σ_h ξ_h^k ξ_h^k'                (2)
+
+(eq. E2). M = 1 is Hebb's rule. With hidden parts of our choice M can be any positive matrix, in
+particular the inverse of the patterns' correlations C_kk' = Σ_i ξ_i^k ξ_i^k' / N,
+
+    M = C⁻¹,  ξ_h = C^(−1/2)   (H = K hidden units)                                       (3)
+
+which is the projection rule (Personnaz, Guyon and Dreyfus 1986; Kanter and Sompolinsky 1987): every
+pattern has the field ξ_i^k up to a factor, as long as P < N. Unrestricted couplings are learnt row by
+row (no symmetry asked) and can hold up to 2N patterns (Cover 1965, Gardner 1988).
+
+A pattern counts as stored when zero-temperature dynamics that starts from it keeps it,
+
+    s_i ← sign( Σ_j J_ij s_j ),        m = (1/N) Σ_i ξ_i s_i                              (4)
+
+and as retrieved when it comes back from a tenth of its spins turned. J_ii is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...machines.spins import draw, random_spins, sign, states
+from ..drawing import PENS, curve, label, panels, sizes_of
+from ..study import (
+    Array,
+    Bench,
+    Claim,
+    Finding,
+    Item,
+    Number,
+    Part,
+    Record,
+    Records,
+    Values,
+    all_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AMIT = 0.138  # α_c of Hebb's rule (Amit, Gutfreund and Sompolinsky 1985)
+HEBB = 0.14  # the paper's round number
+KEPT = 0.95  # a mean overlap above which patterns count as stored: at α_c it is 0.967
+RULES = {
+    "hebb": "Hebb",
+    "random": "RA, random hidden parts",
+    "best": "RA, best hidden parts",
+    "free": "unrestricted",
+}
+LOOK = dict(zip(RULES, PENS, strict=False))
+
+
+@dataclass(frozen=True)
+class Config:
+    visible: int  # of the check of eq. (1)
+    hidden: int
+    patterns: int
+    chains: int
+    units: int  # N of the retrieval
+    instances: int
+    loads: tuple[float, ...]  # P/N
+    free_loads: tuple[float, ...]  # for unrestricted couplings
+    ratios: tuple[float, ...]  # H/N of random hidden parts
+    passes: int  # over the patterns, to learn unrestricted couplings
+
+
+SCALES = {
+    "tiny": Config(
+        visible=5,
+        hidden=3,
+        patterns=2,
+        chains=400,
+        units=40,
+        instances=2,
+        loads=(0.05, 0.3),
+        free_loads=(0.5, 2.5),
+        ratios=(1.0,),
+        passes=30,
+    ),
+    "quick": Config(
+        visible=8,
+        hidden=4,
+        patterns=3,
+        chains=20_000,
+        units=200,
+        instances=4,
+        loads=(0.02, 0.05, 0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9),
+        free_loads=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.9, 2.1),
+        ratios=(1.0, 8.0),
+        passes=800,
+    ),
+    "paper": Config(
+        visible=10,
+        hidden=6,
+        patterns=4,
+        chains=200_000,
+        units=1000,
+        instances=10,
+        loads=(
+            0.02,
+            0.05,
+            0.08,
+            0.1,
+            0.12,
+            0.13,
+            0.14,
+            0.15,
+            0.16,
+            0.2,
+            0.3,
+            0.4,
+            0.5,
+            0.6,
+            0.8,
+            0.9,
+        ),
+        free_loads=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.8, 1.9, 2.0, 2.1),
+        ratios=(1.0, 8.0, 64.0),
+        passes=1500,
+    ),
+}
+
+
+# -- the hybrid machine -------------------------------------------------------------------------------
+
+
+def axons(xi_v: Tensor, xi_h: Tensor) -> Tensor:
+    """W = ξ_vᵀ ξ_h / √K, (…, v, h)."""
+    return xi_v.mT @ xi_h / math.sqrt(xi_v.shape[-2])
+
+
+def effective(xi_v: Tensor, xi_h: Tensor) -> Tensor:
+    """J of eq. (2), (…, v, v), diagonal included."""
+    m = xi_h @ xi_h.mT  # (…, k, k)
+    return xi_v.mT @ m @ xi_v / xi_v.shape[-2]
+
+
+def log_marginal(visible: Tensor, weights: Tensor, order: int = 80) -> Tensor:
+    """log ∫ dh of eq. (1) by Gauss–Hermite quadrature over each hidden unit, (c,).
+
+    h = √2 x around 0, and not around its mean: a shifted lattice would assume the answer.
+    """
+    x, w = np.polynomial.hermite.hermgauss(order)
+    nodes = torch.as_tensor(x * math.sqrt(2), dtype=torch.float64, device=visible.device)
+    logs = torch.as_tensor(np.log(w) + 0.5 * math.log(2), device=visible.device)
+    field = visible @ weights  # (c, h)
+    return torch.logsumexp(logs + field[..., None] * nodes, -1).sum(-1)
+
+
+def _hybrid(bench: Bench, config: Config) -> Values:
+    rng = bench.rng()
+    v, h, k = config.visible, config.hidden, config.patterns
+    xi = random_spins((k, v + h), rng, torch.float64)
+    # ±1 patterns are cold: √scale of them keeps the sampler's chains moving.
+    xi = xi * (2.0 / v) ** 0.5 / h**0.25
+    xi_v, xi_h = xi[:, :v], xi[:, v:]
+    weights, coupling = axons(xi_v, xi_h), effective(xi_v, xi_h)
+    every = states(v, 0, 2**v, device=bench.device).double()
+    integral = log_marginal(every, weights)
+    closed = 0.5 * ((every @ coupling) * every).sum(1) + 0.5 * h * math.log(2 * math.pi)
+    probability = torch.softmax(closed, 0)
+    relative = (torch.softmax(integral, 0) / probability - 1).abs().max()
+    bench.tell(0.1)
+    # Block Gibbs of the hybrid machine, h | v ~ N(vW, 1), from exact draws of its visible units.
+    at = torch.multinomial(probability, config.chains, True, generator=rng)
+    spins = every[at]
+    for _ in range(20):
+        noise = torch.randn((len(spins), h), generator=rng, dtype=torch.float64, device=rng.device)
+        spins = draw((spins @ weights + noise) @ weights.mT, rng)
+    pairs = torch.triu_indices(v, v, 1, device=bench.device)
+    exact = (every.mT * probability @ every)[pairs[0], pairs[1]]
+    found = (spins.mT @ spins / len(spins))[pairs[0], pairs[1]]
+    error = ((1 - exact.square()) / len(spins)).sqrt()
+    bench.tell(1.0)
+    return {
+        "relative": float(relative),
+        "constant": float((integral - closed).abs().max()),
+        "exact": exact,
+        "z": (found - exact) / error,
+    }
+
+
+def _likeness(one: Tensor, other: Tensor) -> Tensor:
+    """Cosine between two coupling matrices off their diagonals, (…,)."""
+    one, other = _hollow(one).flatten(-2), _hollow(other).flatten(-2)
+    return torch.nn.functional.cosine_similarity(one, other, dim=-1)
+
+
+def _hollow(matrix: Tensor) -> Tensor:
+    return matrix - torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
+
+
+# -- storage ------------------------------------------------------------------------------------------
+
+
+def hebb(xi: Tensor) -> Tensor:
+    """Σ_k ξ_i^k ξ_j^k / N for patterns (e, p, n)."""
+    return _hollow(xi.mT @ xi / xi.shape[2])
+
+
+def best(xi: Tensor) -> Tensor:
+    """Eq. (2) with M of eq. (3): the projection onto the patterns, through hidden parts C^(−1/2)."""
+    values, vectors = torch.linalg.eigh(xi @ xi.mT / xi.shape[2])  # C
+    hidden = vectors @ torch.diag_embed(values.rsqrt()) @ vectors.mT  # (e, p, h = p)
+    return _hollow(effective(xi, hidden) * (xi.shape[1] / xi.shape[2]))
+
+
+def learnt(xi: Tensor, passes: int, tell: Callable[[float], None] = lambda share: None) -> Tensor:
+    """Couplings that hold the patterns if there are any, each row learnt by itself.
+
+    Minimises Σ_k max(0, 1 − ξ_i^k Σ_j J_ij ξ_j^k)² for every row i by Nesterov's accelerated
+    gradient; the sum ends at 0 where the row can be learnt (a perceptron with a margin).
+    """
+    count, n = xi.shape[1:]
+    rate = 1 / (n * (1 + math.sqrt(count / n)) ** 2)  # one over the largest curvature
+    old = ahead = xi.new_zeros((len(xi), n, n))
+    t = 1.0
+    for step in range(passes):
+        lack = (1 - xi @ ahead.mT * xi).clamp_min(0)  # (e, p, n): a row of J on the last axis
+        if step % 20 == 0:
+            tell(step / passes)
+            if not bool((lack > 0.5).any()):
+                break
+        new = ahead + rate * _hollow((lack * xi).mT @ xi)
+        following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+        ahead = new + (t - 1) / following * (new - old)
+        old, t = new, following
+    return ahead
+
+
+def settle(coupling: Tensor, spins: Tensor, passes: int = 100) -> Tensor:
+    """Eq. (4), all units at once, until nothing turns; a unit without a field stays, (e, c, n)."""
+    for _ in range(passes):
+        field = spins @ coupling.mT
+        new = torch.where(field == 0, spins, sign(field))
+        if torch.equal(new, spins):
+            break
+        spins = new
+    return spins
+
+
+def _overlaps(coupling: Tensor, xi: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
+    """Mean overlap with the stored pattern: from itself, and from a tenth of its spins turned, (e,)."""
+    turned = torch.rand(xi.shape, generator=rng, device=rng.device) < 0.1
+    return {
+        "kept": (settle(coupling, xi) * xi).mean((1, 2)),
+        "retrieved": (settle(coupling, torch.where(turned, -xi, xi)) * xi).mean((1, 2)),
+    }
+
+
+def _storage(bench: Bench, config: Config, rule: str) -> Values:
+    loads = config.free_loads if rule == "free" else config.loads
+    ratios = config.ratios if rule == "random" else (0.0,)
+    found: Values = {"units": config.units, "loads": list(loads), "ratios": list(ratios)}
+    found |= {key: [] for key in ("kept", "retrieved", "likeness")}
+    for i, ratio in enumerate(ratios):
+        rows: Values = {key: [] for key in ("kept", "retrieved", "likeness")}
+        for j, load in enumerate(loads):
+            rng = bench.rng(ratio, load)
+            count = max(1, round(load * config.units))
+            xi = random_spins((config.instances, count, config.units), rng)
+            start = (i + j / len(loads)) / len(ratios)
+            part = 1 / (len(loads) * len(ratios))
+            if rule == "free":
+                coupling = learnt(xi, config.passes, partial(_tell, bench, start, part))
+            else:
+                coupling = _couplings(rule, xi, ratio, rng)
+            for key, value in _overlaps(coupling, xi, rng).items():
+                rows[key].append(value.tolist())
+            rows["likeness"].append(_likeness(coupling, hebb(xi)).tolist())
+            bench.tell(start + part)
+        for key, value in rows.items():
+            found[key].append(value)
+    return found
+
+
+def _tell(bench: Bench, start: float, part: float, share: float) -> None:
+    bench.tell(start + part * share)
+
+
+def _couplings(rule: str, xi: Tensor, ratio: float, rng: torch.Generator) -> Tensor:
+    if rule == "hebb":
+        return hebb(xi)
+    if rule == "best":
+        return best(xi)
+    count, units = xi.shape[1:]
+    hidden = random_spins((len(xi), count, round(ratio * units)), rng)
+    return _hollow(effective(xi, hidden)) / units
+
+
+def parts(config: Config) -> dict[str, Part]:
+    def one(rule: str) -> Part:
+        return Part(lambda bench: _storage(bench, config, rule))
+
+    return {
+        "hybrid": Part(lambda bench: _hybrid(bench, config)),
+        **{rule: one(rule) for rule in RULES},
+    }
+
+
+# -- the figure ---------------------------------------------------------------------------------------
+
+
+def _curves(records: Records) -> list[tuple[str, Record, int, str]]:
+    found = []
+    for rule, name in RULES.items():
+        record = records.get(f"hopfield.{rule}")
+        if record is None:
+            continue
+        for i, ratio in enumerate(record["ratios"]):
+            more = f", $H/N={ratio:g}$" if rule == "random" else ""
+            found.append((rule, record, i, name + more))
+    return found
+
+
+def _draw(records: Records) -> Figure:
+    fig, (left, right) = panels(2)
+    curves = _curves(records)
+    for pen, (_, record, i, name) in zip(PENS, curves, strict=False):
+        curve(left, record["loads"], record.array("kept")[i], pen, name, floor=None)
+        curve(right, record["loads"], record.array("retrieved")[i], pen, name, floor=None)
+    for axes, what in ((left, "from the pattern"), (right, "from a tenth turned")):
+        axes.axvline(AMIT, color="0.6", lw=0.8, zorder=0)
+        axes.set_xscale("log")
+        axes.set_ylim(-0.02, 1.04)
+        label(axes, r"load $\alpha = P/N$", "overlap with the pattern", what)
+    fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return fig
+
+
+def _caption(records: Records) -> str:
+    return (
+        "Overlap of the state that zero-temperature dynamics reaches with the stored pattern, from "
+        "the pattern (left) and from a tenth of its spins turned (right); bands are one standard "
+        f"deviation over instances, the line is Hebb's capacity {AMIT} N. {sizes_of(records)}"
+    )
+
+
+ITEMS = {
+    "hopfield": Item("Storage in Hopfield couplings of RA form", ("hopfield",), _draw, _caption)
+}
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def capacity(loads: Array, rows: Array, limit: float = KEPT) -> Number:
+    """The load at which the mean overlap of each instance falls below the limit, by interpolation;
+    NaN where it never does, the mean and error over instances."""
+    return Number.of([_crossing(loads, each, limit) for each in rows.T])
+
+
+def _crossing(loads: Array, overlap: Array, limit: float) -> float:
+    below = np.nonzero(overlap < limit)[0]
+    if not len(below) or below[0] == 0:
+        return math.nan
+    i = below[0]
+    share = (overlap[i - 1] - limit) / (overlap[i - 1] - overlap[i])
+    return float(loads[i - 1] + share * (loads[i] - loads[i - 1]))
+
+
+def _marginal(records: Records) -> Finding:
+    record = records["hopfield.hybrid"]
+    z = record.array("z")
+    largest, count = float(np.abs(z).max()), len(z)
+    holds = record["relative"] < 1e-6 and largest < 4.5
+    return Finding(
+        holds,
+        f"probabilities of all visible states by quadrature and by eq. (E2) differ by at most "
+        f"{record['relative']:.1g} of themselves; block Gibbs gives the pair moments of (E2), largest "
+        f"of {count} z-scores {largest:.1f}",
+    )
+
+
+def _hebbian_capacity(records: Records) -> Finding:
+    record = records["hopfield.hebb"]
+    found = capacity(record.array("loads"), record.array("kept")[0])
+    large = record["units"] >= 1000  # the jump is sharp, and the value Amit's, for large N only
+    near = Number(found.value - HEBB, found.error, found.count).within(0.02)
+    return Finding(
+        near if large else None,
+        f"the mean overlap falls below {KEPT} at P = {found} N (N = {record['units']})",
+        "" if large else "The transition is rounded at this size.",
+    )
+
+
+def _not_hebbian(records: Records) -> Finding:
+    random, plain = records["hopfield.random"], records["hopfield.hebb"]
+    loads = random.array("loads")
+    row = int(np.argmin(np.abs(loads - 0.1)))
+    told, below = [], []
+    for i, ratio in enumerate(random["ratios"]):
+        alike = Number.of(random.array("likeness")[i][row])
+        stored = capacity(loads, random.array("kept")[i])
+        told.append(f"H/N = {ratio:g}: cosine {alike} at P/N = {loads[row]:g}, capacity {stored}")
+        below.append(alike.below(1))
+    ordinary = capacity(plain.array("loads"), plain.array("kept")[0])
+    return Finding(
+        all_of(*below),
+        f"couplings (E2) of random hidden parts beside Hebb's (capacity {ordinary}): {'; '.join(told)}",
+        "They tend to Hebb's as H/P grows, since M/H tends to 1.",
+    )
+
+
+def _higher(records: Records) -> Finding:
+    hebbian, chosen, free = (records[f"hopfield.{r}"] for r in ("hebb", "best", "free"))
+    low = capacity(hebbian.array("loads"), hebbian.array("kept")[0])
+    loads = chosen.array("loads")
+    kept = [Number.of(row) for row in chosen.array("kept")[0]]
+    back = [Number.of(row) for row in chosen.array("retrieved")[0]]
+    held = max((a for a, n in zip(loads, kept, strict=True) if n.value > 0.999), default=0.0)
+    again = max((a for a, n in zip(loads, back, strict=True) if n.value > KEPT), default=0.0)
+    most = capacity(free.array("loads"), free.array("kept")[0])
+    beyond = low.below(held) if math.isfinite(low.value) else None
+    return Finding(
+        beyond,
+        f"with M the inverse of the patterns' correlations all patterns are fixed points up to "
+        f"P = {held:g} N (the largest load tried: {loads[-1]:g}) and come back from a tenth turned up "
+        f"to {again:g} N; "
+        f"Hebb's rule {low} N; unrestricted couplings {most} N as found (2 N in theory)",
+        "(E2) with M = C⁻¹ is the projection rule; it needs continuous hidden parts, H ≥ P, and P < N.",
+    )
+
+
+CLAIMS = (
+    Claim(
+        "hybrid-marginal",
+        "App. E, eqs. E1 and E2",
+        "Integrating out the Gaussian hidden units of a machine with RA couplings leaves Ising "
+        "couplings that are a quadratic form of the patterns.",
+        "Probabilities of all visible states by quadrature over the hidden units against eq. (E2), "
+        "and pair moments of block Gibbs samples.",
+        "Probabilities agree to a millionth of themselves, exactly but for rounding; no moment off by "
+        "4.5 σ.",
+        ("hopfield.hybrid",),
+        _marginal,
+    ),
+    Claim(
+        "hebbian-capacity",
+        "App. E",
+        "“The maximum capacity for Hebbian patterns is 0.14 N.”",
+        f"The load at which the mean overlap of a pattern with the state below it falls under {KEPT}.",
+        f"Within 0.02 of {HEBB}, by 2 σ, for N of 1,000 or more.",
+        ("hopfield.hebb",),
+        _hebbian_capacity,
+    ),
+    Claim(
+        "ra-form-is-not-hebbian",
+        "App. E",
+        "The Hebbian form of RA weights “does not correspond to the Hebbian form of weights in the "
+        "resultant Hopfield model”.",
+        "The cosine between the couplings (E2) of random hidden parts and Hebb's couplings of the "
+        "same patterns.",
+        "Below 1 for every ratio H/N, by 2 σ.",
+        ("hopfield.hebb", "hopfield.random"),
+        _not_hebbian,
+    ),
+    Claim(
+        "higher-capacity",
+        "App. E, left open",
+        "Whether the form (E2) “would allow to reach higher capacities” is left for future work.",
+        "The largest load at which the best hidden parts keep every pattern (overlap above 0.999).",
+        "Above the load that Hebb's rule keeps, by 2 σ.",
+        ("hopfield.hebb", "hopfield.best", "hopfield.free"),
+        _higher,
+    ),
+)

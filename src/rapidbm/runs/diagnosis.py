@@ -1,0 +1,415 @@
+"""Is it glassy, does it mix, what are its minima, are its samples good: one machine, all numbers.
+
+Two samplers look at it. Gibbs chains from random starts are what training sees: they give q_EA, the
+overlap of chains that may have got stuck, R-hat and the verdict. Walkers of parallel tempering cross
+barriers: they give the overlap distribution, triples and energies. Samples are judged as a user draws
+them, by Gibbs sampling from random starts.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import pictures
+from ..glass import quality
+from ..machines.files import (device_named, load_machine)
+from ..sampling.convergence import mixing
+from ..glass.phases import (boundaries, standing)
+from ..glass.phase_pictures import show_phases
+from ..errors import (InputError, check_count)
+from ..estimates import Estimate
+from ..glass.overlaps import (energies, overlap_distribution, ultrametricity)
+from ..ground.ground_state import ground_state
+from ..glass.pictures import landscape_figure
+from ..machines.machine import Machine
+from .metrics import gibbs_accessibility
+from ..progress import watch
+from ..glass.quality_pictures import (show_moments, show_nearest, show_projections, show_relaxation)
+from .run import Run
+from ..sampling.samplers import (Gibbs, ParallelTempering, record, sample)
+from ..glass.spectra import pattern_overlaps
+from ..data.splits import Dataset
+from ..random import (check_seed, generator)
+from ..glass.verdict import glassiness
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STAGED = (
+    "place among the phases",
+    "Gibbs chains from random starts",
+    "minima",
+    "parallel tempering",
+    "ground state",
+    "quality of samples",
+)
+STAGES = len(STAGED)
+SERIES = 100  # recorded times of each Gibbs chain
+PATH = 200  # checkpoints that draw the way through the phases, at most
+IMAGES = 2000  # samples and data that quality compares, at most
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number with its error, or words."""
+
+    section: str
+    name: str
+    value: float | str | None
+    error: float | None = None
+
+    def text(self) -> str:
+        if self.value is None or (isinstance(self.value, float) and not math.isfinite(self.value)):
+            return "not defined"
+        if isinstance(self.value, str):
+            return self.value
+        if self.error is None:
+            whole = self.value == round(self.value) and abs(self.value) < 1e9
+            return f"{self.value:,.0f}" if whole else f"{self.value:.4g}"
+        return f"{self.value:.4g} ± {self.error if self.error > 1e-12 else 0.0:.2g}"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All rows, and the figures under their names."""
+
+    rows: tuple[Row, ...]
+    figures: dict[str, Figure]
+    verdict: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Sections of names, each with value and error."""
+        sections: dict[str, Any] = {}
+        for row in self.rows:
+            entry: Any = row.value
+            if isinstance(entry, float):
+                entry = entry if math.isfinite(entry) else None  # JSON has no NaN
+                entry = {"value": entry, "error": row.error}
+            sections.setdefault(row.section, {})[row.name] = entry
+        return sections
+
+
+def opened(
+    path: Path, update: int | None, replica: int, device: str, file: Path | None = None
+) -> tuple[Machine, Dataset | None, list[Machine]]:
+    """One machine of a run folder or of a file of `save_machine`, the run's data, and checkpoints up
+    to there, `PATH` of them at most."""
+    where = device_named(device)
+    if path.is_file():
+        if update is not None:
+            raise InputError(f"{path} is one machine without checkpoints; leave --update out")
+        return load_machine(path, replica=replica).to(where), None, []
+    run = Run(path, file)
+    machine = run.machine(update, replica).to(where)
+    last = math.inf if update is None else update
+    saved = [u for u in run.checkpoints() if u <= last]
+    spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
+    past = [run.machine(saved[i], replica) for i in sorted(spread)]
+    return machine, run.data(), past
+
+
+def gibbs_series(machine: Machine, chains: int, sweeps: int, rng: torch.Generator) -> Tensor:
+    """What the verdict looks at: states (e, c, t, n) of chains after `sweeps` from random starts."""
+    every = max(1, sweeps // SERIES)
+    skip = math.ceil(sweeps / every)
+    return record(machine, chains, SERIES, sampler=Gibbs(sweeps=every), skip=skip, rng=rng)[0]
+
+
+def diagnose(
+    machine: Machine,
+    data: Dataset | None = None,
+    *,
+    past: Sequence[Machine] = (),
+    chains: int = 64,
+    sweeps: int = 500,
+    starts: int = 400,
+    seed: int = 0,
+    title: str = "",
+    tell: Callable[[str], None] = lambda text: None,
+    limit: float | None = None,
+) -> Diagnosis:
+    """Everything about one machine (one replica): numbers with errors, figures, a verdict in words.
+
+    `chains` are run by each sampler for `sweeps` before anything is recorded; descent begins at
+    `starts` random states. `past` are the checkpoints of its training, `data` what it was trained on.
+    After `limit` seconds it stops (`TimeLimit`).
+    """
+    if machine.replicas != 1:
+        raise InputError(
+            f"diagnose looks at one machine at a time, this one has {machine.replicas} replicas; take "
+            "machine.replica(i)"
+        )
+    if not all(bool(torch.isfinite(p).all()) for p in machine.parameters()):
+        raise InputError(
+            "a machine to diagnose has finite parameters, this one has NaN or infinity"
+        )
+    if not any(bool(machine.couplings.matrix(*edge).any()) for edge in machine.layers.edges):
+        raise InputError("a machine to diagnose has couplings, but these are all zero")
+    if data is not None and not isinstance(data, Dataset):
+        raise InputError(
+            f"diagnose takes a Dataset, as `load` and `from_arrays` give it, not {type(data).__name__}"
+        )
+    check_seed(seed)
+    machine.check_chains(chains, least=4)
+    check_count("the number of sweeps", sweeps)
+    check_count("the number of starts", starts, least=2)
+    remedy = "take fewer chains, sweeps or starts"
+    with watch("diagnosis", STAGES - (data is None), limit=limit, remedy=remedy) as tick:
+
+        def stage(text: str) -> None:
+            tick.what = f"diagnosis ({text})"
+            tick(STAGED.index(text))
+            tell(text)
+
+        work = _Work(
+            copy.deepcopy(machine).requires_grad_(False), chains, sweeps, starts, seed, stage
+        )
+        return _diagnosed(work, data, past, title)
+
+
+def _diagnosed(work: _Work, data: Dataset | None, past: Sequence[Machine], title: str) -> Diagnosis:
+    machine = work.machine
+    rows: list[Row] = []
+    figures = {}
+    found, figures["phases"] = work.place(past, title)
+    rows += found
+    found, figures["landscape"], verdict = work.landscape(title)
+    rows += found
+    if data is not None:
+        few = machine.visible < 3 or len(data.train) < 4 or len(data.test) < 2
+        if few or len(torch.unique(data.train.spins, dim=0)) < 2:
+            told = "needs 3 pixels, 4 training and 2 test images, not all of them alike"
+            rows.append(Row("samples", "quality", told))
+        else:
+            found, figures["quality"] = work.quality(data, title)
+            rows += found
+    return Diagnosis((Row("verdict", "this machine", verdict), *rows), figures, verdict)
+
+
+@dataclass(frozen=True)
+class _Work:
+    machine: Machine
+    chains: int
+    sweeps: int
+    starts: int
+    seed: int
+    tell: Callable[[str], None]
+
+    def rng(self, name: str) -> torch.Generator:
+        return generator(self.seed, "diagnose", name, device=self.machine.device)
+
+    def place(self, past: Sequence[Machine], title: str) -> tuple[list[Row], Figure]:
+        """Load and temperature, and the way there."""
+        self.tell("place among the phases")
+        here = standing(self.machine)
+        path = [standing(m) for m in past] or [here]
+        fig = pictures.figure(5.6, 4.4)
+        show_phases(
+            fig.subplots(),
+            boundaries(here.theory, here.aspect),
+            [(float(x.load[0]), float(x.temperature[0])) for x in path],
+            title=title,
+        )
+        kind = "patterns K" if self.machine.patterns is not None else "patterns that J amounts to"
+        section = f"place ({here.theory}, replica symmetry)"
+        rows = [
+            Row(section, kind, float(here.patterns[0])),
+            Row(section, "load", float(here.load[0])),
+            Row(section, "temperature", float(here.temperature[0])),
+            Row(section, "a random machine there", here.phase[0]),
+        ]
+        if past:
+            first = path[0]
+            rows.append(Row(section, "load at the start", float(first.load[0])))
+            rows.append(Row(section, "temperature at the start", float(first.temperature[0])))
+            rows.append(Row(section, "a random machine at the start", first.phase[0]))
+        return rows, fig
+
+    def landscape(self, title: str) -> tuple[list[Row], Figure, str]:
+        machine, fold = self.machine, self.machine.symmetric
+        self.tell("Gibbs chains from random starts")
+        series = gibbs_series(machine, self.chains, self.sweeps, self.rng("gibbs"))
+        self.tell("minima")
+        glass = glassiness(machine, series, self.rng("minima"), starts=self.starts)
+        self.tell("parallel tempering")
+        tempered, state = record(
+            machine,
+            self.chains,
+            SERIES,
+            sampler=ParallelTempering(),
+            skip=self.sweeps,
+            rng=self.rng("pt"),
+        )
+        walkers = tempered[:, :, -1].to(machine.dtype)
+        pairs = overlap_distribution(walkers, fold=False)
+        triples = ultrametricity(walkers, self.rng("triples"), fold=fold)
+        warm = energies(machine, walkers)
+        self.tell("ground state")
+        ground = ground_state(machine, rng=self.rng("ground"))
+        reached = gibbs_accessibility(
+            machine, None, self.rng("reach"), chains=self.chains, ground=ground.energy
+        )
+        found, spectrum = glass.minima, glass.spectrum
+        rows = [
+            _row("chains at β = 1 (Gibbs)", "q_EA", glass.edwards_anderson),
+            _row("chains at β = 1 (Gibbs)", "overlap of different chains", glass.between),
+            _row("chains at β = 1 (Gibbs)", "difference", glass.gap),
+            _row(
+                "chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance
+            ),
+            *self._mixing("chains at β = 1 (Gibbs)", series),
+            *self._mixing("walkers (parallel tempering)", tempered),
+            Row("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),
+            Row("walkers (parallel tempering)", "lowest swap rate", float(state.rates.min())),
+            Row("walkers (parallel tempering)", "highest swap rate", float(state.rates.max())),
+            Row("walkers (parallel tempering)", "round trips", float(state.trips[0])),
+            _row("overlaps of walkers", "⟨|q|⟩", pairs.size),
+            _row("overlaps of walkers", "⟨q²⟩", pairs.square),
+            _row("overlaps of walkers", "variance of q", pairs.variance),
+            _row("overlaps of walkers", "Binder ratio", pairs.binder),
+            _row("overlaps of walkers", f"P(|q| < {pairs.near:g})", pairs.near_zero),
+            _row("triples of walkers", "⟨K⟩, 0 if ultrametric", triples.found.k),
+            _row("triples of walkers", "⟨K⟩ of shuffled spins", triples.null.k),
+            _row("triples of walkers", "isosceles", triples.found.isosceles),
+            _row("triples of walkers", "isosceles, shuffled", triples.null.isosceles),
+            _row("energy per unit", "walkers", warm.mean),
+            Row("minima", f"distinct, of {found.starts} descents", float(found.distinct[0])),
+            _row("minima", "in all, at least (Chao 1)", found.total),
+            _row("minima", "two descents meet (Y)", found.coincidence),
+            _row("minima", "share of the most frequent", found.top),
+            _row("minima", "slope of log(minima) per unit", glass.growth.slope),
+            *_maybe("minima", "descents that end in a pattern", found.retrieval),
+            *_maybe("minima", "overlap that a pattern keeps", glass.stability),
+            Row("ground state", "energy", float(ground.energy[0])),
+            Row("ground state", "no state is below", float(ground.bound[0])),
+            Row("ground state", "how", f"{ground.method}: {ground.effort}"),
+            Row("ground state", "share of starts that found it", float(ground.found[0])),
+            Row("ground state", "Gibbs accessibility", float(reached[0])),
+            Row(f"couplings ({spectrum.kind})", "largest", float(spectrum.values[0].abs().max())),
+            Row(f"couplings ({spectrum.kind})", "edge of random ones", float(spectrum.edge[0])),
+            Row(f"couplings ({spectrum.kind})", "beyond it", float(spectrum.outliers[0])),
+            Row(
+                f"couplings ({spectrum.kind})", "effective rank", float(spectrum.effective_rank[0])
+            ),
+            *self._patterns(),
+        ]
+        fig = landscape_figure(pairs, triples, warm, found, glass.growth, spectrum, title=title)
+        return rows, fig, glass.verdict[0]
+
+    def _mixing(self, section: str, series: Tensor) -> list[Row]:
+        try:
+            found = mixing(self.machine, series)
+        except InputError as error:  # arviz is an extra
+            return [Row(section, "R-hat, ESS", str(error))]
+        rows = []
+        for i, name in enumerate(found.names):
+            if not bool(torch.isfinite(found.rhat[0, i])):
+                still = bool(found.rhat[0, i].isinf())
+                told = "infinite: every chain stays at its place" if still else "no change at all"
+                rows.append(Row(section, f"R-hat of {name}", told))
+                continue
+            told = (
+                f"{float(found.rhat[0, i]):.3f}; ESS {float(found.ess[0, i]):.0f} of "
+                f"{series.shape[1] * series.shape[2]}, autocorrelation time "
+                f"{float(found.time[0, i]):.1f} records"
+            )
+            rows.append(Row(section, f"R-hat of {name}", told))
+        return rows
+
+    def _patterns(self) -> Iterator[Row]:
+        found = pattern_overlaps(self.machine)
+        if found is None:
+            return
+        for layer in range(found.rms.shape[1]):
+            name = "visible" if not layer else f"hidden {layer}"
+            value = float(found.rms[0, layer])
+            yield Row(
+                "overlaps among patterns",
+                f"{name}, rms",
+                None if math.isnan(value) else value,
+            )
+            yield Row(
+                "overlaps among patterns",
+                f"{name}, of independent ones",
+                float(found.expected[layer]),
+            )
+
+    def quality(self, data: Dataset, title: str) -> tuple[list[Row], Figure]:
+        machine, rng = self.machine, self.rng("quality")
+        self.tell("quality of samples")
+        whole, test = (machine.visible_spins(x.spins)[0] for x in (data.train, data.test))
+        some = torch.randperm(len(whole), generator=generator(self.seed, "images"))[:IMAGES]
+        train = whole[some.to(whole.device)]
+        count = max(20, len(train))
+        spins = sample(machine, count, steps=self.sweeps, rng=self.rng("samples"))
+        spins = spins[..., : machine.visible]
+        judged = quality.adversarial_accuracy(spins, train, rng)
+        orders = quality.moments(spins, train, rng)
+        near = quality.nearest(spins, whole, test[:IMAGES])
+        many = min(10, machine.visible, len(train) - 1)
+        axes = quality.projections(spins, train, rng, components=many)
+        way = quality.relaxation(
+            machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps)
+        )
+        section = f"samples ({self.sweeps} Gibbs sweeps from random starts)"
+        rows = [
+            _row(section, "adversarial accuracy, data", judged.truth),
+            _row(section, "adversarial accuracy, samples", judged.synthetic),
+        ]
+        for moment in orders:
+            name = f"moments of order {moment.order}"
+            rows.append(_row(section, f"{name}, rms error", moment.rms))
+            rows.append(Row(section, f"{name}, rms of chance", float(moment.floor[0])))
+        for i in range(min(3, many)):
+            one = Estimate(axes.distance.value[:, i], axes.distance.error[:, i])
+            rows.append(_row(section, f"distance along component {i + 1}", one))
+            rows.append(Row(section, f"of chance, component {i + 1}", float(axes.floor[i])))
+        settled = way.equilibrium[0]
+        rows += [
+            _row(section, "distance to the nearest training image", near.mean),
+            _row(section, "the same of test images", near.test_mean),
+            _row(section, "copies of training images", near.copies),
+            _row(section, "copies among test images", near.test_copies),
+            Row(
+                section,
+                "equilibrium from random starts",
+                f"not within {way.sweeps[-1]} sweeps"
+                if settled is None
+                else f"after {settled} sweeps",
+            ),
+        ]
+        fig = pictures.figure(13.0, 6.4)
+        panels = fig.subplots(2, 3)
+        show_moments(panels[0, 0], orders[1])
+        show_moments(panels[0, 1], orders[2])
+        show_projections(panels[0, 2], axes) if many > 1 else panels[0, 2].set_axis_off()
+        show_nearest(panels[1, 0], near)
+        show_relaxation(panels[1, 1], way, statistic="accuracy")
+        show_relaxation(panels[1, 2], way, statistic="second")
+        fig.suptitle(pictures.plain(title), fontsize=11, color=pictures.INK)
+        return rows, fig
+
+
+def _decades(last: int) -> tuple[int, ...]:
+    """0, 1, 3, 10, 30, … up to a number of sweeps."""
+    steps = [s * 10**d for d in range(9) for s in (1, 3) if s * 10**d < last]
+    return (0, *steps, last)
+
+
+def _row(section: str, name: str, estimate: Estimate) -> Row:
+    value, error = estimate.replica(0)
+    if not math.isfinite(value):
+        return Row(section, name, None)
+    return Row(section, name, value, error if math.isfinite(error) else None)
+
+
+def _maybe(section: str, name: str, estimate: Estimate | None) -> list[Row]:
+    return [] if estimate is None else [_row(section, name, estimate)]

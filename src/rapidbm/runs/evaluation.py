@@ -1,0 +1,182 @@
+"""All that can be said about a trained run: likelihoods, reconstruction errors, energies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .. import pictures
+from ..likelihood.bridging import log_z_along
+from ..machines.files import (device_named, load_tensors)
+from ..machines.enumeration import states_of
+from ..errors import (InputError, TimeLimit, check_choice)
+from ..estimates import Bounds
+from ..ground.ground_state import ground_state
+from ..likelihood.log_z import (HIDDEN, can_be_exact, log_likelihood, log_z)
+from ..machines.machine import Machine
+from .metrics import (gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility)
+from .run import (Run, as_list)
+from ..machines.spins import sign
+from ..data.splits import Dataset
+from ..random import generator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WORTH = 2**22  # terms of an exact sum that are worth waiting for
+CHAINS = 500  # of annealing
+WAIT = 300.0  # seconds that an annealed likelihood is worth
+Rows = dict[str, list[float | None]]
+
+
+def evaluation(
+    run: Run,
+    update: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    likelihood: str = "auto",
+) -> tuple[Rows, list[str]]:
+    """Named values per replica, and notes on how they were had, or why not."""
+    check_choice("choice of --likelihood", likelihood, ("auto", "exact", "ais", "none"))
+    data, machine = run.data(), run.machine(update).to(device_named(device)).requires_grad_(False)
+    splits = data.parts
+    rng = generator(seed, "evaluate", device=machine.device)
+    rows: dict[str, Tensor] = {}
+    notes = []
+    for part, split in splits.items():
+        rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
+    if states_of(machine.layers, (0,)) <= HIDDEN:
+        for part, split in splits.items():
+            rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
+    else:
+        bits = states_of(machine.layers, (0,)).bit_length() - 1
+        notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
+    if likelihood != "none":
+        z, note = _normaliser(machine, data, seed, likelihood)
+        notes.append(note)
+        if z is not None:
+            rows |= named("log_z", z)
+            for part, split in splits.items():
+                found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+                rows |= named(f"log_likelihood_{part}", found)
+                if found.gap is not None:
+                    rows[f"variational_gap_{part}"] = found.gap
+    ground = ground_state(machine, rng=rng)
+    rows["ground_state_energy"] = ground.energy
+    if ground.method != "exact":
+        rows["ground_state_bound"] = ground.bound
+        rows["ground_state_found"] = ground.found
+    notes.append(f"ground state: {ground.method}, {ground.effort}")
+    rows["gibbs_accessibility"] = gibbs_accessibility(machine, None, rng, ground=ground.energy)
+    if run.recipe.negative != "exact":
+        rows["method_accessibility"] = method_accessibility(
+            machine,
+            data.train,
+            rng,
+            negative=run.recipe.negative_phase(),
+            chains=_chains(run, machine) if update is None else None,
+            ground=ground.energy,
+        )
+    spins = machine.random(100, rng)
+    rows["energy_random"] = machine.energy(spins).mean(1)
+    if machine.patterns is not None:
+        rows["energy_patterns"] = machine.energy(sign(machine.patterns)).mean(1)
+    return {name: as_list(value) for name, value in rows.items()}, notes
+
+
+def named(name: str, found: Bounds) -> dict[str, Tensor]:
+    """The value, and unless it is exact the ends of its 95 % interval."""
+    if found.method == "exact":
+        return {name: found.value}
+    return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
+
+
+def _normaliser(
+    machine: Machine, data: Dataset, seed: int, likelihood: str
+) -> tuple[Bounds | None, str]:
+    if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
+        z = log_z(machine, method="exact")
+        return z, f"log Z is exact, over {z.effort}"
+    limit = WAIT if likelihood == "auto" else None
+    try:
+        z = log_z(machine, method="ais", seed=seed, data=data.train, chains=CHAINS, limit=limit)
+    except TimeLimit as error:
+        return None, f"no likelihood: {error} (--likelihood ais takes its time)"
+    smallest, largest = float(z.ess.min()), float(z.largest.max())
+    told = (
+        f"log Z is annealed there and back, {z.effort}; at least {smallest:.0f} of them effective, the "
+        f"largest weight {largest:.1%}; _from and _to are the 95 % interval"
+    )
+    return z, f"{told}; {z.note}" if z.note else told
+
+
+def _chains(run: Run, machine: Machine) -> Tensor | None:
+    """The chains of the newest checkpoint, if the negative phase keeps any."""
+    wanted = run.recipe.negative_phase().init(machine, generator(0, device=machine.device))
+    chains = load_tensors(run.latest)[0].get("training/chains")
+    if chains is None or not wanted.shape[1]:
+        return None
+    if (chains.shape, chains.dtype) != (wanted.shape, wanted.dtype):
+        raise InputError(
+            f"{run.latest} has chains {tuple(chains.shape)}, its negative phase {run.recipe.negative!r} "
+            f"keeps {tuple(wanted.shape)}; take another checkpoint (--update)"
+        )
+    return chains.to(machine.device)
+
+
+def likelihood_curve(
+    run: Run,
+    seed: int = 0,
+    device: str = "cpu",
+    track: Callable[[range], Iterable[int]] = iter,
+) -> list[dict[str, Any]]:
+    """The likelihood of every checkpoint, bridged from one to the next: a record for each."""
+    data, updates = run.data(), sorted(run.checkpoints())
+    where = device_named(device)
+    machines = [run.machine(u).to(where).requires_grad_(False) for u in updates]
+    found = log_z_along(machines, seed=seed, data=data.train, chains=CHAINS, track=track)
+    records = []
+    for update, machine, z in zip(updates, machines, found, strict=True):
+        values = named("log_z", z)
+        for part, split in data.parts.items():
+            bounds = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+            values[f"log_likelihood_{part}_from"] = bounds.interval[0]
+            values[f"log_likelihood_{part}_to"] = bounds.interval[1]
+        how = "ais" if bounds.method != "exact" == z.method else z.method  # hidden sums annealed
+        record: dict[str, Any] = {"update": update, "method": how, "effort": z.effort}
+        records.append(record | {name: as_list(value) for name, value in values.items()})
+    return records
+
+
+def curve_figure(records: list[dict[str, Any]], title: str) -> Figure:
+    """Log-likelihood of training and test set against updates; bands are the 95 % intervals' hull
+    over replicas."""
+    import numpy as np
+
+    fig = pictures.figure(5.6, 3.8)
+    axes = fig.subplots()
+    x = [record["update"] for record in records]
+    for part, colour, style in (("train", pictures.BLUE, "-"), ("test", pictures.ORANGE, "--")):
+        low, high = (
+            np.array([[np.nan if v is None else v for v in r[key]] for r in records], dtype=float)
+            for key in (f"log_likelihood_{part}_from", f"log_likelihood_{part}_to")
+        )
+        axes.plot(x, np.nanmean((low + high) / 2, 1), style, color=colour, lw=1.8, label=part)
+        axes.fill_between(x, low.min(1), high.max(1), color=colour, alpha=0.2, lw=0)
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlabel("update")
+    axes.set_ylabel("log-likelihood per image, nats")
+    axes.legend(frameon=False, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(title, fontsize=10, color=pictures.INK)
+    return fig
+
+
+def middle(record: dict[str, Any], part: str) -> list[float | None]:
+    """The middle of each replica's interval."""
+    ends = zip(
+        record[f"log_likelihood_{part}_from"], record[f"log_likelihood_{part}_to"], strict=True
+    )
+    return [None if a is None or b is None else 0.5 * (a + b) for a, b in ends]

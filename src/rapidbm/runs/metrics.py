@@ -1,0 +1,246 @@
+"""What a machine can do, one number per replica.
+
+A metric is a function `(machine, split, rng) -> (e,)`. Reconstruction is the task of the paper's
+appendix C: unknown pixels are set to 0, one Gibbs pass up and down with nothing clamped, and
+
+    HD = |B − A| / 2V                                                                     (1)
+
+between the original A and the reconstruction B. Accessibility is an energy over the ground-state
+energy: of what Gibbs sampling reaches, or of what a negative phase uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..arrays import as_tensor
+from ..machines.enumeration import check_states
+from ..errors import (InputError, check_count, lookup)
+from ..sampling.gibbs import (sweep, sweeps)
+from ..ground.ground_state import ground_state
+from ..likelihood.log_z import log_likelihood
+from ..machines.machine import Machine
+from ..training.negative import (HasConfigurations, NegativePhase)
+from ..progress import (watch, watched)
+from ..machines.spins import up_probability
+from ..data.splits import Split
+from ..random import check_rng
+
+Metric = Callable[[Machine, Split, torch.Generator], Tensor]
+ROOM = 2**20  # numbers at a time on a CPU
+
+
+def corrupt(data: Any) -> Tensor:
+    """The images with their unknown pixels at NaN, which nothing takes for data, (samples, v)."""
+    split, known = _masked(data)
+    return torch.where(known, split.spins, torch.nan)
+
+
+def _masked(data: Any) -> tuple[Split, Tensor]:
+    """A split and its mask of known pixels."""
+    split = _split(data)
+    if split.known is None:
+        raise InputError(
+            "reconstruction needs a mask of known pixels; give Split(spins, known=mask)"
+        )
+    return split, split.known
+
+
+def _split(data: Any) -> Split:
+    return data if isinstance(data, Split) else Split(data)
+
+
+def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
+    """Configurations with unknown units at 0, (e, samples, n)."""
+    return machine.with_visible(torch.where(known, split.spins, 0), means=True)
+
+
+@watched("reconstruction", remedy="take fewer images or passes")
+@torch.no_grad()
+def reconstruct(
+    machine: Machine,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    passes: int = 1,
+    clamp: bool = False,
+    limit: float | None = None,
+) -> Tensor:
+    """Images of a `Split` with their unknown pixels filled in, (e, samples, v).
+
+    The paper's task is one pass with nothing clamped; `clamp=True` holds the known pixels.
+    """
+    split, known = _masked(data)
+    spins = _started(machine, split, known)
+    keep = None
+    if clamp:
+        keep = torch.zeros(spins.shape[1:], dtype=torch.bool, device=machine.device)
+        keep[:, : machine.visible] = known.to(machine.device)
+    return sweeps(machine, spins, rng, passes, clamp=keep, means=True)[..., : machine.visible]
+
+
+def wrong_pixels(filled: Tensor, split: Split, *, unknown: bool) -> float:
+    """The share of wrong pixels of images (samples, v): of all of them, as in eq. (1), or of the
+    unknown ones alone, which is what counts where the known ones are held."""
+    wrong = (filled.cpu() != split.spins).double()
+    if not unknown:
+        return float(wrong.mean())
+    if split.known is None or bool(split.known.all()):
+        raise InputError(
+            "every pixel is known, there is nothing to fill in; give a mask that is false somewhere"
+        )
+    return float(wrong[~split.known.expand(wrong.shape)].mean())
+
+
+@watched("the Hamming distance", remedy="take fewer images or tries")
+@torch.no_grad()
+def hamming_distance(
+    machine: Machine,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    tries: int | None = None,
+    limit: float | None = None,
+) -> Tensor:
+    """Eq. (1), averaged over images and tries: of all pixels, none of them held.
+
+    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
+    of more than 10,000 images the first 10,000.
+    """
+    split = _split(data)
+    if tries is None:
+        tries = max(1, min(100, 4000 // len(split)))
+        split = split.take(slice(0, 10_000))
+    check_count("the number of tries", tries)
+    truth = machine.visible_spins(split.spins, means=True)
+    room = ROOM if machine.device.type == "cpu" else 2**8 * ROOM
+    step = max(1, room // (machine.layers.units * machine.replicas))
+    wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+    with watch("reconstructions", tries * len(split)) as tick:
+        for start in range(0, len(split), step):
+            part = split.take(slice(start, start + step))
+            for _ in range(tries):
+                wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+                tick.add(len(part))
+    return (wrong / (tries * len(split) * machine.visible)).to(machine.dtype)
+
+
+def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generator) -> Tensor:
+    if not machine.layers.restricted or machine.layers.self_coupled(0):
+        return (reconstruct(machine, split, rng) != truth).sum((1, 2))
+    # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
+    spins = _started(machine, *_masked(split))
+    keep = torch.arange(machine.layers.units, device=machine.device) < machine.visible
+    spins = sweep(machine, spins, rng, clamp=keep, means=True)
+    wrong = up_probability(-truth * machine.field(spins, 0, means=True))
+    return wrong.sum((1, 2), dtype=torch.float64)
+
+
+def exact_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
+    """Mean log p(v) by enumeration."""
+    return log_likelihood(machine, split, method="exact").value
+
+
+@torch.no_grad()
+def mean_free_energy(
+    machine: Machine, data: Any, rng: torch.Generator, *, limit: float | None = None
+) -> Tensor:
+    """Mean F(v)."""
+    split = _split(data)
+    step = max(1, 2**4 * ROOM // (machine.layers.units * machine.replicas))
+    parts = []
+    with watch("free energies", len(split), limit=limit) as tick:
+        for some in torch.split(split.spins, step):
+            parts.append(machine.free_energy(some).sum(1))
+            tick.add(len(some))
+    return torch.stack(parts).sum(0) / len(split)
+
+
+@watched("Gibbs accessibility", remedy="give the ground state's energy, ground=")
+@torch.no_grad()
+def gibbs_accessibility(
+    machine: Machine,
+    split: Split | None,
+    rng: torch.Generator,
+    *,
+    chains: int = 10,
+    steps: int = 10,
+    ground: Tensor | None = None,
+    limit: float | None = None,
+) -> Tensor:
+    """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's."""
+    machine.check_chains(chains)
+    check_count("the number of steps", steps, least=0)
+    ground = _ground(machine, rng, ground)
+    spins = sweeps(machine, machine.random(chains, rng), rng, steps)
+    return _share(machine.energy(spins).amin(1), ground)
+
+
+@watched("method accessibility", remedy="give the ground state's energy, ground=")
+@torch.no_grad()
+def method_accessibility(
+    machine: Machine,
+    data: Any,
+    rng: torch.Generator,
+    *,
+    negative: NegativePhase,
+    chains: Tensor | None = None,
+    repeats: int = 10,
+    ground: Tensor | None = None,
+    limit: float | None = None,
+) -> Tensor:
+    """The lowest energy among the configurations that a negative phase uses, over the ground state's:
+    the patterns as spins, the chains as they are, or `repeats` times what k sweeps from the data reach.
+    """
+    if not isinstance(negative, HasConfigurations):
+        raise InputError(
+            f"{type(negative).__name__} averages over no configurations of its own; method "
+            "accessibility needs a phase with configurations(), such as cd, pcd or pid"
+        )
+    check_count("the number of repeats", repeats)
+    ground = _ground(machine, rng, ground)
+    images = machine.visible_spins(data)
+    if chains is None:
+        chains = negative.init(machine, rng)
+        if chains.shape[1]:
+            _, chains = negative.step(machine, chains, images, rng)
+    lowest = torch.full_like(ground, torch.inf)
+    for _ in range(1 if chains.shape[1] else repeats):
+        used = negative.configurations(machine, chains, images, rng)
+        lowest = torch.minimum(lowest, machine.energy(used).amin(1))
+    return _share(lowest, ground)
+
+
+def _ground(machine: Machine, rng: torch.Generator, given: Any) -> Tensor:
+    """The ground-state energy, unless it is given: exact where that is cheap, else the best found."""
+    check_rng(rng, machine.device)
+    if given is None:
+        return ground_state(machine, rng=rng).energy
+    return as_tensor(given, what="the energy of the ground state")
+
+
+def _share(energy: Tensor, ground: Tensor) -> Tensor:
+    """An energy over the ground state's, which a search may have missed."""
+    return energy / torch.minimum(ground.to(energy), energy)
+
+
+def check_metric(name: str, machine: Machine) -> None:
+    """Refuses a metric that this machine is too large for, before a training begins."""
+    lookup("metric", name, METRICS)
+    if name == "log_likelihood":
+        check_states(machine.layers, what=f"the metric {name}")
+    if name in ("log_likelihood", "free_energy"):
+        check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
+
+
+SPLIT_FREE = ("gibbs_accessibility",)  # they look at the machine alone
+METRICS: dict[str, Metric] = {
+    "hamming": hamming_distance,
+    "log_likelihood": exact_log_likelihood,
+    "free_energy": mean_free_energy,
+    "gibbs_accessibility": gibbs_accessibility,
+}

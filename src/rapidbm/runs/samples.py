@@ -1,0 +1,162 @@
+"""Samples and reconstructions of a run, for the command."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import pictures
+from ..machines.files import device_named
+from ..disk import write_bytes
+from ..errors import (InputError, check_beta, check_choice, lookup)
+from ..machines.machine import (Machine, scaled)
+from .metrics import (corrupt, reconstruct, wrong_pixels)
+from .run import Run
+from ..sampling.samplers import (SAMPLERS, Annealing, Gibbs, ParallelTempering, Sampler, TrajectoryTempering)
+from ..machines.spins import sign
+from ..data.splits import (Dataset, Split)
+from ..random import generator
+from ..sampling.tempering import Walkers
+
+
+def target(out: Path | None, run: Run, name: str) -> Path:
+    """Where a picture or an array goes; a file that the user names is never overwritten."""
+    if out is None:
+        return run.figures / name
+    if out.suffix not in (".png", ".pdf", ".npy"):
+        raise InputError(f"--out ends in .png, .pdf or .npy, not {str(out)!r}")
+    if out.exists():
+        raise InputError(f"{out} exists; choose another --out")
+    return out
+
+
+def write_array(path: Path, spins: Tensor) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, spins.to(torch.int8).cpu().numpy(), allow_pickle=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, buffer.getvalue())
+
+
+def sampler_named(
+    name: str, run: Run, machine: Machine, start: str, update: int | None, replica: int, seed: int
+) -> Sampler[Any]:
+    """A sampler by its name in the registry."""
+    lookup("sampler", name, SAMPLERS)
+    check_choice("start", start, ("random", "data", "patterns"))
+    if name != "gibbs":
+        if start != "random":
+            raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
+        if name == "trajectory":
+            last = max(run.checkpoints(), default=0) if update is None else update
+            past = [u for u in run.checkpoints() if u < last]
+            machines = [run.machine(u, replica).to(machine.device) for u in past]
+            return TrajectoryTempering((*machines, machine))
+        data = run.data().train.take(slice(0, 2000))  # for the marginals of the base
+        return ParallelTempering(data=data) if name == "pt" else Annealing(data=data)
+    if start == "random":
+        return Gibbs()
+    if start == "data":
+        images = run.data().train.spins
+        order = torch.randperm(len(images), generator=generator(seed, "rows"))
+        return Gibbs(start=machine.with_visible(images[order]))
+    if machine.patterns is None:
+        raise InputError("these couplings are dense, there are no patterns to start from")
+    return Gibbs(start=machine.with_visible(sign(machine.patterns[..., : machine.visible])))
+
+
+def samples(
+    machine: Machine,
+    sampler: Sampler[Any],
+    count: int,
+    sweeps: int | None,
+    beta: float,
+    seed: int,
+    track: Callable[[range], Iterable[int]] = iter,
+) -> tuple[Tensor, int, str]:
+    """Visible spins (count, v) after so many steps, how many there were, and how the sampler fared."""
+    check_beta(beta)
+    if beta != 1.0:
+        if isinstance(sampler, TrajectoryTempering):
+            raise InputError(
+                f"a trajectory ends at the machine itself, β = 1, not {beta}; leave --beta out"
+            )
+        machine = scaled(machine, beta)
+    steps = sampler.steps if sweeps is None else sweeps
+    rng = generator(seed, "sample", device=machine.device)
+    state = sampler.init(machine, count, rng)
+    for _ in track(range(steps)):
+        state = sampler.step(machine, state, rng)
+    told = ""
+    if isinstance(state, Walkers) and steps > 1:
+        low, high = float(state.rates.min()), float(state.rates.max())
+        told = (
+            f"{state.rungs.shape[1]} rungs, swap rates {low:.2f} to {high:.2f}, "
+            f"{int(state.trips[0])} round trips"
+        )
+        if int(state.trips[0]) < count:
+            told += ", fewer than chains: these may not be samples yet, take more --sweeps"
+    return sampler.spins(state)[0, :, : machine.visible].cpu(), steps, told
+
+
+def reconstructions(
+    run: Run,
+    part: str,
+    mask: Path | None,
+    count: int,
+    passes: int,
+    clamp: bool,
+    replica: int,
+    update: int | None,
+    seed: int,
+    device: str,
+    path: Path,
+) -> tuple[int, dict[str, float]]:
+    """Draws or writes reconstructions; answers how many, and their shares of wrong pixels: of the
+    unknown ones, and where none was held the Hamming distance, of all."""
+    data = run.data()
+    split = lookup("split", part, data.parts).take(slice(0, count))
+    if mask is not None:
+        split = Split(split.spins, split.labels, read_mask(mask, data))
+    machine = run.machine(update, replica).to(device_named(device))
+    rng = generator(seed, "reconstruct", device=machine.device)
+    filled = reconstruct(machine, split, rng, passes=passes, clamp=clamp)[0].cpu()
+    wrong = {"wrong_unknown": wrong_pixels(filled, split, unknown=True)}
+    if not clamp:
+        wrong["hamming"] = wrong_pixels(filled, split, unknown=False)
+    if path.suffix == ".npy":
+        write_array(path, filled)
+    else:
+        rows = (
+            ("original", split.spins),
+            ("given", corrupt(split).nan_to_num()),
+            ("filled in", filled),
+        )
+        fig = pictures.figure(min(14.0, 0.6 * len(split) + 1.5), 3.6)
+        for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
+            pictures.show_images(axes, images, data.shape, len(split), title)
+        pictures.save(fig, path)
+    return len(split), wrong
+
+
+def read_mask(path: Path, data: Dataset) -> Tensor:
+    """The known pixels, as booleans."""
+    from ..data.files import numpy_arrays
+
+    if not path.is_file():
+        raise InputError(f"there is no mask {path}; check the path")
+    found = list(numpy_arrays(path).values())
+    if len(found) != 1:
+        raise InputError(f"a mask file holds one array, {path} holds {len(found)}; save it as .npy")
+    array = found[0]()
+    if array.size != data.visible or not np.isin(array, (0, 1)).all():
+        raise InputError(
+            f"a mask holds {data.visible} booleans, true where a pixel is known; {path} holds "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    return torch.from_numpy(array.astype(bool).reshape(-1))

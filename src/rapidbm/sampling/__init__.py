@@ -1,0 +1,1 @@
+"""Sampling: Gibbs sweeps, mean field, quenches, annealing, tempering, and whether chains have mixed."""

@@ -1,0 +1,171 @@
+"""Where annealing starts: independent units, with fields b_j that make a `Path` (`routes.py`).
+
+    free      b = 0: far from every state, and from every mistake
+    biases    b_i: what the machine's biases alone would do
+    data      tanh b_i = ⟨v_i⟩, the marginals of given data
+    modes     tanh b_i = μ_i, the mean-field solutions of lowest free energy, found by descent
+
+A machine may have a mode that chains from one of them never enter: biases that hold the spins, data on
+one side, a first-order transition on the way. From several at once such a mode shows. Mean field is the
+product distribution with the best of
+
+    log Z ≥ −E(μ) + Σ_i S(μ_i)                                                            (1)
+
+a bound that holds for any μ, so that a mode of large weight cannot be passed over in silence.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..machines.machine import Machine
+from ..machines.spins import sign, to_spins
+from .gibbs import sweep
+from .mean_field import relax, variational_bound
+from .paths import Path
+from .quench import descend
+
+MODES = 32  # components of a base at the most, mirror images not counted
+STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
+FAR = 16.0  # nats below the best: modes that no longer count
+COOLING = 40  # sweeps from hot to the machine's own temperature
+ITERATIONS = 50  # of mean field
+
+
+def free_spins(machine: Machine) -> Tensor:
+    """b = 0, (1, e, 1, n)."""
+    shape = (1, machine.replicas, 1, machine.layers.units)
+    return torch.zeros(shape, dtype=machine.dtype, device=machine.device)
+
+
+def own_biases(machine: Machine) -> Tensor:
+    """The machine's biases, (1, e, 1, n)."""
+    base = free_spins(machine)
+    return base if machine.biases is None else base + machine.biases.detach()[None, :, None]
+
+
+def marginals(machine: Machine, data: Any) -> Tensor:
+    """The fields of the data's marginals, smoothed by one observation of each spin, and their mirror
+    image, (2, e, 1, n); hidden units have their biases."""
+    spins = to_spins(data, what="the data of the base")
+    if spins.dim() != 2 or spins.shape[1] != machine.visible:
+        raise InputError(
+            f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
+        )
+    mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
+    field = torch.atanh(mean).to(machine.device, machine.dtype)
+    bases = own_biases(machine).repeat(2, 1, 1, 1)
+    bases[0, ..., : machine.visible] = field
+    bases[1, ..., : machine.visible] = -field
+    return bases
+
+
+def mirrored(machine: Machine) -> bool:
+    """True where E(s) = E(−s): no biases, or none but zeros."""
+    return machine.biases is None or not bool(machine.biases.any())
+
+
+def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
+    """The path from free spins, or with `data` from the data's marginals and their mirror image: a
+    machine whose biases are weak has weight on either side."""
+    bases = free_spins(machine) if data is None else marginals(machine, data)
+    return Path(machine, bases, exact=exact)
+
+
+def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Path], Tensor]:
+    """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
+    bases = {"free spins": free_spins(machine)}
+    if not mirrored(machine):
+        bases["biases"] = own_biases(machine)
+    if data is not None:  # with biases the other starts look after the other side
+        bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
+    paths = {name: Path(machine, base) for name, base in bases.items()}
+    means, bounds = modes(machine, rng)
+    paths["modes"] = path_from_modes(machine, means, bounds)
+    return paths, bounds.amax(1)
+
+
+def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Path:
+    """From mean-field solutions (e, j, n) and their bounds (e, j)."""
+    fields = torch.atanh(means.double()).clamp(-STRONGEST, STRONGEST).to(machine.dtype)
+    bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
+    for layer, where in enumerate(machine.layers.slices):
+        if layer not in machine.layers.inferred:
+            bases[..., where] = fields.movedim(1, 0)[:, :, None, where]
+    # Mean field knows the weight of a mode roughly: the square root spreads the chains more evenly.
+    parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
+    if mirrored(machine):
+        bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
+    return Path(machine, bases, parts)
+
+
+# -- modes --------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def modes(machine: Machine, rng: torch.Generator, *, starts: int = 100) -> tuple[Tensor, Tensor]:
+    """Mean-field solutions of largest bound (1), the best first: μ (e, j, n) and the bounds (e, j).
+
+    Descent starts from the patterns or the couplings of single units, from random states and from
+    chains that cooled down to the machine's temperature; every minimum then relaxes by mean field.
+    """
+    exact = copy.deepcopy(machine).double()
+    spins = torch.cat([_hints(exact), _cooled(machine, starts, rng).double()], 1)
+    means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
+    bounds = variational_bound(exact, means)  # (e, c)
+    order = bounds.argsort(1, descending=True)
+    means = means.gather(1, order[..., None].expand_as(means))
+    bounds = bounds.gather(1, order)
+    worth = bounds > bounds[:, :1] - FAR
+    chosen = [_distinct(m[w][: 4 * MODES]) for m, w in zip(means, worth, strict=True)]
+    count = max(len(rows) for rows in chosen)
+    index = torch.tensor([rows + [0] * (count - len(rows)) for rows in chosen], device=means.device)
+    picked = index[..., None].expand(-1, -1, means.shape[2])
+    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index)
+
+
+def _hints(machine: Machine) -> Tensor:
+    """States that the parameters name, (e, c, n), and their negatives: the signs of the patterns, or of
+    each hidden unit's couplings, the other units unknown; the signs of the biases."""
+    visible = machine.visible
+    if machine.patterns is not None:
+        whole = sign(machine.patterns.detach())
+        rows = machine.with_visible(whole[..., :visible], means=True)
+        found = [whole, rows]
+    else:
+        columns = [
+            machine.couplings.matrix(0, layer).detach().mT
+            for layer in range(len(machine.layers.sizes))
+            if (0, layer) in machine.layers.edges
+        ]
+        found = (
+            [machine.with_visible(sign(torch.cat(columns, 1)[:, :200]), means=True)]
+            if columns
+            else []
+        )
+    if machine.biases is not None:
+        found.append(sign(machine.biases.detach())[:, None])
+    whole = torch.cat(found, 1) if found else free_spins(machine)[0, :, :0]
+    return torch.cat([whole, -whole], 1)
+
+
+def _cooled(machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
+    spins = machine.random(chains, rng)
+    for step in range(COOLING):
+        spins = sweep(machine, spins, rng, (step + 1) / COOLING, means=True)
+    return spins
+
+
+def _distinct(means: Tensor) -> list[int]:
+    """Rows (c, n), in their order, that differ by a spin or more from all before them."""
+    near = torch.cdist(means, means, p=1.0).le(2.0).cpu()
+    rows: list[int] = []
+    for i in range(len(means)):
+        if len(rows) < MODES and not bool(near[i, rows].any()):
+            rows.append(i)
+    return rows

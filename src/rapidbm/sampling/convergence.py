@@ -1,0 +1,106 @@
+"""Have the chains mixed? R-hat, effective sample sizes and autocorrelation times, from arviz.
+
+They are taken of scalar time series: the energy, and the visible spins along the leading principal
+directions of what was sampled, where slow modes show. The integrated autocorrelation time is
+
+    τ = chains · steps / ESS        steps                                                 (1)
+
+R-hat near 1 (below 1.01) says that the chains agree with each other; it cannot see a region that none
+visited.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..arrays import as_tensor
+from ..errors import InputError
+from ..machines.machine import Machine
+from ..machines.spins import as_spins
+from ..progress import pulse, watched
+
+DIRECTIONS = 3
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """One value per replica and statistic."""
+
+    names: tuple[str, ...]
+    rhat: Tensor  # (e, x)
+    ess: Tensor  # (e, x)
+    time: Tensor  # (e, x): τ in recorded steps, eq. (1)
+
+
+@torch.no_grad()
+def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
+    """Scalar time series (e, c, t) of recorded configurations (e, c, t, n)."""
+    series = as_tensor(series, what="a record")
+    if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
+        raise InputError(
+            f"a record of this machine is ({machine.replicas}, chains, steps, "
+            f"{machine.layers.units}), as `record` gives it, not {tuple(series.shape)}"
+        )
+    series = as_spins(series, what="a record")
+    e, c, t, _ = series.shape
+    flat = series.reshape(e, c * t, -1)
+    parts = [machine.energy(some).double() for some in torch.split(flat, 2**16, 1)]
+    found = {"energy": torch.cat(parts, 1).reshape(e, c, t)}
+    seen = flat[..., : machine.visible].to(machine.device, machine.dtype)
+    seen = seen - seen.mean(1, keepdim=True)
+    _, vectors = torch.linalg.eigh((seen.mT @ seen).double())  # (e, v, v), the largest last
+    count = min(DIRECTIONS, machine.visible)
+    along = seen @ vectors[..., -count:].flip(-1).to(seen.dtype)
+    # A spin moves by 2: a direction along which less is seen holds rounding errors.
+    along = torch.where(along.amax(1, True) - along.amin(1, True) > 1e-3, along, 0.0)
+    for i in range(count):
+        found[f"direction {i + 1}"] = along[..., i].double().reshape(e, c, t)
+    return found
+
+
+@watched("mixing", remedy="give fewer chains or steps")
+def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> Mixing:
+    """R-hat, ESS and autocorrelation times of recorded chains; needs `rapidbm[diagnostics]`."""
+    series = as_tensor(series, what="a record")
+    if series.dim() == 4 and (series.shape[1] < 2 or series.shape[2] < 4):
+        raise InputError(
+            f"R-hat compares two chains or more of four steps or more, not {tuple(series.shape[1:3])}"
+        )
+    arviz = _arviz()
+    found = statistics(machine, series)
+    e, c, t = next(iter(found.values())).shape
+    rhat, ess = np.full((2, e, len(found)), np.nan)
+    for x, values in enumerate(found.values()):
+        for replica in range(e):
+            pulse()
+            each = values[replica].cpu().numpy()
+            if np.ptp(each) == 0:  # nothing moved: neither is defined
+                continue
+            if np.ptp(each, axis=1).max() < 1e-9 * np.ptp(each):  # each chain stays at its place
+                rhat[replica, x], ess[replica, x] = np.inf, c
+                continue
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                rhat[replica, x] = float(arviz.rhat(each))
+                ess[replica, x] = float(arviz.ess(each))
+    times = torch.from_numpy(c * t / ess)
+    return Mixing(tuple(found), torch.from_numpy(rhat), torch.from_numpy(ess), times)
+
+
+def _arviz() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own future
+            import arviz
+    except ImportError as error:
+        raise InputError(
+            "R-hat, effective sample sizes and autocorrelation times come from arviz, which is not "
+            "installed; pip install 'rapidbm[diagnostics]'"
+        ) from error
+    return arviz

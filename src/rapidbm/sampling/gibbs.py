@@ -1,0 +1,173 @@
+"""Gibbs sampling of every graph at any inverse temperature.
+
+A layer that is not coupled to itself is drawn at once from p(s_i = +1 | rest) = σ(2 β field_i).
+A layer of patterns coupled to itself gets a Gaussian field per pattern (Hubbard–Stratonovich),
+
+    exp( (β/2√K) m² ) ∝ ∫ dz exp( −z²/2 + √β K^(−1/4) m z )                               (1)
+    z_k | s ~ N( √β K^(−1/4) m_k, 1 ),
+    p(s_i = +1 | z, rest) = σ( 2 (β outside_i + √β K^(−1/4) Σ_k ξ_i^k z_k) )              (2)
+
+with `outside` the field of the biases and the other layers: exact, and parallel over the layer.
+A dense layer coupled to itself is drawn unit by unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..accel import fast
+from ..arrays import as_mask, as_tensor
+from ..errors import InputError, check_beta, check_count
+from ..machines.couplings import Patterns
+from ..machines.machine import Machine
+from ..machines.spins import Beta, draw
+from ..progress import pulse
+from ..random import check_rng
+
+
+@torch.no_grad()
+def sweep(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    beta: float | Tensor = 1.0,
+    clamp: Tensor | None = None,
+    push: Tensor | None = None,
+    *,
+    means: bool = False,
+) -> Tensor:
+    """One Gibbs pass over all layers, the visible one last; the input is left as it is.
+
+    `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
+    stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown; with `means` any
+    unit, and nothing is checked, as loops over sweeps want it. `push` is added to β·field, (e, c, n) or
+    a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
+    """
+    return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means)
+
+
+@torch.no_grad()
+def sweeps(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: float | Tensor = 1.0,
+    clamp: Tensor | None = None,
+    push: Tensor | None = None,
+    *,
+    means: bool = False,
+) -> Tensor:
+    """`count` sweeps in a row."""
+    check_count("the number of sweeps", count, least=0)
+    check_rng(rng, machine.device)
+    spins = machine.configuration(spins, means=means)
+    beta = _per_chain(spins, beta)
+    keep = None if clamp is None else _mask(machine, spins, clamp)
+    fused = fast.sweeps(machine, spins, rng, count, beta, keep, push)
+    if fused is not None:
+        return fused
+    spins = spins.clone()
+    for layer in machine.layers.order * count:
+        pulse()
+        where = machine.layers.slices[layer]
+        if keep is None and push is None and not machine.layers.self_coupled(layer):
+            field = machine.field(spins, layer, means=True)
+            draw(field, rng, beta, overwrite=True, out=spins[..., where])
+            continue
+        stay = None if keep is None else keep[..., where]
+        more = None if push is None else push[..., where]
+        spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
+    return spins
+
+
+@torch.no_grad()
+def resample(
+    machine: Machine,
+    spins: Tensor,
+    layer: int,
+    rng: torch.Generator,
+    beta: Beta = 1.0,
+    stay: Tensor | None = None,
+    push: Tensor | None = None,
+) -> Tensor:
+    """New spins of one layer given all the others, (e, c, n_l)."""
+    old = spins[..., machine.layers.slices[layer]]
+    if not machine.layers.self_coupled(layer):
+        new = _draw(machine.field(spins, layer, means=True), rng, beta, push)
+    elif isinstance(machine.couplings, Patterns):
+        new = _by_gaussian_fields(machine, machine.couplings, spins, layer, rng, beta, push)
+    else:
+        return _unit_by_unit(machine, spins, layer, rng, beta, stay, push)
+    return new if stay is None else torch.where(stay, old, new)
+
+
+def _draw(field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None) -> Tensor:
+    if push is not None:
+        field, beta = field * beta + push, 1.0
+    return draw(field, rng, beta, overwrite=True)
+
+
+def _by_gaussian_fields(
+    machine: Machine,
+    couplings: Patterns,
+    spins: Tensor,
+    layer: int,
+    rng: torch.Generator,
+    beta: Beta,
+    push: Tensor | None,
+) -> Tensor:
+    m = couplings.overlap(spins, layer)  # (e, c, k)
+    root = beta**0.5 * couplings.scale**0.5  # √β K^(−1/4)
+    noise = torch.randn(m.shape, generator=rng, dtype=m.dtype, device=m.device)
+    z = root * m + noise
+    outside = machine.field(spins, layer, own=False, means=True)
+    own = (root * z) @ couplings.of_layer(layer)
+    field = beta * outside + own + (0.0 if push is None else push)
+    return draw(field, rng, overwrite=True)  # eq. (2)
+
+
+def _unit_by_unit(
+    machine: Machine,
+    spins: Tensor,
+    layer: int,
+    rng: torch.Generator,
+    beta: Beta,
+    stay: Tensor | None,
+    push: Tensor | None,
+) -> Tensor:
+    new = spins[..., machine.layers.slices[layer]].clone()
+    outside = machine.field(spins, layer, own=False, means=True)
+    matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
+    for i in range(new.shape[-1]):
+        field = outside[..., i : i + 1] + new @ matrix[:, :, i : i + 1]  # (e, c, 1)
+        unit = _draw(field, rng, beta, None if push is None else push[..., i : i + 1])
+        old = new[..., i : i + 1]
+        new[..., i : i + 1] = unit if stay is None else torch.where(stay[..., i : i + 1], old, unit)
+    return new
+
+
+def _per_chain(spins: Tensor, beta: Any) -> Beta:
+    if isinstance(beta, Iterable) and not isinstance(beta, str):
+        beta = as_tensor(beta, what="the inverse temperature β")
+    if not isinstance(beta, Tensor) or not beta.dim():
+        check_beta(beta)
+        return float(beta)
+    if tuple(beta.shape) not in (tuple(spins.shape[1:2]), tuple(spins.shape[:2])):
+        raise InputError(
+            f"give one β, one per chain ({spins.shape[1]},) or one per replica and chain "
+            f"{tuple(spins.shape[:2])}, not {tuple(beta.shape)}"
+        )
+    check_beta(float(beta.min()))
+    check_beta(float(beta.max()))
+    return beta.to(spins)[..., None]
+
+
+def _mask(machine: Machine, spins: Tensor, clamp: Any) -> Tensor:
+    shapes = tuple(tuple(spins.shape[i:]) for i in (2, 1, 0))
+    what = f"the mask clamp of all {machine.layers.units} units"
+    return as_mask(clamp, shapes, what=what).to(spins.device).expand(spins.shape)

@@ -1,0 +1,50 @@
+"""Mean field: every unit at its mean in the field of the others' means.
+
+    μ_i = tanh(field_i(μ)),      visible units held at the data                           (1)
+
+Any means give a bound on a sum over states (Jensen), the best ones where (1) holds:
+
+    log Σ exp(−E)  ≥  −E(μ) + Σ_i S(μ_i)                                                  (2)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..machines.machine import Machine
+from ..machines.spins import mean_spin
+
+
+@torch.no_grad()
+def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
+    """Visible spins with the hidden layers at the fixed point of eq. (1), or as near as `iterations`
+    get; the fixed point of a restricted machine is its conditional mean."""
+    if machine.layers.restricted:
+        return machine.complete(visible, means=True)
+    hidden = tuple(layer for layer in machine.layers.order if layer != 0)
+    return relax(machine, machine.with_visible(visible, means=True), hidden, iterations)
+
+
+@torch.no_grad()
+def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: int) -> Tensor:
+    """Eq. (1) for these layers in their order, in the place of `means` (e, c, n)."""
+    for _ in range(iterations):
+        for layer in layers:
+            where = machine.layers.slices[layer]
+            new = mean_spin(machine.field(means, layer, means=True))
+            if machine.layers.self_coupled(layer):  # a parallel step would oscillate
+                new = 0.5 * (new + means[..., where])
+            means[..., where] = new
+    return means
+
+
+def variational_bound(machine: Machine, means: Tensor) -> Tensor:
+    """The right side of eq. (2) in float64, (e, c); units whose means are ±1 are held."""
+    up = (1.0 + means.double()) / 2.0
+    entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
+    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
+    return found

@@ -1,0 +1,355 @@
+"""Routes from a distribution that is easy to sample to a machine, for annealing and tempering.
+
+`Path` leads from a mixture q of independent units, one component per base b_j, to the machine,
+
+    q(s) = Σ_j π_j q_j(s),        q_j(s) = exp(b_j·s) / Π_i 2 cosh b_ji                   (1)
+    f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
+
+so that f_0 = q has the sum 1, and f_1 = exp(−E) whatever the bases. A chain draws its component given its
+spins, then sweeps in that component's field. The free layers (`layers.inferred`)
+are summed in closed form. A machine without biases has E(s) = E(−s): a base that leans to one side comes
+with its mirror image, or half of the states would never be seen. `Trajectory` leads through machines of
+the same shape, such as the checkpoints of a run, by the parameters in between,
+
+    θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
+
+`Crossing` leads from one machine to another of the same shape by their energies,
+
+    E_x(s) = (1 − x) E_0(s) + x E_1(s)                                                    (4)
+
+A position on a route is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
+n).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..machines.couplings import Couplings, Dense, Patterns
+from ..machines.enumeration import log_weight
+from ..machines.machine import Machine
+from ..machines.spins import draw, log_2cosh
+from ..random import check_rng
+from .gibbs import sweep
+
+Position = float | Tensor
+
+
+class Weights(Protocol):
+    def log_f(self, at: Position) -> Tensor:
+        """log f of given configurations at a position, (e, c) float64."""
+        ...
+
+
+class Route(Protocol):
+    """A family of distributions between an easy one at 0 and the machine at `end`."""
+
+    @property
+    def end(self) -> float: ...
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        """Draws at position 0, (e, c, n)."""
+        ...
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        """A sweep that leaves the distribution at `at` in place."""
+        ...
+
+    def terms(self, spins: Tensor) -> Weights: ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
+    (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
+    `given` is not 0 are then held there."""
+
+    machine: Machine
+    bases: Tensor
+    parts: Tensor | None = None
+    given: Tensor | None = None  # (e, c, n)
+    exact: bool = True  # weights in float64
+
+    @property
+    def end(self) -> float:
+        return 1.0
+
+    @cached_property
+    def precise(self) -> Machine:
+        """The same machine in float64: chains may move in float32, weights must not round. A cold
+        machine has energies of 10⁵ and more, and log w is a sum of thousands of small differences."""
+        return copy.deepcopy(self.machine).double() if self.exact else self.machine
+
+    @cached_property
+    def masses(self) -> Tensor:
+        """The log of eq. (1)'s products of 2 cosh, (j, e, 1) or (1, e, c)."""
+        each = log_2cosh(self.bases.double())
+        return (each if self.given is None else torch.where(self.given == 0, each, 0.0)).sum(-1)
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """log π_j, (j, e, 1)."""
+        parts = torch.zeros_like(self.masses[..., 0]) if self.parts is None else self.parts
+        return torch.log_softmax(parts.double(), 0)[..., None]
+
+    @cached_property
+    def kept(self) -> list[tuple[slice, Tensor]]:
+        """The layers that are not summed, and the bases on their units, 0 where one is held."""
+        bases = self.bases.to(self.precise.dtype)
+        if self.given is not None:
+            bases = torch.where(self.given == 0, bases, 0.0)
+        layers = self.machine.layers
+        some = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
+        return [(where, bases[..., where]) for where in some]
+
+    def log_q(self, spins: Tensor) -> Tensor:
+        """log q_j of eq. (1) with the free layers at 0, (j, e, c)."""
+        total = -self.masses
+        for where, bases in self.kept:
+            seen = spins[..., where].to(bases.dtype)
+            if len(bases) == 1:
+                total = total + (seen * bases[0]).sum(-1)
+            else:
+                total = total + (seen @ bases.squeeze(2).permute(1, 2, 0)).movedim(-1, 0)
+        return total
+
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        """Exact draws at β = 0, from every component as many as it has a share in."""
+        check_rng(rng, self.machine.device)
+        self.machine.check_chains(chains)
+        base = self.bases[0]
+        if len(self.bases) > 1:
+            total = self.shares.exp().cumsum(0)  # (j, e, 1)
+            offset = torch.rand((len(base), 1), generator=rng, device=base.device)
+            level = (torch.arange(chains, device=base.device) + offset) / chains  # (e, c)
+            base = _of(self.bases, (total[:-1] < level).sum(0))
+        spins = draw(base.expand(-1, chains, -1), rng)
+        return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        beta = _per_chain(at, spins)
+        bases = self.bases
+        if not isinstance(beta, Tensor):  # before each chain has its own
+            bases = bases * (1.0 - beta)
+        push = bases[0] if len(bases) == 1 else _of(bases, self._component(spins, rng, beta))
+        if isinstance(beta, Tensor):
+            push = push * (1.0 - beta[..., None])
+        clamp = None if self.given is None else self.given != 0
+        return sweep(self.machine, spins, rng, beta, clamp, push, means=True)
+
+    def _component(self, spins: Tensor, rng: torch.Generator, beta: Position) -> Tensor:
+        """j given s with the free layers summed, (e, c)."""
+        logs = self.shares + (1.0 - beta) * self.log_q(spins)
+        total = torch.softmax(logs, 0).cumsum(0)  # (j, e, c)
+        level = torch.rand(total.shape[1:], generator=rng, device=total.device, dtype=total.dtype)
+        return (total[:-1] < level).sum(0)
+
+    def terms(self, spins: Tensor) -> Terms:
+        """What log f_β of these configurations depends on, for all β at once."""
+        layers = self.machine.layers
+        kept = spins.to(self.precise.dtype, copy=True)
+        for layer in layers.inferred:
+            kept[..., layers.slices[layer]] = 0.0
+        base = self.bases[0].to(self.precise.dtype)
+        return Terms(
+            self.precise.energy(kept, means=True),
+            self.log_q(kept),
+            self.shares,
+            [
+                (self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
+                for layer in layers.inferred
+            ],
+        )
+
+
+def _of(bases: Tensor, component: Tensor) -> Tensor:
+    """The base (j, e, 1, n) of every chain's component (e, c), (e, c, n)."""
+    replica = torch.arange(len(component), device=component.device)[:, None]
+    return bases.squeeze(2)[component, replica]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j has
+    the free layers at 0."""
+
+    energy: Tensor  # (e, c)
+    base: Tensor  # (j, e, c): log q_j
+    shares: Tensor  # (j, e, 1): log π_j
+    free: list[tuple[Tensor, Tensor]]  # fields (e, c, n_l) and b (e, c, n_l)
+
+    def log_f(self, at: Position) -> Tensor:
+        beta = _per_chain(at, self.energy)
+        pulled = torch.logsumexp(self.shares + ((1.0 - beta) * self.base).double(), 0)
+        total = pulled - (beta * self.energy).double()
+        inner = beta[..., None] if isinstance(beta, Tensor) else beta
+        for field, base in self.free:
+            total = total + log_2cosh(field * inner + base * (1.0 - inner)).sum(-1)
+        return total
+
+
+def check_one_shape(machines: Sequence[Machine]) -> None:
+    """Refuses machines that do not lie on one way."""
+    shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in machines]
+    for i, machine in enumerate(machines):
+        if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
+            raise InputError(
+                f"machines along a training have one shape, {shapes[0]}, but number {i} has "
+                f"{shapes[i]}; give each shape on its own"
+            )
+
+
+class Trajectory:
+    """Eq. (3) through machines of the same shape; it starts from `first`, (e, c, n), or at random."""
+
+    def __init__(self, machines: Sequence[Machine], first: Tensor | None = None) -> None:
+        if len(machines) < 2:
+            raise InputError(
+                f"a trajectory leads through two machines or more, not {len(machines)}"
+            )
+        check_one_shape(machines)
+        self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
+        self.first = first
+        self.stops = {  # (machine, e, …)
+            name: torch.stack([m.get_parameter(name).detach() for m in machines])
+            for name, _ in self.machine.named_parameters()
+        }
+
+    @property
+    def end(self) -> float:
+        return float(len(next(iter(self.stops.values()))) - 1)
+
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        if self.first is None:
+            return self.machine.random(chains, rng)
+        rows = torch.arange(chains, device=self.first.device) % self.first.shape[1]
+        return self.first[:, rows]
+
+    def at(self, at: Position) -> Machine:
+        """The machines at these positions: replicas e·t, rung after rung of each."""
+        device = self.machine.device
+        where = at if isinstance(at, Tensor) else torch.full((self.machine.replicas, 1), float(at))
+        where = where.to(device, torch.float64).clamp(0.0, self.end)  # (e, t)
+        left = where.floor().long().clamp(max=int(self.end) - 1)
+        replica = torch.arange(len(where), device=device)[:, None]
+        made = copy.deepcopy(self.machine)
+        for name, parameter in made.named_parameters():
+            stops = self.stops[name]
+            share = (where - left).to(stops).reshape(*where.shape, *([1] * (stops.dim() - 2)))
+            mixed = torch.lerp(stops[left, replica], stops[left + 1, replica], share)
+            parameter.data = mixed.flatten(0, 1)
+        return made
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        machine = self.at(at)
+        apart = spins.reshape(machine.replicas, -1, spins.shape[2])
+        return sweep(machine, apart, rng, means=True).reshape(spins.shape)
+
+    def terms(self, spins: Tensor) -> Visited:
+        return Visited(self, spins)
+
+
+@dataclass(frozen=True)
+class Visited:
+    """Configurations whose weights are asked for along a trajectory."""
+
+    route: Trajectory
+    spins: Tensor
+
+    def log_f(self, at: Position) -> Tensor:
+        machine = self.route.at(at).double()
+        layers = machine.layers
+        kept = self.spins.reshape(machine.replicas, -1, layers.units).to(torch.float64, copy=True)
+        for layer in layers.inferred:
+            kept[..., layers.slices[layer]] = 0.0
+        return log_weight(machine, kept, layers.inferred, 1.0).reshape(self.spins.shape[:2])
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Eq. (4), from chains `first` (e, c, n) of the machine `here`."""
+
+    here: Machine
+    there: Machine
+    first: Tensor
+
+    @property
+    def end(self) -> float:
+        return 1.0
+
+    @cached_property
+    def precise(self) -> tuple[Machine, Machine]:
+        return copy.deepcopy(self.here).double(), copy.deepcopy(self.there).double()
+
+    def start(self, chains: int, rng: torch.Generator) -> Tensor:
+        rows = torch.arange(chains, device=self.first.device) % self.first.shape[1]
+        return self.first[:, rows]
+
+    def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
+        return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
+
+    def terms(self, spins: Tensor) -> CrossingTerms:
+        layers = self.here.layers
+        kept = spins.to(torch.float64, copy=True)
+        for layer in layers.inferred:
+            kept[..., layers.slices[layer]] = 0.0
+        here, there = self.precise
+        fields = [
+            (here.field(kept, i, means=True), there.field(kept, i, means=True))
+            for i in layers.inferred
+        ]
+        return CrossingTerms(here.energy(kept, means=True), there.energy(kept, means=True), fields)
+
+
+@dataclass(frozen=True)
+class CrossingTerms:
+    """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
+
+    here: Tensor  # (e, c)
+    there: Tensor  # (e, c)
+    free: list[tuple[Tensor, Tensor]]  # (e, c, n_l)
+
+    def log_f(self, at: Position) -> Tensor:
+        x = float(at)
+        total = -torch.lerp(self.here, self.there, x)
+        for here, there in self.free:
+            total = total + log_2cosh(torch.lerp(here, there, x)).sum(-1)
+        return total
+
+
+def mixed(here: Machine, there: Machine, x: float) -> Machine:
+    """The machine of eq. (4); its couplings are those of both, so 2K patterns where there were K."""
+    a, b = here.couplings, there.couplings
+    made: Couplings
+    if isinstance(a, Patterns) and isinstance(b, Patterns):
+        more = 2.0**0.25  # 1/√(2K) instead of 1/√K
+        parts = [more * (1 - x) ** 0.5 * a.patterns.detach(), more * x**0.5 * b.patterns.detach()]
+        made = Patterns(a.layers, torch.cat(parts, 1))
+    else:
+        assert isinstance(a, Dense)
+        assert isinstance(b, Dense)
+        edges = {edge: f"{edge[0]}-{edge[1]}" for edge in a.layers.edges}
+        made = Dense(
+            a.layers,
+            {
+                edge: torch.lerp(a.weights[key].detach(), b.weights[key].detach(), x)
+                for edge, key in edges.items()
+            },
+        )
+    if here.biases is None or there.biases is None:
+        return Machine(made)
+    return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x))
+
+
+def _per_chain(at: Position, like: Tensor) -> Position:
+    """Rungs (e, t) as one value per chain, (e, t·c)."""
+    if not isinstance(at, Tensor):
+        return at
+    return at.repeat_interleave(like.shape[1] // at.shape[1], 1).to(like)

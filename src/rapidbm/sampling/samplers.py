@@ -1,0 +1,252 @@
+"""Samplers behind one interface: Gibbs, annealing, parallel tempering, trajectory tempering.
+
+    state = sampler.init(machine, chains, rng)
+    state = sampler.step(machine, state, rng)       # as often as wanted
+    spins = sampler.spins(state)                    # (e, c, n) at the machine's own temperature
+
+`sample` does this for you, and `rapidbm.convergence` says whether it was enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_beta, check_count
+from ..machines.machine import Machine, scaled
+from ..progress import watch
+from ..random import generator, seed_from
+from . import annealing as ais
+from .bases import path_to
+from .gibbs import sweeps as run_sweeps
+from .paths import Path, Trajectory
+from .tempering import Walkers, climb, turn
+
+State = TypeVar("State")
+HEATED = (0.0, 0.03, 0.1, 0.3)  # β of the first machine where a trajectory starts
+
+
+class Sampler(Protocol[State]):
+    """Draws configurations of a machine; what it carries from step to step is its state."""
+
+    steps: ClassVar[int]  # how many `sample` makes unless told otherwise
+
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> State: ...
+    def step(self, machine: Machine, state: State, rng: torch.Generator) -> State: ...
+    def spins(self, state: State) -> Tensor:
+        """The configurations, (e, c, n)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gibbs:
+    """`sweeps` Gibbs passes a step, from random spins or from `start` (e, c, n) or (c, n)."""
+
+    steps: ClassVar[int] = 1000
+    sweeps: int = 1
+    start: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        check_count("the number of sweeps a step", self.sweeps)
+
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
+        if self.start is None:
+            return machine.random(chains, rng)
+        machine.check_chains(chains)
+        start = machine.configuration(self.start)
+        rows = torch.arange(chains, device=machine.device) % start.shape[1]
+        return start[:, rows]
+
+    def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
+        return run_sweeps(machine, state, rng, self.sweeps)
+
+    def spins(self, state: Tensor) -> Tensor:
+        return state
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """Every step draws anew: chains walk from independent units to the machine along an even
+    schedule of about `temperatures`, and are drawn again by their importance weights."""
+
+    steps: ClassVar[int] = 0
+    temperatures: int = 1000
+    data: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        check_count("the number of temperatures", self.temperatures, least=2)
+
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
+        check_count("the number of chains", chains, least=2)
+        return self.step(machine, machine.random(chains, rng), rng)
+
+    def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
+        path = path_to(machine, self.data)
+        coarse, _ = ais.pilot(path, rng)
+        betas = ais.resized(coarse, self.temperatures)
+        logs, ends = ais.forward(path, betas, state.shape[1], rng)
+        return run_sweeps(machine, ais.resample(ends, logs, rng)[0], rng, 1)
+
+    def spins(self, state: Tensor) -> Tensor:
+        return state
+
+
+@dataclass(frozen=True)
+class ParallelTempering:
+    """Walkers between independent units (the data's marginals with `data`) and the machine; the
+    ladder adapts in `init` to even exchange rates. `rungs` fixes how many there are."""
+
+    steps: ClassVar[int] = 500
+    rungs: int | None = None
+    sweeps: int = 1
+    most: int = 64
+    data: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_ladder(self.rungs, self.sweeps, self.most)
+
+    def _route(self, machine: Machine) -> Path:
+        return path_to(machine, self.data, exact=False)
+
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Walkers:
+        return climb(self._route(machine), chains, rng, rungs=self.rungs, most=self.most)
+
+    def step(self, machine: Machine, state: Walkers, rng: torch.Generator) -> Walkers:
+        return turn(self._route(machine), state, rng, self.sweeps)
+
+    def spins(self, state: Walkers) -> Tensor:
+        return state.cold
+
+
+@dataclass(frozen=True)
+class TrajectoryTempering:
+    """Tempering along a training: the rungs are `machines`, such as a run's checkpoints, and machines
+    between them, from the first, heated, to the last, which must be the one that is sampled.
+
+    Where a machine heats up through a first-order transition, its own past may be the easier way.
+    """
+
+    steps: ClassVar[int] = 500
+    machines: tuple[Machine, ...]
+    rungs: int | None = None
+    sweeps: int = 1
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        _check_ladder(self.rungs, self.sweeps, self.most)
+        if not self.machines:
+            raise InputError("trajectory tempering needs the machines of a training, got none")
+
+    @cached_property
+    def route(self) -> Trajectory:
+        heated = [scaled(self.machines[0], beta) for beta in HEATED]
+        return Trajectory([*heated, *self.machines])
+
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Walkers:
+        ends = self.machines[-1].parameters()
+        same = self.machines[-1].layers == machine.layers and all(
+            torch.equal(a, b) for a, b in zip(ends, machine.parameters(), strict=True)
+        )
+        if not same:
+            raise InputError(
+                "the last machine of a trajectory is the one that is sampled, at β = 1, but this is "
+                "another one; end `machines` with it"
+            )
+        return climb(self.route, chains, rng, rungs=self.rungs, most=self.most)
+
+    def step(self, machine: Machine, state: Walkers, rng: torch.Generator) -> Walkers:
+        return turn(self.route, state, rng, self.sweeps)
+
+    def spins(self, state: Walkers) -> Tensor:
+        return state.cold
+
+
+def _check_ladder(rungs: int | None, sweeps: int, most: int) -> None:
+    if rungs is not None:
+        check_count("the number of rungs", rungs, least=2)
+    check_count("the number of sweeps a step", sweeps)
+    check_count("the largest number of rungs", most, least=2)
+
+
+@torch.no_grad()
+def sample(
+    machine: Machine,
+    chains: int,
+    *,
+    sampler: Sampler[Any] | None = None,
+    steps: int | None = None,
+    beta: float = 1.0,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    track: Callable[[range], Iterable[int]] = iter,
+    limit: float | None = None,
+) -> Tensor:
+    """Configurations (e, chains, n) after so many steps of a sampler (Gibbs by default); after `limit`
+    seconds it gives up."""
+    machine.check_chains(chains)
+    check_beta(beta)
+    sampler = sampler or Gibbs()
+    steps = sampler.steps if steps is None else steps
+    check_count("the number of steps", steps, least=0)
+    if beta != 1.0:
+        machine = scaled(machine, beta)
+    rng = generator(seed_from(seed, rng), "sample", device=machine.device)
+    with watch("sampling", 1 + steps, limit=limit, remedy="take fewer chains or steps=") as tick:
+        state = sampler.init(machine, chains, rng)
+        tick()
+        for _ in track(range(steps)):
+            state = sampler.step(machine, state, rng)
+            tick()
+    return sampler.spins(state)
+
+
+@torch.no_grad()
+def record(
+    machine: Machine,
+    chains: int,
+    steps: int,
+    *,
+    sampler: Sampler[Any] | None = None,
+    skip: int | None = None,
+    every: int = 1,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    track: Callable[[range], Iterable[int]] = iter,
+    limit: float | None = None,
+) -> tuple[Tensor, Any]:
+    """Time series of configurations as int8, (e, chains, steps, n), and the sampler's last state.
+
+    The first `skip` steps are left out (as many as are recorded, unless told otherwise), and of the
+    rest each `every`-th is kept. After `limit` seconds it gives up.
+    """
+    machine.check_chains(chains)
+    check_count("the number of recorded steps", steps)
+    machine.check_chains(chains, steps=steps)
+    check_count("the steps between two recorded ones", every)
+    skip = steps * every if skip is None else skip
+    check_count("the number of skipped steps", skip, least=0)
+    sampler = sampler or Gibbs()
+    rng = generator(seed_from(seed, rng), "record", device=machine.device)
+    kept, last = [], skip + steps * every
+    with watch("recording", 1 + last, limit=limit, remedy="take fewer chains or steps") as tick:
+        state = sampler.init(machine, chains, rng)
+        tick()
+        for number in track(range(1, last + 1)):
+            state = sampler.step(machine, state, rng)
+            tick()
+            if number > skip and (number - skip) % every == 0:
+                kept.append(sampler.spins(state).to(torch.int8))
+    return torch.stack(kept, 2), state
+
+
+SAMPLERS: dict[str, type[Sampler[Any]]] = {
+    "gibbs": Gibbs,
+    "annealing": Annealing,
+    "pt": ParallelTempering,
+    "trajectory": TrajectoryTempering,
+}

@@ -1,0 +1,1 @@
+"""Training: positive and negative phases, projections, optimisers, the trainer."""

@@ -1,0 +1,253 @@
+"""Negative phase: the model average in the gradient of the log-likelihood.
+
+    ∂ log p(v) / ∂θ  =  −⟨∂E/∂θ⟩_data  +  ⟨∂E/∂θ⟩_model                                  (1)
+
+Every estimator answers with weighted spins, so training evaluates (1) in one way. What an estimator
+carries from one update to the next is a plain tensor of chains, (e, c, n) with c = 0 for none; columns
+after the n spins are the estimator's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_choice, check_count
+from ..machines.couplings import Patterns
+from ..machines.enumeration import AllStates, check_states
+from ..machines.machine import Machine
+from ..machines.spins import WeightedSpins, sign
+from ..sampling.bases import own_biases
+from ..sampling.gibbs import sweeps as run_sweeps
+from ..sampling.mean_field import mean_field
+from ..sampling.paths import Path
+from ..sampling.tempering import exchange
+from .positive import Weighted
+
+
+class NegativePhase(Protocol):
+    """An estimator of the model average; `rapidbm.testing.check_negative_phase` is its contract."""
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        """The chains to start with; raises InputError for a machine that it cannot serve."""
+        ...
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[Weighted | AllStates, Tensor]:
+        """Weighted configurations, and the chains for the next call; `data` is a batch, (e, b, v) ±1."""
+        ...
+
+
+@runtime_checkable
+class HasConfigurations(Protocol):
+    """A negative phase that can show the spins it averages over, before any of them become means."""
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Exact:
+    """All states with their Boltzmann weights; what can be summed in closed form is not enumerated."""
+
+    capturable: ClassVar[bool] = True
+
+    largest: ClassVar[int] = 2**20  # states; each update runs through all of them
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        check_states(machine.layers, largest=self.largest, what="the exact negative phase")
+        return _no_chains(machine)
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[AllStates, Tensor]:
+        return AllStates(machine), chains
+
+
+@dataclass(frozen=True)
+class ContrastiveDivergence:
+    """CD-k: `sweeps` Gibbs passes that start from the batch."""
+
+    capturable: ClassVar[bool] = True
+
+    sweeps: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("the number of sweeps of contrastive divergence", self.sweeps)
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        return _no_chains(machine)
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[Weighted, Tensor]:
+        spins = self.configurations(machine, chains, data, rng)
+        return machine.smoothed(spins), chains
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        start = machine.with_visible(data, means=True)
+        return run_sweeps(machine, start, rng, self.sweeps, means=True)
+
+
+@dataclass(frozen=True)
+class Persistent:
+    """PCD-k: `particles` chains that live through the training, `sweeps` passes per update."""
+
+    capturable: ClassVar[bool] = True
+
+    particles: int = 1000
+    sweeps: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("the number of particles", self.particles)
+        check_count("the number of sweeps of persistent chains", self.sweeps)
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        return machine.random(self.particles, rng)
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[Weighted, Tensor]:
+        chains = run_sweeps(machine, chains, rng, self.sweeps, means=True)
+        return machine.smoothed(chains), chains
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        return chains
+
+
+@dataclass(frozen=True)
+class PatternInduced:
+    """PID: the patterns stand in for low-energy samples; `sweeps` Gibbs passes refine them.
+
+    `units="visible"` takes sign(ξ_v) and infers the hidden units from it (conditional means, mean
+    field in deep and full machines); `units="all"` takes sign(ξ) on every unit, as the paper's
+    Algorithm 1 reads. `docs/decisions/pid.md` compares the two.
+    """
+
+    capturable: ClassVar[bool] = True
+
+    sweeps: int = 0
+    units: Literal["visible", "all"] = "visible"
+
+    def __post_init__(self) -> None:
+        check_count("the number of sweeps from the patterns", self.sweeps, least=0)
+        check_choice("choice of pattern units", self.units, ("visible", "all"))
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        if not isinstance(machine.couplings, Patterns):
+            raise InputError(
+                "pattern-induced correlations need couplings built from patterns, but these are "
+                "dense; build the machine with patterns=K (--patterns K), or use another negative "
+                "phase, 'cd' or 'pcd' (--negative)"
+            )
+        return _no_chains(machine)
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[Weighted, Tensor]:
+        if self.units == "visible" and not self.sweeps:
+            visible = sign(_patterns(machine)[..., : machine.visible])  # k configurations
+            if machine.layers.restricted:
+                return machine.given_visible(visible, means=True), chains
+            return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
+        spins = self.configurations(machine, chains, data, rng)
+        return (machine.smoothed(spins) if self.sweeps else WeightedSpins.even(spins)), chains
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        spins = sign(_patterns(machine))
+        if not self.sweeps:
+            return spins
+        if self.units == "visible":
+            spins = machine.with_visible(spins[..., : machine.visible], means=True)
+        return run_sweeps(machine, spins, rng, self.sweeps, means=True)
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """PT: persistent chains on `rungs` temperatures that trade places; the coldest ones count.
+
+    β runs from 0 (the biases alone) to 1. A pair that exchanges more often than the mean moves apart,
+    so that the ladder follows the machine. A chain carries its β beside its spins, (e, c, n + 1).
+    """
+
+    particles: int = 100
+    rungs: int = 10
+    sweeps: int = 1
+
+    pace: ClassVar[float] = 0.1  # how fast the gaps of the ladder follow their rates
+
+    def __post_init__(self) -> None:
+        check_count("the number of particles", self.particles)
+        check_count("the number of rungs", self.rungs, least=2)
+        check_count("the number of sweeps of tempered chains", self.sweeps)
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        spins = machine.random(self.rungs * self.particles, rng)
+        ladder = torch.linspace(0, 1, self.rungs, dtype=machine.dtype, device=machine.device)
+        return self._chains(spins, ladder.expand(machine.replicas, -1))
+
+    def _chains(self, spins: Tensor, ladder: Tensor) -> Tensor:
+        return torch.cat([spins, ladder.repeat_interleave(self.particles, 1)[..., None]], 2)
+
+    def ladder(self, chains: Tensor) -> Tensor:
+        """β of every rung, (e, t)."""
+        return chains[:, :: self.particles, -1]
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[Weighted, Tensor]:
+        route = Path(machine, own_biases(machine), exact=False)
+        ladder, spins = self.ladder(chains), chains[..., :-1]
+        for _ in range(self.sweeps):
+            rates = torch.zeros_like(ladder[:, 1:])
+            for odd in (False, True):
+                index, chance = exchange(route, spins, ladder, rng, odd)
+                spins = spins.gather(1, index[..., None].expand_as(spins))
+                rates[:, int(odd) :: 2] = chance.mean(2)
+            spins = route.move(spins, rng, ladder)
+            ladder = _even(ladder, rates, self.pace)
+        cold = spins[:, -self.particles :]
+        return machine.smoothed(cold), self._chains(spins, ladder)
+
+    def configurations(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        return chains[:, -self.particles :, :-1]
+
+
+def _even(ladder: Tensor, rates: Tensor, pace: float) -> Tensor:
+    """The ladder with wider gaps where the rates (e, t−1) are above their mean."""
+    gaps = ladder.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()
+    places = torch.cat([gaps.new_zeros(len(gaps), 1), gaps.cumsum(1)], 1)
+    return (places / places[:, -1:]).to(ladder)
+
+
+def _patterns(machine: Machine) -> Tensor:
+    assert machine.patterns is not None  # init refuses dense couplings
+    return machine.patterns.detach()  # (e, k, n)
+
+
+def _no_chains(machine: Machine) -> Tensor:
+    return torch.zeros(
+        (machine.replicas, 0, machine.layers.units), dtype=machine.dtype, device=machine.device
+    )
+
+
+NEGATIVE: dict[str, type[NegativePhase]] = {
+    "exact": Exact,
+    "cd": ContrastiveDivergence,
+    "pcd": Persistent,
+    "pid": PatternInduced,
+    "pt": Tempered,
+}

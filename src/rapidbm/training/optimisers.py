@@ -1,0 +1,399 @@
+"""Optimisers whose rate may differ from replica to replica.
+
+Every one works element by element, so that no update couples two replicas. A weight decay leaves the
+biases alone; here it is decoupled from the gradient, θ ← θ (1 − rate · decay), while torch's optimisers
+have it their own way.
+
+    SGD    u ← momentum · u + g,                 θ ← θ − rate · u                         (1)
+    Adam   a ← β₁ a + (1−β₁) g,  q ← β₂ q + (1−β₂) g²,
+           θ ← θ − rate · â / (√q̂ + ε),  â = a / (1−β₁ᵗ),  q̂ = q / (1−β₂ᵗ)               (2)
+
+a and q start at 0, and the division makes up for that when t counts updates. The paper's released program
+counts epochs: of n updates each, its steps are shorter by up to √n for the first 1/(1−β₂) epochs or so,
+after a few that are longer. `clock` says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_choice, check_count, is_number, is_whole, unknown
+
+Rate = float | tuple[float, ...]  # one for all replicas, or one for each
+Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
+Parameters = Mapping[str, torch.nn.Parameter]
+Clock = Literal["update", "epoch"]
+CLOCKS = ("update", "epoch")
+# They mix the elements of a tensor, and replicas are elements of it.
+NOT_ELEMENTWISE = ("LBFGS", "Adafactor", "Muon", "SparseAdam")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The factor on the rate: `decay` per epoch after epoch `after` until the rate has reached
+    `floor`, and a `fall` to zero over the whole training. A training that was made longer has several
+    falls, each from the full rate: `ends` are the epochs at which the earlier ones ended."""
+
+    decay: float = 1.0
+    after: int = 0
+    floor: float = 0.0
+    fall: Literal["none", "linear", "cosine"] = "none"
+    ends: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        rising = isinstance(self.ends, tuple) and all(map(is_whole, self.ends))
+        if (
+            not rising
+            or any(b <= a for a, b in zip((0, *self.ends), self.ends, strict=False))
+            or (self.ends and self.fall == "none")
+        ):
+            raise InputError(
+                f"the ends of earlier falls of the rate are rising epochs from 1 on, of a rate that "
+                f"falls, not {self.ends} with fall {self.fall!r}; leave them out"
+            )
+        check_choice("fall of the rate", self.fall, ("none", "linear", "cosine"))
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay!r}")
+        check_count("the epoch after which the rate decays", self.after, least=0)
+        if not (is_number(self.floor) and self.floor >= 0):
+            raise InputError(f"the floor of the rate is at least 0, not {self.floor!r}")
+
+    def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
+        """How much of the fall that is under way is done before update number `update` (from 0)."""
+        ends = [end * per_epoch for end in (*self.ends, epochs)]
+        start = max((end for end in ends if end <= update), default=0)
+        end = min((end for end in ends if end > update), default=update + 1)
+        return (update - start) / (end - start)
+
+    def rate(self, start: float, epoch: int, fraction: float) -> float:
+        """The rate during epoch number `epoch` (from 0), after `fraction` of a fall."""
+        decayed = start * self.decay ** max(0, epoch - self.after)
+        rate = max(decayed, min(self.floor, start))
+        if self.fall == "linear":
+            rate *= 1.0 - fraction
+        elif self.fall == "cosine":
+            rate *= 0.5 * (1.0 + math.cos(math.pi * fraction))
+        return rate
+
+
+class Updater(Protocol):
+    """An optimiser bound to parameters: it moves them, and its memory can be saved."""
+
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def load(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """The choice of an optimiser, as a person makes it."""
+
+    @property
+    def rate(self) -> Rate: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        """The optimiser of these parameters; an epoch has `per_epoch` updates."""
+        ...
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Eq. (1)."""
+
+    capturable: ClassVar[bool] = True
+
+    rate: Rate
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate, self.weight_decay)
+        if not (is_number(self.momentum) and 0 <= self.momentum < 1):
+            raise InputError(f"the momentum is in [0, 1), not {self.momentum!r}")
+
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        return _SGDUpdater(self, parameters)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Eq. (2)."""
+
+    capturable: ClassVar[bool] = True
+
+    rate: Rate
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+    clock: Clock = "update"  # what t counts
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate, self.weight_decay)
+        check_choice("clock of adam", self.clock, CLOCKS)
+        pair = isinstance(self.betas, Sequence) and len(self.betas) == 2
+        if (
+            not pair
+            or not all(is_number(beta) and 0 <= beta < 1 for beta in self.betas)
+            or not (is_number(self.epsilon) and self.epsilon > 0)
+        ):
+            raise InputError(
+                f"Adam needs betas in [0, 1) and ε > 0, not {self.betas} and {self.epsilon}"
+            )
+
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        return _AdamUpdater(self, parameters, per_epoch)
+
+
+@dataclass(frozen=True)
+class TorchOptimizer:
+    """An elementwise optimiser of `torch.optim` by its class's name, one rate for all replicas."""
+
+    name: str
+    rate: Rate  # one number
+    options: tuple[tuple[str, Any], ...] = ()
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        if self.name not in torch_optimizers():
+            raise unknown("torch optimiser", self.name, torch_optimizers())
+        if isinstance(self.rate, tuple | list):
+            raise InputError(
+                f"torch.optim.{self.name} takes one rate for all replicas, not {self.rate}; "
+                "sgd and adam take one per replica"
+            )
+        _check_rate(self.rate, 0.0)
+
+    def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        kind = getattr(torch.optim, self.name)
+        try:
+            made = kind(self._groups(parameters), lr=self.rate, **dict(self.options))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"torch.optim.{self.name} refuses its options: {error}") from error
+        return _TorchUpdater(made, parameters)
+
+    def _groups(self, parameters: Parameters) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = [
+            {"params": [p for name, p in parameters.items() if name != "biases"]}
+        ]
+        if "biases" in parameters:
+            spared = {"weight_decay": 0.0} if "weight_decay" in dict(self.options) else {}
+            groups.append({"params": [parameters["biases"]], **spared})
+        return groups
+
+
+def sgd(
+    rate: float | Iterable[float],
+    *,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    decay: float = 1.0,
+    after: int = 0,
+    floor: float = 0.0,
+    fall: Literal["none", "linear", "cosine"] = "none",
+) -> SGD:
+    """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
+    return SGD(_rate(rate), momentum, weight_decay, Schedule(decay, after, floor, fall))
+
+
+def adam(
+    rate: float | Iterable[float] = 1e-3,
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+    decay: float = 1.0,
+    after: int = 0,
+    floor: float = 0.0,
+    fall: Literal["none", "linear", "cosine"] = "none",
+    clock: Clock = "update",
+) -> Adam:
+    """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`; `clock="epoch"` is Adam as the
+    paper's released program has it."""
+    schedule = Schedule(decay, after, floor, fall)
+    return Adam(_rate(rate), betas, epsilon, weight_decay, schedule, clock)
+
+
+def torch_optimizers() -> list[str]:
+    """Names of the optimisers of torch that may serve."""
+    return sorted(
+        name
+        for name, kind in vars(torch.optim).items()
+        if isinstance(kind, type)
+        and issubclass(kind, torch.optim.Optimizer)
+        and kind is not torch.optim.Optimizer
+        and name not in NOT_ELEMENTWISE
+    )
+
+
+def bind_torch(
+    made: torch.optim.Optimizer | Callable[..., torch.optim.Optimizer], parameters: Parameters
+) -> Updater:
+    """An optimiser of torch that the caller made, or makes from the parameters; its rates are the
+    caller's affair."""
+    optimizer = made if isinstance(made, torch.optim.Optimizer) else made(parameters.values())
+    kind = type(optimizer).__name__
+    if kind in NOT_ELEMENTWISE:
+        raise InputError(
+            f"torch.optim.{kind} mixes the elements of a tensor and with them the replicas; "
+            "use an elementwise optimiser, such as sgd, adam or torch.optim.RMSprop"
+        )
+    owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if owned != {id(p) for p in parameters.values()}:
+        raise InputError(
+            "the optimiser moves other parameters than this machine's; make it from "
+            "machine.parameters()"
+        )
+    return _TorchUpdater(optimizer, parameters, scheduled=False)
+
+
+def _rate(rate: Any) -> Rate:
+    """One number, or a tuple of them; what is neither stays as it is, for `_check_rate` to refuse."""
+    if is_number(rate):
+        return float(rate)
+    many = (
+        isinstance(rate, Iterable) and not isinstance(rate, str) and getattr(rate, "shape", 1) != ()
+    )
+    return tuple(float(r) if is_number(r) else r for r in rate) if many else rate
+
+
+def _check_rate(rate: Any, weight_decay: float) -> None:
+    for value in (rate or (rate,)) if isinstance(rate, tuple) else (rate,):
+        if not (is_number(value) and 0 < value <= 1e6):
+            raise InputError(f"a learning rate is positive and at most 10⁶, not {value!r}")
+    if not (is_number(weight_decay) and weight_decay >= 0):
+        raise InputError(f"the weight decay is at least 0, not {weight_decay!r}")
+
+
+def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
+    if weight_decay and name != "biases":
+        parameter.mul_(1.0 - _per_replica(rates, parameter) * weight_decay)
+
+
+def _per_replica(rates: Rates, like: Tensor) -> float | Tensor:
+    if isinstance(rates, Tensor):
+        values = rates.to(like.dtype)
+    elif len(rates) == 1:
+        return rates[0]
+    else:
+        values = torch.tensor(rates, dtype=like.dtype, device=like.device)
+    return values.reshape(-1, *[1] * (like.dim() - 1))
+
+
+def _descend(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
+    each = _per_replica(rates, parameter)
+    if isinstance(each, Tensor):
+        parameter.addcmul_(direction, each, value=-1.0)
+    else:
+        parameter.add_(direction, alpha=-each)
+
+
+class _SGDUpdater:
+    def __init__(self, choice: SGD, parameters: Parameters) -> None:
+        self.choice, self.parameters = choice, parameters
+        self.speed = (
+            {name: torch.zeros_like(p.data) for name, p in parameters.items()}
+            if choice.momentum
+            else {}
+        )
+
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
+        for name, parameter in self.parameters.items():
+            direction = gradients[name]
+            if self.speed:
+                direction = self.speed[name].mul_(self.choice.momentum).add_(direction)
+            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _descend(parameter.data, direction, rates)
+
+    def state(self) -> dict[str, Tensor]:
+        return {f"speed/{name}": value for name, value in self.speed.items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        for name, value in self.speed.items():
+            value.copy_(state[f"speed/{name}"])
+
+
+class _AdamUpdater:
+    def __init__(self, choice: Adam, parameters: Parameters, per_epoch: int) -> None:
+        self.choice, self.parameters = choice, parameters
+        self.per_tick = per_epoch if choice.clock == "epoch" else 1  # updates
+        self.mean = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
+        self.square = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
+        where = next(iter(parameters.values())).device
+        self.steps = torch.zeros((), dtype=torch.float64, device=where)
+
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
+        self.steps += 1
+        b1, b2 = self.choice.betas
+        t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
+        unbias1, unbias2 = 1.0 - b1**t, 1.0 - b2**t
+        for name, parameter in self.parameters.items():
+            gradient = gradients[name]
+            mean = self.mean[name].lerp_(gradient, 1.0 - b1)
+            square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
+            size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
+            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _descend(parameter.data, mean / size.mul_(unbias1), rates)
+
+    def state(self) -> dict[str, Tensor]:
+        saved = {f"mean/{name}": value for name, value in self.mean.items()}
+        saved |= {f"square/{name}": value for name, value in self.square.items()}
+        return saved | {"steps": self.steps.long()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        for name in self.parameters:
+            self.mean[name].copy_(state[f"mean/{name}"])
+            self.square[name].copy_(state[f"square/{name}"])
+        self.steps.copy_(state["steps"])
+
+
+class _TorchUpdater:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, parameters: Parameters, *, scheduled: bool = True
+    ) -> None:
+        self.optimizer, self.parameters, self.scheduled = optimizer, parameters, scheduled
+
+    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
+        if self.scheduled:
+            for group in self.optimizer.param_groups:
+                group["lr"] = float(rates[0])
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name]
+        self.optimizer.step()
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        memory = self.optimizer.state_dict()["state"]
+        return {
+            f"{index}/{key}": torch.as_tensor(value)
+            for index, entries in memory.items()
+            for key, value in entries.items()
+            if value is not None
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        # Not by load_state_dict, which changes types on the way and with them the bits.
+        found = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for name, value in state.items():
+            index, _, key = name.partition("/")
+            if index not in map(str, range(len(found))):
+                raise KeyError(name)
+            home = found[int(index)]
+            if key != "step" and value.dim() and value.shape != home.shape:
+                raise InputError(
+                    f"the optimiser's memory {name} is {tuple(value.shape)}, its parameter "
+                    f"{tuple(home.shape)}; it is damaged, or of another machine"
+                )
+            # A step count stays where it is; everything else lies beside its parameter.
+            self.optimizer.state[home][key] = (
+                value.clone() if key == "step" else value.to(home.device)
+            )

@@ -1,0 +1,133 @@
+"""Positive phase: the average over the data in the gradient of the log-likelihood.
+
+The hidden units of a restricted machine have conditional means in closed form. Deep and full
+machines need an approximation, mean field or clamped chains, or, where it is small, enumeration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_count
+from ..machines.enumeration import check_states, clamped_states, infer, states_of
+from ..machines.machine import GivenVisible, Machine
+from ..machines.spins import WeightedSpins
+from ..sampling.gibbs import sweep
+from ..sampling.mean_field import mean_field
+
+Weighted = WeightedSpins | GivenVisible
+
+
+class PositivePhase(Protocol):
+    """`step` completes visible spins (e, c, v), ±1 as `train` has checked, to weighted configurations;
+    the weights sum to one."""
+
+    def check(self, machine: Machine, batch_size: int) -> None:
+        """Raises InputError for a machine, or a batch, that it cannot serve."""
+        ...
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted: ...
+
+
+@dataclass(frozen=True)
+class ConditionalMean:
+    """Hidden units at their exact means given the data; restricted machines only."""
+
+    capturable: ClassVar[bool] = True
+
+    def check(self, machine: Machine, batch_size: int) -> None:
+        if not machine.layers.restricted:
+            raise InputError(
+                "the positive phase 'mean' needs hidden units that are independent given the data; "
+                f"layers {machine.layers.sizes} with edges {machine.layers.edges} are not: use "
+                "'meanfield', 'clamped' or 'enumerated'"
+            )
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
+        self.check(machine, data.shape[-2])
+        return machine.given_visible(data, means=True)
+
+
+@dataclass(frozen=True)
+class MeanField:
+    """Hidden units at the fixed point of mean field (`sampling.mean_field`), or near it."""
+
+    capturable: ClassVar[bool] = True
+
+    iterations: int = 30
+
+    def __post_init__(self) -> None:
+        check_count("the number of mean-field iterations", self.iterations)
+
+    def check(self, machine: Machine, batch_size: int) -> None:
+        return
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
+        return WeightedSpins.even(mean_field(machine, data, self.iterations))
+
+
+@dataclass(frozen=True)
+class ClampedChains:
+    """One chain per image, its visible units clamped, `sweeps` Gibbs passes from unknown hidden units."""
+
+    capturable: ClassVar[bool] = True
+
+    sweeps: int = 10
+
+    def __post_init__(self) -> None:
+        check_count("the number of clamped sweeps", self.sweeps)
+
+    def check(self, machine: Machine, batch_size: int) -> None:
+        return
+
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
+        spins = machine.with_visible(data, means=True)
+        clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
+        for _ in range(self.sweeps):
+            spins = sweep(machine, spins, rng, clamp=clamp, means=True)
+        return WeightedSpins.even(machine.infer(spins, means=True))
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """Every hidden state with its exact weight, for each image."""
+
+    capturable: ClassVar[bool] = True
+
+    def check(self, machine: Machine, batch_size: int) -> None:
+        check_states(machine.layers, (0,), largest=2**10, what="the enumerated positive phase")
+        numbers = batch_size * machine.replicas * states_of(machine.layers, (0,))
+        if numbers * machine.layers.units > 2**29:
+            raise InputError(
+                f"the enumerated positive phase would hold {numbers:,} configurations of "
+                f"{machine.layers.units} units at once; take smaller batches, fewer replicas, or "
+                "'meanfield' or 'clamped'"
+            )
+
+    @torch.no_grad()
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
+        self.check(machine, data.shape[-2])
+        spins, logs = clamped_states(machine, machine.visible_spins(data, means=True))
+        weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
+        spins = spins.flatten(1, 2)
+        free = tuple(i for i in machine.layers.hidden if i not in machine.layers.cover((0,)))
+        return WeightedSpins(infer(machine, spins, free), weights.flatten(1).to(spins.dtype))
+
+
+def positive_for(machine: Machine) -> PositivePhase:
+    """The phase that `train` takes when none is named: exact where that is cheap, else mean field."""
+    if machine.layers.restricted:
+        return ConditionalMean()
+    return Enumerated() if states_of(machine.layers, (0,)) <= 64 else MeanField()
+
+
+POSITIVE: dict[str, type[PositivePhase]] = {
+    "mean": ConditionalMean,
+    "meanfield": MeanField,
+    "clamped": ClampedChains,
+    "enumerated": Enumerated,
+}

@@ -1,0 +1,134 @@
+"""Projections: what keeps the patterns in place after the optimiser has moved them (appendix B).
+
+Sign    ξ ← sign(ξ)                                                                   (1)
+Clip    ξ ← min(x, max(−x, ξ))                                                        (2)
+Gibbs   ξ_v ~ p(· | ξ_h),  ξ_h ~ p(· | ξ_v)                                           (3)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import torch
+
+from ..errors import InputError, check_choice, check_count, is_number
+from ..machines.couplings import Patterns
+from ..machines.machine import Machine
+from ..machines.spins import sign
+from ..random import check_rng
+from ..sampling.gibbs import resample
+
+Every = Literal["update", "epoch"]
+
+
+class Projection(Protocol):
+    """`apply` changes ξ in place; `every` says when training calls it."""
+
+    @property
+    def every(self) -> Every: ...
+
+    def check(self, machine: Machine) -> None:
+        """Raises InputError for a machine that it cannot serve."""
+        ...
+
+    def apply(self, machine: Machine, rng: torch.Generator) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Eq. (1): patterns are spins again."""
+
+    capturable: ClassVar[bool] = True
+
+    every: Every = "epoch"
+
+    def __post_init__(self) -> None:
+        check_choice("moment of projection", self.every, ("update", "epoch"))
+
+    def check(self, machine: Machine) -> None:
+        _patterns(machine, "sign")
+
+    def apply(self, machine: Machine, rng: torch.Generator) -> None:
+        xi = _patterns(machine, "sign").patterns
+        xi.data.copy_(sign(xi.data))
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Eq. (2): patterns are continuous, within [−x, x]."""
+
+    capturable: ClassVar[bool] = True
+
+    x: float = 1.0
+    every: Every = "update"
+
+    def __post_init__(self) -> None:
+        check_choice("moment of projection", self.every, ("update", "epoch"))
+        if not (is_number(self.x) and self.x > 0):
+            raise InputError(f"patterns are restricted to [−x, x] with x > 0, not x = {self.x!r}")
+
+    def check(self, machine: Machine) -> None:
+        _patterns(machine, "clip")
+
+    def apply(self, machine: Machine, rng: torch.Generator) -> None:
+        _patterns(machine, "clip").patterns.data.clamp_(-self.x, self.x)
+
+
+@dataclass(frozen=True)
+class GibbsProjection:
+    """Eq. (3): patterns are spins again, drawn in the field of each other; `sweeps` times."""
+
+    capturable: ClassVar[bool] = True
+
+    sweeps: int = 1
+    every: Every = "update"
+
+    def __post_init__(self) -> None:
+        check_choice("moment of projection", self.every, ("update", "epoch"))
+        check_count("the number of projecting sweeps", self.sweeps)
+
+    def check(self, machine: Machine) -> None:
+        _patterns(machine, "gibbs")
+
+    def apply(self, machine: Machine, rng: torch.Generator) -> None:
+        couplings = _patterns(machine, "gibbs")
+        check_rng(rng, machine.device)
+        spins = couplings.patterns.data.clone()
+        for _ in range(self.sweeps):
+            for layer in reversed(machine.layers.order):  # the visible layer first, as in (3)
+                where = machine.layers.slices[layer]
+                spins[..., where] = resample(machine, spins, layer, rng)
+        couplings.patterns.data.copy_(spins)
+
+
+@dataclass(frozen=True)
+class NoProjection:
+    """The patterns go where the optimiser takes them."""
+
+    capturable: ClassVar[bool] = True
+
+    every: Every = "epoch"
+
+    def check(self, machine: Machine) -> None:
+        return
+
+    def apply(self, machine: Machine, rng: torch.Generator) -> None:
+        return
+
+
+def _patterns(machine: Machine, name: str) -> Patterns:
+    if not isinstance(machine.couplings, Patterns):
+        raise InputError(
+            f"the projection {name!r} acts on patterns, but these couplings are dense; use 'none' "
+            "or build the machine with patterns=K"
+        )
+    return machine.couplings
+
+
+PROJECTIONS: dict[str, type[Projection]] = {
+    "sign": Sign,
+    "clip": Clip,
+    "gibbs": GibbsProjection,
+    "none": NoProjection,
+}

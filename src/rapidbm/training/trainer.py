@@ -1,0 +1,556 @@
+"""Training: the data's moments against the model's, until the two agree.
+
+    θ ← θ − rate · ( ⟨∂E/∂θ⟩_data − ⟨∂E/∂θ⟩_model )                                       (1)
+
+then the projection puts the patterns back in their place. `train` is a generator: the caller
+evaluates, logs, stops or saves inside its own loop. The replicas train side by side and never meet;
+one that diverges is frozen as it was before, and the others go on.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..accel import fast
+from ..accel.fast import Precision
+from ..accel.graphs import Replay
+from ..accel.memory import keep_freed_memory
+from ..errors import InputError, check_choice, check_count
+from ..likelihood.independent import Fit, fit, warn_of_fit
+from ..machines.enumeration import AllStates
+from ..machines.machine import GivenVisible, Machine
+from ..machines.spins import as_spins
+from ..progress import watch
+from ..random import generator, seed_from
+from .negative import NegativePhase
+from .optimisers import Optimizer, Rates, Updater, bind_torch
+from .positive import PositivePhase, Weighted, positive_for
+from .projections import Clip, NoProjection, Projection
+
+BatchMean = Literal["true", "nominal"]
+Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
+TOGETHER = 16  # updates in one graph at most
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands after an update."""
+
+    epoch: int  # epochs that are complete
+    update: int
+    updates: int  # of the whole training
+    epoch_end: bool
+    machine: Machine
+    trainer: Trainer
+
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """Replicas that are frozen by now."""
+        return self.trainer.diverged()
+
+    @property
+    def rng(self) -> torch.Generator:
+        """A stream for evaluation: the same at this update whatever was drawn before, so looking
+        never changes the training."""
+        return self.trainer.evaluation_rng()
+
+    def averaged(self) -> Machine:
+        """A copy of the machine with the running average of its parameters."""
+        return self.trainer.averaged()
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the rest of the training depends on; `train(state=…)` goes on from it."""
+        return self.trainer.state()
+
+
+def train(
+    machine: Machine,
+    data: Any,
+    negative: NegativePhase,
+    optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
+    *,
+    epochs: int,
+    batch_size: int,
+    positive: PositivePhase | None = None,
+    projection: Projection | None = None,
+    batch_mean: BatchMean = "true",
+    average: int | None = None,
+    precision: Precision | None = None,
+    every: Literal["epoch", "update"] = "epoch",
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    state: Mapping[str, Tensor] | None = None,
+) -> Iterator[Progress]:
+    """Trains the machine in place and yields after every epoch, or after every update.
+
+    `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
+    `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
+    `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
+    exponential average of the parameters over about T updates. `precision` rounds products of matrices on
+    a GPU (`rapidbm.fast`).
+    `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
+    warns (`FitWarning`).
+    """
+    check_choice("interval to yield at", every, ("epoch", "update"))
+    trainer = Trainer(
+        machine,
+        data,
+        negative,
+        optimizer,
+        epochs=epochs,
+        batch_size=batch_size,
+        positive=positive,
+        projection=projection,
+        batch_mean=batch_mean,
+        average=average,
+        precision=precision,
+        seed=seed_from(seed, rng),
+    )
+    if state is not None:
+        trainer.load(state)
+    return trainer.run(every)
+
+
+@torch.no_grad()
+def log_likelihood_gradient(
+    machine: Machine,
+    positive: Weighted,
+    negative: Weighted | AllStates,
+) -> dict[str, Tensor]:
+    """∂⟨log p⟩/∂θ from the moments of the two phases."""
+    return {name: -value for name, value in descent(machine, positive, negative).items()}
+
+
+def descent(
+    machine: Machine, positive: Weighted, negative: Weighted | AllStates
+) -> dict[str, Tensor]:
+    """The bracket of eq. (1)."""
+    if isinstance(positive, GivenVisible) and isinstance(negative, GivenVisible):
+        return machine.gradient(positive.minus(negative))
+    difference = machine.gradient(positive)
+    for name, value in machine.gradient(negative).items():
+        difference[name].sub_(value)
+    return difference
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an update needs from the host."""
+
+    index: Tensor  # (e, b): the images of each replica
+    rates: tuple[float, ...]
+    share: float  # of the new parameters in their average
+    project: bool
+
+
+class Trainer:
+    """The state of a training between two updates, and the update."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        spins: Any,
+        negative: NegativePhase,
+        optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
+        *,
+        epochs: int,
+        batch_size: int,
+        seed: int,
+        positive: PositivePhase | None = None,
+        projection: Projection | None = None,
+        batch_mean: BatchMean = "true",
+        average: int | None = None,
+        precision: Precision | None = None,
+    ) -> None:
+        check_count("the number of epochs", epochs, least=0)
+        check_count("the batch size", batch_size)
+        check_choice("batch mean", batch_mean, ("true", "nominal"))
+        if average is not None:
+            check_count("the number of updates to average over", average)
+        _check_objects(negative, positive, projection, optimizer)
+        _check_precision(precision, machine)
+        self.precision = precision
+        if machine.device.type == "cpu":
+            keep_freed_memory()
+        self.machine, self.negative = machine, negative
+        # A copy: what the caller writes into the array later is not part of the training.
+        self.spins = _spins_for(machine, spins).to(machine.device, copy=True)
+        self.positive = positive or positive_for(machine)
+        self.positive.check(machine, batch_size)
+        self.projection = projection or NoProjection()
+        self.projection.check(machine)
+        self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
+        self.seed = seed
+        self.per_epoch = math.ceil(len(self.spins) / batch_size)
+        self.update, self.order_of, self.order = 0, -1, torch.empty(0)
+        self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
+        self.rng = generator(seed, "training", device=machine.device)
+        self.chains = negative.init(machine, self.rng)
+        self.parameters = dict(machine.named_parameters())
+        self.kind = (machine.dtype, machine.device)
+        self.choice: Optimizer | None = None
+        self.updater: Updater
+        if isinstance(optimizer, Optimizer):
+            self.choice = optimizer
+            self.updater = optimizer.bind(self.parameters, self.per_epoch)
+        else:
+            self.updater = bind_torch(optimizer, self.parameters)
+        if self.choice is not None and isinstance(self.choice.rate, tuple):
+            if len(self.choice.rate) != machine.replicas:
+                raise InputError(
+                    f"give one learning rate or one for each of the {machine.replicas} replicas, "
+                    f"not {len(self.choice.rate)}"
+                )
+        self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
+        self.told: dict[Key, list[tuple[float, ...]]] = {}
+        self.settled = self.projected()
+        self.replay = None
+        if self.capturable():  # spins are exact in two bytes, and read faster than from one
+            self.replay, self.spins = Replay(self.rng), self.spins.to(torch.bfloat16)
+        self.average = average
+        self.mean_of = (
+            {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
+        )
+
+    def capturable(self) -> bool:
+        """Whether an update may become a graph: on a GPU, with parts that never wait for it."""
+        parts = (self.negative, self.positive, self.projection, self.choice)
+        return self.machine.device.type == "cuda" and all(
+            getattr(part, "capturable", False) for part in parts
+        )
+
+    def projected(self) -> bool:
+        """Whether the projection leaves in place what no update moves."""
+        clip, patterns = self.projection, self.machine.patterns
+        if not isinstance(clip, Clip) or clip.every != "update" or patterns is None:
+            return False
+        return bool((patterns.detach().abs() <= clip.x).all())
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
+        while self.update < self.epochs * self.per_epoch:
+            if every == "update":
+                self.step()
+            else:
+                self.finish_epoch()
+            if self.update == self.epochs * self.per_epoch:
+                warn_of_fit(self.fit())
+            yield self.progress()
+
+    def finish_epoch(self) -> None:
+        """Updates up to the end of this epoch."""
+        epoch, done = divmod(self.update, self.per_epoch)
+        with watch(f"epoch {epoch + 1} of {self.epochs}", self.per_epoch - done) as tick:
+            while self.update < (epoch + 1) * self.per_epoch:
+                count = self.most()
+                self.step(count)
+                tick.add(count)
+
+    def together(
+        self, halts: Callable[[Progress], bool] = lambda progress: False
+    ) -> Iterator[Progress]:
+        """One update at a time, or where they are graphs as many as come before the end of the epoch or
+        before the caller `halts`."""
+        while self.update < self.epochs * self.per_epoch:
+            most = 1 if self.replay is None else self.most()
+            ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
+            self.step(next(ahead, most))
+            yield self.progress()
+
+    def most(self) -> int:
+        """Updates that one graph may hold from here on."""
+        return min(self.per_epoch - self.update % self.per_epoch, TOGETHER)
+
+    def progress(self, update: int | None = None) -> Progress:
+        """After this update, or now."""
+        update = self.update if update is None else update
+        return Progress(
+            epoch=update // self.per_epoch,
+            update=update,
+            updates=self.epochs * self.per_epoch,
+            epoch_end=update % self.per_epoch == 0,
+            machine=self.machine,
+            trainer=self,
+        )
+
+    @torch.no_grad()
+    def step(self, count: int = 1) -> None:
+        """So many updates of one epoch."""
+        self.check_parameters()
+        plans = [self.plan(self.update + i) for i in range(count)]
+        with fast.precision(self.precision) if self.precision else nullcontext():
+            if self.replay is not None:
+                self.replayed(plans)
+                self.update += count
+                return
+            for plan in plans:
+                self.compute(plan.index, plan.rates, plan.share, plan.project)
+                self.update += 1
+
+    def check_parameters(self) -> None:
+        """Refuses to move parameters that are no longer the machine's."""
+        now = dict(self.machine.named_parameters())
+        for name in {**self.parameters, **now}:
+            old, new = self.parameters.get(name), now.get(name)
+            if old is None or old is not new or (old.dtype, old.device) != self.kind:
+                raise InputError(
+                    f"the parameter {name} was replaced during the training, which moves the one it "
+                    f"began with; parameters are changed in place, machine.{name}.data.copy_(values), "
+                    "and another machine is trained by another call of train"
+                )
+
+    def plan(self, update: int) -> Plan:
+        """What update number `update` (from 0) takes."""
+        epoch, number = divmod(update, self.per_epoch)
+        done = update + 1
+        share = max(1.0 / self.average, 1.0 / done) if self.average else 1.0
+        project = self.projection.every == "update" or done % self.per_epoch == 0
+        return Plan(self.images(epoch, number), self.rates(update), share, project)
+
+    def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
+        """The update of these images, all of it on the device."""
+        batch = self.spins[index]  # (e, b, v)
+        if self.replay is None:
+            batch = batch.to(self.machine.dtype)
+        data = self.positive.step(self.machine, batch, self.rng)
+        if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
+            data = data.times(batch.shape[1] / self.batch_size)
+        model, chains = self.negative.step(self.machine, self.chains, batch, self.rng)
+        if self.replay is None:
+            self.chains = chains
+        elif chains.numel():
+            self.chains.copy_(chains)
+        self.descend(descent(self.machine, data, model), rates)
+        if project:
+            self.project()
+        if self.average:
+            for name, parameter in self.parameters.items():
+                self.mean_of[name].lerp_(parameter.data, share)
+
+    def replayed(self, plans: list[Plan]) -> None:
+        """`compute` of each as one graph, which reads what changes from tensors that stay in place."""
+        assert self.replay is not None
+        key = tuple((plan.index.shape[1], plan.project) for plan in plans)
+        index = torch.cat([plan.index for plan in plans], 1)
+        numbers = [(*plan.rates, plan.share) for plan in plans]
+        if key not in self.inputs:
+            here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
+            self.inputs[key], self.told[key] = (index.clone(), here), numbers
+        where, each = self.inputs[key]
+        where.copy_(index)
+        if self.told[key] != numbers:
+            each.copy_(torch.tensor(numbers, dtype=torch.float64))
+            self.told[key] = numbers
+
+        def work() -> None:
+            start = 0
+            for (size, project), row in zip(key, each, strict=True):
+                share = row[-1].to(self.machine.dtype)
+                self.compute(where[:, start : start + size], row[:-1], share, project)
+                start += size
+
+        places = tuple(p.data_ptr() for p in self.parameters.values())
+        self.replay.run((key, places, fast.current()), work)
+
+    def images(self, epoch: int, number: int) -> Tensor:
+        """Which images each replica takes in this update, (e, b)."""
+        if self.order_of != epoch:
+            shape = (self.machine.replicas, len(self.spins))
+            rng = generator(self.seed, "order", epoch, device=self.spins.device)
+            self.order = torch.rand(shape, generator=rng, device=rng.device).argsort(1)
+            self.order_of = epoch
+        start = number * self.batch_size
+        return self.order[:, start : start + self.batch_size]
+
+    def rates(self, update: int) -> tuple[float, ...]:
+        if self.choice is None:
+            return (0.0,)
+        start, schedule = self.choice.rate, self.choice.schedule
+        epoch = update // self.per_epoch
+        fraction = schedule.fraction(update, self.per_epoch, self.epochs)
+        each = start if isinstance(start, tuple) else (start,)
+        return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
+
+    def descend(self, gradients: dict[str, Tensor], rates: Rates) -> None:
+        """Moves the parameters; a replica stays where it is from the update on that would make one of its
+        energies infinite."""
+        self.keeping_dead(lambda: self.updater.step(gradients, rates))
+
+    def project(self) -> None:
+        spared = self.all_alive() if self.replay is None else self.settled
+        if spared:
+            self.projection.apply(self.machine, self.rng)
+        else:
+            self.keeping_dead(lambda: self.projection.apply(self.machine, self.rng))
+
+    def keeping_dead(self, change: Callable[[], None]) -> None:
+        """A change of the parameters that replicas which diverge, now or earlier, do not take part in."""
+        kept = {name: p.data.clone() for name, p in self.parameters.items()}
+        change()
+        self.alive &= self.machine.finite()
+        if self.replay is None and self.all_alive():  # a graph does not ask the device
+            return
+        for name, p in self.parameters.items():
+            torch.where(self._alive_like(p), p.data, kept[name], out=p.data)
+
+    def _alive_like(self, value: Tensor) -> Tensor:
+        return self.alive.view(-1, *[1] * (value.dim() - 1))
+
+    def all_alive(self) -> bool:
+        return bool(self.alive.all())
+
+    def fit(self) -> Fit | None:
+        """What is proven about the likelihood of the training data, by a stream of its own."""
+        machine = self.averaged() if self.average else self.machine
+        return fit(machine, self.spins, generator(self.seed, "fit", device=machine.device))
+
+    def wait(self) -> None:
+        """Returns when the device has done all that was asked of it."""
+        if self.machine.device.type == "cuda":
+            torch.cuda.synchronize(self.machine.device)
+
+    def diverged(self) -> tuple[int, ...]:
+        return tuple(torch.nonzero(~self.alive).flatten().tolist())
+
+    def averaged(self) -> Machine:
+        if not self.average:
+            raise InputError("no average of the parameters is kept; train with average=updates")
+        machine = copy.deepcopy(self.machine)
+        for name, parameter in machine.named_parameters():
+            parameter.data.copy_(self.mean_of[name])
+        return machine
+
+    def evaluation_rng(self) -> torch.Generator:
+        return generator(self.seed, "evaluate", self.update, device=self.machine.device)
+
+    # -- saving -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of everything that later updates depend on."""
+        parts = {
+            "parameter": {name: p.data for name, p in self.parameters.items()},
+            "average": self.mean_of,
+            "optimizer": self.updater.state(),
+            "training": {
+                "seed": torch.tensor(self.seed),
+                "update": torch.tensor(self.update),
+                "alive": self.alive,
+                "chains": self.chains,
+                "rng": self.rng.get_state(),
+            },
+        }
+        return {
+            f"{part}/{name}": value.detach().clone()
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Goes back to a saved state; one that does not fit is refused before anything changes."""
+        parts: dict[str, dict[str, Tensor]] = {"parameter": {}, "average": {}, "optimizer": {}}
+        for key, value in state.items():
+            part, _, name = key.partition("/")
+            parts.setdefault(part, {})[name] = value
+        here = self.state()
+        lost = [key for key in here if key not in state and not key.startswith("optimizer/")]
+        if lost:
+            raise InputError(
+                f"the saved state lacks {lost[0]}; it is damaged, or of other settings"
+            )
+        for key, value in here.items():
+            if key in state and (state[key].shape, state[key].dtype) != (value.shape, value.dtype):
+                raise InputError(
+                    f"the saved state does not fit: {key} is {value.dtype} of {tuple(value.shape)} here "
+                    f"and {state[key].dtype} of {tuple(state[key].shape)} there"
+                )
+        self._check_values(parts)
+        try:
+            self.updater.load(parts["optimizer"])
+        except KeyError as error:
+            raise InputError(
+                f"the saved state lacks the optimiser's {error}; it is of another optimiser"
+            ) from error
+        for name, parameter in self.parameters.items():
+            parameter.data.copy_(parts["parameter"][name])
+        for name, mean in self.mean_of.items():
+            mean.copy_(parts["average"][name])
+        training = parts["training"]
+        self.alive.copy_(training["alive"])
+        # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
+        self.chains = training["chains"].to(self.machine.device).clone()
+        self.replay = Replay(self.rng) if self.replay else None  # a graph knows the old ones
+        self.rng.set_state(training["rng"].cpu().clone())
+        self.seed, self.update = int(training["seed"]), int(training["update"])
+        self.order_of, self.settled = -1, self.projected()
+
+    def _check_values(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Refuses a saved state that no training can have left."""
+        training, wrong = parts["training"], ""
+        update, last = int(training["update"]), self.epochs * self.per_epoch
+        dead = ~training["alive"].cpu()
+        for name, value in {**parts["parameter"], **parts["average"]}.items():
+            if not bool((value.flatten(1).isfinite().all(1).cpu() | dead).all()):
+                wrong = f"{name} is not finite"
+        if not 0 <= update <= last:
+            wrong = f"it is of update {update}, and this training has {last}"
+        elif int(training["seed"]) < 0:
+            wrong = f"its seed is {int(training['seed'])}"
+        elif not bool(training["chains"].isfinite().all()):
+            wrong = "its chains are not finite"
+        try:
+            torch.Generator(self.rng.device).set_state(training["rng"].cpu().clone())
+        except (RuntimeError, TypeError):
+            wrong = "its state of the random numbers is none"
+        if wrong:
+            raise InputError(f"the saved state is damaged: {wrong}; take another checkpoint")
+
+
+def _check_objects(
+    negative: object, positive: object, projection: object, optimizer: object
+) -> None:
+    for what, thing, method in (
+        ("negative phase", negative, "step"),
+        ("positive phase", positive, "step"),
+        ("projection", projection, "apply"),
+    ):
+        if thing is not None and (isinstance(thing, type) or not hasattr(thing, method)):
+            raise InputError(
+                f"the {what} must be an object with {method}(), such as Persistent() or Sign(), "
+                f"not {thing!r}"
+            )
+    if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
+        raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
+
+
+def _check_precision(precision: Precision | None, machine: Machine) -> None:
+    if precision is None:
+        return
+    check_choice("precision", precision, fast.PRECISIONS)
+    if precision != "float32" and machine.device.type != "cuda":
+        raise InputError(
+            f"the precision {precision!r} is for a GPU, but this machine is on {machine.device}; leave "
+            "it out, or move the machine (--device cuda)"
+        )
+
+
+def _spins_for(machine: Machine, data: Any) -> Tensor:
+    if hasattr(data, "train") and hasattr(data, "test"):
+        raise InputError(
+            "train needs spins (samples, visible) or a Split, such as data.train, not "
+            f"{type(data).__name__}"
+        )
+    spins = as_spins(data, what="training data")
+    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
+        raise InputError(
+            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
+        )
+    return spins
