@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .accel.precision import precision as precision
     from .data.catalogue import load as load
     from .data.files import from_arrays as from_arrays
     from .data.splits import Dataset as Dataset
@@ -122,7 +123,8 @@ _HOME = {
     "glass.minima": ("minima",),
     "machines.layers": ("Layers",),
     "likelihood.log_z": ("log_likelihood", "log_z"),
-    "machines.machine": ("Machine", "bm", "dbm", "rbm", "stack"),
+    "machines.constructors": ("bm", "dbm", "rbm"),
+    "machines.machine": ("Machine", "stack"),
     "runs.metrics": (
         "gibbs_accessibility",
         "hamming_distance",
@@ -160,7 +162,9 @@ _HOME = {
         "sample",
     ),
     "glass.spectra": ("pattern_overlaps", "spectrum"),
-    "machines.spins": ("WeightedSpins", "to_bits", "to_spins"),
+    "machines.ensembles": ("WeightedSpins",),
+    "machines.spins": ("to_bits", "to_spins"),
+    "accel.precision": ("precision",),
     "data.splits": ("Dataset", "Split"),
     "training.trainer": ("Progress", "log_likelihood_gradient", "train"),
     "glass.verdict": ("glassiness",),

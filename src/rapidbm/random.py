@@ -30,20 +30,6 @@ def generator(
     return rng
 
 
-def usable(device: Any) -> torch.device:
-    """The device, if it is one and is here."""
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-        torch.Generator(found)
-    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-        reason = (str(error).splitlines() or ["unknown"])[0].partition(". ")[0]
-        raise InputError(
-            f"the device {device!r} cannot be used here: {reason}; use cpu, or cuda where there is a GPU"
-        ) from error
-    return found
-
-
 def check_rng(rng: Any, device: torch.device | None = None) -> None:
     """Refuses what is no generator, or draws on another device than that of the machine."""
     if not isinstance(rng, torch.Generator):

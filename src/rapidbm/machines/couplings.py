@@ -35,17 +35,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..accel.fused import Pair
 from ..accel.memory import check_room
 from ..arrays import as_tensor, finite
 from ..errors import InputError, check_count
 from .layers import Layers
-from .spins import WeightedSpins
 
 
 class Couplings(nn.Module, ABC):
     """What `Machine` needs of its couplings. Subclasses are final."""
 
     layers: Layers
+    kind: str  # its word in files
+    degree: int  # of J as a polynomial in the parameters
+
+    @property
+    def xi(self) -> Tensor | None:
+        """The patterns (e, k, n), where there are any."""
+        return None
 
     @property
     @abstractmethod
@@ -65,12 +72,17 @@ class Couplings(nn.Module, ABC):
         """E(s), (e, c)."""
 
     @abstractmethod
-    def gradient(self, weighted: WeightedSpins) -> dict[str, Tensor]:
-        """∂⟨E⟩/∂θ of every parameter, under its name in `named_parameters()`."""
+    def gradient(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        """∂⟨E⟩/∂θ of every parameter, under its name in `named_parameters()`, over configurations
+        (e, c, n) with weights (e, c)."""
 
     @abstractmethod
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         """The same from ⟨s_i s_j⟩ (e, n_0, n_1) of two layers coupled to each other alone."""
+
+    @abstractmethod
+    def pair(self, biases: Tensor | None) -> Pair:
+        """Two layers coupled to each other alone, as kernels read them."""
 
     @abstractmethod
     def matrix(self, a: int, b: int) -> Tensor:
@@ -84,6 +96,8 @@ class Couplings(nn.Module, ABC):
 
 class Dense(Couplings):
     """Every coupling is a parameter. Of a layer coupled to itself the strict upper triangle counts."""
+
+    kind, degree = "dense", 1
 
     def __init__(self, layers: Layers, weights: Mapping[tuple[int, int], Any]) -> None:
         super().__init__()
@@ -151,21 +165,28 @@ class Dense(Couplings):
         return total  # (e, c)
 
     @torch.no_grad()
-    def gradient(self, weighted: WeightedSpins) -> dict[str, Tensor]:
+    def gradient(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
         slices = self.layers.slices
-        signed = weighted.spins * -weighted.weights[..., None]  # (e, c, n)
+        signed = spins * -weights[..., None]  # (e, c, n)
         gradients = {}
         for a, b in self.layers.edges:
-            moment = signed[..., slices[a]].mT @ weighted.spins[..., slices[b]]
+            moment = signed[..., slices[a]].mT @ spins[..., slices[b]]
             gradients[f"weights.{a}-{b}"] = _upper(moment) if a == b else moment
         return gradients
 
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         return {"weights.0-1": -product}
 
+    def pair(self, biases: Tensor | None) -> Pair:
+        v, h = self.layers.sizes
+        names = ("couplings.weights.0-1", "biases")
+        return Pair((v, h), self.first.detach(), None, biases, names)
+
 
 class Patterns(Couplings):
     """Regularized Axons, eq. (2): the patterns ξ (e, k, n) are the parameters."""
+
+    kind, degree = "patterns", 2
 
     def __init__(self, layers: Layers, patterns: Any) -> None:
         super().__init__()
@@ -205,6 +226,15 @@ class Patterns(Couplings):
     @property
     def first(self) -> Tensor:
         return self.patterns
+
+    @property
+    def xi(self) -> Tensor:
+        return self.patterns
+
+    def pair(self, biases: Tensor | None) -> Pair:
+        v, h = self.layers.sizes
+        names = ("couplings.patterns", "biases")
+        return Pair((v, h), self.patterns.detach(), self.scale, biases, names)
 
     def extra_repr(self) -> str:
         return f"K={self.patterns.shape[1]}"
@@ -273,9 +303,9 @@ class Patterns(Couplings):
         return {"patterns": torch.cat(parts, -1).mul_(-self.scale)}
 
     @torch.no_grad()
-    def gradient(self, weighted: WeightedSpins) -> dict[str, Tensor]:
-        spins, slices = weighted.spins, self.layers.slices
-        signed = (-self.scale * weighted.weights)[..., None]  # (e, c, 1)
+    def gradient(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        slices = self.layers.slices
+        signed = (-self.scale * weights)[..., None]  # (e, c, 1)
         m = [self.overlap(spins, layer).mul_(signed) for layer in range(len(slices))]
         parts = []
         for layer, where in enumerate(slices):

@@ -47,7 +47,7 @@ def save_tensors(
         "format": FORMAT,
         "sizes": machine.layers.sizes,
         "edges": machine.layers.edges,
-        "couplings": "patterns" if isinstance(machine.couplings, Patterns) else "dense",
+        "couplings": machine.couplings.kind,
         **extra,
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -176,10 +176,3 @@ def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> No
 
 def _named(machine: Machine) -> dict[str, Tensor]:
     return {f"parameter/{name}": p.data for name, p in machine.named_parameters()}
-
-
-def device_named(name: str) -> torch.device:
-    """`auto` is the GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return usable(name)

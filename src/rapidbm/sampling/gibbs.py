@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..accel import fast
+from ..accel import fused
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
 from ..machines.couplings import Patterns
@@ -68,9 +68,9 @@ def sweeps(
     spins = machine.configuration(spins, means=means)
     beta = _per_chain(spins, beta)
     keep = None if clamp is None else _mask(machine, spins, clamp)
-    fused = fast.sweeps(machine, spins, rng, count, beta, keep, push)
-    if fused is not None:
-        return fused
+    swept = fused.sweeps(machine.pair(), spins, rng, count, beta, keep, push)
+    if swept is not None:
+        return swept
     spins = spins.clone()
     for layer in machine.layers.order * count:
         pulse()

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_choice, check_count
-from ..machines.couplings import Patterns
-from ..machines.enumeration import AllStates, check_states
+from ..machines.ensembles import AllStates, Ensemble, WeightedSpins
+from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..machines.spins import WeightedSpins, sign
+from ..machines.units import SPIN
 from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
@@ -37,7 +37,7 @@ class NegativePhase(Protocol):
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[Weighted | AllStates, Tensor]:
+    ) -> tuple[Ensemble, Tensor]:
         """Weighted configurations, and the chains for the next call; `data` is a batch, (e, b, v) ±1."""
         ...
 
@@ -143,7 +143,7 @@ class PatternInduced:
         check_choice("choice of pattern units", self.units, ("visible", "all"))
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
-        if not isinstance(machine.couplings, Patterns):
+        if machine.patterns is None:
             raise InputError(
                 "pattern-induced correlations need couplings built from patterns, but these are "
                 "dense; build the machine with patterns=K (--patterns K), or use another negative "
@@ -155,7 +155,7 @@ class PatternInduced:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
         if self.units == "visible" and not self.sweeps:
-            visible = sign(_patterns(machine)[..., : machine.visible])  # k configurations
+            visible = SPIN.nearest(_patterns(machine)[..., : machine.visible])  # k configurations
             if machine.layers.restricted:
                 return machine.given_visible(visible, means=True), chains
             return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
@@ -165,7 +165,7 @@ class PatternInduced:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        spins = sign(_patterns(machine))
+        spins = SPIN.nearest(_patterns(machine))
         if not self.sweeps:
             return spins
         if self.units == "visible":
