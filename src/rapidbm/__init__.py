@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .accel.precision import precision as precision
+    from .accel.rounding import precision as precision
     from .data.catalogue import load as load
     from .data.files import from_arrays as from_arrays
     from .data.splits import Dataset as Dataset
@@ -164,7 +164,7 @@ _HOME = {
     "glass.spectra": ("pattern_overlaps", "spectrum"),
     "machines.ensembles": ("WeightedSpins",),
     "machines.spins": ("to_bits", "to_spins"),
-    "accel.precision": ("precision",),
+    "accel.rounding": ("precision",),
     "data.splits": ("Dataset", "Split"),
     "training.trainer": ("Progress", "log_likelihood_gradient", "train"),
     "glass.verdict": ("glassiness",),

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .precision import Precision, check_precision, current, precision
+from .rounding import Precision, check_precision, current, precision
 
-TOGETHER = 16  # updates in one graph at most
 Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
-Rates = Sequence[float] | Tensor
+Rates = tuple[float, ...] | Tensor
 Update = Callable[[Tensor, Rates, float | Tensor, bool], None]
 
 
@@ -51,7 +50,7 @@ def executor_for(
 class Eager:
     """The host launches every update, and may look at what came out."""
 
-    together = 1  # updates that are run as one
+    together = 16  # updates that are asked for at once, at most
     looks = True  # whether an update may ask the device for an answer
 
     def __init__(self, rounding: Precision | None = None) -> None:
@@ -84,7 +83,6 @@ class Eager:
 class Graph(Eager):
     """A GPU repeats updates that it was shown."""
 
-    together = TOGETHER
     looks = False
 
     def __init__(

@@ -1,7 +1,7 @@
 """Where fused kernels run instead of the plain path; the choice is made here and nowhere else.
 
 They serve two layers that are coupled to each other alone, in float32 on a GPU. A function answers None
-when they do not, and the plain path goes on. `precision` sets how operands are rounded.
+when they do not, and the plain path goes on. `rounding` says how operands are stored.
 
 Three roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`)
 for patterns and narrow dense machines; a kernel per layer (`layers`) for wide dense machines, and for
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .elementwise import bits_of
-from .precision import current, kind, rounding
+from .rounding import current, in_triton, kind
 
 if TYPE_CHECKING:
     from .kernels.chains import Cut, Operands
@@ -195,17 +195,17 @@ def _products(pair: Pair) -> tuple[Tensor, Tensor]:
     bits, units = pair.sizes[narrow], pair.sizes[wide]
     j = kernel.padded(pair.matrix(narrow, wide), pair.bias(wide))
     count = 2 ** (bits - (pair.biases is None))  # without biases one of v and −v stands for both
-    logs = kernel.log_weights(j, bits, units, count, rounding())
+    logs = kernel.log_weights(j, bits, units, count, in_triton())
     means = [torch.zeros((pair.replicas, size), device=pair.device) for size in pair.sizes]
     bias = pair.bias(narrow)
     if bias is None:
         p = torch.softmax(logs, 1).float()
-        product, _ = kernel.products(j, p, bits, units, rounding())
+        product, _ = kernel.products(j, p, bits, units, in_triton())
     else:
         spins = bits_of(torch.arange(2**bits, device=pair.device), bits)
         logs += bias.double() @ spins.double().T
         p = torch.softmax(logs, 1).float()
-        product, means[wide] = kernel.products(j, p, bits, units, rounding())
+        product, means[wide] = kernel.products(j, p, bits, units, in_triton())
         means[narrow] = p @ spins.float()
     return (product if narrow == 0 else product.mT), torch.cat(means, 1)
 
@@ -214,8 +214,8 @@ def _products(pair: Pair) -> tuple[Tensor, Tensor]:
 
 
 def _tried(pair: Pair, kernel: str, work: Callable[[], T]) -> T | None:
-    """The work, launched on the GPU of these couplings; None, and the plain path from then on, where the compiler
-    or the driver refuses the kernel in this precision."""
+    """The work, launched on the GPU that holds the couplings; None, and the plain path from then on,
+    where the compiler or the driver refuses the kernel in this precision."""
     if (kernel, current()) in _refused:
         return None
     if pair.device.type != "cuda":
@@ -307,7 +307,7 @@ def _operands(pair: Pair) -> Operands:
         bias_h=bias_h,
         scale=pair.scale or 1.0,
         dense=pair.dense,
-        precision=rounding(),
+        precision=in_triton(),
     )
 
 
@@ -321,7 +321,7 @@ def _matrix(pair: Pair) -> Matrix:
     else:
         xv, xh = (padded(pair.of_layer(i), pair.rows, n, kind()) for i, n in enumerate((v, h)))
         j = torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale)
-    return Couplings(*pair.sizes, j, *_padded_biases(pair, v, h), rounding())
+    return Couplings(*pair.sizes, j, *_padded_biases(pair, v, h), in_triton())
 
 
 def _padded_biases(pair: Pair, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:
@@ -330,7 +330,8 @@ def _padded_biases(pair: Pair, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor
     if pair.biases is None:
         none = torch.empty((pair.replicas, 0), dtype=torch.float32, device=pair.device)
         return none, none
-    v, h = pair.biases[:, None].split(pair.sizes, -1)
+    both, first = pair.biases[:, None], pair.sizes[0]
+    v, h = both[..., :first], both[..., first:]
     return padded(v, 1, wide_v, v.dtype)[:, 0], padded(h, 1, wide_h, h.dtype)[:, 0]
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from ..disk import parse_json, reading, write_bytes
 from ..errors import InputError
-from ..random import usable
 from ..schema import Names, OneOf, Real, Several, Text, Whole
 from .couplings import Couplings, Dense, Patterns
 from .layers import Layers

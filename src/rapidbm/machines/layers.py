@@ -48,7 +48,9 @@ class Layers:
         object.__setattr__(self, "edges", edges)
         kinds = tuple(self.kinds) or (SPIN,) * len(self.sizes)
         if len(kinds) != len(self.sizes):
-            raise InputError(f"give a kind of unit for each of {len(self.sizes)} layers, not {kinds}")
+            raise InputError(
+                f"give a kind of unit for each of {len(self.sizes)} layers, not {kinds}"
+            )
         object.__setattr__(self, "kinds", kinds)
 
     @cached_property

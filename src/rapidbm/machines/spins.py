@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..arrays import Array, as_array, as_tensor
 from ..errors import InputError
-from .units import SPIN, Beta as Beta
+from .units import SPIN
 
 CHUNK = 2**18  # values that are converted at a time
 

@@ -127,7 +127,8 @@ class Ising:
 
     def entropy(self, mean: Tensor) -> Tensor:
         up = (1.0 + mean.double()) / 2.0
-        return torch.special.entr(up) + torch.special.entr(1.0 - up)
+        entropy: Tensor = torch.special.entr(up) + torch.special.entr(1.0 - up)
+        return entropy
 
     def nearest(self, values: Tensor) -> Tensor:
         return (values >= 0).to(values.dtype).mul_(2.0).sub_(1.0)  # 0 is +1: always a spin

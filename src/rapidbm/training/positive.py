@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
-from ..machines.enumeration import check_states, clamped_states, infer, states_of
 from ..machines.ensembles import GivenVisible, WeightedSpins
+from ..machines.enumeration import check_states, clamped_states, infer, states_of
 from ..machines.machine import Machine
 from ..sampling.gibbs import sweep
 from ..sampling.mean_field import mean_field

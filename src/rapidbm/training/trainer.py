@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..accel.devices import prepare, wait
 from ..accel.executors import Plan, executor_for
-from ..accel.precision import Precision
+from ..accel.rounding import Precision
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.ensembles import Ensemble
@@ -226,13 +226,13 @@ class Trainer:
         """One update at a time, or where several run as one as many as come before the end of the epoch
         or before the caller `halts`."""
         while self.update < self.epochs * self.per_epoch:
-            most = self.most()
+            most = 1 if self.executor.looks else self.most()
             ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
             self.step(next(ahead, most))
             yield self.progress()
 
     def most(self) -> int:
-        """Updates that may run as one from here on."""
+        """Updates that may be asked for at once from here on."""
         return min(self.per_epoch - self.update % self.per_epoch, self.executor.together)
 
     def progress(self, update: int | None = None) -> Progress:

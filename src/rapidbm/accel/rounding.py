@@ -1,7 +1,7 @@
 """How the operands of products of matrices are rounded on a GPU.
 
-float32 (three TF32 products stand for one), tf32 (to 10 bits) or bf16 (to 7 bits; hidden means and overlaps
-are stored so). Sums are float32 in each.
+float32 (three TF32 products stand for one), tf32 (to 10 bits) or bf16 (to 7 bits; hidden means and
+overlaps are stored so). Sums are float32 in each.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def current() -> Precision:
     return _precision.get()
 
 
-def rounding() -> str:
+def in_triton() -> str:
     """The same in Triton's words, for products of float32."""
     return "tf32x3" if _precision.get() == "float32" else "tf32"
 
