@@ -3,11 +3,13 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm.errors import InputError, LoadWarning
-from rapidbm.machines.machine import Machine, bm, critical_patterns, dbm, rbm, stack
+from rapidbm.errors import InputError
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.spins import sign
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
+from rapidbm.training.load import critical_patterns
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 
@@ -133,23 +135,6 @@ def test_biases_start_at_the_marginals():
     assert bool((machine.biases[:, 3:] == 0).all())
     with pytest.raises(InputError, match="biases=True"):
         rbm(3, 2).start_biases(data)
-
-
-@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
-def test_load_at_which_patterns_are_lost():
-    dbm(100, (100, 20), 15, seed=0)
-    bm(50, 450, 40, seed=0)
-    for machine in ((16, 1000, 8), (144, 1000, 40), (784, 3000, 190), (784, 3000, 290)):
-        rbm(*machine, seed=0)  # the paper's: no warning
-    for make in (
-        lambda: rbm(16, 1000, 13, seed=0),
-        lambda: rbm(100, 100, 30, seed=0),
-        lambda: dbm(100, (100, 20), 25, seed=0),
-        lambda: bm(100, 0, 15, seed=0),
-        lambda: bm(60, 40, 15, seed=0),
-    ):
-        with pytest.warns(LoadWarning, match="no longer low-energy states"):
-            make()
 
 
 LOADED = {

@@ -5,12 +5,14 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines import spins as spin_module
-from rapidbm.machines.enumeration import AllStates
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
-from rapidbm.machines.spins import WeightedSpins, sign, states
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.ensembles import AllStates, WeightedSpins
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.spins import sign, states
+from rapidbm.machines.units import Ising
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweeps
+from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import check_negative_phase, exact_distribution
 from rapidbm.training.negative import (
     NEGATIVE,
@@ -26,7 +28,6 @@ from rapidbm.training.positive import (
     ConditionalMean,
     Enumerated,
     MeanField,
-    mean_field,
     positive_for,
 )
 from rapidbm.training.trainer import log_likelihood_gradient
@@ -304,9 +305,7 @@ def test_a_wrong_factor_in_the_field_shows_in_the_gradient(monkeypatch):
     """The mutation that the sampler tests apply, seen by the identity of the gradient."""
     machine = next(m.values[0] for m in machines(1))
     right = machine.gradient(AllStates(machine))
-    monkeypatch.setattr(
-        spin_module, "up_probability", lambda field, beta=1.0: torch.sigmoid(field * beta)
-    )
+    monkeypatch.setattr(Ising, "mean", lambda _, field, beta=1.0: torch.tanh(field * beta / 2))
     wrong = machine.gradient(AllStates(machine))
     assert (
         float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from rapidbm.data.catalogue import load
-from rapidbm.errors import InputError
+from rapidbm.errors import InputError, LoadWarning
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.machine import bm, dbm, rbm, stack
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import stack
 from rapidbm.random import generator
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
@@ -481,3 +482,26 @@ def test_the_papers_settings_learn(preset):
         rng = progress.rng
     assert float(hamming_distance(machine, data.train, rng, tries=1).mean()) < train_bar
     assert float(hamming_distance(machine, data.test, rng, tries=5).mean()) < test_bar
+
+
+def started(machine, negative):
+    spins = torch.ones((2, machine.visible))
+    Trainer(machine, spins, negative, sgd(0.1), epochs=1, batch_size=2, seed=0)
+
+
+@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
+def test_a_training_by_patterns_says_when_they_are_too_many():
+    few = [dbm(100, (100, 20), 15, seed=0), bm(50, 450, 40, seed=0)]
+    papers = ((16, 1000, 8), (144, 1000, 40), (784, 3000, 190), (784, 3000, 290))
+    for machine in [*few, *(rbm(*sizes, seed=0) for sizes in papers)]:
+        started(machine, PatternInduced())
+    for machine in (
+        rbm(16, 1000, 13, seed=0),
+        rbm(100, 100, 30, seed=0),
+        dbm(100, (100, 20), 25, seed=0),
+        bm(100, 0, 15, seed=0),
+        bm(60, 40, 15, seed=0),
+    ):
+        started(machine, Persistent(2))  # which does not rely on them
+        with pytest.warns(LoadWarning, match="no longer low-energy states"):
+            started(machine, PatternInduced())

@@ -72,8 +72,8 @@ def check_states(
         per = "per image " if given else ""
         raise InputError(
             f"{what} enumerates at most {largest:,} states {per}but this {layers.describe()} machine "
-            f"has 2^{math.log2(count):.0f} ≈ 10^{math.log10(count):.0f} of them, each costing a pass over "
-            f"its {layers.units} units; use a sampled method or a smaller machine"
+            f"has 2^{math.log2(count):.0f} ≈ 10^{math.log10(count):.0f} of them, each costing a pass "
+            f"over its {layers.units} units; use a sampled method or a smaller machine"
         )
 
 
