@@ -6,7 +6,7 @@ import torch
 from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.units import Ising
+from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import generator
 from rapidbm.sampling import gibbs
 from rapidbm.sampling.gibbs import sweep, sweeps
@@ -44,7 +44,7 @@ def test_that_test_fails_when_the_gaussian_field_is_scaled_wrongly(machine, powe
             field = machine.field(outside, layer, own=False) + (root * z) @ couplings.of_layer(
                 layer
             )
-            outside[..., where] = spins.draw(field, rng)
+            outside[..., where] = SPIN.draw(field, rng)
         return outside
 
     assert max(sampler_p_values(wrong, machine)) < 1e-6
