@@ -10,9 +10,11 @@ from ..accel.devices import usable
 from ..accel.memory import check_room
 from ..errors import InputError, check_count, is_number
 from ..random import generator, seed_from
-from .couplings import Couplings, Dense, Patterns
+from .couplings import Couplings
+from .dense import Dense
 from .layers import Layers
 from .machine import Machine
+from .patterns import Patterns
 from .units import SPIN
 
 

@@ -21,9 +21,11 @@ from torch import Tensor
 from ..disk import parse_json, reading, write_bytes
 from ..errors import InputError
 from ..schema import Names, OneOf, Real, Several, Text, Whole
-from .couplings import Couplings, Dense, Patterns
+from .couplings import Couplings
+from .dense import Dense
 from .layers import Layers
 from .machine import Machine
+from .patterns import Patterns
 
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)

@@ -69,7 +69,8 @@ class Machine(nn.Module):
     @property
     def patterns(self) -> Tensor | None:
         """ξ (e, k, n), or None for dense couplings."""
-        return self.couplings.xi
+        patterned = self.couplings.patterned
+        return None if patterned is None else patterned.patterns
 
     @property
     def dtype(self) -> torch.dtype:
