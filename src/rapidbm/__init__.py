@@ -168,7 +168,8 @@ _HOME = {
     "machines.spins": ("to_bits", "to_spins"),
     "accel.rounding": ("precision",),
     "data.splits": ("Dataset", "Split"),
-    "training.trainer": ("Progress", "log_likelihood_gradient", "train"),
+    "training.train": ("log_likelihood_gradient", "train"),
+    "training.trainer": ("Progress",),
     "glass.verdict": ("glassiness",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
