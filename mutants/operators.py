@@ -16,7 +16,7 @@ from dataclasses import dataclass
 TINY = 1e-4  # a number below it is a tolerance, or keeps a division from 0/0
 SILENT = re.compile(  # statements and conditions with one of these words change no number
     r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|capturable|cast|TypeVar"
-    r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM)\b"
+    r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM|replay)\b"
 )
 # The same numbers without them: where a tensor lies, what may be written over, what is told; and the
 # checks of our own mistakes.
@@ -87,6 +87,7 @@ DROPPED = {
 }
 ALONG = {"sum", "mean", "amin", "amax", "argmin", "argmax", "logsumexp", "softmax", "cumsum", "cat"}
 TEXTS = {"__repr__", "__str__", "describe"}
+GRAPHS = {"replayed"}  # only a GPU's updates are graphs
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class _Walk(ast.NodeVisitor):
                 self.reach = (node.lineno, node.end_lineno or node.lineno)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name in TEXTS:
+        if node.name in TEXTS | GRAPHS:
             return
         outer = self.reach
         self.reach = (node.body[0].lineno, node.end_lineno or node.lineno)
@@ -225,6 +226,9 @@ class _Walk(ast.NodeVisitor):
             self.visit(value)
 
     def visit_If(self, node: ast.If) -> None:
+        if "replay is None" in self.text(node.test):  # the rest belongs to a graph, which is a GPU's
+            self.block(node.body)
+            return
         if not self.silent(node.test):
             self.head(node, node.test)
             self.condition(node.test)
@@ -300,6 +304,8 @@ class _Walk(ast.NodeVisitor):
             self.replace("turned", test, f"(not {self.text(test)})")
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
+        if isinstance(node.body, ast.JoinedStr) and isinstance(node.orelse, ast.JoinedStr):
+            return  # one text or another
         if not self.silent(node.test):
             self.condition(node.test)
             self.visit(node.test)

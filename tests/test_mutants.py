@@ -85,6 +85,21 @@ def test_every_kind_of_mutation(mutants, old, new):
     assert line.replace(old, new) in changes(mutants, SOURCE).values()
 
 
+def test_graphs_and_choices_between_texts_are_left_alone(mutants):
+    source = """def step(self):
+    few = f"{widths[:3]}…" if len(widths) > 3 else f"{widths}"
+    if self.replay is None:
+        self.chains = 2 * chains
+    elif chains.numel():
+        self.chains.copy_(2 * chains)
+
+
+def replayed(self):
+    return 2 * self.chains
+"""
+    assert {m.line for m in mutants.mutations("toy", source)} == {4}
+
+
 TOY = """def grown(x):
     if x > 3:
         return x + 1
