@@ -6,7 +6,7 @@ import torch
 from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.ground import ground_state
-from rapidbm.likelihood import can_enumerate, log_likelihood, log_z
+from rapidbm.likelihood import can_be_exact, can_enumerate, log_likelihood, log_z
 from rapidbm.machine import bm, rbm
 from rapidbm.spins import states
 from rapidbm.streams import generator
@@ -103,6 +103,17 @@ def test_too_large_machines_are_refused_with_the_cost():
             call(machine, method="exact")
     with pytest.raises(InputError, match="known are ais, auto, exact"):
         log_z(rbm(3, 2, seed=0), method="guess")
+
+
+def test_within_reach_are_as_many_terms_as_there_may_be():
+    machine = rbm(6, 9, seed=0)  # ±: 2^6 states, 2^5 up to a common sign
+    assert can_enumerate(machine, 2**6)
+    assert not can_enumerate(machine, 2**6 - 1)
+    assert can_be_exact(machine, 2**5)
+    assert not can_be_exact(machine, 2**5 - 1)
+    biased = rbm(6, 9, biases=True, seed=0)
+    assert can_be_exact(biased, 2**6)
+    assert not can_be_exact(biased, 2**6 - 1)
 
 
 def test_data_of_another_kind_are_refused_or_converted():

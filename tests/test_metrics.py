@@ -9,6 +9,7 @@ from rapidbm.ground import ground_state
 from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import (
     METRICS,
+    check_metric,
     corrupt,
     gibbs_accessibility,
     hamming_distance,
@@ -233,3 +234,18 @@ def test_mean_free_energy(monkeypatch, room):
     wanted = machine.free_energy(DATA.train.spins).mean(1)
     monkeypatch.setattr(metrics, "ROOM", room)  # of the 10 images all at once, 2 or 1 at a time
     assert torch.allclose(mean_free_energy(machine, DATA.train, generator(0)), wanted)
+
+
+def test_metrics_that_a_machine_is_too_large_for_are_refused_beforehand():
+    small, deep, wide = bm(3, 16, seed=0), bm(3, 17, seed=0), rbm(27, 27, seed=0)
+    for name in METRICS:
+        check_metric(name, small)
+    for name in ("log_likelihood", "free_energy"):
+        with pytest.raises(InputError, match=r"the metric .* 65,536 states per image .* 2\^17"):
+            check_metric(name, deep)
+    with pytest.raises(InputError, match=r"the metric log_likelihood enumerates .* 2\^27"):
+        check_metric("log_likelihood", wide)
+    check_metric("free_energy", wide)  # its hidden units are summed in closed form
+    check_metric("hamming", deep)
+    with pytest.raises(InputError, match="unknown metric"):
+        check_metric("loglikelihood", small)

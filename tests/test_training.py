@@ -402,6 +402,8 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         ({"batch_size": 0}, "batch size"),
         ({"batch_mean": "half"}, "known are nominal, true"),
         ({"average": 0}, "average over"),
+        ({"precision": "bf16"}, "is for a GPU, but this machine is on cpu"),
+        ({"precision": "int8"}, "unknown precision 'int8'"),
         ({"every": "day"}, "known are epoch, update"),
         ({"projection": Sign()}, "dense"),
         ({"data": torch.ones(3, 15)}, r"\(samples, 16\), not \(3, 15\)"),
@@ -428,6 +430,14 @@ def test_bad_training(options, words):
     data, negative, optimizer = (given.pop(k) for k in ("data", "negative", "optimizer"))
     with pytest.raises(InputError, match=words):
         list(train(rbm(16, 4, seed=0), data, negative, optimizer, seed=0, **given))
+
+
+def test_a_cpu_has_one_precision_and_may_say_so():
+    ours, plain = (
+        finish(rbm(16, 4, seed=0), Persistent(3), sgd(0.1), precision=precision)
+        for precision in ("float32", None)
+    )
+    assert all(map(torch.equal, parameters(ours), parameters(plain)))
 
 
 def test_a_state_of_another_machine_is_refused():
