@@ -226,7 +226,9 @@ class _Walk(ast.NodeVisitor):
             self.visit(value)
 
     def visit_If(self, node: ast.If) -> None:
-        if "replay is None" in self.text(node.test):  # the rest belongs to a graph, which is a GPU's
+        if "replay is None" in self.text(
+            node.test
+        ):  # the rest belongs to a graph, which is a GPU's
             self.block(node.body)
             return
         if not self.silent(node.test):
