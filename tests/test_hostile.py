@@ -585,7 +585,8 @@ def test_saving_into_a_missing_folder(tmp_path):
 
 RIGHT_AND_WRONG = {
     "whole": (Whole(1, 9), [1, 9], [0, 10, 1.0, True, "1", None]),
-    "real": (Real(0), [0, 0.5, 3], [-1, 1e301, 10**400, True, "1", None, [1]]),
+    "a count": (Whole(), [0, 2**63 - 1], [-1, 2**63]),
+    "real": (Real(0), [0, 0.5, 3, 9.9e299], [-1, 1e300, 1e301, 10**400, True, "1", None, [1]]),
     "text": (Text(3), ["", "abc"], ["abcd", "\0", "\ud800", 1, None]),
     "flag": (Flag(), [True, False], [0, 1, None, "true"]),
     "one of": (OneOf(("a", "b")), ["a"], ["c", None, ["a"]]),
@@ -597,11 +598,15 @@ RIGHT_AND_WRONG = {
         [{"a": 1}, {"a": 1, "b": ""}],
         [{}, {"b": ""}, {"a": 1, "c": 1}, {"a": "x"}, [], {"a": 1, "b": 2}],
     ),
-    "others": (Names({}, others=Whole()), [{}, {"x": 1}], [{"x": "y"}, {"\ud800": 1}]),
+    "others": (
+        Names({}, others=Whole()),
+        [{}, {"x": 1}, {"x" * 200: 1}],
+        [{"x": "y"}, {"\ud800": 1}, {"x" * 201: 1}],
+    ),
     "anything": (
         Anything(),
-        [None, True, 1, 0.5, "x", [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
-        [1e301, [1.0, 1e301], [-1e301, 0.0], ["\ud800"], {"\0": 1}, {"a": [[10**400]]}],
+        [None, True, 1, 0.5, "x" * 2**20, [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
+        ["x" * (2**20 + 1), 1e301, [1.0, 1e301], [-1e301, 0.0], ["\ud800"], {"\0": 1}, {"a": [[10**400]]}],
     ),
     "a recipe": (
         of_fields(Recipe),
