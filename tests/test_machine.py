@@ -88,8 +88,11 @@ def test_stack_and_replica_are_inverses():
             assert torch.equal(a, b)
     with pytest.raises(InputError, match="shapes and types agree"):
         stack([rbm(4, 3, seed=0), rbm(4, 2, seed=0)])
-    with pytest.raises(InputError, match="no replica 3"):
-        machine.replica(3)
+    first, last = (machine.replica(i).couplings.matrix(0, 1) for i in (-3, -1))
+    assert torch.equal(torch.cat([first, last]), machine.couplings.matrix(0, 1)[[0, 2]])
+    for index in (3, -4):
+        with pytest.raises(InputError, match=f"no replica {index}"):
+            machine.replica(index)
 
 
 def test_seed_and_rng():
@@ -109,6 +112,17 @@ def test_starts():
     assert len(spread.unique()) > 1000
     dense = rbm(300, 200, seed=0).couplings.matrix(0, 1).detach()
     assert abs(float(dense.std()) - 0.01) < 1e-4
+
+
+@pytest.mark.parametrize("made", [rbm, dbm, bm])
+def test_patterns_start_at_spins_and_dense_couplings_small(made):
+    hidden = (20, 10) if made is dbm else 20
+    sharp = made(30, hidden, 2, seed=0).patterns
+    assert torch.equal(sharp.abs(), torch.ones_like(sharp))
+    assert len(made(30, hidden, 2, seed=0, continuous=True).patterns.unique()) > 90
+    dense = made(300, hidden, seed=0, scale=0.5).couplings.matrix(0, 1).detach()
+    assert abs(float(dense.std()) - 0.5) < 0.02
+    assert abs(float(dense.mean())) < 0.03
 
 
 def test_numbers_and_arrays_of_numpy_serve():
@@ -150,6 +164,27 @@ def test_load_at_which_patterns_are_lost():
     ):
         with pytest.warns(LoadWarning, match="no longer low-energy states"):
             make()
+
+
+def test_the_limit_of_the_load_by_hand():
+    for made, limit in (
+        (bm(60, 40), 13.8),
+        (bm(10), 1.38),
+        (rbm(100, 400), 40.0),
+        (rbm(16, 1000), 11.2),
+        (dbm(100, (25, 900)), 10.0),  # the third layer does not meet the visible one
+    ):
+        assert critical_patterns(made.layers) == pytest.approx(limit)
+
+
+@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
+def test_one_pattern_is_never_too_many():
+    bm(3, 0, 1, seed=0)
+    rbm(100, 400, 40, seed=0)  # as many as the limit
+    with pytest.warns(LoadWarning):
+        rbm(100, 400, 41, seed=0)
+    with pytest.warns(LoadWarning):
+        bm(3, 0, 2, seed=0)
 
 
 LOADED = {
@@ -196,6 +231,7 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(name):
         (lambda: rbm(0, 3), "size of a layer"),
         (lambda: rbm(4, 3, replicas=0), "replicas"),
         (lambda: rbm(4, 3, scale=-1.0), "positive, not -1"),
+        (lambda: rbm(4, 3, scale=0.0), "positive, not 0.0"),
         (lambda: rbm(4, 3, dtype=torch.float16), "float32 or torch.float64"),
         (lambda: dbm(4, ()), "hidden is empty"),
         (lambda: bm(4, -1), "at least 0"),

@@ -18,7 +18,7 @@ from rapidbm.checkpoint import load_machine, load_tensors, save_machine
 from rapidbm.errors import InputError
 from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import hamming_distance
-from rapidbm.optim import adam
+from rapidbm.optim import TorchOptimizer, adam, sgd
 from rapidbm.recipe import PRESETS, Recipe, preset_for
 from rapidbm.runs import Run, on_log_grid
 from rapidbm.streams import generator
@@ -609,6 +609,15 @@ def test_the_schedule_of_a_recipe_is_that_of_its_training(optimizer):
     assert rates == [(r,) for r in (0.1, 0.1, 0.1, 0.05, 0.025, 0.02, 0.02)]
     with pytest.raises(InputError, match="--decay-after"):
         replace(recipe, decay=1.0)
+
+
+def test_what_a_recipe_leaves_open():
+    plain = Recipe("bars4")
+    assert (plain.continuous, plain.biases, plain.replicas, plain.seed) == (False, False, 1, 0)
+    assert (plain.decay, plain.decay_after, plain.rate_floor) == (1.0, 0, 0.0)
+    assert plain.optimizer_choice() == sgd(0.02)
+    assert Recipe("bars4", optimizer="adam").optimizer_choice() == adam(1e-3)
+    assert Recipe("bars4", optimizer="adamw").optimizer_choice() == TorchOptimizer("AdamW", 1e-3)
 
 
 def test_choices_reach_the_training():
