@@ -139,6 +139,11 @@ def sound(mutation: Mutation, source: str) -> bool:
     return ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
 
+def _says(statement: ast.stmt) -> bool:
+    """A docstring, or the dots of a method that others fill in."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
 class _Walk(ast.NodeVisitor):
     def __init__(self, module: str, source: str) -> None:
         self.module, self.data = module, source.encode()
@@ -183,9 +188,8 @@ class _Walk(ast.NodeVisitor):
 
     def block(self, body: list[ast.stmt]) -> None:
         for statement in body:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                continue  # a docstring
-            self.visit(statement)
+            if not _says(statement):
+                self.visit(statement)
 
     def head(self, node: ast.stmt, *parts: ast.AST) -> None:
         """The head of a block; silent ones are passed over."""
@@ -210,7 +214,7 @@ class _Walk(ast.NodeVisitor):
                 self.reach = (node.lineno, node.end_lineno or node.lineno)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name in TEXTS | GRAPHS:
+        if node.name in TEXTS | GRAPHS or all(map(_says, node.body)):
             return
         outer = self.reach
         self.reach = (node.body[0].lineno, node.end_lineno or node.lineno)

@@ -6,7 +6,9 @@ import json
 import shutil
 import sys
 import threading
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -634,3 +636,45 @@ def test_shapes(kind):
         assert not shape.fits(value), value
         with pytest.raises(InputError, match=r"^it: .* must be .*, not .*; mend it$"):
             shape.checked(value, "it:", "mend it")
+
+
+@dataclass
+class Choices:
+    name: str
+    rate: float
+    count: int = 3
+    flag: bool = False
+    word: Literal["a", "b"] = "a"
+    sizes: tuple[int, ...] = field(default_factory=tuple)
+    limit: float | None = None
+
+
+def test_the_shape_of_a_dataclass_is_that_of_its_fields():
+    shape, least = of_fields(Choices), {"name": "x", "rate": 0.5}
+    assert set(shape.must) == set(least)
+    for more in (
+        {},
+        {"count": -(2**63)},
+        {"flag": True},
+        {"word": "b"},
+        {"sizes": [1, 2]},
+        {"limit": None},
+        {"limit": 2},
+    ):
+        assert shape.fits(least | more), more
+    for wrong in (
+        {"name": 1},
+        {"rate": None},
+        {"count": 2.0},
+        {"count": -(2**63) - 1},
+        {"flag": 1},
+        {"word": "c"},
+        {"sizes": 1},
+        {"sizes": [0.5]},
+        {"limit": "x"},
+        {"other": 1},
+    ):
+        assert not shape.fits(least | wrong), wrong
+    assert not shape.fits({"name": "x"})
+    with pytest.raises(TypeError, match="no shape for"):
+        of_fields(make_dataclass("Odd", [("pair", dict[str, int])]))

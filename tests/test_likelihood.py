@@ -58,6 +58,9 @@ def test_bounds_of_log_z_change_sides_in_the_likelihood():
     weight = log_likelihood(machine, rows).lower + log_z(machine).lower
     assert torch.allclose(found.lower, weight - z.upper)
     assert torch.allclose(found.upper, weight - z.lower)
+    assert torch.allclose(found.value, weight - z.value)
+    assert torch.allclose(found.forward, weight - z.forward)
+    assert torch.allclose(found.back, weight - z.back)
     assert torch.allclose(found.interval[0], weight - z.interval[1])
     assert torch.allclose(found.interval[1], weight - z.interval[0])
 
@@ -101,8 +104,22 @@ def test_too_large_machines_are_refused_with_the_cost():
     for call in (log_z, ground_state):
         with pytest.raises(InputError, match=r"2\^100 ≈ 10\^30 of them, each costing .* 300 units"):
             call(machine, method="exact")
+    for options, words in (
+        ({"chains": 1}, "chains must be a whole number of at least 2"),
+        ({"most": 1}, "temperatures must be a whole number of at least 2"),
+        ({"beta": -1.0}, "at least 0, not -1"),
+        ({"samples": torch.ones(1, 1, 5)}, "two samples or more, not 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            log_z(rbm(3, 2, seed=0), method="ais", seed=0, **options)
     with pytest.raises(InputError, match="known are ais, auto, exact"):
         log_z(rbm(3, 2, seed=0), method="guess")
+
+
+def test_two_samples_and_two_chains_are_enough_for_both_ways():
+    machine = rbm(3, 2, scale=0.1, seed=0)
+    found = log_z(machine, method="ais", seed=0, chains=2, samples=torch.ones(1, 2, 5), most=20)
+    assert abs(float(found.value - log_z(machine).value)) < 0.1
 
 
 def test_within_reach_are_as_many_terms_as_there_may_be():

@@ -85,7 +85,7 @@ def test_every_kind_of_mutation(mutants, old, new):
     assert line.replace(old, new) in changes(mutants, SOURCE).values()
 
 
-def test_graphs_and_choices_between_texts_are_left_alone(mutants):
+def test_graphs_stubs_and_choices_between_texts_are_left_alone(mutants):
     source = """def step(self):
     few = f"{widths[:3]}…" if len(widths) > 3 else f"{widths}"
     if self.replay is None:
@@ -96,6 +96,11 @@ def test_graphs_and_choices_between_texts_are_left_alone(mutants):
 
 def replayed(self):
     return 2 * self.chains
+
+
+def field(self, own: bool = True):
+    \"\"\"What a coupling gives.\"\"\"
+    ...
 """
     assert {m.line for m in mutants.mutations("toy", source)} == {4}
 
