@@ -19,13 +19,14 @@ SILENT = re.compile(  # statements and conditions with one of these words change
     r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM|replay)\b"
 )
 # The same numbers without them: where a tensor lies, what may be written over, what is told; and the
-# checks of our own mistakes.
+# checks of our own mistakes; how often an iteration is made is a setting.
 QUIET = {
     "device",
     "out",
     "overwrite",
     "strict",
     "stacklevel",
+    "iterations",
     "remedy",
     "limit",
     "encoding",

@@ -402,6 +402,10 @@ def test_what_nobody_reads_is_named(extra, bits, tmp_path):
     np.savez(tmp_path / "a.npz", train=bits, test=bits, **{extra: bits})
     with pytest.warns(DataWarning, match=f"also holds '{extra}', which nobody reads.*valid"):
         load(tmp_path / "a.npz")
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["train"] = file["test"] = file[extra] = bits.astype(np.uint8)
+    with pytest.warns(DataWarning, match=f"also holds '{extra}', which nobody reads.*valid"):
+        load(tmp_path / "b.h5")
 
 
 def save(path, **arrays):

@@ -241,6 +241,26 @@ def test_images_in_parts(monkeypatch):
     assert found.steps == 50
 
 
+@pytest.mark.parametrize(
+    ("effective", "most", "steps"), [(1, 99, 50), (1, 100, 100), (1, 399, 200), (2, 399, 50)]
+)
+def test_temperatures_double_while_few_chains_are_effective(effective, most, steps, monkeypatch):
+    machine, lengths = dbm(3, (2, 2), seed=0), []
+
+    def forward(path, betas, count, rng):
+        lengths.append(len(betas) - 1)
+        logs = torch.full((1, count // 4, 4), -50.0, dtype=torch.float64)
+        logs[..., :effective] = 0.0  # so many of four chains for each image
+        return logs.flatten(1), machine.random(count, rng)
+
+    monkeypatch.setattr(posterior.ais, "forward", forward)
+    monkeypatch.setattr(
+        posterior.ais, "backward", lambda path, betas, spins, rng: torch.zeros(spins.shape[:2])
+    )
+    found = hidden_sums(machine, images(machine, 2), generator(0), chains=4, most=most)
+    assert found.steps == lengths[-1] == steps
+
+
 def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     machine = dbm(4, (3, 3), replicas=2, scale=0.4, seed=0)
     visible = images(machine)

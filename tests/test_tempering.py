@@ -313,6 +313,16 @@ def test_the_tempered_phase_against_enumeration(machine):
     assert torch.equal(cold, chains[:, -2000:, :-1])
 
 
+def test_the_coldest_chains_are_those_of_the_tempered_phase():
+    machine, phase = rbm(4, 3, replicas=2, seed=0), Tempered(particles=3, rungs=4)
+    chains = phase.init(machine, generator(0))
+    assert chains.shape == (2, 12, 8)
+    assert torch.equal(phase.ladder(chains), torch.linspace(0, 1, 4).expand(2, -1))
+    data = torch.ones(2, 1, 4)
+    cold = phase.configurations(machine, chains, data, generator(1))
+    assert torch.equal(cold, chains[:, 9:, :7])
+
+
 def test_the_tempered_ladder_follows_the_machine():
     machine = rbm(20, 20, 2, replicas=2, seed=0)
     phase = Tempered(particles=50, rungs=10)
