@@ -18,10 +18,13 @@ SILENT = re.compile(  # statements and conditions with one of these words change
     r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|capturable|cast|TypeVar"
     r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM|replay)\b"
 )
-# The same numbers without them: where a tensor lies, what may be written over, what is told; and the
-# checks of our own mistakes; how often an iteration is made is a setting.
+# The same numbers without them: where a tensor lies, in which type it is summed, what may be written
+# over, what is told; the checks of our own mistakes; how often an iteration is made is a setting.
 QUIET = {
     "device",
+    "dtype",
+    "means",
+    "stderr",
     "out",
     "overwrite",
     "strict",
@@ -145,6 +148,29 @@ def _says(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
+def _chunk(call: ast.Call) -> bool:
+    """max(1, room // size): how many go at a time."""
+    first, *rest = call.args or [None]
+    return (
+        isinstance(first, ast.Constant)
+        and first.value == 1
+        and len(rest) == 1
+        and isinstance(rest[0], ast.BinOp)
+        and isinstance(rest[0].op, ast.FloorDiv)
+    )
+
+
+def _times(loop: ast.For) -> bool:
+    """for _ in range(50): how often an iteration is made."""
+    call = loop.iter
+    return (
+        isinstance(loop.target, ast.Name)
+        and loop.target.id == "_"
+        and isinstance(call, ast.Call)
+        and all(isinstance(part, ast.Constant) for part in call.args)
+    )
+
+
 class _Walk(ast.NodeVisitor):
     def __init__(self, module: str, source: str) -> None:
         self.module, self.data = module, source.encode()
@@ -247,7 +273,8 @@ class _Walk(ast.NodeVisitor):
         self.block(node.body)
 
     def visit_For(self, node: ast.For) -> None:
-        self.head(node, node.iter)
+        if not _times(node):
+            self.head(node, node.iter)
         self.block(node.body)
         self.block(node.orelse)
 
@@ -368,7 +395,7 @@ class _Walk(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else self.text(function)
-        if self.silent(function) or name == "isinstance":
+        if self.silent(function) or name == "isinstance" or _chunk(node):
             return
         if name in SWAPPED and (isinstance(function, ast.Attribute) or name != "sum"):
             stop = self.stop(function)

@@ -493,6 +493,20 @@ def test_seeds_are_heard():
         assert not torch.equal(one.spins, two.spins)
 
 
+def test_descent_infers_hidden_layers_from_the_visible_one_outwards():
+    layers = Layers((3, 2, 4), ((0, 2), (1, 2)))  # the last layer is next to the visible one
+    xi = torch.randn(2, 3, 9, generator=generator(0), dtype=torch.float64)
+    machine = Machine(Patterns(layers, xi))
+    found = HEURISTICS["descent"](machine, 5, 1, generator(1)).detach()
+    whole = torch.cat([xi.sign(), -xi.sign()], 1)
+    assert found.shape == (2, 6 + 6 + 5, 9)
+    assert torch.equal(found[:, :6], whole)
+    visible = whole[..., :3]
+    near = (visible @ machine.couplings.matrix(0, 2)).sign()
+    far = (near @ machine.couplings.matrix(2, 1)).sign()
+    assert torch.equal(found[:, 6:12], torch.cat([visible, far, near], 2))
+
+
 def test_cooling_does_not_depend_on_the_units_of_energy():
     glass = bm(24, 0, scale=1.0, seed=0, dtype=torch.float64)
     cold = stack([glass, glass])
@@ -529,7 +543,7 @@ def test_bad_input():
     ring = Layers((2, 2, 2), ((0, 1), (0, 2), (1, 2)))
     with pytest.raises(InputError, match="two sides"):
         ground_state(Machine(Patterns(ring, torch.ones(1, 1, 6))), method="zonotope")
-    with pytest.raises(InputError, match="did you mean 'annealing'"):
+    with pytest.raises(InputError, match="known are annealing, auto, descent, enumeration"):
         ground_state(machine, method="anealing")
     with pytest.raises(InputError, match="number of starts must be"):
         ground_state(machine, method="descent", starts=0)

@@ -70,6 +70,7 @@ def test_what_a_run_folder_holds(tmp_path):
     assert list(run.checkpoints()) == [0, 1, 2, 4, 8, 16, 32, 48]
     assert torch.equal(run.machine().patterns, run.machine(48).patterns)
     assert not torch.equal(run.machine(0).patterns, run.machine(48).patterns)
+    assert torch.equal(run.machine(8, replica=1).patterns, run.machine(8).patterns[1:])
     assert not list((tmp_path / "R").rglob("*.part*"))
 
 
