@@ -12,8 +12,9 @@ from hypothesis import strategies as some
 
 import rapidbm.zonotope
 from conftest import machines
+from rapidbm import bounds
 from rapidbm.bounds import edge_bound, lower_bound, semidefinite_bound
-from rapidbm.couplings import Patterns
+from rapidbm.couplings import Dense, Patterns
 from rapidbm.errors import InputError
 from rapidbm.ground import HEURISTICS, ground_state
 from rapidbm.layers import Layers
@@ -565,6 +566,37 @@ def tight_ones():
         yield bm(4, 3, 1, **options)
         yield rbm(5, 4, scale=1.0, seed=seed, dtype=torch.float64)
         yield bm(7, scale=1.0, seed=seed, dtype=torch.float64)
+
+
+def test_the_bounds_of_an_edge_by_hand():
+    """Eq. (1) of one pattern: every pair once, and no unit with itself."""
+    xi = torch.tensor([[[1.0, -2.0, 3.0, 0.5]]], dtype=torch.float64)
+    full = Machine(Patterns(Layers((4,), ((0, 0),)), xi))
+    assert bounds._absolute(full, 0, 0).tolist() == [2 + 3 + 0.5 + 6 + 1 + 1.5]
+    assert torch.allclose(bounds._spectral(full, 0, 0), (4 - 1) / 2 * xi.square().sum((1, 2)))
+    pair = Machine(Patterns(Layers((3, 1), ((0, 1),)), xi))
+    assert bounds._absolute(pair, 0, 1).tolist() == [(1 + 2 + 3) * 0.5]
+    assert torch.allclose(bounds._spectral(pair, 0, 1), (3.0 * 14 * 0.25 * xi[:, 0, 0] ** 2).sqrt())
+    for machine in (full, pair):
+        dense = Machine(machine.couplings.dense())
+        edge = machine.layers.edges[0]
+        for bound in (bounds._absolute, bounds._spectral):
+            assert bool((bound(dense, *edge) >= -ground_state(machine).energy - 1e-12).all())
+        assert torch.allclose(bounds._absolute(dense, *edge), bounds._absolute(machine, *edge))
+
+
+def test_what_rounding_may_take_by_hand():
+    """Eq. (4): 4 ε for each of N terms, of √(n_a n_b) |J|_F, and of the biases."""
+    weights = {(0, 1): torch.tensor([[[3.0, 0.0], [0.0, 4.0]]], dtype=torch.float64)}
+    dense = Dense(Layers((2, 2), ((0, 1),)), weights)
+    eps = torch.finfo(torch.float64).eps
+    assert bounds._rounding(Machine(dense)).tolist() == [4 * eps * 4 * 2 * 5]
+    biased = Machine(dense, [[1.0, -2.0, 3.0, -4.0]])
+    assert bounds._rounding(biased).tolist() == [4 * eps * 4 * (2 * 5 + 10)]
+    xi = torch.tensor([[[3.0, 4.0, 1.0], [0.0, 0.0, 1.0]]], dtype=torch.float64)
+    patterns = Machine(Patterns(Layers((2, 1), ((0, 1),)), xi))
+    norm = 2**0.5 * 2**-0.5 * 5 * 2**0.5  # √(n_a n_b / K) |ξ_a| |ξ_b|
+    assert bounds._rounding(patterns).item() == pytest.approx(4 * eps * 3 * norm, rel=1e-12)
 
 
 def test_rounding_lifts_no_bound_above_the_ground_state():

@@ -282,8 +282,6 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     assert torch.allclose(found.upper - found.value, torch.hypot(high - value, z.value - z.lower))
     same = log_likelihood(machine, visible, seed=0, normaliser=z)
     assert torch.equal(found.lower, same.lower)
-    with pytest.raises(InputError, match="chains"):
-        hidden_sums(machine, visible, generator(0), chains=1)
 
 
 def test_an_interval_lies_above_the_proven_bound():
@@ -295,3 +293,9 @@ def test_an_interval_lies_above_the_proven_bound():
     assert interval(-20.0) == [-11.0, -8.0]
     assert interval(-9.5) == [-9.5, -8.0]
     assert interval(-5.0) == [-5.0, -5.0]
+
+
+def test_an_error_needs_two_chains():
+    machine = dbm(4, (3, 3), seed=0)
+    with pytest.raises(InputError, match="chains must be a whole number of at least 2, not 1"):
+        hidden_sums(machine, images(machine), generator(0), chains=1)
