@@ -148,16 +148,22 @@ def _says(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
+def _plain(node: ast.expr) -> bool:
+    """A word, which may be a choice."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or _plain(node)
+
+
 def _chunk(call: ast.Call) -> bool:
     """max(1, room // size): how many go at a time."""
-    first, *rest = call.args or [None]
-    return (
-        isinstance(first, ast.Constant)
-        and first.value == 1
-        and len(rest) == 1
-        and isinstance(rest[0], ast.BinOp)
-        and isinstance(rest[0].op, ast.FloorDiv)
-    )
+    if len(call.args) != 2:
+        return False
+    first, second = call.args
+    one = isinstance(first, ast.Constant) and first.value == 1
+    return one and isinstance(second, ast.BinOp) and isinstance(second.op, ast.FloorDiv)
 
 
 def _times(loop: ast.For) -> bool:
@@ -338,7 +344,9 @@ class _Walk(ast.NodeVisitor):
             self.replace("turned", test, f"(not {self.text(test)})")
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
-        if isinstance(node.body, ast.JoinedStr) and isinstance(node.orelse, ast.JoinedStr):
+        if all(map(_text, (node.body, node.orelse))) and not all(
+            map(_plain, (node.body, node.orelse))
+        ):
             return  # one text or another
         if not self.silent(node.test):
             self.condition(node.test)

@@ -377,6 +377,7 @@ def test_a_file_with_both_splits_and_with_images(bits, tmp_path):
     data = load(tmp_path / "both.npz")
     assert (len(data.train), len(data.test), data.shape) == (20, 5, (3, 4))
     assert torch.equal(data.train.spins > 0, torch.from_numpy(bits))
+    assert data.name == "both"
     with pytest.raises(InputError, match="nothing to seed"):
         load(tmp_path / "both.npz", seed=3)
 

@@ -348,6 +348,15 @@ def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
     assert all(abs(x) == 1 for row in shown for x in row)
 
 
+def test_as_many_candidates_as_may_be_are_searched():
+    machine = rbm(9, 7, 2, continuous=True, seed=0)
+    count = zonotopes(machine)[0].candidates
+    spins, _ = rapidbm.zonotope.lowest_spins(machine, largest=count)
+    assert spins.shape == (1, 16)
+    with pytest.raises(InputError, match=f"up to {count - 1:,} candidates"):
+        rapidbm.zonotope.lowest_spins(machine, largest=count - 1)
+
+
 def test_the_cheaper_side_is_taken():
     machine = rbm(300, 20, 2, continuous=True, seed=0)
     (plan,) = zonotopes(machine)
@@ -535,6 +544,11 @@ def test_bad_input():
     machine = rbm(100, 200, 30, seed=0)
     with pytest.raises(InputError, match=r"2\^100 .* zonotope has 10\^\d+ of them.*method='auto'"):
         ground_state(machine, method="exact")
+    both = rbm(100, 200, 30, replicas=2, seed=0)
+    with pytest.raises(InputError, match=r"2\^100 .* zonotope has 10\^\d+ of them"):
+        ground_state(both, method="exact")
+    with pytest.raises(InputError, match=r"up to 2,147,483,648 candidates.*30 dimensions"):
+        ground_state(both, method="zonotope")
     with pytest.raises(InputError, match=r"up to 2,147,483,648 candidates.*30 dimensions"):
         ground_state(machine, method="zonotope")
     with pytest.raises(InputError, match=r"2\^100"):

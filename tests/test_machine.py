@@ -60,6 +60,15 @@ def test_hidden_means_of_other_machines_are_refused(make):
         make().hidden_mean(torch.ones(1, 4))
 
 
+def test_inference_leaves_its_input_as_it_was():
+    machine = rbm(4, 3, scale=0.5, seed=0)
+    spins = machine.random(2, generator(0))
+    before = spins.clone()
+    found = machine.infer(spins)
+    assert torch.equal(spins, before)
+    assert torch.equal(found[..., 4:], machine.hidden_mean(spins[..., :4]))
+
+
 def test_complete_is_the_visible_layer_with_the_hidden_means():
     machine = rbm(4, 3, 2, replicas=2, seed=0, dtype=torch.float64)
     row = torch.tensor([[1.0, -1.0, 1.0, 1.0]])

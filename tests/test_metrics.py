@@ -249,3 +249,16 @@ def test_metrics_that_a_machine_is_too_large_for_are_refused_beforehand():
     check_metric("hamming", deep)
     with pytest.raises(InputError, match="unknown metric"):
         check_metric("loglikelihood", small)
+
+
+def test_the_ground_state_is_searched_with_the_callers_numbers(monkeypatch):
+    machine, heard = rbm(4, 3, seed=0), []
+    lowest = ground_state(machine)
+    monkeypatch.setattr(
+        metrics, "ground_state", lambda machine, **options: (heard.append(options), lowest)[1]
+    )
+    rng = generator(0)
+    gibbs_accessibility(machine, None, rng, steps=0)
+    assert heard == [{"rng": rng}]
+    gibbs_accessibility(machine, None, rng, ground=lowest.energy)
+    assert len(heard) == 1

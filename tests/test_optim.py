@@ -76,6 +76,16 @@ def test_weight_decay_is_decoupled_and_spares_biases():
             assert torch.allclose(mine[name], yours[name], atol=1e-12)
 
 
+def test_torch_moves_the_biases_with_the_rest():
+    mine, yours = parameters(), parameters()
+    a, b = TorchOptimizer("SGD", 0.1).bind(mine), sgd(0.1).bind(yours)
+    for i in range(2):
+        a.step(gradients(i), (0.1,))
+        b.step(gradients(i), (0.1,))
+    for name in mine:
+        assert torch.allclose(mine[name], yours[name], atol=1e-12), name
+
+
 def test_torch_spares_the_biases_too():
     mine = parameters()
     start = {name: p.detach().clone() for name, p in mine.items()}
