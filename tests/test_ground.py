@@ -599,6 +599,12 @@ def test_the_bounds_of_an_edge_by_hand():
         assert torch.allclose(bounds._absolute(dense, *edge), bounds._absolute(machine, *edge))
 
 
+def test_biases_alone_are_bounded_by_their_sizes():
+    machine = Machine(Patterns(Layers((2, 2), ((0, 1),)), torch.zeros(1, 1, 4)), [[1, -2, 3, -4]])
+    assert edge_bound(machine).item() == pytest.approx(-10, abs=1e-12)
+    assert semidefinite_bound(machine).item() == pytest.approx(-10, abs=1e-6)
+
+
 def test_what_rounding_may_take_by_hand():
     """Eq. (4): 4 ε for each of N terms, of √(n_a n_b) |J|_F, and of the biases."""
     weights = {(0, 1): torch.tensor([[[3.0, 0.0], [0.0, 4.0]]], dtype=torch.float64)}
