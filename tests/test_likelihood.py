@@ -122,6 +122,12 @@ def test_two_samples_and_two_chains_are_enough_for_both_ways():
     assert abs(float(found.value - log_z(machine).value)) < 0.1
 
 
+def test_a_likelihood_has_a_temperature_whatever_log_z_is_given():
+    machine = rbm(3, 2, seed=0)
+    with pytest.raises(InputError, match="at least 0, not -1"):
+        log_likelihood(machine, states(3, 0, 2), beta=-1.0, normaliser=log_z(machine))
+
+
 def test_within_reach_are_as_many_terms_as_there_may_be():
     machine = rbm(6, 9, seed=0)  # ±: 2^6 states, 2^5 up to a common sign
     assert can_enumerate(machine, 2**6)

@@ -4,6 +4,7 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError, LoadWarning
+from rapidbm.layers import Layers
 from rapidbm.machine import Machine, bm, critical_patterns, dbm, rbm, stack
 from rapidbm.spins import sign
 from rapidbm.streams import generator
@@ -184,6 +185,8 @@ def test_the_limit_of_the_load_by_hand():
         (dbm(100, (25, 900)), 10.0),  # the third layer does not meet the visible one
     ):
         assert critical_patterns(made.layers) == pytest.approx(limit)
+    alone = Layers((100, 3), ((0, 0),))  # a visible layer that meets no other
+    assert critical_patterns(alone) == pytest.approx(13.8)
 
 
 @pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")

@@ -6,6 +6,7 @@ from rapidbm.data import load
 from rapidbm.errors import InputError
 from rapidbm.gibbs import sweep, sweeps
 from rapidbm.ground import ground_state
+from rapidbm.likelihood import log_likelihood
 from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import (
     METRICS,
@@ -262,3 +263,17 @@ def test_the_ground_state_is_searched_with_the_callers_numbers(monkeypatch):
     assert heard == [{"rng": rng}]
     gibbs_accessibility(machine, None, rng, ground=lowest.energy)
     assert len(heard) == 1
+
+
+def test_the_likelihood_of_a_run_is_exact_however_long_it_takes(monkeypatch):
+    heard, machine = [], rbm(16, 4, seed=0)
+    wanted = log_likelihood(machine, DATA.test)
+
+    def likelihood(machine, split, **options):
+        heard.append(options)
+        return wanted
+
+    monkeypatch.setattr(metrics, "log_likelihood", likelihood)
+    found = METRICS["log_likelihood"](machine, DATA.test, generator(0))
+    assert torch.equal(found, wanted.value)
+    assert heard == [{"method": "exact"}]

@@ -372,6 +372,13 @@ def test_data_as_an_array_of_numpy():
     assert torch.equal(a.patterns, b.patterns)
 
 
+def test_no_epochs_are_no_updates():
+    machine = rbm(16, 4, seed=0)
+    before = parameters(machine)
+    assert list(train(machine, BARS, Persistent(3), sgd(0.1), epochs=0, batch_size=4, seed=0)) == []
+    assert all(map(torch.equal, parameters(machine), before))
+
+
 def test_stopping_is_leaving_the_loop():
     machine = rbm(16, 4, 2, seed=0)
     for progress in train(
