@@ -589,7 +589,7 @@ RIGHT_AND_WRONG = {
     "whole": (Whole(1, 9), [1, 9], [0, 10, 1.0, True, "1", None]),
     "a count": (Whole(), [0, 2**63 - 1], [-1, 2**63]),
     "real": (Real(0), [0, 0.5, 3, 9.9e299], [-1, 1e300, 1e301, 10**400, True, "1", None, [1]]),
-    "text": (Text(3), ["", "abc"], ["abcd", "\0", "\ud800", 1, None]),
+    "text": (Text(3), ["", "abc", "\ud7ff\ue000"], ["abcd", "\0", "\ud800", "\udfff", 1, None]),
     "flag": (Flag(), [True, False], [0, 1, None, "true"]),
     "one of": (OneOf(("a", "b")), ["a"], ["c", None, ["a"]]),
     "maybe": (Maybe(Whole()), [None, 3], ["x", -1]),

@@ -255,6 +255,7 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(name):
         (lambda: dbm(4, 3), r"\(3,\) for one"),
         (lambda: rbm(4, 3, seed=2**63), r"below 2\^63"),
         (lambda: stack([rbm(4, 3), rbm(4, 3, dtype=torch.float64)]), "types agree"),
+        (lambda: stack([rbm(4, 3), rbm(4, 3), rbm(4, 2)]), "shapes and types agree"),
     ],
 )
 def test_bad_machines(make, words):

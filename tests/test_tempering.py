@@ -289,8 +289,10 @@ def test_trajectories_pass_through_their_machines(machine):
     wanted = torch.stack([other.energy(spins), machine.energy(spins)], 1).flatten(0, 1)
     doubled = spins.repeat_interleave(2, 0)
     assert torch.allclose(both.energy(doubled), wanted)
+    before = spins.clone()
     logs = route.terms(spins).log_f(1.0)
     assert torch.allclose(logs, path_to(machine).terms(spins).log_f(1.0))
+    assert torch.equal(spins, before)
     half = route.at(0.5)
     name, parameter = next(iter(half.named_parameters()))
     mean = 0.5 * (other.get_parameter(name) + machine.get_parameter(name))
@@ -345,6 +347,29 @@ def test_the_tempered_ladder_follows_the_machine():
     ladder = phase.ladder(chains)
     assert torch.equal(ladder[:, [0, -1]], torch.tensor([[0.0, 1.0]] * 2))
     assert bool((ladder.diff(dim=1) > 0).all())
+
+
+@pytest.mark.parametrize("patterns", [None, 2])
+def test_every_draw_along_a_route_is_the_generators(patterns):
+    machine = rbm(6, 5, patterns, replicas=2, scale=0.5, seed=0)
+    data = machine.random(9, generator(0))[0, :, :6]
+    rungs = torch.tensor([[0.0, 0.5, 1.0]] * 2, dtype=torch.float64)
+    for route in (path_to(machine, data), Trajectory([scaled(machine, 0.1), machine])):
+        drawn = []
+        for _ in range(2):
+            rng = generator(1)
+            start = route.start(60, rng)
+            moved = route.move(start, rng, rungs)
+            index, _ = tempering.exchange(route, moved, rungs, rng, odd=False)
+            drawn.append((start, moved, index))
+        assert all(map(torch.equal, *drawn))
+
+
+def test_the_fewest_temperatures_and_rungs():
+    assert Annealing(2).temperatures == 2
+    assert ParallelTempering(2, most=2).most == TrajectoryTempering((None,), 2, most=2).most == 2
+    assert (Gibbs().sweeps, ParallelTempering().sweeps) == (1, 1)
+    assert TrajectoryTempering((None,)).sweeps == 1
 
 
 def test_bad_choices():
