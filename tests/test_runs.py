@@ -21,6 +21,7 @@ from rapidbm.machine import bm, dbm, rbm
 from rapidbm.metrics import hamming_distance
 from rapidbm.optim import TorchOptimizer, adam, sgd
 from rapidbm.positive import ClampedChains, MeanField
+from rapidbm.projection import Sign
 from rapidbm.recipe import PRESETS, Recipe, preset_for
 from rapidbm.runs import Run, on_log_grid
 from rapidbm.streams import generator
@@ -692,6 +693,9 @@ def test_choices_reach_the_training():
         assert trainer.batch_mean == mean
     assert (trainer.average, trainer.seed) == (7, 5)
     assert (trainer.batch_size, trainer.epochs) == (6, 9)
+    assert trainer.projection == recipe.projection_choice() == Sign()
+    held = replace(recipe, positive="clamped").trainer(recipe.data(), torch.device("cpu"))
+    assert held.positive == ClampedChains()
 
 
 def test_options_reach_the_optimiser():
