@@ -40,7 +40,7 @@ GROUPS = {
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
     "experiment|reproduction|gpu|bench|docs|imports|coverage|mutants|cli|diagram|quality|landscape|glass"
-    "|progress|limits|convergence|fast"
+    "|progress|limits|fast"
 )
 
 

@@ -143,6 +143,11 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
         assert all(torch.equal(one[key], two[key]) for key in one)
 
 
+def test_a_tenth_of_a_nat_below_is_not_clear():
+    most = torch.tensor([-5.0, -5.1, -5.11, 0.0], dtype=torch.float64)
+    assert Fit(most - 0.0, -5.1 + columns.CLEAR, 9).below.tolist() == [False, False, True, False]
+
+
 def test_the_warning_counts_replicas():
     found = Fit(torch.tensor([-5.0, -30.0, -20.0]), -10.0, 7)
     with pytest.warns(rb.FitWarning, match=r"2 of 3 replicas end .* 7 training images is -20.0"):

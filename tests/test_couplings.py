@@ -48,6 +48,14 @@ def test_energy_counts_every_pair_once(machine):
     assert torch.allclose(machine.energy(spins), total, atol=1e-12)
 
 
+@pytest.mark.parametrize("machine", EVERY)
+def test_the_field_of_the_couplings_includes_a_layers_own(machine):
+    spins = some_spins(machine)
+    for layer, where in enumerate(machine.layers.slices):
+        field = machine.couplings.field(spins, layer) + machine.biases[:, None, where]
+        assert torch.allclose(field, machine.field(spins, layer), atol=1e-12)
+
+
 @pytest.mark.parametrize("machine", [m for m in EVERY if "patterns" in m.id])
 def test_patterns_equal_their_dense_matrix(machine):
     dense = Machine(machine.couplings.dense(), machine.biases.data)

@@ -243,6 +243,26 @@ def test_images_in_parts(monkeypatch):
     assert found.steps == 50
 
 
+@pytest.mark.parametrize(
+    ("effective", "most", "steps"), [(1, 99, 50), (1, 100, 100), (1, 399, 200), (2, 399, 50)]
+)
+def test_temperatures_double_while_few_chains_are_effective(effective, most, steps, monkeypatch):
+    machine, lengths = dbm(3, (2, 2), seed=0), []
+
+    def forward(path, betas, count, rng):
+        lengths.append(len(betas) - 1)
+        logs = torch.full((1, count // 4, 4), -50.0, dtype=torch.float64)
+        logs[..., :effective] = 0.0  # so many of four chains for each image
+        return logs.flatten(1), machine.random(count, rng)
+
+    monkeypatch.setattr(posterior.ais, "forward", forward)
+    monkeypatch.setattr(
+        posterior.ais, "backward", lambda path, betas, spins, rng: torch.zeros(spins.shape[:2])
+    )
+    found = hidden_sums(machine, images(machine, 2), generator(0), chains=4, most=most)
+    assert found.steps == lengths[-1] == steps
+
+
 def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     machine = dbm(4, (3, 3), replicas=2, scale=0.4, seed=0)
     visible = images(machine)
@@ -264,8 +284,6 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     assert torch.allclose(found.upper - found.value, torch.hypot(high - value, z.value - z.lower))
     same = log_likelihood(machine, visible, seed=0, normaliser=z)
     assert torch.equal(found.lower, same.lower)
-    with pytest.raises(InputError, match="chains"):
-        hidden_sums(machine, visible, generator(0), chains=1)
 
 
 def test_an_interval_lies_above_the_proven_bound():
@@ -277,3 +295,9 @@ def test_an_interval_lies_above_the_proven_bound():
     assert interval(-20.0) == [-11.0, -8.0]
     assert interval(-9.5) == [-9.5, -8.0]
     assert interval(-5.0) == [-5.0, -5.0]
+
+
+def test_an_error_needs_two_chains():
+    machine = dbm(4, (3, 3), seed=0)
+    with pytest.raises(InputError, match="chains must be a whole number of at least 2, not 1"):
+        hidden_sums(machine, images(machine), generator(0), chains=1)

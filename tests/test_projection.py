@@ -75,9 +75,9 @@ def test_gibbs_sweeps_more_than_once():
 
 
 def test_moments():
-    assert Sign().every == "epoch"
-    assert Clip().every == "update"
-    assert GibbsProjection().every == "update"
+    assert Sign().every == NoProjection().every == "epoch"
+    assert Clip() == Clip(1.0, "update")
+    assert GibbsProjection() == GibbsProjection(1, "update")
     assert set(PROJECTIONS) == {"sign", "clip", "gibbs", "none"}
 
 

@@ -58,6 +58,13 @@ def test_the_spacing_is_as_wide_as_its_bound_says(monkeypatch):
     assert float((log_z_by_quadrature(machine) - exact).abs()) > 1e-6
 
 
+def test_points_are_those_of_the_replica_that_has_most():
+    machine = bm(6, 0, 2, replicas=3, seed=0)
+    machine.patterns.data.mul_(torch.tensor([1.0, 3.0, 2.0])[:, None, None])
+    each = [points_of(machine.replica(i)) for i in range(3)]
+    assert points_of(machine) == each[1] > each[2] > each[0]
+
+
 def test_a_large_full_machine_is_exact():
     """N = 1,000 Mattis: Z is a sum over the magnetisation alone."""
     machine = bm(600, 400, 1, scale=0.04, seed=0, dtype=torch.float64)

@@ -290,8 +290,10 @@ def test_trajectories_pass_through_their_machines(machine):
     wanted = torch.stack([other.energy(spins), machine.energy(spins)], 1).flatten(0, 1)
     doubled = spins.repeat_interleave(2, 0)
     assert torch.allclose(both.energy(doubled), wanted)
+    before = spins.clone()
     logs = route.terms(spins).log_f(1.0)
     assert torch.allclose(logs, path_to(machine).terms(spins).log_f(1.0))
+    assert torch.equal(spins, before)
     half = route.at(0.5)
     name, parameter = next(iter(half.named_parameters()))
     mean = 0.5 * (other.get_parameter(name) + machine.get_parameter(name))
@@ -312,6 +314,16 @@ def test_the_tempered_phase_against_enumeration(machine):
     cold = phase.configurations(machine, chains, data, rng)
     assert torch.equal(answer.spins, machine.infer(cold))
     assert torch.equal(cold, chains[:, -2000:, :-1])
+
+
+def test_the_coldest_chains_are_those_of_the_tempered_phase():
+    machine, phase = rbm(4, 3, replicas=2, seed=0), Tempered(particles=3, rungs=4)
+    chains = phase.init(machine, generator(0))
+    assert chains.shape == (2, 12, 8)
+    assert torch.equal(phase.ladder(chains), torch.linspace(0, 1, 4).expand(2, -1))
+    data = torch.ones(2, 1, 4)
+    cold = phase.configurations(machine, chains, data, generator(1))
+    assert torch.equal(cold, chains[:, 9:, :7])
 
 
 def test_the_tempered_ladder_follows_the_machine():
@@ -338,6 +350,29 @@ def test_the_tempered_ladder_follows_the_machine():
     assert bool((ladder.diff(dim=1) > 0).all())
 
 
+@pytest.mark.parametrize("patterns", [None, 2])
+def test_every_draw_along_a_route_is_the_generators(patterns):
+    machine = rbm(6, 5, patterns, replicas=2, scale=0.5, seed=0)
+    data = machine.random(9, generator(0))[0, :, :6]
+    rungs = torch.tensor([[0.0, 0.5, 1.0]] * 2, dtype=torch.float64)
+    for route in (path_to(machine, data), Trajectory([scaled(machine, 0.1), machine])):
+        drawn = []
+        for _ in range(2):
+            rng = generator(1)
+            start = route.start(60, rng)
+            moved = route.move(start, rng, rungs)
+            index, _ = tempering.exchange(route, moved, rungs, rng, odd=False)
+            drawn.append((start, moved, index))
+        assert all(map(torch.equal, *drawn))
+
+
+def test_the_fewest_temperatures_and_rungs():
+    assert Annealing(2).temperatures == 2
+    assert ParallelTempering(2, most=2).most == TrajectoryTempering((None,), 2, most=2).most == 2
+    assert (Gibbs().sweeps, ParallelTempering().sweeps) == (1, 1)
+    assert TrajectoryTempering((None,)).sweeps == 1
+
+
 def test_bad_choices():
     machine = rbm(4, 3, seed=0)
     for call, text in (
@@ -348,6 +383,14 @@ def test_bad_choices():
         (lambda: Trajectory([machine, rbm(4, 3, biases=True, seed=0)]), "one shape"),
         (lambda: Tempered(rungs=1), "rungs"),
         (lambda: Gibbs(sweeps=0), "sweeps a step"),
+        (lambda: Annealing(1), "number of temperatures must be a whole number of at least 2"),
+        (lambda: Annealing(2).init(machine, 1, generator(0)), "at least 2, not 1"),
+        (lambda: ParallelTempering(sweeps=0), "sweeps a step"),
+        (lambda: ParallelTempering(most=1), "largest number of rungs"),
+        (lambda: tempering.climb(path_to(machine), 0, generator(0)), "chains"),
+        (lambda: tempering.climb(path_to(machine), 2, generator(0), rungs=1), "rungs"),
+        (lambda: sample(machine, 2, steps=-1), "number of steps"),
+        (lambda: sample(machine, 2, beta=-1.0), "at least 0, not -1"),
         (lambda: sample(machine, 0), "chains"),
         (
             lambda: sample(machine, 2, sampler=TrajectoryTempering((scaled(machine, 2.0),))),
