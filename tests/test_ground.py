@@ -16,7 +16,7 @@ from rapidbm.ground import lower_bound as bounds
 from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
 from rapidbm.machines.couplings import Dense, Patterns
 from rapidbm.errors import InputError
-from rapidbm.ground import HEURISTICS, ground_state
+from rapidbm.ground.ground_state import HEURISTICS, ground_state
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, bm, dbm, rbm, stack
 from rapidbm.progress import watch

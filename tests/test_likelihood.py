@@ -5,8 +5,8 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.ground import ground_state
-from rapidbm.likelihood import can_be_exact, can_enumerate, log_likelihood, log_z
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.likelihood.log_z import can_be_exact, can_enumerate, log_likelihood, log_z
 from rapidbm.machines.machine import bm, rbm
 from rapidbm.machines.spins import states
 from rapidbm.random import generator

@@ -5,7 +5,7 @@ from rapidbm.runs import metrics
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.sampling.gibbs import sweep, sweeps
-from rapidbm.ground import ground_state
+from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.machine import bm, dbm, rbm
 from rapidbm.runs.metrics import METRICS, check_metric, corrupt, gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility, reconstruct, wrong_pixels
