@@ -39,7 +39,7 @@ GROUPS = {
 }  # fmt: skip
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
-    "experiment|reproduction|gpu|bench|docs|imports|coverage|mutants|cli|diagram|quality|landscape|glass"
+    "experiment|reproduction|gpu|bench|docs|imports|coverage|mutants|cli|diagram|quality|minima|glass"
     "|progress|limits|convergence|fast"
 )
 

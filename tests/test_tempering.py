@@ -7,11 +7,10 @@ from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.machines.machine import Machine, rbm, scaled
 from rapidbm.random import generator
-from rapidbm.sampling import annealing as ais
-from rapidbm.sampling import samplers, tempering
+from rapidbm.sampling import annealing, samplers, tempering
 from rapidbm.sampling.bases import own_biases, path_to
 from rapidbm.sampling.gibbs import sweeps
-from rapidbm.sampling.paths import Path, Trajectory
+from rapidbm.sampling.paths import Cooling, Trajectory
 from rapidbm.sampling.samplers import (
     SAMPLERS,
     Annealing,
@@ -42,7 +41,7 @@ def p_values(spins, exact):
 
 def three_rungs(machine, chains, seed=0):
     """Exact draws on three rungs of a path, and the exact distributions there."""
-    path = Path(machine, own_biases(machine))
+    path = Cooling(machine, own_biases(machine))
     rungs = torch.tensor([[0.0, 0.45, 1.0]] * machine.replicas, dtype=torch.float64)
     every, _ = exact_distribution(machine)
     base = path.bases[0, :, 0].double() @ every.double().T
@@ -57,7 +56,7 @@ def three_rungs(machine, chains, seed=0):
 
 def turned(machine, chains=20_000, turns=4):
     path, rungs, spins, exact = three_rungs(machine, chains)
-    walkers = tempering._walkers(spins, rungs)
+    walkers = tempering.walkers_on(rungs, spins)
     rng = generator(1)
     for _ in range(turns):
         walkers = tempering.turn(path, walkers, rng)
@@ -108,7 +107,7 @@ def test_the_ladder_has_even_rates_and_counts_round_trips():
     assert float(walkers.rates.max()) < 0.75
     assert int(walkers.trips.min()) > 10
     plain = torch.linspace(0, 1, walkers.rungs.shape[1], dtype=torch.float64)
-    spread = tempering._walkers(walkers.spins, plain.expand(2, -1).clone())
+    spread = tempering.walkers_on(plain.expand(2, -1).clone(), walkers.spins)
     for _ in range(100):
         spread = tempering.turn(path, spread, rng)
     assert float(spread.rates.min()) < 0.1  # evenly spaced β do much worse
@@ -122,7 +121,7 @@ def test_the_ladder_has_even_rates_and_counts_round_trips():
 def test_heading_and_trips_by_hand(monkeypatch):
     """One walker is carried up a ladder of three rungs and back: one round trip."""
     spins = torch.arange(3.0).reshape(1, 3, 1)
-    walkers = tempering._walkers(spins, torch.tensor([[0.0, 0.5, 1.0]]))
+    walkers = tempering.walkers_on(torch.tensor([[0.0, 0.5, 1.0]]), spins)
     trades = iter([[1, 0, 2], [0, 2, 1], [0, 2, 1], [1, 0, 2]])
     monkeypatch.setattr(
         tempering, "exchange", lambda *a: (torch.tensor([next(trades)]), torch.ones(1, 1, 1))
@@ -232,8 +231,8 @@ def test_sweeps_of_a_step_are_made(monkeypatch):
     both = (ParallelTempering(2, sweeps=3), TrajectoryTempering((machine,), 2, sweeps=3))
     states, moves = [sampler.init(machine, 2, generator(0)) for sampler in both], []
     assert [(state.turns, state.rungs.dtype) for state in states] == [(0, torch.float64)] * 2
-    for route in (Path, Trajectory):
-        monkeypatch.setattr(route, "move", lambda self, x, *rest: (moves.append(1), x)[1])
+    for path in (Cooling, Trajectory):
+        monkeypatch.setattr(path, "move", lambda self, x, *rest: (moves.append(1), x)[1])
     for sampler, state in zip(both, states, strict=True):
         sampler.step(machine, state, generator(1))
     assert len(moves) == 6
@@ -256,12 +255,12 @@ def test_data_and_temperatures_are_heard(monkeypatch):
         seen.append(data)
         return path_to(machine, data, **options)
 
-    def forward(route, betas, *rest, plain=ais.forward):
+    def forward(path, betas, *rest, plain=annealing.forward):
         lengths.append(len(betas))
-        return plain(route, betas, *rest)
+        return plain(path, betas, *rest)
 
     monkeypatch.setattr(samplers, "path_to", noted)
-    monkeypatch.setattr(ais, "forward", forward)
+    monkeypatch.setattr(annealing, "forward", forward)
     sample(machine, 4, sampler=ParallelTempering(rungs=2, data=data), steps=2, seed=0)
     sample(machine, 4, sampler=Annealing(40, data=data), steps=1, seed=0)
     assert len(seen) == 5
@@ -273,7 +272,7 @@ def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
     machine = rbm(4, 3, scale=0.5, seed=0)
     ends = machine.random(5, generator(0))
     logs = torch.tensor([[-1e3, -1e3, 0.0, -1e3, -1e3]], dtype=torch.float64)
-    monkeypatch.setattr(ais, "forward", lambda *given: (logs, ends))
+    monkeypatch.setattr(annealing, "forward", lambda *given: (logs, ends))
     monkeypatch.setattr(samplers, "run_sweeps", lambda machine, spins, *rest: spins)
     found = sample(machine, 5, sampler=Annealing(), seed=0)
     assert torch.equal(found, ends[:, [2] * 5])
@@ -282,17 +281,17 @@ def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
 @pytest.mark.parametrize("machine", machines(3))
 def test_trajectories_pass_through_their_machines(machine):
     other = scaled(machine, 0.4)
-    route = Trajectory([other, machine])
+    path = Trajectory([other, machine])
     spins = machine.random(6, generator(0))
     at = torch.tensor([[0.0, 1.0]] * 3)
-    both = route.at(at)
+    both = path.at(at)
     assert both.replicas == 6
     wanted = torch.stack([other.energy(spins), machine.energy(spins)], 1).flatten(0, 1)
     doubled = spins.repeat_interleave(2, 0)
     assert torch.allclose(both.energy(doubled), wanted)
-    logs = route.terms(spins).log_f(1.0)
+    logs = path.terms(spins).log_f(1.0)
     assert torch.allclose(logs, path_to(machine).terms(spins).log_f(1.0))
-    half = route.at(0.5)
+    half = path.at(0.5)
     name, parameter = next(iter(half.named_parameters()))
     mean = 0.5 * (other.get_parameter(name) + machine.get_parameter(name))
     assert torch.allclose(parameter, mean)

@@ -24,7 +24,7 @@ from .errors import InputError, LoadWarning
 from .machines.enumeration import check_states
 from .machines.machine import Machine, bm, dbm, rbm
 from .machines.spins import random_spins, states
-from .random import generator
+from .random import stream
 from .training.negative import NegativePhase
 
 Sampler = Callable[[Machine, Tensor, torch.Generator, float], Tensor]
@@ -47,7 +47,7 @@ def small_machines(
         for name, machine in made.items():
             if biases:
                 shape = (replicas, machine.layers.units)
-                noise = torch.randn(shape, generator=generator(4, name, kind), dtype=dtype)
+                noise = torch.randn(shape, generator=stream(4, name, kind), dtype=dtype)
                 machine = Machine(machine.couplings, 0.3 * noise)
             yield f"{name}-{kind}", machine
 
@@ -69,13 +69,11 @@ def check_negative_phase(
     """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
     chains that keep their shape, the same bits for the same seed."""
     e, n, v = machine.replicas, machine.layers.units, machine.visible
-    data = random_spins(
-        (e, batch, v), generator(seed, "data", device=machine.device), machine.dtype
-    )
+    data = random_spins((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
-        rng = generator(seed, "check", device=machine.device)
+        rng = stream(seed, "check", device=machine.device)
         chains = negative.init(machine, rng)
         assert chains.dim() == 3, f"chains are (e, c, n), not {tuple(chains.shape)}"
         assert chains.shape[0] == e, f"chains have {chains.shape[0]} replicas, the machine has {e}"
@@ -130,7 +128,7 @@ def sampler_p_values(
     """The p-value of the χ² test of each replica."""
     check_states(machine.layers, largest=2**16, what="the test of a sampler")
     everything, exact = exact_distribution(machine, beta)
-    rng = generator(seed, "sampler", device=machine.device)
+    rng = stream(seed, "sampler", device=machine.device)
     start = torch.multinomial(exact, chains, replacement=True, generator=rng)  # (e, c)
     spins = everything[start]
     for _ in range(sweeps):

@@ -35,7 +35,7 @@ from ..machines.enumeration import (
 from ..machines.machine import Machine, scaled
 from ..machines.spins import sign
 from ..progress import watch, watched
-from ..random import generator, seed_from
+from ..random import seed_from, stream
 from ..sampling.bases import path_to
 from ..sampling.gibbs import sweep
 from ..sampling.quench import descend
@@ -100,8 +100,8 @@ def ground_state(
         if method == "exact":
             raise _out_of_reach(machine, plan)
         names = ["descent", "annealing"]
-    stream = generator(seed_from(seed, rng), "ground", device=machine.device)
-    return _best_of(machine, names, starts, sweeps, stream)
+    rng = stream(seed_from(seed, rng), "ground", device=machine.device)
+    return _best_of(machine, names, starts, sweeps, rng)
 
 
 # -- exact --------------------------------------------------------------------------------------------

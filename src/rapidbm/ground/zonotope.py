@@ -40,7 +40,7 @@ from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..machines.spins import sign, states
 from ..progress import Watch, watch
-from ..random import generator
+from ..random import stream
 
 LARGEST = 2**31  # candidates that are taken on unless the caller says otherwise
 CHUNK_BYTES = 2**22  # on a CPU: what stays in its caches
@@ -336,7 +336,7 @@ def _best_signs(zonotope: Zonotope) -> Tensor:
     # of u in which no u · g_i vanishes; at a u inside it no sign changes while the shake is small
     # enough, so the shaken arrangement has all those cones, and some more. A cone too narrow for that
     # belongs to a vertex that lies within SHAKE, relatively, of one that is found.
-    rng = generator(0, "zonotope")
+    rng = stream(0, "zonotope")
     noise = torch.randn(zonotope.directions.shape, generator=rng, dtype=torch.float64)
     shaken = _units(zonotope.directions + SHAKE * noise.to(zonotope.directions))
     with watch("faces of a shaken zonotope", zonotope.faces) as tick:
@@ -384,7 +384,7 @@ def _search_faces(
     corners = corner_signs(d - 1).to(generators)  # (2^(d−1), d − 1)
     step = _rows_at_a_time(zonotope)
     # A good vertex to start from lets eq. (3) close most faces at once.
-    start = torch.randn((CLIMBS, d), generator=generator(0, "climb"), dtype=torch.float64)
+    start = torch.randn((CLIMBS, d), generator=stream(0, "climb"), dtype=torch.float64)
     climbed = zonotope.climb(sign(start.to(directions) @ directions.T))
     best, found = _better(zonotope, climbed, -math.inf, None)
     margin = 1e-12 * float(slopes.sum())  # rounding must not close a face

@@ -1,7 +1,8 @@
 """log Z by annealing from several bases, both ways.
 
-From each base (`bases.py`) chains walk to the machine and gather weights (`ais.py`): unbiased estimates
-Z' of Z, which fall short where the base misses a mode, and by Markov's inequality seldom lie far above,
+From each base (`sampling/bases.py`) chains walk to the machine and gather weights
+(`sampling/annealing.py`): unbiased estimates Z' of Z, which fall short where the base misses a mode, and
+by Markov's inequality seldom lie far above,
 
     P(log Z' > log Z + a) ≤ e^−a                                                          (1)
 
@@ -16,24 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, TimeLimit
-from ..estimates import Bounds
+from ..estimates import WIDE, Bounds
 from ..machines.machine import Machine, scaled
 from ..progress import Watch, watch
-from ..random import generator
-from ..sampling import annealing as ais
+from ..random import stream
+from ..sampling import annealing
 from ..sampling.bases import paths_to
 from ..sampling.gibbs import sweeps
-from ..sampling.paths import Path
+from ..sampling.paths import Cooling
 
 SETTLE = 100  # sweeps between the two directions
 NARROW = 0.5  # nats: an interval that needs no more temperatures
-WIDE = 2.6  # standard errors to each side: they are themselves estimates
 FIRST = 1.0  # variance of log w along a path, before it is divided further
 
 Streams = Callable[..., torch.Generator]
@@ -43,7 +44,7 @@ Streams = Callable[..., torch.Generator]
 class Walk:
     """Chains that have come along a path from one of the bases."""
 
-    path: Path
+    path: Cooling
     betas: list[float]
     logs: Tensor  # (e, c): log w
     ends: Tensor  # (e, c, n)
@@ -53,23 +54,33 @@ class Walk:
         return len(self.betas) - 1
 
     @property
-    def mean(self) -> ais.LogMean:
-        return ais.LogMean.of(self.logs)
+    def mean(self) -> annealing.LogMean:
+        return annealing.LogMean.of(self.logs)
+
+
+@dataclass(frozen=True)
+class Annealed:
+    """log Z by annealing both ways."""
+
+    bounds: Bounds
+    settled: Tensor  # (e, c, n): the configurations that the ways back started from
+    steps: int  # of all paths
 
 
 @torch.no_grad()
 def annealed(
     machine: Machine,
-    beta: float,
     seed: int,
-    data: Any,
-    samples: Tensor | None,
+    *,
     chains: int,
     most: int,
+    beta: float = 1.0,
+    data: Any = None,
+    samples: Tensor | None = None,
     limit: float | None = None,
-) -> tuple[Bounds, Tensor, int]:
-    """log Z by annealing both ways, the configurations that the ways back started from, and how many
-    steps the paths have in all."""
+) -> Annealed:
+    """log Z by `chains` from each base, over at `most` so many temperatures; the ways back start from
+    `samples` or from chains that have arrived."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     if samples is not None:
@@ -77,25 +88,23 @@ def annealed(
         if samples.shape[1] < 2:
             raise InputError(f"the way back needs two samples or more, not {samples.shape[1]}")
 
-    def stream(*words: object) -> torch.Generator:
-        return generator(seed, "log_z", *words, device=machine.device)
-
+    streams = partial(stream, seed, "log_z", device=machine.device)
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
-        paths, proven = paths_to(machine, data, stream("modes"))
-        betas = _schedules(paths, most, stream)
+        paths, proven = paths_to(machine, data, streams("modes"))
+        betas = _schedules(paths, most, streams)
         tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
         walks = {
-            name: _walk(name, paths[name], betas[name], chains, stream, tick) for name in betas
+            name: _walk(name, paths[name], betas[name], chains, streams, tick) for name in betas
         }
         while True:
             sees = _seeing(walks)
             settled, apart = samples, None
             if settled is None:
-                drawn, apart = _population(walks, sees, chains, stream("draw"))
-                settled = sweeps(machine, drawn, stream("settle"), SETTLE)
+                drawn, apart = _population(walks, sees, chains, streams("draw"))
+                settled = sweeps(machine, drawn, streams("settle"), SETTLE)
             found = {
-                name: _joined(walk, settled, apart, stream("back", name), tick)
+                name: _joined(walk, settled, apart, streams("back", name), tick)
                 for name, walk in walks.items()
                 if bool(sees[name].any())
             }
@@ -107,24 +116,24 @@ def annealed(
                 break
             tick.total += 3 * sum(2 * walks[name].steps for name in again)
             for name in again:
-                wider = ais.resized(walks[name].betas, 2 * walks[name].steps + 1)
-                walks[name] = _walk(name, paths[name], wider, chains, stream, tick)
+                wider = annealing.resized(walks[name].betas, 2 * walks[name].steps + 1)
+                walks[name] = _walk(name, paths[name], wider, chains, streams, tick)
     believed = {list(found)[i] for i in width.argmin(0).tolist()}
     effort = f"{chains:,} chains from each of " + ", ".join(
         f"{name} ({walk.steps + 1:,} temperatures{', believed' if name in believed else ''})"
         for name, walk in walks.items()
     )
     best = replace(_believed(list(found.values()), width, proven), effort=effort)
-    return best, settled, sum(walk.steps for walk in walks.values())
+    return Annealed(best, settled, sum(walk.steps for walk in walks.values()))
 
 
-def _schedules(paths: dict[str, Path], most: int, stream: Streams) -> dict[str, list[float]]:
+def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[str, list[float]]:
     """Temperatures along every path that needs at most so many."""
     found, refused = {}, None
     for name, path in paths.items():
         try:
-            rng = stream("schedule", name)
-            found[name] = ais.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
+            rng = streams("schedule", name)
+            found[name] = annealing.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
         except TimeLimit:
             raise
         except InputError as error:
@@ -135,9 +144,9 @@ def _schedules(paths: dict[str, Path], most: int, stream: Streams) -> dict[str, 
 
 
 def _walk(
-    name: str, path: Path, betas: list[float], chains: int, stream: Streams, tick: Watch
+    name: str, path: Cooling, betas: list[float], chains: int, streams: Streams, tick: Watch
 ) -> Walk:
-    logs, ends = ais.forward(path, betas, chains, stream("forward", name), tick)
+    logs, ends = annealing.forward(path, betas, chains, streams("forward", name), tick)
     tick.foresee()
     return Walk(path, betas, logs, ends)
 
@@ -163,15 +172,19 @@ def _population(
         for name, walk in walks.items()
     ]
     ends = torch.cat([walk.ends for walk in walks.values()], 1)
-    return ais.resample(ends, torch.cat(logs, 1), rng, count)
+    return annealing.resample(ends, torch.cat(logs, 1), rng, count)
 
 
 def _joined(
     walk: Walk, settled: Tensor, apart: Tensor | None, rng: torch.Generator, tick: Watch
 ) -> Bounds:
     """Both directions along one path."""
-    back = ais.backward(walk.path, walk.betas, settled, rng, tick)
-    below, above, best = walk.mean, ais.LogMean.of(back), ais.bennett(walk.logs, back, apart)
+    back = annealing.backward(walk.path, walk.betas, settled, rng, tick)
+    below, above, best = (
+        walk.mean,
+        annealing.LogMean.of(back),
+        annealing.bennett(walk.logs, back, apart),
+    )
     forward, backward = below.value, -above.value
     error = WIDE * best.error
     # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with

@@ -1,4 +1,4 @@
-"""Where annealing starts: independent units, with fields b_j that make a `Path` (`routes.py`).
+"""Where annealing starts: independent units, with fields b_j that make a `Cooling` (`paths.py`).
 
     free      b = 0: far from every state, and from every mistake
     biases    b_i: what the machine's biases alone would do
@@ -27,7 +27,7 @@ from ..machines.machine import Machine
 from ..machines.spins import sign, to_spins
 from .gibbs import sweep
 from .mean_field import relax, variational_bound
-from .paths import Path
+from .paths import Cooling
 from .quench import descend
 
 MODES = 32  # components of a base at the most, mirror images not counted
@@ -70,27 +70,29 @@ def mirrored(machine: Machine) -> bool:
     return machine.biases is None or not bool(machine.biases.any())
 
 
-def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
+def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Cooling:
     """The path from free spins, or with `data` from the data's marginals and their mirror image: a
     machine whose biases are weak has weight on either side."""
     bases = free_spins(machine) if data is None else marginals(machine, data)
-    return Path(machine, bases, exact=exact)
+    return Cooling(machine, bases, exact=exact)
 
 
-def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Path], Tensor]:
+def paths_to(
+    machine: Machine, data: Any, rng: torch.Generator
+) -> tuple[dict[str, Cooling], Tensor]:
     """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):
         bases["biases"] = own_biases(machine)
     if data is not None:  # with biases the other starts look after the other side
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
-    paths = {name: Path(machine, base) for name, base in bases.items()}
+    paths = {name: Cooling(machine, base) for name, base in bases.items()}
     means, bounds = modes(machine, rng)
     paths["modes"] = path_from_modes(machine, means, bounds)
     return paths, bounds.amax(1)
 
 
-def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Path:
+def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
     fields = torch.atanh(means.double()).clamp(-STRONGEST, STRONGEST).to(machine.dtype)
     bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
@@ -101,7 +103,7 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Path:
     parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
     if mirrored(machine):
         bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
-    return Path(machine, bases, parts)
+    return Cooling(machine, bases, parts)
 
 
 # -- modes --------------------------------------------------------------------------------------------

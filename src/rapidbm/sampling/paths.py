@@ -1,6 +1,6 @@
-"""Routes from a distribution that is easy to sample to a machine, for annealing and tempering.
+"""Paths from a distribution that is easy to sample to a machine, for annealing and tempering.
 
-`Path` leads from a mixture q of independent units, one component per base b_j, to the machine,
+`Cooling` leads from a mixture q of independent units, one component per base b_j, to the machine,
 
     q(s) = Σ_j π_j q_j(s),        q_j(s) = exp(b_j·s) / Π_i 2 cosh b_ji                   (1)
     f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
@@ -17,7 +17,7 @@ the same shape, such as the checkpoints of a run, by the parameters in between,
 
     E_x(s) = (1 − x) E_0(s) + x E_1(s)                                                    (4)
 
-A position on a route is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
+A position on a path is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
 n).
 """
 
@@ -49,7 +49,7 @@ class Weights(Protocol):
         ...
 
 
-class Route(Protocol):
+class Path(Protocol):
     """A family of distributions between an easy one at 0 and the machine at `end`."""
 
     @property
@@ -66,7 +66,7 @@ class Route(Protocol):
 
 
 @dataclass(frozen=True)
-class Path:
+class Cooling:
     """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
     (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
     `given` is not 0 are then held there."""
@@ -151,14 +151,14 @@ class Path:
         level = torch.rand(total.shape[1:], generator=rng, device=total.device, dtype=total.dtype)
         return (total[:-1] < level).sum(0)
 
-    def terms(self, spins: Tensor) -> Terms:
+    def terms(self, spins: Tensor) -> CoolingTerms:
         """What log f_β of these configurations depends on, for all β at once."""
         layers = self.machine.layers
         kept = spins.to(self.precise.dtype, copy=True)
         for layer in layers.inferred:
             kept[..., layers.slices[layer]] = 0.0
         base = self.bases[0].to(self.precise.dtype)
-        return Terms(
+        return CoolingTerms(
             self.precise.energy(kept, means=True),
             self.log_q(kept),
             self.shares,
@@ -176,7 +176,7 @@ def _of(bases: Tensor, component: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Terms:
+class CoolingTerms:
     """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j has
     the free layers at 0."""
 
@@ -252,19 +252,19 @@ class Trajectory:
         apart = spins.reshape(machine.replicas, -1, spins.shape[2])
         return sweep(machine, apart, rng, means=True).reshape(spins.shape)
 
-    def terms(self, spins: Tensor) -> Visited:
-        return Visited(self, spins)
+    def terms(self, spins: Tensor) -> TrajectoryTerms:
+        return TrajectoryTerms(self, spins)
 
 
 @dataclass(frozen=True)
-class Visited:
+class TrajectoryTerms:
     """Configurations whose weights are asked for along a trajectory."""
 
-    route: Trajectory
+    path: Trajectory
     spins: Tensor
 
     def log_f(self, at: Position) -> Tensor:
-        machine = self.route.at(at).double()
+        machine = self.path.at(at).double()
         layers = machine.layers
         kept = self.spins.reshape(machine.replicas, -1, layers.units).to(torch.float64, copy=True)
         for layer in layers.inferred:
