@@ -4,6 +4,7 @@ import torch
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split
 from rapidbm.errors import InputError
+from rapidbm.glass.accessibility import gibbs_accessibility, method_accessibility
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.machine import bm, dbm, rbm
 from rapidbm.machines.spins import states
@@ -12,10 +13,8 @@ from rapidbm.runs import metrics
 from rapidbm.runs.metrics import (
     METRICS,
     corrupt,
-    gibbs_accessibility,
     hamming_distance,
     mean_free_energy,
-    method_accessibility,
     reconstruct,
     wrong_pixels,
 )

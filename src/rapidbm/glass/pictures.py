@@ -1,4 +1,4 @@
-"""Pictures of overlaps, minima and spectra, one panel each; all read numbers that are at hand.
+"""Pictures of overlaps, minima, spectra, phases and samples, one panel each, from numbers at hand.
 
 Every panel shows one replica. What is measured is dark or filled, what chance alone would give is
 dashed or hollow, so that the panels read without colour.
@@ -6,21 +6,37 @@ dashed or hollow, so that the panels read without colour.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..pictures import BLUE, INK, ORANGE, figure, plain
+from ..pictures import BLUE, DOWN, INK, ORANGE, UNKNOWN, figure, plain
 from .growth import Growth
 from .minima import Minima
+from .neighbours import Nearest
 from .overlaps import Energies, OverlapDistribution, Ultrametricity
+from .phases import HOPFIELD, Boundaries, glass_line
+from .relaxation import Relaxation
+from .sample_moments import Moment, Projections
 from .spectra import Spectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+GLASS = "#cfcfcf"  # hatched: as a grey it is near the retrieval phase
+RULE = 0.138  # patterns per unit in the Hopfield model, which the paper's K/N rule refers to
+MOMENTS = {1: "⟨v⟩", 2: "⟨δδ⟩", 3: "⟨δδδ⟩"}
+STATISTICS = {"accuracy": "|AA − 1/2|", "second": "rms of second moments"}
+POINTS = 4000  # more make a blot
+
+
+# -- the landscape ------------------------------------------------------------------------------------
 
 
 def show_overlaps(axes: Axes, found: OverlapDistribution, replica: int = 0) -> None:
@@ -109,7 +125,7 @@ def show_rarefaction(
 
 
 def show_growth(axes: Axes, growth: Growth, replica: int = 0) -> None:
-    """Minima against units, every cut and their mean; an arrow marks a bound from below."""
+    """Minima against units, every dilution and their mean; an arrow marks a bound from below."""
     units = _numbers(growth.units)
     total = _numbers(growth.total[replica])  # (tries, f)
     axes.semilogy(np.tile(units, len(total)), total.ravel(), "o", ms=3.5, mfc="white", mec=BLUE)
@@ -174,8 +190,214 @@ def landscape_figure(
     return fig
 
 
-def _numbers(values: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    array: np.ndarray[Any, np.dtype[np.float64]] = values.detach().to("cpu", torch.float64).numpy()
+# -- phases ---------------------------------------------------------------------------------------------
+
+
+def show_phases(
+    axes: Axes,
+    boundaries: Boundaries,
+    path: Sequence[tuple[float, float]] = (),
+    *,
+    names: Sequence[str] = (),
+    rule: bool = True,
+    title: str = "",
+) -> None:
+    """The phases in load and temperature, and a machine's (load, temperature) during training.
+
+    With `names` the points are so many machines instead, not joined. `rule` marks K = 0.138 N beside
+    the capacity of two layers, which depends on H/V.
+    """
+    load, glass, retrieval, stable = (
+        x.numpy()
+        for x in (boundaries.load, boundaries.glass, boundaries.retrieval, boundaries.stable)
+    )
+    points = np.array([p for p in path if all(math.isfinite(x) and x > 0 for x in p)]).reshape(
+        -1, 2
+    )
+    low = min(5e-3, 0.5 * points[:, 1].min(initial=1.0))
+    high = max(6.0, 2.5 * glass.max(), 2.5 * points[:, 1].max(initial=0.0))
+    left = min(load[0], 0.7 * points[:, 0].min(initial=1.0))
+    right = max(load[-1], 1.4 * points[:, 0].max(initial=0.0))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+
+    reach = np.geomspace(left, right, 200)
+    glass = glass_line(boundaries.theory, boundaries.aspect, torch.from_numpy(reach)).numpy()
+    axes.fill_between(reach, low, glass, facecolor=GLASS, hatch="////", edgecolor="white", lw=0)
+    axes.plot(reach, glass, color=INK, lw=1.4)
+    for line, colour, style in ((retrieval, DOWN, "-"), (stable, UNKNOWN, "--")):
+        x, y = _closed(load, line, low)
+        axes.fill_between(x, low, y, color=colour, lw=0)
+        axes.plot(x, y, style, color=INK, lw=1.2)
+
+    def name(text: str, x: float, y: float, colour: str, **options: str) -> None:
+        box = {"facecolor": colour, "edgecolor": "none", "pad": 1.5}
+        axes.text(x, y, text, color=INK, fontsize=9, bbox=box, **options)  # type: ignore[arg-type]
+
+    name("paramagnet", left * 1.25, high * 0.72, "white", va="top")
+    edge = load[~np.isnan(retrieval)].max(initial=left)
+    inside = load[~np.isnan(stable)].max(initial=left)
+    name("spin glass", math.sqrt(edge * right), 0.25, GLASS, ha="center")
+    if inside > 2 * left:
+        name("retrieval", math.sqrt(left * inside), 0.15, UNKNOWN, ha="center")
+        name("metastable →", inside * 0.93, low * 1.6, UNKNOWN, ha="right")
+    if rule and boundaries.theory != HOPFIELD:
+        at = RULE * (math.sqrt(boundaries.aspect) + 1 / math.sqrt(boundaries.aspect))
+        axes.axvline(at, color=INK, lw=1.0, ls=":")
+        axes.text(at * 1.06, low * 1.25, "K = 0.138 N", color=INK, fontsize=8, rotation=90)
+    if len(points):
+        ends = [("start", 0, "white"), ("end", -1, ORANGE)]
+        if len(points) == 1 or names:
+            ends = [(name, i, ORANGE) for i, name in enumerate(names or ("here",))]
+        else:
+            axes.plot(points[:, 0], points[:, 1], "-", color=ORANGE, lw=1.8, zorder=4)
+            axes.plot(points[1:-1, 0], points[1:-1, 1], ".", color=ORANGE, ms=5, zorder=4)
+        for end, i, face in ends:
+            axes.plot(*points[i], "o", mfc=face, mec=ORANGE, mew=1.6, ms=7, zorder=5)
+            aside = points[i, 0] > 0.3 * right  # no room to the right of it
+            axes.annotate(
+                end,
+                points[i],
+                (-8 if aside else 8, -3),
+                textcoords="offset points",
+                ha="right" if aside else "left",
+                fontsize=9,
+                color=INK,
+                zorder=6,
+            )
+    load_name = "load  K/N" if boundaries.theory == HOPFIELD else "load  K/√(VH)"
+    _label(axes, load_name, "temperature  T")
+    if title:
+        axes.set_title(plain(title), fontsize=10, color=INK)
+
+
+def _closed(load: Array, line: Array, bottom: float) -> tuple[Array, Array]:
+    """A line up to its last load, then straight down."""
+    there = ~np.isnan(line)
+    x, y = load[there], line[there]
+    return np.append(x, x[-1:]), np.append(y, np.full(len(x[-1:]), bottom))
+
+
+# -- samples --------------------------------------------------------------------------------------------
+
+
+def show_moments(axes: Axes, moment: Moment, replica: int = 0) -> None:
+    """Moments of the samples against those of the data; at most 4,000 evenly chosen ones."""
+    step = -(-len(moment.data) // POINTS)
+    x, y = _numbers(moment.data[::step]), _numbers(moment.samples[replica, ::step])
+    ends = [min(x.min(), y.min()), max(x.max(), y.max())]
+    margin = 0.05 * (ends[1] - ends[0])
+    ends = [ends[0] - margin, ends[1] + margin]
+    axes.plot(ends, ends, color=INK, lw=1, zorder=1)
+    axes.plot(x, y, ".", color=BLUE, ms=4 if len(x) > 500 else 7, alpha=0.5, mew=0, rasterized=True)
+    rms, error = moment.rms.replica(replica)
+    slope = moment.slope.replica(replica)[0]
+    text = (
+        f"rms {rms:.3f} ± {error:.3f}\nfloor {float(moment.floor[replica]):.3f}\nslope {slope:.2f}"
+    )
+    axes.text(0.04, 0.96, text, transform=axes.transAxes, va="top", fontsize=8, color=INK)
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+    name = MOMENTS[moment.order]
+    _label(axes, f"{name} of data", f"{name} of samples")
+
+
+def show_projections(
+    axes: Axes, found: Projections, replica: int = 0, pair: tuple[int, int] = (0, 1)
+) -> None:
+    """Two principal components: the data's density in grey, samples as dots."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    a, b = pair
+    data, samples = _numbers(found.data), _numbers(found.samples[replica, :1000])
+    greys = LinearSegmentedColormap.from_list("density", [DOWN, INK])
+    axes.hexbin(data[:, a], data[:, b], gridsize=28, cmap=greys, mincnt=1, bins="log", lw=0.2)
+    axes.plot(
+        samples[:, a],
+        samples[:, b],
+        "o",
+        ms=2.6,
+        color=ORANGE,
+        mec="white",
+        mew=0.3,
+        alpha=0.9,
+        rasterized=True,
+    )
+    names = [f"component {i + 1} ({100 * float(found.share[i]):.0f} %)" for i in pair]
+    _label(axes, names[0], names[1])
+    distance, floor = found.distance.value[replica], found.floor
+    axes.set_title(
+        f"distance {float(distance[a]):.2f}, {float(distance[b]):.2f};  "
+        f"floor {float(floor[a]):.2f}, {float(floor[b]):.2f}",
+        fontsize=8,
+        color=INK,
+    )
+
+
+def show_nearest(axes: Axes, found: Nearest, replica: int = 0) -> None:
+    """How far samples, and test images, are from the training set."""
+    samples, test = _numbers(found.samples[replica]), _numbers(found.test)
+    # Edges between the distances that occur, which are whole numbers of pixels.
+    most = round(max(samples.max(), test.max()) * found.pixels)
+    bins = ((np.arange(0, most + 2, max(1, most // 30)) - 0.5) / found.pixels).tolist()
+    bins.append(bins[-1] + max(1, most // 30) / found.pixels)
+    axes.hist(samples, bins=bins, density=True, color=BLUE, alpha=0.45, label="samples")
+    axes.hist(
+        test, bins=bins, density=True, histtype="step", color=ORANGE, lw=1.8, ls="--", label="test"
+    )
+    share, ratio = found.copies.replica(replica)[0], found.ratio.replica(replica)
+    axes.set_title(
+        f"copies {100 * share:.1f} %;  mean over test {ratio[0]:.2f} ± {ratio[1]:.2f}",
+        fontsize=8,
+        color=INK,
+    )
+    axes.set_xlabel("distance to the nearest training image")
+    axes.set_yticks([])
+    axes.legend(frameon=False, fontsize=9)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def show_relaxation(
+    axes: Axes,
+    found: Relaxation,
+    replica: int = 0,
+    statistic: Literal["accuracy", "second"] = "accuracy",
+) -> None:
+    """Quality against sweeps, from random spins and from data; a line where they have met."""
+    starts = (("random", BLUE, "o-", "full"), ("data", ORANGE, "s--", "none"))
+    for name, colour, style, fill in starts:
+        course = getattr(getattr(found, name), statistic)
+        axes.errorbar(
+            found.sweeps,
+            _numbers(course.value[replica]),
+            _numbers(course.error[replica]),
+            fmt=style,
+            color=colour,
+            fillstyle=fill,
+            ms=5,
+            lw=1.6,
+            elinewidth=1,
+            capsize=2,
+            label=f"from {name}",
+        )
+    met = found.equilibrium[replica]
+    if met is not None:
+        axes.axvline(met, color=INK, lw=1, ls=":", zorder=0)
+    axes.set_title(
+        "not in equilibrium" if met is None else f"equilibrium from {met} sweeps on",
+        fontsize=9,
+        color=INK,
+    )
+    axes.set_xscale("symlog", linthresh=1)  # the start is at 0
+    axes.set_xlim(-0.2, 1.3 * max(1, found.sweeps[-1]))
+    axes.set_ylim(bottom=0)
+    _label(axes, "sweeps", STATISTICS[statistic])
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _numbers(values: Tensor) -> Array:
+    array: Array = values.detach().to("cpu", torch.float64).numpy()
     return array
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...data.splits import Dataset
 from ...errors import InputError
-from ...glass.quality import adversarial_accuracy
+from ...glass.neighbours import adversarial_accuracy
 from ...likelihood.annealed import annealed
 from ...machines.couplings import Patterns
 from ...machines.machine import Machine
