@@ -4,8 +4,8 @@
     state = sampler.step(machine, state, rng)       # as often as wanted
     spins = sampler.spins(state)                    # (e, c, n) at the machine's own temperature
 
-`sample` does this for you, and `mixing` says whether it was enough. A function `(machine, spins, rng)` that
-answers spins is a sampler too. `rapidbm.testing.check_sampler` is the contract.
+`sample` does this for you, and `mixing` says whether it was enough. A function of (machine, spins, rng)
+that answers spins is a sampler too. `rapidbm.testing.check_sampler` is the contract.
 """
 
 from __future__ import annotations
