@@ -406,5 +406,5 @@ def test_the_floor_of_a_path_is_a_distribution():
     path = bases.path_to(machine, one_sided(machine))
     seen = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4)), dtype=torch.float64)
     whole = torch.cat([seen, torch.ones(16, 3, dtype=torch.float64)], 1)[None]
-    logs = path.terms(whole).log_f(0.0)
+    logs = path.weights(whole)(0.0)
     assert float(torch.logsumexp(logs, 1)) == pytest.approx(0.0, abs=1e-12)

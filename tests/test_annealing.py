@@ -12,7 +12,7 @@ from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.machine import dbm, rbm, scaled
 from rapidbm.random import generator
-from rapidbm.sampling import annealing, paths
+from rapidbm.sampling import annealing
 from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
 from rapidbm.sampling.paths import Cooling
 from rapidbm.testing import chi_squared, exact_distribution
@@ -158,7 +158,7 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     kept = [i for i in range(machine.layers.units) if i not in free]
     for beta in (0.0, 0.4, 1.0):
         minus = brute(path, every, beta)
-        found = path.terms(every[None].expand(2, -1, -1)).log_f(beta).detach()
+        found = path.weights(every[None].expand(2, -1, -1))(beta).detach()
         for row in (0, 5):
             same = (every[:, kept] == every[row, kept]).all(1)
             assert torch.allclose(found[:, row], torch.logsumexp(minus[:, same], 1), atol=1e-12)
@@ -167,8 +167,13 @@ def test_f_is_the_sum_over_the_free_layers(machine):
 def test_a_wrong_weight_shows(monkeypatch):
     machine = rbm(6, 5, replicas=3, scale=0.6, seed=0)
     exact = log_z(machine, method="exact").lower
-    plain = paths.CoolingTerms.log_f
-    monkeypatch.setattr(paths.CoolingTerms, "log_f", lambda self, beta: plain(self, 0.9 * beta))
+    plain = Cooling.weights
+
+    def wrong(self, spins):
+        log_f = plain(self, spins)
+        return lambda beta: log_f(0.9 * beta)
+
+    monkeypatch.setattr(Cooling, "weights", wrong)
     assert not inside(log_z(machine, method="ais", seed=0, chains=300), exact)
 
 

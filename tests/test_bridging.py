@@ -82,10 +82,10 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     free = {i for layer in layers.inferred for i in range(layers.units)[layers.slices[layer]]}
     kept = [i for i in range(layers.units) if i not in free]
     whole = every[None].expand(machine.replicas, -1, -1)
-    terms = Crossing(machine, there, whole).terms(whole)
+    log_f = Crossing(machine, there, whole).weights(whole)
     for x in (0.0, 0.35, 1.0):
         minus = -((1 - x) * machine.energy(every) + x * there.energy(every)).detach()
-        found = terms.log_f(x).detach()
+        found = log_f(x).detach()
         assert found.dtype == torch.float64
         for row in (0, 5, 17):
             same = (every[:, kept] == every[row, kept]).all(1)
@@ -328,8 +328,13 @@ def test_exact_anchors_are_used(monkeypatch):
 def test_a_wrong_weight_shows(monkeypatch):
     chain = training(TRAINED["bm-patterns"](20), epochs=3)
     exact = exact_values(chain)
-    plain = paths.CrossingTerms.log_f
-    monkeypatch.setattr(paths.CrossingTerms, "log_f", lambda self, at: plain(self, 0.6 * at))
+    plain = Crossing.weights
+
+    def wrong(self, spins):
+        log_f = plain(self, spins)
+        return lambda at: log_f(0.6 * at)
+
+    monkeypatch.setattr(Crossing, "weights", wrong)
     monkeypatch.setattr(bridging, "_doubtful", lambda *a: None)
     found = log_z_along(chain, seed=0, chains=200)
     assert float(held(found[1:-1], exact[1:-1]).double().mean()) < 0.6

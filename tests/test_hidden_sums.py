@@ -212,8 +212,13 @@ def test_a_wrong_weight_shows(kind, monkeypatch):
         return int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum())
 
     assert far_off() < 2
-    plain = paths.CoolingTerms.log_f
-    monkeypatch.setattr(paths.CoolingTerms, "log_f", lambda self, at: plain(self, 0.9 * at))
+    plain = paths.Cooling.weights
+
+    def wrong(self, spins):
+        log_f = plain(self, spins)
+        return lambda at: log_f(0.9 * at)
+
+    monkeypatch.setattr(paths.Cooling, "weights", wrong)
     assert far_off() > 15
 
 

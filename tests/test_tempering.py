@@ -82,8 +82,8 @@ def test_chances_are_those_of_equation_one():
     machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
     path, rungs, spins, _ = three_rungs(machine, 5)
     index, chance = tempering.exchange(path, spins, rungs, generator(0), odd=False)
-    terms = path.terms(spins)
-    f = [terms.log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
+    log_f = path.weights(spins)
+    f = [log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
     _, other = tempering.exchange(path, spins, rungs, generator(0), odd=True)
     assert chance.shape == other.shape == (1, 1, 5)
     for t, found in enumerate((chance, other)):
@@ -272,8 +272,8 @@ def test_trajectories_pass_through_their_machines(machine):
     wanted = torch.stack([other.energy(spins), machine.energy(spins)], 1).flatten(0, 1)
     doubled = spins.repeat_interleave(2, 0)
     assert torch.allclose(both.energy(doubled), wanted)
-    logs = path.terms(spins).log_f(1.0)
-    assert torch.allclose(logs, path_to(machine).terms(spins).log_f(1.0))
+    logs = path.weights(spins)(1.0)
+    assert torch.allclose(logs, path_to(machine).weights(spins)(1.0))
     half = path.at(0.5)
     name, parameter = next(iter(half.named_parameters()))
     mean = 0.5 * (other.get_parameter(name) + machine.get_parameter(name))

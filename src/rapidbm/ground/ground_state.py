@@ -5,12 +5,13 @@ Over the free units of an enumeration the energy has its minimum in closed form,
     min_free E = E(s; free = 0) − Σ_{i free} |field_i|                                    (1)
 
 so that the ground state of an RBM costs 2^min(V, H) states, half of them without biases. Patterns have a
-second way, polynomial in the number of units (`zonotope`). Beyond both, many starts descend or cool down,
+second way, polynomial in the number of units (`zonotope.py`). Beyond both, many starts descend or cool
+down,
 
     β_t = β_0 (β_1 / β_0)^{t/T},        β_0 = 0.1 / max_l F_l,   β_1 = 10 / min_l F_l         (2)
 
-with F_l the typical field on layer l in a random state, and the lowest energy stands above the lower
-bound of `bounds`.
+with F_l the typical field on layer l in a random state, and the lowest energy stands above the bound of
+`lower_bound.py`.
 """
 
 from __future__ import annotations
@@ -170,7 +171,9 @@ def _by_zonotope(machine: Machine, plan: list[Zonotope] | None) -> GroundState:
 
 
 @torch.no_grad()
-def _descent(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
+def _patterns_and_random(
+    machine: Machine, starts: int, sweeps: int, rng: torch.Generator
+) -> Tensor:
     """The patterns and their negatives, whole and with all but the visible layer inferred, and random
     states."""
     random = machine.random(starts, rng)
@@ -233,7 +236,7 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
 # Name → function(machine, starts, sweeps, rng) → candidates (e, c, n); each of them then descends.
 Heuristic = Callable[[Machine, int, int, torch.Generator], Tensor]
 HEURISTICS: dict[str, Heuristic] = {
-    "descent": _descent,
+    "descent": _patterns_and_random,
     "annealing": _annealing,
     "tempering": _tempering,
 }

@@ -1,8 +1,10 @@
-"""Exact sums over all states: which of three ways takes the fewest terms. The choice is made here.
+"""Exact sums over all states: which of three ways takes the fewest terms.
 
-enumeration    the states of the layers that are not free (`machines/enumeration.py`)
-counting       the states by the kinds of their units (`counting.py`)
-quadrature     the points of a lattice of Gaussian fields (`quadrature.py`)
+    enumeration    the states of the layers that are not free (`machines/enumeration.py`)
+    counting       the states by the kinds of their units (`counting.py`)
+    quadrature     the points of a lattice of Gaussian fields (`quadrature.py`)
+
+The choice is made here, for log Z and for moments.
 """
 
 from __future__ import annotations

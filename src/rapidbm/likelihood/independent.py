@@ -31,6 +31,7 @@ from ..machines.machine import Machine
 from ..machines.spins import as_spins, sign
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import relax, variational_bound
+from ..sampling.paths import free_at_0
 from .log_z import log_z
 
 IMAGES = 1000  # of the data that are judged, at most
@@ -90,16 +91,14 @@ def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
 @torch.no_grad()
 def log_z_by_states(machine: Machine, spins: Tensor) -> Tensor:
     """The first of eq. (2) over configurations (e, c, n), (e,)."""
-    layers = machine.layers
-    kept = spins.clone()
-    for layer in layers.inferred:  # summed over in closed form
-        kept[..., layers.slices[layer]] = 0.0
+    free = machine.layers.inferred  # summed over in closed form
+    kept = free_at_0(machine.layers, spins, spins.dtype)
     if machine.symmetric:  # s and −s
         kept = torch.cat([kept, -kept], 1)
     found = []
     for e, each in enumerate(kept):
         one, states = machine.replica(e), torch.unique(each, dim=0)
-        found.append(torch.logsumexp(log_weight(one, states[None], layers.inferred, 1.0), 1))
+        found.append(torch.logsumexp(log_weight(one, states[None], free, 1.0), 1))
     return torch.cat(found)
 
 

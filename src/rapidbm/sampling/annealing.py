@@ -48,11 +48,11 @@ def pilot(
     betas, stood, last = [0.0], [spins], shortest
     while betas[-1] < end:
         pulse()
-        terms, here = path.terms(spins), betas[-1]
-        before = terms.log_f(here)
+        log_f, here = path.weights(spins), betas[-1]
+        before = log_f(here)
 
-        def fits(there: float, terms: Weights = terms, before: Tensor = before) -> bool:
-            return float((terms.log_f(there) - before).std(1).max()) <= step
+        def fits(there: float, log_f: Weights = log_f, before: Tensor = before) -> bool:
+            return float((log_f(there) - before).std(1).max()) <= step
 
         low, high = here, end
         if fits(end):
@@ -116,8 +116,8 @@ def forward(
     spins = path.start(chains, rng)
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(betas):
-        terms = path.terms(spins)
-        total += terms.log_f(there) - terms.log_f(here)
+        log_f = path.weights(spins)
+        total += log_f(there) - log_f(here)
         spins = path.move(spins, rng, there)
         tick()
     return total, spins
@@ -136,8 +136,8 @@ def backward(
     for here, there in pairwise(reversed(betas)):
         # The last move at β_T, then the weight of the step down: the mirror image of `forward`.
         spins = path.move(spins, rng, here)
-        terms = path.terms(spins)
-        total += terms.log_f(there) - terms.log_f(here)
+        log_f = path.weights(spins)
+        total += log_f(there) - log_f(here)
         tick()
     return total
 

@@ -26,7 +26,7 @@ from ..random import seed_from, stream
 from . import annealing
 from .bases import path_to
 from .gibbs import sweeps as run_sweeps
-from .paths import Cooling, Path, Trajectory
+from .paths import Cooling, Path, Trajectory, again
 from .tempering import Walkers, climb, turn
 
 State = TypeVar("State")
@@ -95,9 +95,7 @@ class Gibbs:
         if self.start is None:
             return machine.random(chains, rng)
         machine.check_chains(chains)
-        start = machine.configuration(self.start)
-        rows = torch.arange(chains, device=machine.device) % start.shape[1]
-        return start[:, rows]
+        return again(machine.configuration(self.start), chains)
 
     def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
         return run_sweeps(machine, state, rng, self.sweeps)

@@ -75,8 +75,8 @@ def exchange(
     first = torch.arange(int(odd), t - 1, 2, device=device)
     partner = torch.arange(t, device=device)
     partner[first], partner[first + 1] = first + 1, first
-    terms = path.terms(spins)
-    gain = (terms.log_f(rungs[:, partner]) - terms.log_f(rungs)).reshape(e, t, chains)
+    log_f = path.weights(spins)
+    gain = (log_f(rungs[:, partner]) - log_f(rungs)).reshape(e, t, chains)
     # Where energies are beyond the numbers a chance is not defined, and nobody trades.
     chance = (
         (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp().nan_to_num(0.0)
