@@ -101,7 +101,7 @@ def training(negative, **options):
 def test_pure_pid_on_a_table_warns_and_persistent_chains_do_not(every, monkeypatch):
     if every == "by bounds":
         monkeypatch.setattr(independent, "EXACT", 0)
-    with pytest.warns(rb.FitWarning, match="ends below independent independent.*preset small"):
+    with pytest.warns(rb.FitWarning, match="ends below independent columns.*preset small"):
         for _ in training(rb.PatternInduced()):
             pass
     small = {"scale": 0.1, "continuous": True, "biases": True}

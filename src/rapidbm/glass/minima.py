@@ -100,10 +100,10 @@ class Minima:
         ]
         return torch.tensor(shares, dtype=torch.float64) if shares else None
 
-    def rarefaction(self, points: int = 40) -> tuple[Tensor, Estimate]:
+    def rarefaction(self) -> tuple[Tensor, Estimate]:
         """Numbers of starts m (p,) and D(m) of eq. (3), (e, p), with the errors of Colwell et al.
         (2012), up to half too large for a fixed landscape: a curve that still rises has more to find."""
-        m = torch.unique(torch.linspace(1, self.starts, min(points, self.starts)).round().long())
+        m = torch.unique(torch.linspace(1, self.starts, min(40, self.starts)).round().long())
         values, errors = [], []
         for valley in self.valleys:
             found = 1.0 - _missed(valley.counts.cpu(), m, self.starts)  # (d, p)

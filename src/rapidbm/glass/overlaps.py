@@ -103,10 +103,10 @@ def overlap_distribution(
     )
 
 
-def aligned_edges(units: int, bins: int = 40) -> Tensor:
-    """Edges, symmetric about 0, of about `bins` bins that hold equally many of the values of q; the
+def aligned_edges(units: int) -> Tensor:
+    """Edges, symmetric about 0, of about forty bins that hold equally many of the values of q; the
     outermost two may reach beyond ±1 and hold fewer."""
-    step = max(1, round(units / bins))
+    step = max(1, round(units / 40))
     step += units % 2 == 0 and step % 2 == 0  # else values of q would lie on edges
     first = 0 if units % 2 and step % 2 else step  # the values of odd N avoid 0
     side = torch.arange(first, units + 2 * step, 2 * step, dtype=torch.float64)

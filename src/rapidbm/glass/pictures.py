@@ -34,6 +34,7 @@ RULE = 0.138  # patterns per unit in the Hopfield model, which the paper's K/N r
 MOMENTS = {1: "⟨v⟩", 2: "⟨δδ⟩", 3: "⟨δδδ⟩"}
 STATISTICS = {"accuracy": "|AA − 1/2|", "second": "rms of second moments"}
 POINTS = 4000  # more make a blot
+OUTLINE: dict[str, Any] = {"density": True, "histtype": "step"}
 
 
 # -- the landscape ------------------------------------------------------------------------------------
@@ -62,16 +63,8 @@ def show_energies(axes: Axes, samples: Energies, minima: Minima, replica: int = 
         low, high = low - least / 2, high + least / 2
     edges = np.linspace(low, high + 1e-9 * (1 + abs(high)), 41).tolist()
     axes.hist(warm, edges, density=True, color=BLUE, alpha=0.45, label="samples")
-    axes.hist(
-        cold,
-        edges,
-        density=True,
-        weights=_numbers(valley.counts),
-        histtype="step",
-        color=INK,
-        lw=1.6,
-        label="minima, by starts",
-    )
+    starts = _numbers(valley.counts)
+    axes.hist(cold, edges, weights=starts, color=INK, lw=1.6, label="minima, by starts", **OUTLINE)
     _label(axes, "energy per unit", "density")
     axes.legend(frameon=False, fontsize=9)
 
@@ -89,11 +82,10 @@ def show_spectrum(axes: Axes, spectrum: Spectrum, replica: int = 0) -> None:
     edge = float(spectrum.edge[replica])
     sides = (1,) if spectrum.kind == "singular values" else (1, -1)
     for side in sides:
-        names = (
-            ("edge of random couplings", "1 in 100 of them beyond") if side == 1 else (None, None)
-        )
-        axes.axhline(side * edge, color=ORANGE, ls="--", lw=1.4, label=names[0])
-        axes.axhline(side * limit, color=INK, ls=":", lw=1.0, label=names[1])
+        first = side == 1  # both sides share the words
+        edge_name, limit_name = "edge of random couplings", "1 in 100 of them beyond"
+        axes.axhline(side * edge, color=ORANGE, ls="--", lw=1.4, label=edge_name if first else None)
+        axes.axhline(side * limit, color=INK, ls=":", lw=1.0, label=limit_name if first else None)
     top = 1.45 * max(values.max(), limit)  # room for the legend
     axes.set_ylim(0 if len(sides) == 1 else 1.1 * min(values.min(), -limit), top)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -101,27 +93,16 @@ def show_spectrum(axes: Axes, spectrum: Spectrum, replica: int = 0) -> None:
     axes.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
 
 
-def show_rarefaction(
-    axes: Axes, minima: Minima, replica: int = 0, *, label: str = "", style: str = "-"
-) -> None:
+def show_rarefaction(axes: Axes, minima: Minima, replica: int = 0) -> None:
     """Distinct minima against starts; the dotted diagonal is a new one from every start."""
     m, found = minima.rarefaction()
     x, y, error = (_numbers(t) for t in (m, found.value[replica], found.error[replica]))
     axes.fill_between(x, np.maximum(y - error, 0), y + error, color=BLUE, alpha=0.25, lw=0)
-    axes.plot(x, y, style, color=BLUE, lw=1.8, label=label or None)
+    axes.plot(x, y, "-", color=BLUE, lw=1.8)
     axes.plot([0, minima.starts], [0, minima.starts], ":", color=INK, lw=1.0)
-    axes.annotate(
-        "every start a new one",
-        (0.5 * minima.starts, 0.5 * minima.starts),
-        xytext=(6, -10),
-        textcoords="offset points",
-        ha="left",
-        fontsize=7,
-        color=INK,
-    )
+    middle = (0.5 * minima.starts, 0.5 * minima.starts)
+    _aside(axes, "every start a new one", middle, (6, -10), size=7)
     _label(axes, "starts", "distinct minima")
-    if label:
-        axes.legend(frameon=False, fontsize=9)
 
 
 def show_growth(axes: Axes, growth: Growth, replica: int = 0) -> None:
@@ -134,12 +115,8 @@ def show_growth(axes: Axes, growth: Growth, replica: int = 0) -> None:
     axes.semilogy(units, mean, "-", color=BLUE, lw=1.8, label=f"slope {value:.4f} ± {error:.4f}")
     for x, y, full in zip(units, mean, growth.saturated[replica].tolist(), strict=True):
         if full:
-            axes.annotate(
-                "",
-                (x, y * 2.2),
-                (x, y),
-                arrowprops={"arrowstyle": "->", "color": INK, "lw": 1.2},
-            )
+            arrow = {"arrowstyle": "->", "color": INK, "lw": 1.2}
+            axes.annotate("", (x, y * 2.2), (x, y), arrowprops=arrow)
     if total.max() / total.min() < 10:  # a flat curve is not to look steep
         axes.set_ylim(total.min() / 3, total.max() * 30)
     _label(axes, "units", "minima in all (Chao 1)")
@@ -199,13 +176,12 @@ def show_phases(
     path: Sequence[tuple[float, float]] = (),
     *,
     names: Sequence[str] = (),
-    rule: bool = True,
     title: str = "",
 ) -> None:
     """The phases in load and temperature, and a machine's (load, temperature) during training.
 
-    With `names` the points are so many machines instead, not joined. `rule` marks K = 0.138 N beside
-    the capacity of two layers, which depends on H/V.
+    With `names` the points are so many machines instead, not joined. K = 0.138 N stands beside the
+    capacity of two layers, which depends on H/V.
     """
     load, glass, retrieval, stable = (
         x.numpy()
@@ -243,7 +219,7 @@ def show_phases(
     if inside > 2 * left:
         name("retrieval", math.sqrt(left * inside), 0.15, UNKNOWN, ha="center")
         name("metastable →", inside * 0.93, low * 1.6, UNKNOWN, ha="right")
-    if rule and boundaries.theory != HOPFIELD:
+    if boundaries.theory != HOPFIELD:
         at = RULE * (math.sqrt(boundaries.aspect) + 1 / math.sqrt(boundaries.aspect))
         axes.axvline(at, color=INK, lw=1.0, ls=":")
         axes.text(at * 1.06, low * 1.25, "K = 0.138 N", color=INK, fontsize=8, rotation=90)
@@ -257,20 +233,11 @@ def show_phases(
         for end, i, face in ends:
             axes.plot(*points[i], "o", mfc=face, mec=ORANGE, mew=1.6, ms=7, zorder=5)
             aside = points[i, 0] > 0.3 * right  # no room to the right of it
-            axes.annotate(
-                end,
-                points[i],
-                (-8 if aside else 8, -3),
-                textcoords="offset points",
-                ha="right" if aside else "left",
-                fontsize=9,
-                color=INK,
-                zorder=6,
-            )
+            _aside(axes, end, points[i], (-8 if aside else 8, -3))
     load_name = "load  K/N" if boundaries.theory == HOPFIELD else "load  K/√(VH)"
     _label(axes, load_name, "temperature  T")
     if title:
-        axes.set_title(plain(title), fontsize=10, color=INK)
+        _title(axes, plain(title), size=10)
 
 
 def _closed(load: Array, line: Array, bottom: float) -> tuple[Array, Array]:
@@ -303,36 +270,20 @@ def show_moments(axes: Axes, moment: Moment, replica: int = 0) -> None:
     _label(axes, f"{name} of data", f"{name} of samples")
 
 
-def show_projections(
-    axes: Axes, found: Projections, replica: int = 0, pair: tuple[int, int] = (0, 1)
-) -> None:
-    """Two principal components: the data's density in grey, samples as dots."""
+def show_projections(axes: Axes, found: Projections, replica: int = 0) -> None:
+    """The first two principal components: the data's density in grey, samples as dots."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    a, b = pair
     data, samples = _numbers(found.data), _numbers(found.samples[replica, :1000])
     greys = LinearSegmentedColormap.from_list("density", [DOWN, INK])
-    axes.hexbin(data[:, a], data[:, b], gridsize=28, cmap=greys, mincnt=1, bins="log", lw=0.2)
-    axes.plot(
-        samples[:, a],
-        samples[:, b],
-        "o",
-        ms=2.6,
-        color=ORANGE,
-        mec="white",
-        mew=0.3,
-        alpha=0.9,
-        rasterized=True,
-    )
-    names = [f"component {i + 1} ({100 * float(found.share[i]):.0f} %)" for i in pair]
+    axes.hexbin(*data[:, :2].T, gridsize=28, cmap=greys, mincnt=1, bins="log", lw=0.2)
+    dots: dict[str, Any] = {"ms": 2.6, "color": ORANGE, "mec": "white", "mew": 0.3, "alpha": 0.9}
+    axes.plot(*samples[:, :2].T, "o", rasterized=True, **dots)
+    names = [f"component {i + 1} ({100 * float(found.share[i]):.0f} %)" for i in (0, 1)]
     _label(axes, names[0], names[1])
-    distance, floor = found.distance.value[replica], found.floor
-    axes.set_title(
-        f"distance {float(distance[a]):.2f}, {float(distance[b]):.2f};  "
-        f"floor {float(floor[a]):.2f}, {float(floor[b]):.2f}",
-        fontsize=8,
-        color=INK,
-    )
+    one, two = (float(x) for x in found.distance.value[replica, :2])
+    floors = f"floor {float(found.floor[0]):.2f}, {float(found.floor[1]):.2f}"
+    _title(axes, f"distance {one:.2f}, {two:.2f};  {floors}")
 
 
 def show_nearest(axes: Axes, found: Nearest, replica: int = 0) -> None:
@@ -343,15 +294,10 @@ def show_nearest(axes: Axes, found: Nearest, replica: int = 0) -> None:
     bins = ((np.arange(0, most + 2, max(1, most // 30)) - 0.5) / found.pixels).tolist()
     bins.append(bins[-1] + max(1, most // 30) / found.pixels)
     axes.hist(samples, bins=bins, density=True, color=BLUE, alpha=0.45, label="samples")
-    axes.hist(
-        test, bins=bins, density=True, histtype="step", color=ORANGE, lw=1.8, ls="--", label="test"
-    )
+    axes.hist(test, bins=bins, color=ORANGE, lw=1.8, ls="--", label="test", **OUTLINE)
     share, ratio = found.copies.replica(replica)[0], found.ratio.replica(replica)
-    axes.set_title(
-        f"copies {100 * share:.1f} %;  mean over test {ratio[0]:.2f} ± {ratio[1]:.2f}",
-        fontsize=8,
-        color=INK,
-    )
+    over = f"mean over test {ratio[0]:.2f} ± {ratio[1]:.2f}"
+    _title(axes, f"copies {100 * share:.1f} %;  {over}")
     axes.set_xlabel("distance to the nearest training image")
     axes.set_yticks([])
     axes.legend(frameon=False, fontsize=9)
@@ -368,27 +314,21 @@ def show_relaxation(
     starts = (("random", BLUE, "o-", "full"), ("data", ORANGE, "s--", "none"))
     for name, colour, style, fill in starts:
         course = getattr(getattr(found, name), statistic)
-        axes.errorbar(
-            found.sweeps,
-            _numbers(course.value[replica]),
-            _numbers(course.error[replica]),
-            fmt=style,
-            color=colour,
-            fillstyle=fill,
-            ms=5,
-            lw=1.6,
-            elinewidth=1,
-            capsize=2,
-            label=f"from {name}",
-        )
+        value, error = _numbers(course.value[replica]), _numbers(course.error[replica])
+        look: dict[str, Any] = {
+            "color": colour,
+            "fmt": style,
+            "fillstyle": fill,
+            "ms": 5,
+            "lw": 1.6,
+        }
+        look |= {"elinewidth": 1, "capsize": 2}
+        axes.errorbar(found.sweeps, value, error, label=f"from {name}", **look)
     met = found.equilibrium[replica]
     if met is not None:
         axes.axvline(met, color=INK, lw=1, ls=":", zorder=0)
-    axes.set_title(
-        "not in equilibrium" if met is None else f"equilibrium from {met} sweeps on",
-        fontsize=9,
-        color=INK,
-    )
+    words = "not in equilibrium" if met is None else f"equilibrium from {met} sweeps on"
+    _title(axes, words, size=9)
     axes.set_xscale("symlog", linthresh=1)  # the start is at 0
     axes.set_xlim(-0.2, 1.3 * max(1, found.sweeps[-1]))
     axes.set_ylim(bottom=0)
@@ -399,6 +339,17 @@ def show_relaxation(
 def _numbers(values: Tensor) -> Array:
     array: Array = values.detach().to("cpu", torch.float64).numpy()
     return array
+
+
+def _title(axes: Axes, text: str, size: int = 8) -> None:
+    axes.set_title(text, fontsize=size, color=INK)
+
+
+def _aside(axes: Axes, text: str, point: Any, away: tuple[int, int], size: int = 9) -> None:
+    """Words beside a point, so many dots away."""
+    side = "left" if away[0] > 0 else "right"
+    look: dict[str, Any] = {"ha": side, "fontsize": size, "color": INK, "zorder": 6}
+    axes.annotate(text, point, away, textcoords="offset points", **look)
 
 
 def _label(axes: Axes, x: str, y: str) -> None:

@@ -160,7 +160,7 @@ def _by_enumeration(machine: Machine) -> GroundState:
 
 @torch.no_grad()
 def _by_zonotope(machine: Machine, plan: list[Zonotope] | None) -> GroundState:
-    spins, effort = lowest_spins(machine, plan=plan)
+    spins, effort = lowest_spins(machine, plan)
     exact = copy.deepcopy(machine).double()
     # Two corners that differ by less than the search's rounding: descent takes the lower one.
     spins = descend(exact, _fill(exact, spins)[:, None]).squeeze(1)

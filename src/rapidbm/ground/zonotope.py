@@ -284,11 +284,8 @@ def _units(rows: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def lowest_spins(
-    machine: Machine, *, largest: int = LARGEST, plan: list[Zonotope] | None = None
-) -> tuple[Tensor, str]:
-    """A ground state of each replica, (e, n) float64, and what it took."""
-    plan = zonotopes(machine) if plan is None else plan
+def lowest_spins(machine: Machine, plan: list[Zonotope] | None) -> tuple[Tensor, str]:
+    """A ground state of each replica, (e, n) float64, and what it took, by its `zonotopes`."""
     if plan is None:
         kind = "dense couplings" if machine.patterns is None else f"edges {machine.layers.edges}"
         raise InputError(
@@ -296,9 +293,9 @@ def lowest_spins(
             f"of units; this machine has {kind}: use method='auto'"
         )
     dearest = max(plan, key=lambda z: z.candidates)
-    if dearest.candidates > largest:
+    if dearest.candidates > LARGEST:
         raise InputError(
-            f"the zonotope is searched up to {largest:,} candidates, but this "
+            f"the zonotope is searched up to {LARGEST:,} candidates, but this "
             f"{machine.layers.describe()} machine has {too_many(dearest)}; use fewer patterns, sign "
             "patterns, or method='auto', which settles for a heuristic"
         )

@@ -180,28 +180,18 @@ def _joined(
 ) -> Bounds:
     """Both directions along one path."""
     back = annealing.backward(walk.path, walk.betas, settled, rng, tick)
-    below, above, best = (
-        walk.mean,
-        annealing.LogMean.of(back),
-        annealing.bennett(walk.logs, back, apart),
-    )
+    below, above = walk.mean, annealing.LogMean.of(back)
+    best = annealing.bennett(walk.logs, back, apart)
     forward, backward = below.value, -above.value
     error = WIDE * best.error
     # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with
     # their own errors where they contradict each other.
     contradict = (backward - forward).abs() > 1.96 * torch.hypot(below.error, above.error)
     low, high = (torch.where(contradict, WIDE * x.error, 0.0) for x in (below, above))
-    return Bounds(
-        best.value,
-        torch.stack([best.value - error, forward - low, backward - high]).amin(0),
-        torch.stack([best.value + error, forward + low, backward + high]).amax(0),
-        forward,
-        backward,
-        best.ess,
-        best.largest,
-        "ais",
-        "",
-    )
+    lower = torch.stack([best.value - error, forward - low, backward - high]).amin(0)
+    upper = torch.stack([best.value + error, forward + low, backward + high]).amax(0)
+    ways = (forward, backward, best.ess, best.largest)
+    return Bounds(best.value, lower, upper, *ways, "ais", "")
 
 
 def _wanting(names: list[str], width: Tensor, walks: dict[str, Walk], most: int) -> set[str]:
@@ -230,15 +220,7 @@ def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     note = ""
     if bool((upper - lower)[against.any(0) | short].gt(NARROW).any()):
         note = "the bases disagree: the interval spans what each of them says"
-    return Bounds(
-        pick("value"),
-        lower,
-        upper,
-        pick("forward"),
-        pick("back"),
-        pick("ess"),
-        pick("largest"),
-        "ais",
-        "",
-        note=note,
-    )
+    picked: dict[str, Any] = {
+        name: pick(name) for name in ("value", "forward", "back", "ess", "largest")
+    }
+    return replace(found[0], **picked, lower=lower, upper=upper, note=note)

@@ -25,6 +25,7 @@ from ..sampling.mean_field import mean_field, variational_bound
 from ..sampling.paths import Cooling
 
 SETTLE = 20  # sweeps between the two directions
+MOST = 3200  # temperatures
 AT_ONCE = 2**22  # units of all the chains of some images
 
 
@@ -47,18 +48,13 @@ class HiddenSums:
 
 @torch.no_grad()
 def hidden_sums(
-    machine: Machine,
-    visible: Tensor,
-    rng: torch.Generator,
-    *,
-    chains: int = 20,
-    most: int = 3200,
+    machine: Machine, visible: Tensor, rng: torch.Generator, *, chains: int = 20
 ) -> HiddenSums:
     """Eq. (1) averaged over images (d, v), `chains` annealed for each from either base; their number
-    of temperatures doubles from 50 to `most` until a typical image has half of its chains effective."""
+    of temperatures doubles from 50 to 3,200 until a typical image has half of its chains effective."""
     check_count("the number of chains", chains, least=2)
     step = max(1, AT_ONCE // (machine.replicas * machine.layers.units * chains))
-    parts = [_some(machine, some, rng, chains, most) for some in torch.split(visible, step)]
+    parts = [_some(machine, some, rng, chains) for some in torch.split(visible, step)]
     below, above, below_error, above_error, bound = torch.cat([some for some, _ in parts], 2)
 
     def mean(values: Tensor, errors: Tensor) -> Estimate:  # over images
@@ -73,7 +69,7 @@ def hidden_sums(
 
 
 def _some(
-    machine: Machine, visible: Tensor, rng: torch.Generator, chains: int, most: int
+    machine: Machine, visible: Tensor, rng: torch.Generator, chains: int
 ) -> tuple[Tensor, int]:
     """Eq. (1) from below and above, both errors, and eq. (2), (5, e, d); and the temperatures."""
     means = mean_field(machine, visible, iterations=50)  # (e, d, n)
@@ -107,7 +103,7 @@ def _some(
         # An estimate that misses a mode looks certain: the far path is taken where it is good enough.
         sound = (far[4] >= 0.5 * chains) | (_doubt(far) <= _doubt(near))
         found = torch.where(sound, far, near)
-        if float(found[4].median()) >= 0.5 * chains or 2 * steps > most:
+        if float(found[4].median()) >= 0.5 * chains or 2 * steps > MOST:
             break
         steps *= 2
     bound = variational_bound(machine, means)

@@ -33,6 +33,7 @@ from .quench import descend
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
 FAR = 16.0  # nats below the best: modes that no longer count
+STARTS = 100  # chains that look for modes
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
 
@@ -110,14 +111,14 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
 
 
 @torch.no_grad()
-def modes(machine: Machine, rng: torch.Generator, *, starts: int = 100) -> tuple[Tensor, Tensor]:
+def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Mean-field solutions of largest bound (1), the best first: μ (e, j, n) and the bounds (e, j).
 
     Descent starts from the patterns or the couplings of single units, from random states and from
     chains that cooled down to the machine's temperature; every minimum then relaxes by mean field.
     """
     exact = copy.deepcopy(machine).double()
-    spins = torch.cat([_hints(exact), _cooled(machine, starts, rng).double()], 1)
+    spins = torch.cat([_hints(exact), _cooled(machine, rng).double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     bounds = variational_bound(exact, means)  # (e, c)
     order = bounds.argsort(1, descending=True)
@@ -140,24 +141,18 @@ def _hints(machine: Machine) -> Tensor:
         rows = machine.with_visible(whole[..., :visible], means=True)
         found = [whole, rows]
     else:
-        columns = [
-            machine.couplings.matrix(0, layer).detach().mT
-            for layer in range(len(machine.layers.sizes))
-            if (0, layer) in machine.layers.edges
-        ]
-        found = (
-            [machine.with_visible(sign(torch.cat(columns, 1)[:, :200]), means=True)]
-            if columns
-            else []
-        )
+        ends = [b for a, b in machine.layers.edges if a == 0]
+        columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
+        signs = [sign(torch.cat(columns, 1)[:, :200])] if columns else []
+        found = [machine.with_visible(x, means=True) for x in signs]
     if machine.biases is not None:
         found.append(sign(machine.biases.detach())[:, None])
     whole = torch.cat(found, 1) if found else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
 
 
-def _cooled(machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
-    spins = machine.random(chains, rng)
+def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
+    spins = machine.random(STARTS, rng)
     for step in range(COOLING):
         spins = sweep(machine, spins, rng, (step + 1) / COOLING, means=True)
     return spins

@@ -201,16 +201,15 @@ def check_one_shape(machines: Sequence[Machine]) -> None:
 
 
 class Trajectory:
-    """Eq. (3) through machines of the same shape; it starts from `first`, (e, c, n), or at random."""
+    """Eq. (3) through machines of the same shape, from random spins."""
 
-    def __init__(self, machines: Sequence[Machine], first: Tensor | None = None) -> None:
+    def __init__(self, machines: Sequence[Machine]) -> None:
         if len(machines) < 2:
             raise InputError(
                 f"a trajectory leads through two machines or more, not {len(machines)}"
             )
         check_one_shape(machines)
         self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
-        self.first = first
         self.stops = {  # (machine, e, …)
             name: torch.stack([m.get_parameter(name).detach() for m in machines])
             for name, _ in self.machine.named_parameters()
@@ -221,7 +220,7 @@ class Trajectory:
         return float(len(next(iter(self.stops.values()))) - 1)
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
-        return self.machine.random(chains, rng) if self.first is None else again(self.first, chains)
+        return self.machine.random(chains, rng)
 
     def at(self, at: Position) -> Machine:
         """The machines at these positions: replicas e·t, rung after rung of each."""

@@ -25,6 +25,7 @@ from .annealing import pilot
 from .paths import Path
 
 FEW = 20  # chains that find the ladder
+ROUNDS, TURNS = 5, 15  # of measuring rates; turns of the first round
 
 
 @dataclass(frozen=True)
@@ -90,40 +91,50 @@ def exchange(
     return index.flatten(1), chance
 
 
-def trade(path: Path, walkers: Walkers, rng: torch.Generator, odd: bool) -> Walkers:
-    """Neighbours trade places, and the books say who has been where."""
-    index, chance = exchange(path, walkers.spins, walkers.rungs, rng, odd)
+def trade(
+    path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator, odd: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The spins after their pairs have traded places, which chain every place got, and the mean chances
+    of the pairs, (e, pairs)."""
+    index, chance = exchange(path, spins, rungs, rng, odd)
+    return spins.gather(1, index[..., None].expand_as(spins)), index, chance.mean(2)
+
+
+def trade_all(
+    path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The spins after even pairs and then odd ones have traded places, and all rates, (e, t−1)."""
+    rates = torch.zeros_like(rungs[:, 1:])
+    for odd in (False, True):
+        spins, _, rates[:, int(odd) :: 2] = trade(path, spins, rungs, rng, odd)
+    return spins, rates
+
+
+@torch.no_grad()
+def turn(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) -> Walkers:
+    """Even pairs trade places, the next time odd ones; then every chain makes its sweeps."""
+    odd = walkers.turns % 2 == 1
+    spins, index, chance = trade(path, walkers.spins, walkers.rungs, rng, odd)
     heading = walkers.heading.gather(1, index)
     chains = walkers.chains
     back = heading[:, :chains] == -1  # at the hot end again, after the cold one
     heading[:, :chains] = 1
     cold = heading[:, -chains:]
     heading[:, -chains:] = torch.where(cold == 1, -1, cold)
+    for _ in range(sweeps):
+        spins = path.move(spins, rng, walkers.rungs)
     rate_sum, tried = walkers.rate_sum.clone(), walkers.tried.clone()
-    rate_sum[:, int(odd) :: 2] += chance.mean(2).to(rate_sum)
+    rate_sum[:, int(odd) :: 2] += chance.to(rate_sum)
     tried[int(odd) :: 2] += 1
     return replace(
         walkers,
-        spins=walkers.spins.gather(1, index[..., None].expand_as(walkers.spins)),
+        spins=spins,
         heading=heading,
         trips=walkers.trips + back.sum(1),
         rate_sum=rate_sum,
         tried=tried,
+        turns=walkers.turns + 1,
     )
-
-
-@torch.no_grad()
-def turn(
-    path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1, *, both: bool = False
-) -> Walkers:
-    """Even pairs trade places, the next time odd ones, or `both` one after the other; then every chain
-    makes its sweeps."""
-    for odd in (False, True) if both else (walkers.turns % 2 == 1,):
-        walkers = trade(path, walkers, rng, odd)
-    spins = walkers.spins
-    for _ in range(sweeps):
-        spins = path.move(spins, rng, walkers.rungs)
-    return replace(walkers, spins=spins, turns=walkers.turns + 1)
 
 
 @torch.no_grad()
@@ -134,8 +145,6 @@ def climb(
     *,
     rungs: int | None = None,
     most: int = 64,
-    rounds: int = 5,
-    turns: int = 15,
 ) -> Walkers:
     """Walkers on a ladder whose rates are even; `rungs` fixes their number, else eq. (2) sets it.
 
@@ -151,8 +160,8 @@ def climb(
     spins = torch.cat([stood[i] for i in keep], 1)
     places = torch.tensor([betas[i] for i in keep], dtype=torch.float64, device=spins.device)
     walkers = walkers_on(places.expand(len(spins), -1).clone(), spins)
-    for number in range(rounds):
-        for _ in range(turns * 2**number):
+    for number in range(ROUNDS):
+        for _ in range(TURNS * 2**number):
             walkers = turn(path, walkers, rng)
         walkers = placed(walkers, rungs, most)
     spins, down = path.start(chains, rng), []
@@ -193,11 +202,9 @@ def placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
     return walkers_on(places, walkers.spins.gather(1, index))
 
 
-def eased(walkers: Walkers, pace: float) -> Walkers:
-    """Wider gaps where the measured rates are above their mean, by a step: a ladder that follows a
-    machine while it learns."""
-    rates = walkers.rates
-    gaps = walkers.rungs.diff(dim=1).double()
-    gaps = gaps * (pace * (rates - rates.mean(1, keepdim=True))).exp()
+def eased(rungs: Tensor, rates: Tensor, pace: float) -> Tensor:
+    """Rungs with wider gaps where the rates (e, t−1) are above their mean, by a step: a ladder that
+    follows a machine while it learns."""
+    gaps = rungs.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()
     places = torch.cat([gaps.new_zeros(len(gaps), 1), gaps.cumsum(1)], 1)
-    return walkers_on((places / places[:, -1:]).to(walkers.rungs), walkers.spins)
+    return (places / places[:, -1:]).to(rungs)

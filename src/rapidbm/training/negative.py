@@ -24,7 +24,7 @@ from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
 from ..sampling.paths import Cooling
-from ..sampling.tempering import eased, turn, walkers_on
+from ..sampling.tempering import eased, trade_all
 from .positive import Weighted
 
 
@@ -208,10 +208,12 @@ class Tempered:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
         path = Cooling(machine, own_biases(machine), exact=False)
-        walkers = walkers_on(self.ladder(chains), chains[..., :-1])
+        ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
-            walkers = eased(turn(path, walkers, rng, both=True), self.pace)
-        return machine.smoothed(walkers.cold), self._chains(walkers.spins, walkers.rungs)
+            spins, rates = trade_all(path, spins, ladder, rng)
+            spins = path.move(spins, rng, ladder)
+            ladder = eased(ladder, rates, self.pace)
+        return machine.smoothed(spins[:, -self.particles :]), self._chains(spins, ladder)
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
