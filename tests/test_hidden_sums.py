@@ -237,13 +237,13 @@ def test_images_in_parts(monkeypatch):
     machine = dbm(4, (3, 3), replicas=2, scale=0.4, seed=0)
     visible = images(machine, 9)
     sizes = []
-    plain = sums._some
+    plain = sums._of_images
 
     def some(machine, visible, *rest):
         sizes.append(len(visible))
         return plain(machine, visible, *rest)
 
-    monkeypatch.setattr(sums, "_some", some)
+    monkeypatch.setattr(sums, "_of_images", some)
     monkeypatch.setattr(sums, "AT_ONCE", 2 * 10 * 500 * 6)
     found = hidden_sums(machine, visible, generator(0), chains=500)
     assert sizes == [6, 3]

@@ -100,16 +100,16 @@ def growth(
         raise InputError(f"growth needs at least two different fractions, not {fractions}")
     rng = rng_from(seed, rng, "growth", device=machine.device)
     machines = [[diluted(machine, share, rng) for share in fractions] for _ in range(tries)]
-    found: list[list[Minima]] = []
+    rows: list[list[Minima]] = []
     with watch("dilutions", tries * len(fractions)) as tick:
         for row in machines:
-            found.append([])
+            rows.append([])
             for small in row:
-                found[-1].append(minima(small, starts, rng))
+                rows[-1].append(minima(small, starts, rng))
                 tick()
     units = torch.tensor([small.layers.units for small in machines[0]], dtype=torch.float64)
-    distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in found], 1)
-    total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in found], 1)
+    distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in rows], 1)
+    total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in rows], 1)
     away = units - units.mean()
     weights = away / away.square().sum()  # least squares
     slopes = [Estimate.of((y.double().log() * weights).sum(-1)) for y in (total, distinct)]

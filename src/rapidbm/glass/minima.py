@@ -106,10 +106,10 @@ class Minima:
         m = torch.unique(torch.linspace(1, self.starts, min(40, self.starts)).round().long())
         values, errors = [], []
         for valley in self.valleys:
-            found = 1.0 - _missed(valley.counts.cpu(), m, self.starts)  # (d, p)
-            value = found.sum(0)
+            seen = 1.0 - _missed(valley.counts.cpu(), m, self.starts)  # (d, p)
+            value = seen.sum(0)
             total = max(float(chao1(valley.counts).value), 1.0)
-            errors.append((found.square().sum(0) - value.square() / total).clamp_min(0).sqrt())
+            errors.append((seen.square().sum(0) - value.square() / total).clamp_min(0).sqrt())
             values.append(value)
         return m, Estimate(torch.stack(values), torch.stack(errors))
 
@@ -136,14 +136,14 @@ def minima(
     best = _largest_overlap(machine, spins)
     valleys = []
     for e in range(machine.replicas):
-        found, where, counts = torch.unique(one[e], dim=0, return_inverse=True, return_counts=True)
+        states, where, counts = torch.unique(one[e], dim=0, return_inverse=True, return_counts=True)
         order = counts.argsort(descending=True, stable=True)
         member = torch.empty_like(counts).scatter_(
             0, where, torch.arange(starts, device=where.device)
         )[order]  # one start that ended there
         signed = len(torch.unique(keys[e], dim=0))
         overlap = None if best is None else best[e, member]
-        valleys.append(Valleys(found[order], counts[order], energy[e, member], overlap, signed))
+        valleys.append(Valleys(states[order], counts[order], energy[e, member], overlap, signed))
     return Minima(tuple(valleys), starts)
 
 
@@ -180,15 +180,17 @@ def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
     xi = machine.patterns.detach()
     ends, _ = settle(machine, sign(xi), rng)
     kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
-    found = Estimate.of(kept)
-    return Estimate(found.value, found.error.nan_to_num(0.0))  # of one pattern: nothing is sampled
+    overlap = Estimate.of(kept)
+    return Estimate(
+        overlap.value, overlap.error.nan_to_num(0.0)
+    )  # of one pattern: nothing is sampled
 
 
 def chao1(counts: Tensor) -> Estimate:
     """Eq. (1) and its standard error (Chao 1987, for the bias-corrected form)."""
     f1, f2 = int((counts == 1).sum()), int((counts == 2).sum())
-    found, starts = len(counts), int(counts.sum())
-    total = found + f1 * (f1 - 1) / (2 * (f2 + 1))
+    distinct, starts = len(counts), int(counts.sum())
+    total = distinct + f1 * (f1 - 1) / (2 * (f2 + 1))
     if f1 == 0:
         left = torch.exp(-counts.double())
         variance = float(left.sum() - (counts * left).sum().square() / starts)
@@ -209,8 +211,8 @@ def coincidence(counts: Tensor) -> Estimate:
     # Leaving out one start of minimum i takes 2(c_i − 1) ordered pairs away.
     without = (pairs - 2 * (c - 1)) / ((s - 1) * max(s - 2, 1))
     whole = pairs / (s * (s - 1))
-    found = jackknife(torch.cat([whole[None], without.repeat_interleave(c.long())]))
-    return Estimate(whole, found.error.clamp(min=2 / (s * (s - 1))))
+    left_out = jackknife(torch.cat([whole[None], without.repeat_interleave(c.long())]))
+    return Estimate(whole, left_out.error.clamp(min=2 / (s * (s - 1))))
 
 
 def _field(machine: Machine, spins: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ def adversarial_accuracy(
     samples = samples[:, shuffled(samples.shape[1], rng, data)[:count]]
     among, _ = _nearest(data, data, blocks, own=True)
     parts = []
-    for some in samples:
-        across, back = _nearest(data, some, blocks)
-        inside, _ = _nearest(some, some, blocks, own=True)
+    for replica in samples:
+        across, back = _nearest(data, replica, blocks)
+        inside, _ = _nearest(replica, replica, blocks, own=True)
         truth, synthetic = _wins(among, across), _wins(inside, back)  # (1 + blocks,)
         distance = ((truth - 0.5).abs() + (synthetic - 0.5).abs()) / 2
         parts.append(torch.stack([truth, synthetic, distance]))
@@ -129,7 +129,7 @@ def nearest(samples: Any, train: Any, test: Any, *, limit: float | None = None) 
     fresh, _ = checked(test, train, what="test images")
     pixels = train.shape[1]
     distance = (
-        torch.stack([_nearest(some, train, 1)[0][:, 0] for some in samples]).double() / pixels
+        torch.stack([_nearest(replica, train, 1)[0][:, 0] for replica in samples]).double() / pixels
     )
     control = _nearest(fresh[0], train, 1)[0].T.double() / pixels  # (1, t)
     mean, test_mean = Estimate.of(distance), Estimate.of(control)

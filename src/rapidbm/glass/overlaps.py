@@ -82,9 +82,9 @@ def overlap_distribution(
     gram = _gram(spins, fold)
 
     def density(q: Tensor) -> Tensor:
-        found = torch.bucketize(q, edges, right=True) - 1  # (e, pairs)
-        found = torch.where(q == edges[-1], len(edges) - 2, found)  # the last bin is closed
-        counts = torch.stack([(found == b).double().mean(1) for b in range(len(edges) - 1)], 1)
+        bins = torch.bucketize(q, edges, right=True) - 1  # (e, pairs)
+        bins = torch.where(q == edges[-1], len(edges) - 2, bins)  # the last bin is closed
+        counts = torch.stack([(bins == b).double().mean(1) for b in range(len(edges) - 1)], 1)
         return counts / edges.diff()
 
     def binder(q: Tensor) -> Tensor:
@@ -268,8 +268,8 @@ def _chains(spins: Any, least: int) -> Tensor:
             f"overlaps are of spins, ±1, but there is a {wrong:g}; draw the units, their means "
             "would lower every overlap"
         )
-    found: Tensor = spins.double()
-    return found
+    exact: Tensor = spins.double()
+    return exact
 
 
 def _halves(series: Any) -> tuple[Tensor, Tensor]:

@@ -293,14 +293,14 @@ class _Model:
         low, high = torch.full_like(self.load, 1e-4), torch.ones_like(self.load)
         for _ in range(20):
             middle = (low * high).sqrt()
-            found = (
+            trial = (
                 c  # of a smaller D, so with more noise: from less the overlaps would fall to zero
             )
             for _ in range(20):
-                found = beta * _averages(none, self.noise(beta, found, middle))[1]
-            more = self.stiffness(found) > middle
+                trial = beta * _averages(none, self.noise(beta, trial, middle))[1]
+            more = self.stiffness(trial) > middle
             low, high = torch.where(more, middle, low), torch.where(more, high, middle)
-            c = torch.where(more, found, c)
+            c = torch.where(more, trial, c)
         return c
 
     def potential(self, temperature: Tensor, m: Tensor, c: Tensor) -> Tensor:
@@ -320,10 +320,10 @@ class _Model:
     def compare(self, temperature: Tensor, passes: int) -> tuple[Tensor, Tensor]:
         """Whether retrieval is a minimum of f, and whether it is lower than the spin glass, (x,)."""
         m, c = self.retrieval(temperature, *self.start(), passes)
-        found = self.potential(temperature, m, c)
+        retrieved = self.potential(temperature, m, c)
         glass = self.potential(temperature, torch.zeros_like(m), self.spin_glass(temperature))
         kept = m[0] > LOST
-        return kept, kept & (found > glass)
+        return kept, kept & (retrieved > glass)
 
 
 def _averages(signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

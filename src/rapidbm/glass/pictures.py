@@ -40,10 +40,12 @@ OUTLINE: dict[str, Any] = {"density": True, "histtype": "step"}
 # -- the landscape ------------------------------------------------------------------------------------
 
 
-def show_overlaps(axes: Axes, found: OverlapDistribution, replica: int = 0) -> None:
+def show_overlaps(axes: Axes, overlaps: OverlapDistribution, replica: int = 0) -> None:
     """P(q) with its errors."""
-    density, error = (_numbers(x[replica]) for x in (found.density.value, found.density.error))
-    edges = _numbers(found.edges)
+    density, error = (
+        _numbers(x[replica]) for x in (overlaps.density.value, overlaps.density.error)
+    )
+    edges = _numbers(overlaps.edges)
     middle = (edges[1:] + edges[:-1]) / 2
     axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.35, lw=0)
     axes.stairs(density, edges, color=BLUE, lw=1.4)
@@ -95,8 +97,8 @@ def show_spectrum(axes: Axes, spectrum: Spectrum, replica: int = 0) -> None:
 
 def show_rarefaction(axes: Axes, minima: Minima, replica: int = 0) -> None:
     """Distinct minima against starts; the dotted diagonal is a new one from every start."""
-    m, found = minima.rarefaction()
-    x, y, error = (_numbers(t) for t in (m, found.value[replica], found.error[replica]))
+    m, distinct = minima.rarefaction()
+    x, y, error = (_numbers(t) for t in (m, distinct.value[replica], distinct.error[replica]))
     axes.fill_between(x, np.maximum(y - error, 0), y + error, color=BLUE, alpha=0.25, lw=0)
     axes.plot(x, y, "-", color=BLUE, lw=1.8)
     axes.plot([0, minima.starts], [0, minima.starts], ":", color=INK, lw=1.0)
@@ -123,10 +125,10 @@ def show_growth(axes: Axes, growth: Growth, replica: int = 0) -> None:
     axes.legend(frameon=False, fontsize=9, loc="upper left")
 
 
-def show_triples(axes: Axes, found: Ultrametricity, replica: int = 0) -> None:
+def show_triples(axes: Axes, triples: Ultrametricity, replica: int = 0) -> None:
     """The share of triples below each K: an ultrametric set is at 1 from the start. Distances are
     multiples of 1/N, so a histogram would show a comb."""
-    kinds = (("chains", found.found, BLUE, "-"), ("shuffled", found.null, INK, "--"))
+    kinds = (("chains", triples.found, BLUE, "-"), ("shuffled", triples.null, INK, "--"))
     for name, triangles, colour, style in kinds:
         sides = triangles.distances[replica]
         k = np.sort(_numbers((sides[:, 2] - sides[:, 1]) / triangles.spread[replica]))
@@ -270,32 +272,32 @@ def show_moments(axes: Axes, moment: Moment, replica: int = 0) -> None:
     _label(axes, f"{name} of data", f"{name} of samples")
 
 
-def show_projections(axes: Axes, found: Projections, replica: int = 0) -> None:
+def show_projections(axes: Axes, projections: Projections, replica: int = 0) -> None:
     """The first two principal components: the data's density in grey, samples as dots."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    data, samples = _numbers(found.data), _numbers(found.samples[replica, :1000])
+    data, samples = _numbers(projections.data), _numbers(projections.samples[replica, :1000])
     greys = LinearSegmentedColormap.from_list("density", [DOWN, INK])
     axes.hexbin(*data[:, :2].T, gridsize=28, cmap=greys, mincnt=1, bins="log", lw=0.2)
     dots: dict[str, Any] = {"ms": 2.6, "color": ORANGE, "mec": "white", "mew": 0.3, "alpha": 0.9}
     axes.plot(*samples[:, :2].T, "o", rasterized=True, **dots)
-    names = [f"component {i + 1} ({100 * float(found.share[i]):.0f} %)" for i in (0, 1)]
+    names = [f"component {i + 1} ({100 * float(projections.share[i]):.0f} %)" for i in (0, 1)]
     _label(axes, names[0], names[1])
-    one, two = (float(x) for x in found.distance.value[replica, :2])
-    floors = f"floor {float(found.floor[0]):.2f}, {float(found.floor[1]):.2f}"
+    one, two = (float(x) for x in projections.distance.value[replica, :2])
+    floors = f"floor {float(projections.floor[0]):.2f}, {float(projections.floor[1]):.2f}"
     _title(axes, f"distance {one:.2f}, {two:.2f};  {floors}")
 
 
-def show_nearest(axes: Axes, found: Nearest, replica: int = 0) -> None:
+def show_nearest(axes: Axes, nearest: Nearest, replica: int = 0) -> None:
     """How far samples, and test images, are from the training set."""
-    samples, test = _numbers(found.samples[replica]), _numbers(found.test)
+    samples, test = _numbers(nearest.samples[replica]), _numbers(nearest.test)
     # Edges between the distances that occur, which are whole numbers of pixels.
-    most = round(max(samples.max(), test.max()) * found.pixels)
-    bins = ((np.arange(0, most + 2, max(1, most // 30)) - 0.5) / found.pixels).tolist()
-    bins.append(bins[-1] + max(1, most // 30) / found.pixels)
+    most = round(max(samples.max(), test.max()) * nearest.pixels)
+    bins = ((np.arange(0, most + 2, max(1, most // 30)) - 0.5) / nearest.pixels).tolist()
+    bins.append(bins[-1] + max(1, most // 30) / nearest.pixels)
     axes.hist(samples, bins=bins, density=True, color=BLUE, alpha=0.45, label="samples")
     axes.hist(test, bins=bins, color=ORANGE, lw=1.8, ls="--", label="test", **OUTLINE)
-    share, ratio = found.copies.replica(replica)[0], found.ratio.replica(replica)
+    share, ratio = nearest.copies.replica(replica)[0], nearest.ratio.replica(replica)
     over = f"mean over test {ratio[0]:.2f} ± {ratio[1]:.2f}"
     _title(axes, f"copies {100 * share:.1f} %;  {over}")
     axes.set_xlabel("distance to the nearest training image")
@@ -306,14 +308,14 @@ def show_nearest(axes: Axes, found: Nearest, replica: int = 0) -> None:
 
 def show_relaxation(
     axes: Axes,
-    found: Relaxation,
+    relaxation: Relaxation,
     replica: int = 0,
     statistic: Literal["accuracy", "second"] = "accuracy",
 ) -> None:
     """Quality against sweeps, from random spins and from data; a line where they have met."""
     starts = (("random", BLUE, "o-", "full"), ("data", ORANGE, "s--", "none"))
     for name, colour, style, fill in starts:
-        course = getattr(getattr(found, name), statistic)
+        course = getattr(getattr(relaxation, name), statistic)
         value, error = _numbers(course.value[replica]), _numbers(course.error[replica])
         look: dict[str, Any] = {
             "color": colour,
@@ -323,14 +325,14 @@ def show_relaxation(
             "lw": 1.6,
         }
         look |= {"elinewidth": 1, "capsize": 2}
-        axes.errorbar(found.sweeps, value, error, label=f"from {name}", **look)
-    met = found.equilibrium[replica]
+        axes.errorbar(relaxation.sweeps, value, error, label=f"from {name}", **look)
+    met = relaxation.equilibrium[replica]
     if met is not None:
         axes.axvline(met, color=INK, lw=1, ls=":", zorder=0)
     words = "not in equilibrium" if met is None else f"equilibrium from {met} sweeps on"
     _title(axes, words, size=9)
     axes.set_xscale("symlog", linthresh=1)  # the start is at 0
-    axes.set_xlim(-0.2, 1.3 * max(1, found.sweeps[-1]))
+    axes.set_xlim(-0.2, 1.3 * max(1, relaxation.sweeps[-1]))
     axes.set_ylim(bottom=0)
     _label(axes, "sweeps", STATISTICS[statistic])
     axes.legend(frameon=False, fontsize=9)

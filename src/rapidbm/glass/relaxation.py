@@ -116,13 +116,15 @@ def _quality(samples: Tensor, data: Tensor, rng: torch.Generator) -> tuple[Estim
 
 def _each_other(one: Tensor, other: Tensor, rng: torch.Generator) -> tuple[Estimate, Tensor]:
     """|AA − 1/2| of two sets of chains, replica by replica, and whether both halves are 1/2."""
-    found = [adversarial_accuracy(a, b, rng) for a, b in zip(one, other, strict=True)]
+    accuracies = [adversarial_accuracy(a, b, rng) for a, b in zip(one, other, strict=True)]
     agree = [
         all(bool((x.value - 0.5).abs() <= AGREE * x.error) for x in (each.truth, each.synthetic))
-        for each in found
+        for each in accuracies
     ]
-    value = torch.cat([each.distance.value for each in found])
-    return Estimate(value, torch.cat([each.distance.error for each in found])), torch.tensor(agree)
+    value = torch.cat([each.distance.value for each in accuracies])
+    return Estimate(value, torch.cat([each.distance.error for each in accuracies])), torch.tensor(
+        agree
+    )
 
 
 def _agree(one: Estimate, other: Estimate) -> Tensor:

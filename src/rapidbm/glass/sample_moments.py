@@ -73,17 +73,17 @@ def moments(
     blocks = min(BLOCKS, samples.shape[1], len(data))
     index = _triples(data.shape[1], triples, rng).to(data.device)
     truth = _connected(data, index, blocks)
-    found: list[list[tuple[Tensor, Tensor, Tensor]]] = [[], [], []]
-    for some in samples:
+    orders: list[list[tuple[Tensor, Tensor, Tensor]]] = [[], [], []]
+    for replica in samples:
         pulse()
         for order, (ours, theirs) in enumerate(
-            zip(_connected(some, index, blocks), truth, strict=True)
+            zip(_connected(replica, index, blocks), truth, strict=True)
         ):
             errors = jackknife(ours).error, jackknife(theirs).error
             noise = torch.hypot(*errors).square().mean().sqrt()
-            found[order].append((ours[0], noise, _scatter(ours, theirs)))
+            orders[order].append((ours[0], noise, _scatter(ours, theirs)))
     results = []
-    for order, each in enumerate(found):
+    for order, each in enumerate(orders):
         numbers = torch.stack([scatter for _, _, scatter in each], 2)  # (3, 1 + blocks, e)
         rms, slope, correlation = map(jackknife, numbers)
         ours, floor = torch.stack([x for x, _, _ in each]), torch.stack([x for _, x, _ in each])
@@ -164,7 +164,8 @@ def projections(
         torch.arange(n, device=ours.device) % blocks for n in (ours.shape[1], len(theirs))
     )
     distances = [
-        torch.stack([_wasserstein(some[rows != b], theirs[columns != b]) for some in ours]) / unit
+        torch.stack([_wasserstein(replica[rows != b], theirs[columns != b]) for replica in ours])
+        / unit
         for b in range(-1, blocks)
     ]  # (e, k) each
     halves = []

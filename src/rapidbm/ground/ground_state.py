@@ -144,16 +144,16 @@ def _by_enumeration(machine: Machine) -> GroundState:
     spins = torch.zeros((exact.replicas, exact.layers.units)).to(best)  # (e, n)
     count = 0
     with watch("enumeration", states_of(exact.layers) // (1 + exact.symmetric)) as tick:
-        for some in enumerate_spins(exact, half=exact.symmetric):
-            count += some.shape[1]
-            energy = given_energy(exact, some, free)
+        for states in enumerate_spins(exact, half=exact.symmetric):
+            count += states.shape[1]
+            energy = given_energy(exact, states, free)
             for layer in free:
-                energy -= exact.field(some, layer, means=True).abs_().sum(-1)
+                energy -= exact.field(states, layer, means=True).abs_().sum(-1)
             lowest, where = energy.min(1)
             better = lowest < best
             best = torch.where(better, lowest, best)
-            found = some.gather(1, where[:, None, None].expand(-1, 1, some.shape[2])).squeeze(1)
-            spins = torch.where(better[:, None], found, spins)
+            rows = where[:, None, None].expand(-1, 1, states.shape[2])
+            spins = torch.where(better[:, None], states.gather(1, rows).squeeze(1), spins)
             tick(count)
     return _proven(machine, exact, _fill(exact, spins), f"{count:,} states")
 
@@ -216,7 +216,7 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
 def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
     """The lowest of the walkers of parallel tempering, on all rungs down to the last temperature of
     eq. (2); each replica on its own ladder."""
-    found = []
+    coldest = []
     for i in range(machine.replicas):
         one = machine.replica(i)
         random = one.random(starts, rng)
@@ -229,8 +229,8 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
                 walkers = turn(path, walkers, rng)
                 tick()
         lowest = one.energy(walkers.spins)[0].argsort()[:starts]
-        found.append(walkers.spins[:, lowest])
-    return torch.cat(found)
+        coldest.append(walkers.spins[:, lowest])
+    return torch.cat(coldest)
 
 
 # Name → function(machine, starts, sweeps, rng) → candidates (e, c, n); each of them then descends.
@@ -253,7 +253,7 @@ def _best_of(
     spins = descend(exact, candidates)
     energies = exact.energy(spins)  # (e, c)
     energy, where = energies.min(1)
-    found = energies <= (energy + SAME * energy.abs())[:, None]
+    reached = energies <= (energy + SAME * energy.abs())[:, None]
     best = spins.gather(1, where[:, None, None].expand(-1, 1, spins.shape[2])).squeeze(1)
     bound = lower_bound(machine)
     annealed = f", {sweeps} sweeps each" if names != ["descent"] else ""
@@ -262,6 +262,6 @@ def _best_of(
         best.to(machine.dtype),
         "+".join(names),
         bound.energy,
-        found.double().mean(1),
+        reached.double().mean(1),
         f"{spins.shape[1]:,} starts{annealed}; bound {bound.method}",
     )

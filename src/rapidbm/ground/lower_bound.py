@@ -128,8 +128,8 @@ def _spectral(machine: Machine, a: int, b: int) -> Tensor:
 def semidefinite_bound(machine: Machine, *, passes: int = PASSES) -> Tensor:
     """Eq. (2) with d of eq. (3), (e,)."""
     machine = copy.deepcopy(machine).double()  # couplings rounded to float32 would prove nothing
-    found = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
-    return torch.stack(found) - _rounding(machine)
+    bounds = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
+    return torch.stack(bounds) - _rounding(machine)
 
 
 def _semidefinite(machine: Machine, replica: int, passes: int) -> Tensor:

@@ -103,44 +103,44 @@ def annealed(
             if settled is None:
                 drawn, apart = _population(walks, sees, chains, streams("draw"))
                 settled = sweeps(machine, drawn, streams("settle"), SETTLE)
-            found = {
+            intervals = {
                 name: _joined(walk, settled, apart, streams("back", name), tick)
                 for name, walk in walks.items()
                 if bool(sees[name].any())
             }
             width = torch.stack(
-                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in found.items()]
+                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in intervals.items()]
             )  # (paths, e)
-            again = _wanting(list(found), width, walks, most)
+            again = _wanting(list(intervals), width, walks, most)
             if not again:
                 break
             tick.total += 3 * sum(2 * walks[name].steps for name in again)
             for name in again:
                 wider = annealing.resized(walks[name].betas, 2 * walks[name].steps + 1)
                 walks[name] = _walk(name, paths[name], wider, chains, streams, tick)
-    believed = {list(found)[i] for i in width.argmin(0).tolist()}
+    believed = {list(intervals)[i] for i in width.argmin(0).tolist()}
     effort = f"{chains:,} chains from each of " + ", ".join(
         f"{name} ({walk.steps + 1:,} temperatures{', believed' if name in believed else ''})"
         for name, walk in walks.items()
     )
-    best = replace(_believed(list(found.values()), width, proven), effort=effort)
+    best = replace(_believed(list(intervals.values()), width, proven), effort=effort)
     return Annealed(best, settled, sum(walk.steps for walk in walks.values()))
 
 
 def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[str, list[float]]:
     """Temperatures along every path that needs at most so many."""
-    found, refused = {}, None
+    betas, refused = {}, None
     for name, path in paths.items():
         try:
             rng = streams("schedule", name)
-            found[name] = annealing.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
+            betas[name] = annealing.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
         except TimeLimit:
             raise
         except InputError as error:
             refused = error
-    if refused is not None and not found:
+    if refused is not None and not betas:
         raise refused
-    return found
+    return betas
 
 
 def _walk(
@@ -202,16 +202,16 @@ def _wanting(names: list[str], width: Tensor, walks: dict[str, Walk], most: int)
     return {names[i] for i in open_to.argmin(0)[wide].tolist()}
 
 
-def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
+def _believed(intervals: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     """The narrowest interval of each replica, widened to those that contradict it; `proven` (e,) bounds
     log Z from below."""
     chosen = width.argmin(0, keepdim=True)
 
     def pick(name: str) -> Tensor:
-        return torch.stack([getattr(b, name) for b in found]).gather(0, chosen).squeeze(0)
+        return torch.stack([getattr(b, name) for b in intervals]).gather(0, chosen).squeeze(0)
 
     lower, upper = pick("lower"), pick("upper")
-    low, high = (torch.stack([getattr(b, n) for b in found]) for n in ("lower", "upper"))
+    low, high = (torch.stack([getattr(b, n) for b in intervals]) for n in ("lower", "upper"))
     against = ~width.isinf() & ((low > upper) | (high < lower))  # (paths, e)
     short = proven > upper
     low = torch.where(against | short, low, torch.inf).amin(0)
@@ -223,4 +223,4 @@ def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     picked: dict[str, Any] = {
         name: pick(name) for name in ("value", "forward", "back", "ess", "largest")
     }
-    return replace(found[0], **picked, lower=lower, upper=upper, note=note)
+    return replace(intervals[0], **picked, lower=lower, upper=upper, note=note)

@@ -81,11 +81,11 @@ def log_z_along(
         "log Z along a training", len(machines), limit=limit, remedy="give fewer machines"
     ) as tick:
         if all(can_be_exact(machine, 2**20) for machine in machines):
-            found = []
+            exact = []
             for i in track(range(len(machines))):
-                found.append(log_z(machines[i], method="exact"))
+                exact.append(log_z(machines[i], method="exact"))
                 tick()
-            return found
+            return exact
         return _bridged(machines, seed, data, chains, most, track, tick)
 
 
@@ -104,11 +104,11 @@ def _bridged(
     def anchor(i: int) -> tuple[Bounds, Tensor]:
         nonlocal longest
         own = seed_from(None, stream(seed, "along", i, "anchor"))
-        found = annealed(machines[i], own, data=data, chains=chains, most=most)
-        longest = min(LONGEST, max(20, found.steps))
+        whole = annealed(machines[i], own, data=data, chains=chains, most=most)
+        longest = min(LONGEST, max(20, whole.steps))
         if can_be_exact(machines[i], 2**20):
-            return log_z(machines[i], method="exact"), found.settled
-        return found.bounds, found.settled
+            return log_z(machines[i], method="exact"), whole.settled
+        return whole.bounds, whole.settled
 
     last = len(machines) - 1
     anchors: dict[int, Bounds] = {}

@@ -54,8 +54,8 @@ def hidden_sums(
     of temperatures doubles from 50 to 3,200 until a typical image has half of its chains effective."""
     check_count("the number of chains", chains, least=2)
     step = max(1, AT_ONCE // (machine.replicas * machine.layers.units * chains))
-    parts = [_some(machine, some, rng, chains) for some in torch.split(visible, step)]
-    below, above, below_error, above_error, bound = torch.cat([some for some, _ in parts], 2)
+    parts = [_of_images(machine, images, rng, chains) for images in torch.split(visible, step)]
+    below, above, below_error, above_error, bound = torch.cat([numbers for numbers, _ in parts], 2)
 
     def mean(values: Tensor, errors: Tensor) -> Estimate:  # over images
         return Estimate(values.mean(1), errors.square().sum(1).sqrt() / len(visible))
@@ -68,7 +68,7 @@ def hidden_sums(
     )
 
 
-def _some(
+def _of_images(
     machine: Machine, visible: Tensor, rng: torch.Generator, chains: int
 ) -> tuple[Tensor, int]:
     """Eq. (1) from below and above, both errors, and eq. (2), (5, e, d); and the temperatures."""
@@ -102,12 +102,12 @@ def _some(
         near, far = ways  # (5, e·d)
         # An estimate that misses a mode looks certain: the far path is taken where it is good enough.
         sound = (far[4] >= 0.5 * chains) | (_doubt(far) <= _doubt(near))
-        found = torch.where(sound, far, near)
-        if float(found[4].median()) >= 0.5 * chains or 2 * steps > MOST:
+        taken = torch.where(sound, far, near)
+        if float(taken[4].median()) >= 0.5 * chains or 2 * steps > MOST:
             break
         steps *= 2
     bound = variational_bound(machine, means)
-    return torch.cat([found[:4].reshape(4, e, images), bound[None]]), steps
+    return torch.cat([taken[:4].reshape(4, e, images), bound[None]]), steps
 
 
 def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:

@@ -126,8 +126,8 @@ def log_likelihood(
         double = copy.deepcopy(machine).double()
         step = max(1, 2**24 // (machine.layers.units * machine.replicas))
         total = torch.zeros_like(z.value)
-        for some in torch.split(spins, step):
-            total += double.log_prob_unnormalised(some, beta).sum(1)
+        for images in torch.split(spins, step):
+            total += double.log_prob_unnormalised(images, beta).sum(1)
             pulse()
     mean = total / len(spins)
     return replace(

@@ -46,9 +46,9 @@ def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = 
     method, terms = exact_method(machine, beta, half=False, what="exact moments")
     double = copy.deepcopy(machine).double()
     with watch(f"moments by {method}", terms * machine.replicas) as tick:
-        found = [METHODS[method](double, e, beta, tick) for e in range(machine.replicas)]
-    mean = torch.stack([m for m, _ in found])
-    pairs = torch.stack([p for _, p in found])
+        both = [METHODS[method](double, e, beta, tick) for e in range(machine.replicas)]
+    mean = torch.stack([m for m, _ in both])
+    pairs = torch.stack([p for _, p in both])
     pairs.diagonal(dim1=1, dim2=2).fill_(1.0)
     return Moments(mean, pairs, method)
 
@@ -70,8 +70,8 @@ def _by_enumeration(
 def _by_quadrature(
     machine: Machine, replica: int, beta: float, tick: Watch
 ) -> tuple[Tensor, Tensor]:
-    kinds, found = lattice(machine, replica, beta)
-    mean, pairs = _average(((logs, torch.tanh(field)) for logs, field in found), tick)
+    kinds, parts = lattice(machine, replica, beta)
+    mean, pairs = _average(((logs, torch.tanh(field)) for logs, field in parts), tick)
     return _of_units(mean, pairs, kinds.which, kinds.flip)
 
 

@@ -139,15 +139,15 @@ def _hints(machine: Machine) -> Tensor:
     if machine.patterns is not None:
         whole = sign(machine.patterns.detach())
         rows = machine.with_visible(whole[..., :visible], means=True)
-        found = [whole, rows]
+        hints = [whole, rows]
     else:
         ends = [b for a, b in machine.layers.edges if a == 0]
         columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
         signs = [sign(torch.cat(columns, 1)[:, :200])] if columns else []
-        found = [machine.with_visible(x, means=True) for x in signs]
+        hints = [machine.with_visible(x, means=True) for x in signs]
     if machine.biases is not None:
-        found.append(sign(machine.biases.detach())[:, None])
-    whole = torch.cat(found, 1) if found else free_spins(machine)[0, :, :0]
+        hints.append(sign(machine.biases.detach())[:, None])
+    whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
 
 

@@ -106,8 +106,8 @@ class Cooling:
         if self.given is not None:
             bases = torch.where(self.given == 0, bases, 0.0)
         layers = self.machine.layers
-        some = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
-        return [(where, bases[..., where]) for where in some]
+        kept = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
+        return [(where, bases[..., where]) for where in kept]
 
     def log_q(self, spins: Tensor) -> Tensor:
         """log q_j of eq. (1) with the free layers at 0, (j, e, c)."""
