@@ -30,7 +30,7 @@ GROUPS = {
                  "sampling/bases", "sampling/annealing", "sampling/samplers", "sampling/mean_field"),
     "likelihood": ("likelihood/log_z", "likelihood/annealed", "likelihood/counting",
                    "likelihood/quadrature", "likelihood/bridging", "likelihood/hidden_sums",
-                   "likelihood/moments", "estimates"),
+                   "likelihood/moments", "likelihood/exact", "estimates"),
     "ground": ("ground/ground_state", "ground/zonotope", "ground/lower_bound", "sampling/quench"),
     "training": ("training/trainer", "training/positive", "training/negative", "training/optimisers",
                  "training/projections", "runs/metrics", "likelihood/independent"),
