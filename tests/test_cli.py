@@ -15,8 +15,8 @@ from rapidbm.cli.main import main
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.glass.minima import minima
+from rapidbm.glass.neighbours import nearest
 from rapidbm.glass.overlaps import freezing, overlap_distribution, ultrametricity
-from rapidbm.glass.quality import nearest
 from rapidbm.glass.spectra import spectrum
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.files import load_tensors, save_machine

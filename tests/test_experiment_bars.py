@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rapidbm import load
+from rapidbm.glass.accessibility import gibbs_accessibility
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.paper import courses, parts
@@ -14,7 +15,6 @@ from rapidbm.paper.bars import fig2, fig3, fig4, fig5
 from rapidbm.paper.bars import trainings as bars
 from rapidbm.paper.folder import MISSED, judged
 from rapidbm.paper.study import Bench, Record, plain, settings_of
-from rapidbm.runs.metrics import gibbs_accessibility
 from rapidbm.runs.recipe import Recipe
 
 EPOCHS = [0, 1, 10, 100, 1000]

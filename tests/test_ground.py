@@ -81,7 +81,7 @@ def no_head_start(monkeypatch):
     monkeypatch.setattr("rapidbm.ground.ground_state.descend", lambda machine, spins: spins)
     monkeypatch.setattr(rapidbm.ground.zonotope, "CLIMBS", 1)
     monkeypatch.setattr(Zonotope, "climb", lambda self, signs: torch.ones_like(signs))
-    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
+    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.directions.shape[1] < 2))
 
 
 # -- exact --------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_small_integers(graph, xi, k, biases):
     b = None if biases is None else torch.from_numpy(biases)[None, :n].double()
     machine = Machine(Patterns(layers, torch.from_numpy(xi)[None, :k, :n].double()), b)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
+        patch.setattr(Zonotope, "by_signs", property(lambda self: self.directions.shape[1] < 2))
         check(machine, ground_state(machine, method="zonotope"))
     check(machine, ground_state(machine, method="zonotope"))
 

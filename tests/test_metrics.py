@@ -1,18 +1,27 @@
 import pytest
 import torch
 
-from rapidbm.runs import metrics
 from rapidbm.data.catalogue import load
-from rapidbm.errors import InputError
-from rapidbm.sampling.gibbs import sweep, sweeps
-from rapidbm.ground.ground_state import ground_state
-from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.machine import bm, dbm, rbm
-from rapidbm.runs.metrics import METRICS, check_metric, corrupt, gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility, reconstruct, wrong_pixels
-from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
-from rapidbm.machines.spins import states
 from rapidbm.data.splits import Split
+from rapidbm.errors import InputError
+from rapidbm.glass.accessibility import gibbs_accessibility, method_accessibility
+from rapidbm.ground.ground_state import ground_state
+from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.machines.spins import states
 from rapidbm.random import generator
+from rapidbm.runs import metrics
+from rapidbm.runs.metrics import (
+    METRICS,
+    corrupt,
+    hamming_distance,
+    mean_free_energy,
+    reconstruct,
+    wrong_pixels,
+)
+from rapidbm.sampling.gibbs import sweep, sweeps
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.runs.metrics import check_metric
+from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 
 DATA = load("bars4")
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from .errors import TimeLimit as TimeLimit
     from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
+    from .glass.accessibility import gibbs_accessibility as gibbs_accessibility
+    from .glass.accessibility import method_accessibility as method_accessibility
     from .glass.growth import growth as growth
     from .glass.minima import minima as minima
+    from .glass.neighbours import adversarial_accuracy as adversarial_accuracy
     from .glass.overlaps import edwards_anderson as edwards_anderson
     from .glass.overlaps import freezing as freezing
     from .glass.overlaps import overlap_distribution as overlap_distribution
@@ -27,8 +30,7 @@ if TYPE_CHECKING:
     from .glass.overlaps import ultrametricity as ultrametricity
     from .glass.phases import boundaries as boundaries
     from .glass.phases import standing as standing
-    from .glass.quality import adversarial_accuracy as adversarial_accuracy
-    from .glass.quality import relaxation as relaxation
+    from .glass.relaxation import relaxation as relaxation
     from .glass.spectra import pattern_overlaps as pattern_overlaps
     from .glass.spectra import spectrum as spectrum
     from .glass.verdict import glassiness as glassiness
@@ -53,11 +55,10 @@ if TYPE_CHECKING:
     from .machines.spins import WeightedSpins as WeightedSpins
     from .machines.spins import to_bits as to_bits
     from .machines.spins import to_spins as to_spins
+    from .random import stream as stream
     from .runs.diagnosis import Diagnosis as Diagnosis
     from .runs.diagnosis import diagnose as diagnose
-    from .runs.metrics import gibbs_accessibility as gibbs_accessibility
     from .runs.metrics import hamming_distance as hamming_distance
-    from .runs.metrics import method_accessibility as method_accessibility
     from .runs.metrics import reconstruct as reconstruct
     from .runs.recipe import Recipe as Recipe
     from .runs.run import Run as Run
@@ -110,6 +111,7 @@ _HOME = {
     "sampling.quench": ("descend",),
     "runs.diagnosis": ("Diagnosis", "diagnose"),
     "glass.phases": ("boundaries", "standing"),
+    "random": ("stream",),
     "errors": ("DataWarning", "FitWarning", "InputError", "LoadWarning", "TimeLimit"),
     "estimates": ("Bounds", "Estimate"),
     "data.files": ("from_arrays",),
@@ -127,12 +129,8 @@ _HOME = {
     "likelihood.log_z": ("log_likelihood", "log_z"),
     "machines.constructors": ("bm", "dbm", "rbm"),
     "machines.machine": ("Machine", "stack"),
-    "runs.metrics": (
-        "gibbs_accessibility",
-        "hamming_distance",
-        "method_accessibility",
-        "reconstruct",
-    ),
+    "runs.metrics": ("hamming_distance", "reconstruct"),
+    "glass.accessibility": ("gibbs_accessibility", "method_accessibility"),
     "likelihood.moments": ("Moments", "exact_moments"),
     "training.negative": (
         "ContrastiveDivergence",
@@ -151,7 +149,8 @@ _HOME = {
         "PositivePhase",
     ),
     "training.projections": ("Clip", "GibbsProjection", "NoProjection", "Projection", "Sign"),
-    "glass.quality": ("adversarial_accuracy", "relaxation"),
+    "glass.neighbours": ("adversarial_accuracy",),
+    "glass.relaxation": ("relaxation",),
     "runs.recipe": ("Recipe",),
     "runs.run": ("Run",),
     "sampling.samplers": (

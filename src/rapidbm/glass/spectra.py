@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.couplings import Patterns
+from ..machines.couplings import Couplings, Patterns
 from ..machines.machine import Machine
 
 CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
@@ -58,7 +58,7 @@ def spectrum(machine: Machine) -> Spectrum:
     visible layer is coupled to itself."""
     layers = machine.layers
     if layers.self_coupled(0):
-        values = torch.linalg.eigvalsh(_whole(machine)).flip(-1)
+        values = torch.linalg.eigvalsh(whole_matrix(machine.couplings)).flip(-1)
         n = values.shape[1]
         rms = values.square().sum(1).div(n * (n - 1)).sqrt()
         edge = 2.0 * rms * math.sqrt(n)
@@ -109,13 +109,14 @@ def pattern_overlaps(machine: Machine) -> PatternOverlaps | None:
     return PatternOverlaps(tuple(matrices), rms, sizes.rsqrt())
 
 
-def _whole(machine: Machine) -> Tensor:
-    # The diagonal that is taken out is no multiple of 1, so the patterns are no shortcut here.
-    layers, slices = machine.layers, machine.layers.slices
-    shape = (machine.replicas, layers.units, layers.units)
-    whole = torch.zeros(shape, dtype=torch.float64, device=machine.device)
-    for a, b in layers.edges:
-        block = machine.couplings.matrix(a, b).double()
+def whole_matrix(couplings: Couplings) -> Tensor:
+    """All couplings as one symmetric matrix, (e, n, n) float64. The diagonal that patterns leave out is
+    no multiple of 1, so that they are no shortcut here."""
+    layers, slices = couplings.layers, couplings.layers.slices
+    blocks = {(a, b): couplings.matrix(a, b).double() for a, b in layers.edges}
+    one = next(iter(blocks.values()))
+    whole = one.new_zeros((len(one), layers.units, layers.units))
+    for (a, b), block in blocks.items():
         whole[:, slices[a], slices[b]] = block
         whole[:, slices[b], slices[a]] = block.mT
     return whole

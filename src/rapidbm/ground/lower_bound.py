@@ -37,7 +37,7 @@ from torch import Tensor
 from ..machines.couplings import Patterns
 from ..machines.machine import Machine
 from ..progress import pulse
-from ..random import generator
+from ..random import stream
 
 LARGEST = 3000  # units: N³ operations and N² numbers for the eigenvalue of eq. (2)
 PASSES = 300
@@ -128,8 +128,8 @@ def _spectral(machine: Machine, a: int, b: int) -> Tensor:
 def semidefinite_bound(machine: Machine, *, passes: int = PASSES) -> Tensor:
     """Eq. (2) with d of eq. (3), (e,)."""
     machine = copy.deepcopy(machine).double()  # couplings rounded to float32 would prove nothing
-    found = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
-    return torch.stack(found) - _rounding(machine)
+    bounds = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
+    return torch.stack(bounds) - _rounding(machine)
 
 
 def _semidefinite(machine: Machine, replica: int, passes: int) -> Tensor:
@@ -168,7 +168,7 @@ def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:
     blocks += [slice(layers.units, size)] if size > layers.units else []
     rank = min(size, math.isqrt(2 * size) + 2)  # from √2N on the primal has no false maxima
     shape = (size, rank)
-    x = torch.randn(shape, generator=generator(0, "bound"), dtype=torch.float64).to(matrix.device)
+    x = torch.randn(shape, generator=stream(0, "bound"), dtype=torch.float64).to(matrix.device)
     x = torch.nn.functional.normalize(x, dim=1)
     value = -math.inf
     for _ in range(passes):

@@ -14,7 +14,7 @@ instead of 2^V.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from ..machines.couplings import Patterns
 from ..machines.machine import Machine
 from ..machines.spins import log_2cosh
-from ..progress import watch
+from ..progress import Watch, watch
 
 CHUNK = 2**18  # terms at a time
 
@@ -102,16 +102,22 @@ def terms(
         yield ways + beta * (magnet @ counted.rows[:, -1]) + free, magnet, field
 
 
+def log_sum(parts: Iterable[Tensor], tick: Watch) -> Tensor:
+    """The logarithm of a sum whose summands' logarithms come in parts (c,)."""
+    sums = []
+    for logs in parts:
+        sums.append(torch.logsumexp(logs, 0))
+        tick.add(len(logs))
+    return torch.logsumexp(torch.stack(sums), 0)
+
+
 @torch.no_grad()
 def log_z_by_counting(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (1) for every replica, (e,) float64."""
-    values = []
     plan = [sides(machine, replica)[1:] for replica in range(machine.replicas)]
     with watch("log Z by counting", sum(few.terms for few, _ in plan)) as tick:
-        for replica, (few, many) in enumerate(plan):
-            parts = []
-            for logs, _, _ in terms(machine, replica, few, many, beta):
-                parts.append(torch.logsumexp(logs, 0))
-                tick.add(len(logs))
-            values.append(torch.logsumexp(torch.stack(parts), 0))
+        values = [
+            log_sum((logs for logs, _, _ in terms(machine, e, few, many, beta)), tick)
+            for e, (few, many) in enumerate(plan)
+        ]
     return torch.stack(values)

@@ -24,7 +24,7 @@ from ..machines.couplings import Patterns
 from ..machines.machine import Machine
 from ..machines.spins import log_2cosh
 from ..progress import watch
-from .counting import Kinds, rows_of
+from .counting import Kinds, log_sum, rows_of
 
 SPACING = 0.7  # 2 exp(−2π²/h²) = 6e-18
 MARGIN = 9.0  # 2 Φ(−9) = 2e-19
@@ -83,12 +83,9 @@ def lattice(
 @torch.no_grad()
 def log_z_by_quadrature(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (2) for every replica, (e,) float64."""
-    values = []
     with watch("log Z by quadrature", machine.replicas * points_of(machine, beta)) as tick:
-        for replica in range(machine.replicas):
-            parts = []
-            for logs, _ in lattice(machine, replica, beta)[1]:
-                parts.append(torch.logsumexp(logs, 0))
-                tick.add(len(logs))
-            values.append(torch.logsumexp(torch.stack(parts), 0))
+        values = [
+            log_sum((logs for logs, _ in lattice(machine, e, beta)[1]), tick)
+            for e in range(machine.replicas)
+        ]
     return torch.stack(values)

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from ..data.splits import Dataset
 from ..errors import LoadWarning
+from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.log_z import log_likelihood, log_z
 from ..machines.machine import Machine
-from ..runs.metrics import gibbs_accessibility, hamming_distance, method_accessibility
+from ..runs.metrics import hamming_distance
 from ..runs.recipe import Recipe
 from ..runs.run import on_log_grid
 from ..training.trainer import Progress, Trainer

@@ -19,20 +19,20 @@ import torch
 from torch import Tensor
 
 from .. import pictures
-from ..glass import quality
 from ..machines.files import (device_named, load_machine)
 from ..sampling.convergence import mixing
 from ..glass.phases import (boundaries, standing)
-from ..glass.phase_pictures import show_phases
+from ..glass.neighbours import adversarial_accuracy, nearest
 from ..errors import (InputError, check_count)
 from ..estimates import Estimate
 from ..glass.overlaps import (energies, overlap_distribution, ultrametricity)
 from ..ground.ground_state import ground_state
-from ..glass.pictures import landscape_figure
+from ..glass.pictures import (landscape_figure, show_moments, show_nearest, show_phases, show_projections, show_relaxation)
 from ..machines.machine import Machine
-from .metrics import gibbs_accessibility
+from ..glass.accessibility import gibbs_accessibility
 from ..progress import watch
-from ..glass.quality_pictures import (show_moments, show_nearest, show_projections, show_relaxation)
+from ..glass.relaxation import relaxation
+from ..glass.sample_moments import moments, projections
 from .run import Run
 from ..sampling.samplers import (Gibbs, ParallelTempering, record, sample)
 from ..glass.spectra import pattern_overlaps
@@ -351,12 +351,12 @@ class _Work:
         count = max(20, len(train))
         spins = sample(machine, count, steps=self.sweeps, rng=self.rng("samples"))
         spins = spins[..., : machine.visible]
-        judged = quality.adversarial_accuracy(spins, train, rng)
-        orders = quality.moments(spins, train, rng)
-        near = quality.nearest(spins, whole, test[:IMAGES])
+        judged = adversarial_accuracy(spins, train, rng)
+        orders = moments(spins, train, rng)
+        near = nearest(spins, whole, test[:IMAGES])
         many = min(10, machine.visible, len(train) - 1)
-        axes = quality.projections(spins, train, rng, components=many)
-        way = quality.relaxation(
+        axes = projections(spins, train, rng, components=many)
+        way = relaxation(
             machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps)
         )
         section = f"samples ({self.sweeps} Gibbs sweeps from random starts)"

@@ -14,9 +14,11 @@ from ..machines.enumeration import states_of
 from ..errors import (InputError, TimeLimit, check_choice)
 from ..estimates import Bounds
 from ..ground.ground_state import ground_state
-from ..likelihood.log_z import (HIDDEN, can_be_exact, log_likelihood, log_z)
+from ..likelihood.exact import can_be_exact
+from ..likelihood.log_z import (HIDDEN, log_likelihood, log_z)
 from ..machines.machine import Machine
-from .metrics import (gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility)
+from ..glass.accessibility import gibbs_accessibility, method_accessibility
+from .metrics import (hamming_distance, mean_free_energy)
 from .run import (Run, as_list)
 from ..machines.spins import sign
 from ..data.splits import Dataset

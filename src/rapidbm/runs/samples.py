@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..errors import (InputError, check_beta, check_choice, lookup)
 from ..machines.machine import (Machine, scaled)
 from .metrics import (corrupt, reconstruct, wrong_pixels)
 from .run import Run
-from ..sampling.samplers import (SAMPLERS, Annealing, Gibbs, ParallelTempering, Sampler, TrajectoryTempering)
+from ..sampling.samplers import SAMPLERS, Sampler, TrajectoryTempering
 from ..machines.spins import sign
 from ..data.splits import (Dataset, Split)
 from ..random import generator
@@ -46,28 +47,33 @@ def write_array(path: Path, spins: Tensor) -> None:
 def sampler_named(
     name: str, run: Run, machine: Machine, start: str, update: int | None, replica: int, seed: int
 ) -> Sampler[Any]:
-    """A sampler by its name in the registry."""
-    lookup("sampler", name, SAMPLERS)
+    """A sampler by its name in the registry, given what its fields ask for: `start`, `data`, `machines`
+    (those of the training so far)."""
+    kind = lookup("sampler", name, SAMPLERS)
     check_choice("start", start, ("random", "data", "patterns"))
-    if name != "gibbs":
-        if start != "random":
+    takes = signature(kind).parameters
+    given: dict[str, Any] = {}
+    if start != "random":
+        if "start" not in takes:
             raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
-        if name == "trajectory":
-            last = max(run.checkpoints(), default=0) if update is None else update
-            past = [u for u in run.checkpoints() if u < last]
-            machines = [run.machine(u, replica).to(machine.device) for u in past]
-            return TrajectoryTempering((*machines, machine))
-        data = run.data().train.take(slice(0, 2000))  # for the marginals of the base
-        return ParallelTempering(data=data) if name == "pt" else Annealing(data=data)
-    if start == "random":
-        return Gibbs()
+        given["start"] = machine.with_visible(_starts(start, run, machine, seed))
+    if "data" in takes:  # for the marginals of the base
+        given["data"] = run.data().train.take(slice(0, 2000))
+    if "machines" in takes:
+        last = max(run.checkpoints(), default=0) if update is None else update
+        past = [run.machine(u, replica) for u in run.checkpoints() if u < last]
+        given["machines"] = (*(m.to(machine.device) for m in past), machine)
+    return kind(**given)
+
+
+def _starts(start: str, run: Run, machine: Machine, seed: int) -> Tensor:
+    """Visible spins of the data or of the patterns."""
     if start == "data":
         images = run.data().train.spins
-        order = torch.randperm(len(images), generator=generator(seed, "rows"))
-        return Gibbs(start=machine.with_visible(images[order]))
+        return images[torch.randperm(len(images), generator=generator(seed, "rows"))]
     if machine.patterns is None:
         raise InputError("these couplings are dense, there are no patterns to start from")
-    return Gibbs(start=machine.with_visible(sign(machine.patterns[..., : machine.visible])))
+    return sign(machine.patterns[..., : machine.visible])
 
 
 def samples(

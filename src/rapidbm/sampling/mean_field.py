@@ -46,5 +46,5 @@ def variational_bound(machine: Machine, means: Tensor) -> Tensor:
     """The right side of eq. (2) in float64, (e, c); units whose means are ±1 are held."""
     up = (1.0 + means.double()) / 2.0
     entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
-    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
-    return found
+    bound: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
+    return bound

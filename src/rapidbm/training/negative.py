@@ -23,8 +23,8 @@ from ..machines.units import SPIN
 from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
-from ..sampling.paths import Path
-from ..sampling.tempering import exchange
+from ..sampling.paths import Cooling
+from ..sampling.tempering import eased, trade_all
 from .positive import Weighted
 
 
@@ -207,30 +207,18 @@ class Tempered:
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
-        route = Path(machine, own_biases(machine), exact=False)
+        path = Cooling(machine, own_biases(machine), exact=False)
         ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
-            rates = torch.zeros_like(ladder[:, 1:])
-            for odd in (False, True):
-                index, chance = exchange(route, spins, ladder, rng, odd)
-                spins = spins.gather(1, index[..., None].expand_as(spins))
-                rates[:, int(odd) :: 2] = chance.mean(2)
-            spins = route.move(spins, rng, ladder)
-            ladder = _even(ladder, rates, self.pace)
-        cold = spins[:, -self.particles :]
-        return machine.smoothed(cold), self._chains(spins, ladder)
+            spins, rates = trade_all(path, spins, ladder, rng)
+            spins = path.move(spins, rng, ladder)
+            ladder = eased(ladder, rates, self.pace)
+        return machine.smoothed(spins[:, -self.particles :]), self._chains(spins, ladder)
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
         return chains[:, -self.particles :, :-1]
-
-
-def _even(ladder: Tensor, rates: Tensor, pace: float) -> Tensor:
-    """The ladder with wider gaps where the rates (e, t−1) are above their mean."""
-    gaps = ladder.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()
-    places = torch.cat([gaps.new_zeros(len(gaps), 1), gaps.cumsum(1)], 1)
-    return (places / places[:, -1:]).to(ladder)
 
 
 def _patterns(machine: Machine) -> Tensor:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runs.metrics import gibbs_accessibility
+from ...glass.accessibility import gibbs_accessibility
 from ..courses import course, hamming, machine_for, recipe_for
 from ..drawing import PENS, Pen, curve, epochs_axis, label, panels, points, sizes_of
 from ..study import Array, Bench, Claim, Finding, Item, Number, Part, Record, Records, Values

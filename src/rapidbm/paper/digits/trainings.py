@@ -20,13 +20,13 @@ from torch import Tensor
 
 from ...data.splits import Dataset
 from ...errors import InputError
-from ...glass.quality import adversarial_accuracy
+from ...glass.neighbours import adversarial_accuracy
 from ...likelihood.annealed import annealed
 from ...machines.couplings import Patterns
 from ...machines.machine import Machine
 from ...machines.spins import sign
 from ...runs.metrics import mean_free_energy
-from ...sampling import annealing as ais
+from ...sampling import annealing
 from ...sampling.bases import path_to
 from ...sampling.gibbs import sweeps
 from ...sampling.quench import descend
@@ -94,9 +94,9 @@ def log_z_below(machine: Machine, data: Tensor, config: Config, rng: torch.Gener
     path = path_to(machine, data)
     # Cold machines at the start of training need many temperatures for little: a coarse pilot
     # finds where they matter, and its step is wide enough to end.
-    betas, _ = ais.pilot(path, rng, chains=min(50, config.chains), step=10.0)
-    logs, _ = ais.forward(path, ais.resized(betas, config.steps), config.chains, rng)
-    return ais.LogMean.of(logs).value
+    betas, _ = annealing.pilot(path, rng, chains=min(50, config.chains), step=10.0)
+    logs, _ = annealing.forward(path, annealing.resized(betas, config.steps), config.chains, rng)
+    return annealing.LogMean.of(logs).value
 
 
 def _nll(config: Config) -> tuple[Look, Look]:
@@ -165,18 +165,17 @@ def _train(bench: Bench, config: Config, name: str) -> Values:
 def _final(bench: Bench, config: Config, machine: Machine, data: Dataset) -> Values:
     """Both bounds and the interval at the end; nothing for a machine too cold to be annealed."""
     try:
-        z, _, steps = annealed(
+        final = annealed(
             machine,
-            1.0,
             bench.seed,
-            data.train.spins,
-            None,
-            config.chains,
-            config.final_steps,
+            data=data.train.spins,
+            chains=config.chains,
+            most=config.final_steps,
         )
     except InputError:
         return {}
-    found: Values = {"temperatures": steps}
+    z = final.bounds
+    found: Values = {"temperatures": final.steps}
     rng = bench.rng("free energy")
     for part in ("train", "test"):
         free = mean_free_energy(machine, getattr(data, part), rng)

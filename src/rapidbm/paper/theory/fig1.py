@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 
 from ...errors import LoadWarning
+from ...glass.accessibility import gibbs_accessibility
 from ...ground.ground_state import ground_state
 from ...machines.couplings import Dense
 from ...machines.layers import Layers
 from ...machines.machine import Machine, rbm, scaled
-from ...runs.metrics import gibbs_accessibility
 from ..drawing import PENS, curve, label, panels, points, sizes_of
 from ..study import (
     Array,

@@ -7,7 +7,7 @@ import torch
 
 import rapidbm as rb
 from conftest import machines
-from rapidbm.likelihood import independent as columns
+from rapidbm.likelihood import independent
 from rapidbm.likelihood.independent import Fit, fit, log_z_by_means, log_z_by_states, warn_of_fit
 from rapidbm.machines.machine import scaled
 from rapidbm.random import generator
@@ -47,7 +47,7 @@ def test_the_best_start_counts():
 
 
 def test_data_in_parts_count_like_data_at_once(monkeypatch):
-    monkeypatch.setattr(columns, "EXACT", 2**40)
+    monkeypatch.setattr(independent, "EXACT", 2**40)
     machine = rb.rbm(16, 2, seed=0, replicas=1500, scale=0.5)  # too many for 200 images at a time
     found = fit(machine, TABLE, generator(0))
     for i in (0, 1499):
@@ -65,7 +65,7 @@ def test_a_state_counts_once():
 @pytest.mark.parametrize("enumerated", [True, False])
 def test_the_bound_is_above_the_likelihood(enumerated, monkeypatch):
     if not enumerated:
-        monkeypatch.setattr(columns, "EXACT", 0)
+        monkeypatch.setattr(independent, "EXACT", 0)
     for machine in (
         rb.rbm(16, 6, 3, seed=0, replicas=2),
         rb.dbm(16, (4, 3), seed=0, scale=0.5),
@@ -100,7 +100,7 @@ def training(negative, **options):
 @pytest.mark.parametrize("every", ["exactly", "by bounds"])
 def test_pure_pid_on_a_table_warns_and_persistent_chains_do_not(every, monkeypatch):
     if every == "by bounds":
-        monkeypatch.setattr(columns, "EXACT", 0)
+        monkeypatch.setattr(independent, "EXACT", 0)
     with pytest.warns(rb.FitWarning, match="ends below independent columns.*preset small"):
         for _ in training(rb.PatternInduced()):
             pass

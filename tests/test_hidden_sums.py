@@ -7,14 +7,14 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.likelihood import hidden_sums as posterior
+from rapidbm.estimates import WIDE, Estimate
+from rapidbm.likelihood import hidden_sums as sums
 from rapidbm.likelihood import log_z as likelihood
-from rapidbm.likelihood.annealed import WIDE
 from rapidbm.likelihood.hidden_sums import hidden_sums, variational_bound
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.machine import Machine, bm, dbm, rbm, scaled
 from rapidbm.random import generator
-from rapidbm.sampling import paths as routes
+from rapidbm.sampling import paths
 from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import exact_distribution
 
@@ -59,17 +59,17 @@ def test_both_sides_hold_and_are_close(machine):
     exact = exact_sums(machine, visible).mean(1)
     found = hidden_sums(machine, visible, generator(0), chains=50)
     for values, errors in (
-        (found.forward, found.forward_error),
-        (found.back, found.back_error),
+        (found.forward.value, found.forward.error),
+        (found.back.value, found.back.error),
     ):
         assert values.shape == errors.shape == (machine.replicas,)
         assert values.dtype == errors.dtype == torch.float64
         assert bool(((values - exact).abs() < 4 * errors + 1e-9).all())
-    assert float(found.forward_error.max()) < 0.05
+    assert float(found.forward.error.max()) < 0.05
     # The variational gap, eq. (1) minus eq. (2).
     assert bool((exact - found.mean_field > -1e-9).all())
-    gap = 0.5 * (found.forward + found.back) - found.mean_field
-    error = 0.5 * (found.forward_error + found.back_error)
+    gap = 0.5 * (found.forward.value + found.back.value) - found.mean_field
+    error = 0.5 * (found.forward.error + found.back.error)
     assert bool((gap > -4 * error - 1e-9).all())
     assert bool(((gap - (exact - found.mean_field)).abs() < 4 * error + 1e-9).all())
     assert all(torch.equal(p, before[name]) for name, p in machine.named_parameters())
@@ -109,7 +109,10 @@ def test_the_errors_are_as_large_as_the_spread():
     visible = images(machine, 6)
     exact = exact_sums(machine, visible).mean(1)
     found = hidden_sums(machine, visible, generator(0))
-    for value, error in ((found.forward, found.forward_error), (found.back, found.back_error)):
+    for value, error in (
+        (found.forward.value, found.forward.error),
+        (found.back.value, found.back.error),
+    ):
         assert 0.7 < float(((value - exact) / error).square().mean().sqrt()) < 1.4
 
 
@@ -121,15 +124,17 @@ def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
 
     def score():
         found = hidden_sums(machine, visible, generator(0))
-        low = torch.minimum(found.forward, found.back) - 1.96 * found.forward_error
-        high = torch.maximum(found.forward, found.back) + 1.96 * found.back_error
-        return int(((low <= exact) & (exact <= high)).sum()), float((found.back - exact).min())
+        low = torch.minimum(found.forward.value, found.back.value) - 1.96 * found.forward.error
+        high = torch.maximum(found.forward.value, found.back.value) + 1.96 * found.back.error
+        return int(((low <= exact) & (exact <= high)).sum()), float(
+            (found.back.value - exact).min()
+        )
 
     count, worst = score()
     assert count >= 92
     assert worst > -0.25
-    plain = posterior._bases
-    monkeypatch.setattr(posterior, "_bases", lambda *a: (plain(*a)[0],) * 2)
+    plain = sums._bases
+    monkeypatch.setattr(sums, "_bases", lambda *a: (plain(*a)[0],) * 2)
     count, worst = score()
     assert count < 75
     assert worst < -0.3
@@ -142,11 +147,11 @@ def test_a_frozen_posterior_is_summed_from_mean_field():
     exact = copy.deepcopy(machine).double().log_prob_unnormalised(visible).detach().mean(1)
     found = hidden_sums(machine, visible, generator(0))
     assert found.steps == 50
-    assert float((found.forward - exact).abs()) < 0.05
-    assert float((found.back - exact).abs()) < 0.05
+    assert float((found.forward.value - exact).abs()) < 0.05
+    assert float((found.back.value - exact).abs()) < 0.05
     again = hidden_sums(machine, visible, generator(0))
-    assert torch.equal(found.forward, again.forward)
-    assert torch.equal(found.back, again.back)
+    assert torch.equal(found.forward.value, again.forward.value)
+    assert torch.equal(found.back.value, again.back.value)
 
 
 @pytest.mark.parametrize("machine", machines(2))
@@ -170,7 +175,7 @@ def test_a_restricted_machine_has_no_gap():
     assert torch.allclose(bound, exact, atol=1e-12)
     found = hidden_sums(machine, visible, generator(0))
     assert torch.allclose(found.mean_field, exact.mean(1), atol=1e-12)
-    assert bool(((found.forward - exact.mean(1)).abs() < 4 * found.forward_error).all())
+    assert bool(((found.forward.value - exact.mean(1)).abs() < 4 * found.forward.error).all())
 
 
 @pytest.mark.parametrize("machine", machines(2))
@@ -204,11 +209,16 @@ def test_a_wrong_weight_shows(kind, monkeypatch):
 
     def far_off():
         found = hidden_sums(machine, visible, generator(0))
-        return int(((found.forward - exact).abs() > 4 * found.forward_error).sum())
+        return int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum())
 
     assert far_off() < 2
-    plain = routes.Terms.log_f
-    monkeypatch.setattr(routes.Terms, "log_f", lambda self, at: plain(self, 0.9 * at))
+    plain = paths.Cooling.weights
+
+    def wrong(self, spins):
+        log_f = plain(self, spins)
+        return lambda at: log_f(0.9 * at)
+
+    monkeypatch.setattr(paths.Cooling, "weights", wrong)
     assert far_off() > 15
 
 
@@ -216,10 +226,10 @@ def test_a_wrong_base_shows(monkeypatch):
     machine = many("dbm-dense", replicas=30)
     visible = images(machine, 6)
     exact = exact_sums(machine, visible).mean(1)
-    plain = routes.log_2cosh
-    monkeypatch.setattr(routes, "log_2cosh", lambda x: plain(x) + 0.05)
+    plain = paths.log_2cosh
+    monkeypatch.setattr(paths, "log_2cosh", lambda x: plain(x) + 0.05)
     found = hidden_sums(machine, visible, generator(0))
-    assert int(((found.forward - exact).abs() > 4 * found.forward_error).sum()) > 15
+    assert int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum()) > 15
 
 
 def test_images_in_parts(monkeypatch):
@@ -227,19 +237,19 @@ def test_images_in_parts(monkeypatch):
     machine = dbm(4, (3, 3), replicas=2, scale=0.4, seed=0)
     visible = images(machine, 9)
     sizes = []
-    plain = posterior._some
+    plain = sums._of_images
 
     def some(machine, visible, *rest):
         sizes.append(len(visible))
         return plain(machine, visible, *rest)
 
-    monkeypatch.setattr(posterior, "_some", some)
-    monkeypatch.setattr(posterior, "AT_ONCE", 2 * 10 * 500 * 6)
+    monkeypatch.setattr(sums, "_of_images", some)
+    monkeypatch.setattr(sums, "AT_ONCE", 2 * 10 * 500 * 6)
     found = hidden_sums(machine, visible, generator(0), chains=500)
     assert sizes == [6, 3]
     exact = exact_sums(machine, visible).mean(1)
-    assert bool(((found.forward - exact).abs() < 4 * found.forward_error).all())
-    assert float(found.forward_error.max()) < 0.01  # of 9 · 500 chains
+    assert bool(((found.forward.value - exact).abs() < 4 * found.forward.error).all())
+    assert float(found.forward.error.max()) < 0.01  # of 9 · 500 chains
     assert found.steps == 50
 
 
@@ -274,11 +284,11 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     assert "hidden units over 50 temperatures" in found.effort
     assert bool(held(found, exact).all())
     # Errors of independent parts add in squares.
-    sums = hidden_sums(machine, visible, generator(0, "hidden"))
-    value = 0.5 * (sums.forward + sums.back)
-    low, high = sums.interval(WIDE)
-    assert torch.equal(found.forward, sums.forward - z.forward)
-    assert torch.equal(found.back, sums.back - z.back)
+    hidden = hidden_sums(machine, visible, generator(0, "hidden"))
+    value = 0.5 * (hidden.forward.value + hidden.back.value)
+    low, high = hidden.interval(WIDE)
+    assert torch.equal(found.forward, hidden.forward.value - z.forward)
+    assert torch.equal(found.back, hidden.back.value - z.back)
     assert torch.allclose(found.value, value - z.value)
     assert torch.allclose(found.value - found.lower, torch.hypot(value - low, z.upper - z.value))
     assert torch.allclose(found.upper - found.value, torch.hypot(high - value, z.value - z.lower))
@@ -289,7 +299,8 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
 def test_an_interval_lies_above_the_proven_bound():
     def interval(bound):
         forward, back, error, low = (torch.tensor([x]) for x in (-10.0, -9.0, 0.5, bound))
-        found = posterior.HiddenSums(forward, back, error, error, low, 50).interval(2.0)
+        ways = (Estimate(forward, error), Estimate(back, error))
+        found = sums.HiddenSums(*ways, low, 50).interval(2.0)
         return [float(x) for x in found]
 
     assert interval(-20.0) == [-11.0, -8.0]

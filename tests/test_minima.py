@@ -9,7 +9,7 @@ import torch
 from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
-from rapidbm.glass.growth import cut, growth
+from rapidbm.glass.growth import diluted, growth
 from rapidbm.glass.minima import Minima, Valleys, chao1, coincidence, minima, settle, stability
 from rapidbm.glass.overlaps import energies, overlap_distribution, ultrametricity
 from rapidbm.glass.pictures import landscape_figure
@@ -137,30 +137,30 @@ def found_in(counts):
 
 def test_chao_counts_an_urn_of_equal_shares_and_knows_its_error():
     even = torch.full((300,), 1 / 300, dtype=torch.float64)
-    many = [chao1(urn(even, 400, generator(i))) for i in range(200)]
-    value, error = torch.tensor(many).unbind(1)
+    many = Estimate.stack([chao1(urn(even, 400, generator(i))) for i in range(200)])
+    value, error = many.value, many.error
     assert abs(value.mean() - 300) < 6
     assert 0.8 < error.mean() / value.std() < 1.25
     uneven = torch.arange(1, 301).double().reciprocal()
-    some = [chao1(urn(uneven / uneven.sum(), 400, generator(i)))[0] for i in range(50)]
+    some = [chao1(urn(uneven / uneven.sum(), 400, generator(i))).value for i in range(50)]
     assert sum(some) / 50 < 300  # a bound from below
 
 
 def test_chao_by_hand():
-    assert chao1(torch.tensor([5, 2, 2, 1, 1, 1]))[0] == 6 + 3 * 2 / (2 * 3)
-    assert chao1(torch.tensor([1, 1, 1]))[0] == 3 + 3
-    value, error = chao1(torch.tensor([40, 60]))
-    assert value == 2
-    assert error < 1e-6
+    assert chao1(torch.tensor([5, 2, 2, 1, 1, 1])).value == 6 + 3 * 2 / (2 * 3)
+    assert chao1(torch.tensor([1, 1, 1])).value == 3 + 3
+    found = chao1(torch.tensor([40, 60]))
+    assert found.value == 2
+    assert found.error < 1e-6
 
 
 def test_errors_of_chao_by_hand():
     """Chao 1987 for f_1 = 3, f_2 = 0, where Ŝ = 7, and for f_1 = 0."""
-    _, error = chao1(torch.tensor([4, 1, 1, 1]))
-    assert error**2 == pytest.approx(3 * 2 / 2 + 3 * 5**2 / 4 - 3**4 / (4 * 7))
-    _, error = chao1(torch.tensor([2, 2, 3]))
+    error = chao1(torch.tensor([4, 1, 1, 1])).error
+    assert float(error**2) == pytest.approx(3 * 2 / 2 + 3 * 5**2 / 4 - 3**4 / (4 * 7))
+    error = chao1(torch.tensor([2, 2, 3])).error
     left = 2 * math.exp(-2) + math.exp(-3)
-    assert error**2 == pytest.approx(left - (4 * math.exp(-2) + 3 * math.exp(-3)) ** 2 / 7)
+    assert float(error**2) == pytest.approx(left - (4 * math.exp(-2) + 3 * math.exp(-3)) ** 2 / 7)
 
 
 def test_shares_of_starts_and_of_minima_by_hand():
@@ -174,11 +174,12 @@ def test_shares_of_starts_and_of_minima_by_hand():
 
 def test_coincidence_is_the_sum_of_squares_and_knows_its_error():
     p = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
-    many = [coincidence(urn(p, 60, generator(i))) for i in range(400)]
-    value, error = torch.tensor(many).unbind(1)
+    many = Estimate.stack([coincidence(urn(p, 60, generator(i))) for i in range(400)])
+    value, error = many.value, many.error
     assert abs(value.mean() - 0.3) < 4.5 * value.std() / math.sqrt(400)
     assert 0.8 < error.mean() / value.std() < 1.25
-    assert coincidence(torch.ones(10)) == (0.0, 2 / 90)
+    never = coincidence(torch.ones(10))
+    assert (float(never.value), float(never.error)) == (0.0, 2 / 90)
 
 
 def test_rarefaction_is_the_mean_over_subsets():
@@ -202,12 +203,12 @@ def test_error_of_rarefaction_is_what_repetition_gives():
     assert 0.9 < error.mean() / value.std() < 1.8  # for a fixed landscape on the safe side
 
 
-# -- cuts and growth ------------------------------------------------------------------------------
+# -- dilution and growth --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("machine", machines(2))
 def test_a_cut_machine_has_the_energy_of_those_units_alone(machine):
-    small = cut(machine, 0.6, generator(0))
+    small = diluted(machine, 0.6, generator(0))
     sizes = machine.layers.sizes
     assert small.layers.sizes == tuple(max(1, round(0.6 * n)) for n in sizes)
     assert small.layers.edges == machine.layers.edges
@@ -227,7 +228,7 @@ def test_a_cut_machine_has_the_energy_of_those_units_alone(machine):
 
 @pytest.mark.parametrize("machine", machines(3))
 def test_a_full_cut_is_the_machine_itself(machine):
-    same = cut(machine, 1.0, generator(0))
+    same = diluted(machine, 1.0, generator(0))
     spins = machine.random(5, generator(1))
     assert torch.allclose(same.energy(spins), machine.energy(spins))
 
@@ -440,8 +441,8 @@ def test_overlap_of_a_minimum_is_the_largest_over_patterns():
     ("call", "words"),
     [
         (lambda m, rng: minima(m, 1, rng), "starts must be .* at least 2, not 1"),
-        (lambda m, rng: cut(m, 0.0, rng), "above 0 and at most 1, not 0.0"),
-        (lambda m, rng: cut(m, 1.5, rng), "above 0 and at most 1, not 1.5"),
+        (lambda m, rng: diluted(m, 0.0, rng), "above 0 and at most 1, not 0.0"),
+        (lambda m, rng: diluted(m, 1.5, rng), "above 0 and at most 1, not 1.5"),
         (lambda m, rng: growth(m, 10, rng, tries=1), "tries must be .* at least 2, not 1"),
         (lambda m, rng: growth(m, 10, rng, fractions=(1.0,)), r"two different .* not \(1.0,\)"),
         (

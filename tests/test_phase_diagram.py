@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.glass import phase_pictures as diagram_pictures
+from rapidbm.glass import pictures
 from rapidbm.glass.phases import (
     BIDIRECTIONAL,
     COLD,
@@ -213,5 +213,5 @@ def test_picture_of_the_phases(tmp_path):
     lines = boundaries(load=of(0.001, 0.01, 0.05, 0.1, 0.19, 0.3, 1.0))
     for path in ((), [(0.1, 0.01)], [(0.1, 0.01), (0.1, 0.1), (300.0, 40.0)]):
         fig = figure(4, 3)
-        diagram_pictures.show_phases(fig.subplots(), lines, path, title="phases")
+        pictures.show_phases(fig.subplots(), lines, path, title="phases")
         assert save(fig, tmp_path / "phases.png").stat().st_size > 10_000
