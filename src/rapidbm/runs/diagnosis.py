@@ -19,26 +19,26 @@ import torch
 from torch import Tensor
 
 from .. import pictures
-from ..glass import quality
-from ..machines.files import (device_named, load_machine)
-from ..sampling.convergence import mixing
-from ..glass.phases import (boundaries, standing)
-from ..glass.phase_pictures import show_phases
-from ..errors import (InputError, check_count)
-from ..estimates import Estimate
-from ..glass.overlaps import (energies, overlap_distribution, ultrametricity)
-from ..ground.ground_state import ground_state
-from ..glass.pictures import landscape_figure
-from ..machines.machine import Machine
-from .metrics import gibbs_accessibility
-from ..progress import watch
-from ..glass.quality_pictures import (show_moments, show_nearest, show_projections, show_relaxation)
-from .run import Run
-from ..sampling.samplers import (Gibbs, ParallelTempering, record, sample)
-from ..glass.spectra import pattern_overlaps
 from ..data.splits import Dataset
-from ..random import (check_seed, generator)
+from ..errors import InputError, check_count
+from ..estimates import Estimate
+from ..glass import quality
+from ..glass.overlaps import energies, overlap_distribution, ultrametricity
+from ..glass.phase_pictures import show_phases
+from ..glass.phases import boundaries, standing
+from ..glass.pictures import landscape_figure
+from ..glass.quality_pictures import show_moments, show_nearest, show_projections, show_relaxation
+from ..glass.spectra import pattern_overlaps
 from ..glass.verdict import glassiness
+from ..ground.ground_state import ground_state
+from ..machines.files import device_named, load_machine
+from ..machines.machine import Machine
+from ..progress import watch
+from ..random import check_seed, generator
+from ..sampling.convergence import mixing
+from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
+from .metrics import gibbs_accessibility
+from .run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import pictures
-from ..likelihood.bridging import log_z_along
-from ..machines.files import (device_named, load_tensors)
-from ..machines.enumeration import states_of
-from ..errors import (InputError, TimeLimit, check_choice)
+from ..data.splits import Dataset
+from ..errors import InputError, TimeLimit, check_choice
 from ..estimates import Bounds
 from ..ground.ground_state import ground_state
-from ..likelihood.log_z import (HIDDEN, can_be_exact, log_likelihood, log_z)
+from ..likelihood.bridging import log_z_along
+from ..likelihood.log_z import HIDDEN, can_be_exact, log_likelihood, log_z
+from ..machines.enumeration import states_of
+from ..machines.files import device_named, load_tensors
 from ..machines.machine import Machine
-from .metrics import (gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility)
-from .run import (Run, as_list)
 from ..machines.spins import sign
-from ..data.splits import Dataset
 from ..random import generator
+from .metrics import gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility
+from .run import Run, as_list
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

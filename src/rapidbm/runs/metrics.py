@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..machines.enumeration import check_states
-from ..errors import (InputError, check_count, lookup)
-from ..sampling.gibbs import (sweep, sweeps)
+from ..data.splits import Split
+from ..errors import InputError, check_count, lookup
 from ..ground.ground_state import ground_state
 from ..likelihood.log_z import log_likelihood
+from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..training.negative import (HasConfigurations, NegativePhase)
-from ..progress import (watch, watched)
 from ..machines.spins import up_probability
-from ..data.splits import Split
+from ..progress import watch, watched
 from ..random import check_rng
+from ..sampling.gibbs import sweep, sweeps
+from ..training.negative import HasConfigurations, NegativePhase
 
 Metric = Callable[[Machine, Split, torch.Generator], Tensor]
 ROOM = 2**20  # numbers at a time on a CPU

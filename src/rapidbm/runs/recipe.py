@@ -14,18 +14,26 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..data.catalogue import (FILE_ENDINGS, load)
-from ..errors import (InputError, LoadWarning, check_choice, check_count, lookup, unknown)
-from ..accel.fast import (PRECISIONS, Precision)
-from ..machines.machine import (Machine, bm, dbm, rbm)
-from .metrics import METRICS
-from ..training.negative import (NEGATIVE, NegativePhase)
-from ..training.optimisers import (CLOCKS, Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers)
-from ..training.positive import (POSITIVE, PositivePhase)
-from ..training.projections import (PROJECTIONS, Projection)
+from ..accel.fast import PRECISIONS, Precision
+from ..data.catalogue import FILE_ENDINGS, load
 from ..data.splits import Dataset
+from ..errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
+from ..machines.machine import Machine, bm, dbm, rbm
 from ..random import check_seed
+from ..training.negative import NEGATIVE, NegativePhase
+from ..training.optimisers import (
+    CLOCKS,
+    Optimizer,
+    Schedule,
+    TorchOptimizer,
+    adam,
+    sgd,
+    torch_optimizers,
+)
+from ..training.positive import POSITIVE, PositivePhase
+from ..training.projections import PROJECTIONS, Projection
 from ..training.trainer import Trainer
+from .metrics import METRICS
 
 T = TypeVar("T")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -33,18 +33,29 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..machines.files import (check_sizes, device_named, load_machine, load_tensors, save_tensors)
-from ..likelihood.independent import warn_of_fit
 from ..data.catalogue import FILE_ENDINGS
-from ..disk import (append_line, inside, is_free, locked, make_folder, parse_json, read_json, reading, write_bytes, write_json)
-from ..errors import (DataWarning, InputError, LoadWarning, LossWarning, check_choice)
-from ..machines.machine import Machine
-from .metrics import (METRICS, SPLIT_FREE, check_metric)
-from .recipe import (Recipe, spacing_of)
-from ..schema import (Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields)
 from ..data.splits import Dataset
-from ..training.trainer import (Progress, Trainer)
-from .trust import (is_trusted, trust)
+from ..disk import (
+    append_line,
+    inside,
+    is_free,
+    locked,
+    make_folder,
+    parse_json,
+    read_json,
+    reading,
+    write_bytes,
+    write_json,
+)
+from ..errors import DataWarning, InputError, LoadWarning, LossWarning, check_choice
+from ..likelihood.independent import warn_of_fit
+from ..machines.files import check_sizes, device_named, load_machine, load_tensors, save_tensors
+from ..machines.machine import Machine
+from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
+from ..training.trainer import Progress, Trainer
+from .metrics import METRICS, SPLIT_FREE, check_metric
+from .recipe import Recipe, spacing_of
+from .trust import is_trusted, trust
 
 FORMAT = 1
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs

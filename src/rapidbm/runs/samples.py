@@ -12,17 +12,24 @@ import torch
 from torch import Tensor
 
 from .. import pictures
-from ..machines.files import device_named
+from ..data.splits import Dataset, Split
 from ..disk import write_bytes
-from ..errors import (InputError, check_beta, check_choice, lookup)
-from ..machines.machine import (Machine, scaled)
-from .metrics import (corrupt, reconstruct, wrong_pixels)
-from .run import Run
-from ..sampling.samplers import (SAMPLERS, Annealing, Gibbs, ParallelTempering, Sampler, TrajectoryTempering)
+from ..errors import InputError, check_beta, check_choice, lookup
+from ..machines.files import device_named
+from ..machines.machine import Machine, scaled
 from ..machines.spins import sign
-from ..data.splits import (Dataset, Split)
 from ..random import generator
+from ..sampling.samplers import (
+    SAMPLERS,
+    Annealing,
+    Gibbs,
+    ParallelTempering,
+    Sampler,
+    TrajectoryTempering,
+)
 from ..sampling.tempering import Walkers
+from .metrics import corrupt, reconstruct, wrong_pixels
+from .run import Run
 
 
 def target(out: Path | None, run: Run, name: str) -> Path:
