@@ -338,7 +338,7 @@ def test_options_of_commands_arrive(rapidbm, hot, monkeypatch):
         asked.append((words, options))
         raise InputError("no more than this was wanted")
 
-    for name in ("diagnosis.diagnose", "demo.demo", "bench.run.bench"):
+    for name in ("runs.diagnosis.diagnose", "cli.demo.demonstrate", "bench.run.measured"):
         monkeypatch.setattr(f"rapidbm.{name}", refuse)
     words = ["--chains", 5, "--sweeps", 6, "--starts", 7, "--seed", 8, "--update", 1]
     for line in (["diagnose", hot, *words], ["demo", "--seed", 9], ["bench", "--seed", 10]):

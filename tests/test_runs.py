@@ -19,8 +19,10 @@ from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.machines.machine import bm, dbm, rbm
 from rapidbm.random import generator
 from rapidbm.runs.metrics import hamming_distance
-from rapidbm.runs.recipe import PRESETS, Recipe, preset_for
-from rapidbm.runs.run import Run, on_log_grid
+from rapidbm.runs.presets import PRESETS, preset_for
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.spacing import on_log_grid
 from rapidbm.training.optimisers import adam
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}

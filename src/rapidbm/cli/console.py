@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from ..errors import printable
+from ..errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ..progress import Watch, quiet, watch
 
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ class Screen:
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
         """Warnings as one readable line."""
-        from ..errors import DataWarning, FitWarning, LoadWarning, LossWarning
-
         with warnings.catch_warnings():
-            for kind in (DataWarning, FitWarning, LoadWarning, LossWarning):
+            for kind in (DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning):
                 warnings.simplefilter("always", kind)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield
@@ -88,6 +86,11 @@ class Stopper:
 
     def __call__(self) -> bool:
         return self.signal is not None
+
+    @property
+    def code(self) -> int:
+        """The exit code of what was stopped."""
+        return 128 + (self.signal or signal.SIGINT)
 
     @contextmanager
     def listening(self) -> Iterator[Stopper]:

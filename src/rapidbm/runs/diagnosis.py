@@ -37,8 +37,8 @@ from ..progress import watch
 from ..random import check_seed, generator
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
+from .folder import RunFolder
 from .metrics import gibbs_accessibility
-from .run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ def opened(
         if update is not None:
             raise InputError(f"{path} is one machine without checkpoints; leave --update out")
         return load_machine(path, replica=replica).to(where), None, []
-    run = Run(path, file)
+    run = RunFolder(path, file)
     machine = run.machine(update, replica).to(where)
     last = math.inf if update is None else update
     saved = [u for u in run.checkpoints() if u <= last]

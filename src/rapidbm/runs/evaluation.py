@@ -19,8 +19,8 @@ from ..machines.files import device_named, load_tensors
 from ..machines.machine import Machine
 from ..machines.spins import sign
 from ..random import generator
+from .folder import RunFolder, as_list
 from .metrics import gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility
-from .run import Run, as_list
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ Rows = dict[str, list[float | None]]
 
 
 def evaluation(
-    run: Run,
+    run: RunFolder,
     update: int | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -112,7 +112,7 @@ def _normaliser(
     return z, f"{told}; {z.note}" if z.note else told
 
 
-def _chains(run: Run, machine: Machine) -> Tensor | None:
+def _chains(run: RunFolder, machine: Machine) -> Tensor | None:
     """The chains of the newest checkpoint, if the negative phase keeps any."""
     wanted = run.recipe.negative_phase().init(machine, generator(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
@@ -127,7 +127,7 @@ def _chains(run: Run, machine: Machine) -> Tensor | None:
 
 
 def likelihood_curve(
-    run: Run,
+    run: RunFolder,
     seed: int = 0,
     device: str = "cpu",
     track: Callable[[range], Iterable[int]] = iter,

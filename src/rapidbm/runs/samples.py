@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,16 @@ from ..machines.files import device_named
 from ..machines.machine import Machine, scaled
 from ..machines.spins import sign
 from ..random import generator
-from ..sampling.samplers import (
-    SAMPLERS,
-    Annealing,
-    Gibbs,
-    ParallelTempering,
-    Sampler,
-    TrajectoryTempering,
-)
+from ..registry import build
+from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
+from .folder import RunFolder
 from .metrics import corrupt, reconstruct, wrong_pixels
-from .run import Run
+
+STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
 
 
-def target(out: Path | None, run: Run, name: str) -> Path:
+def target(out: Path | None, run: RunFolder, name: str) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
         return run.figures / name
@@ -51,30 +48,47 @@ def write_array(path: Path, spins: Tensor) -> None:
 
 
 def sampler_named(
-    name: str, run: Run, machine: Machine, start: str, update: int | None, replica: int, seed: int
+    name: str,
+    run: RunFolder,
+    machine: Machine,
+    start: str,
+    update: int | None,
+    replica: int,
+    seed: int,
+    given: Mapping[str, Any] | None = None,
 ) -> Sampler[Any]:
-    """A sampler by its name in the registry."""
-    lookup("sampler", name, SAMPLERS)
-    check_choice("start", start, ("random", "data", "patterns"))
-    if name != "gibbs":
-        if start != "random":
-            raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
-        if name == "trajectory":
-            last = max(run.checkpoints(), default=0) if update is None else update
-            past = [u for u in run.checkpoints() if u < last]
-            machines = [run.machine(u, replica).to(machine.device) for u in past]
-            return TrajectoryTempering((*machines, machine))
-        data = run.data().train.take(slice(0, 2000))  # for the marginals of the base
-        return ParallelTempering(data=data) if name == "pt" else Annealing(data=data)
+    """A sampler by its name in the registry, with the options `given`.
+
+    What it wants of the run are fields of these names: `start`, where its chains start; `data`, images
+    for the marginals of a base; `machines`, the checkpoints of the training up to this machine.
+    """
+    wants = {field.name for field in fields(lookup("sampler", name, SAMPLERS))}  # type: ignore[arg-type]
+    check_choice("start", start, STARTS)
+    filled: dict[str, Any] = {}
+    if "start" in wants:
+        filled["start"] = _start(run, machine, start, seed)
+    elif start != "random":
+        raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
+    if "data" in wants:
+        filled["data"] = run.data().train.take(slice(0, 2000))
+    if "machines" in wants:
+        last = max(run.checkpoints(), default=0) if update is None else update
+        past = [u for u in run.checkpoints() if u < last]
+        machines = [run.machine(u, replica).to(machine.device) for u in past]
+        filled["machines"] = (*machines, machine)
+    return build(SAMPLERS, name, given or {}, **filled)
+
+
+def _start(run: RunFolder, machine: Machine, start: str, seed: int) -> Tensor | None:
     if start == "random":
-        return Gibbs()
+        return None
     if start == "data":
         images = run.data().train.spins
         order = torch.randperm(len(images), generator=generator(seed, "rows"))
-        return Gibbs(start=machine.with_visible(images[order]))
+        return machine.with_visible(images[order])
     if machine.patterns is None:
         raise InputError("these couplings are dense, there are no patterns to start from")
-    return Gibbs(start=machine.with_visible(sign(machine.patterns[..., : machine.visible])))
+    return machine.with_visible(sign(machine.patterns[..., : machine.visible]))
 
 
 def samples(
@@ -89,7 +103,7 @@ def samples(
     """Visible spins (count, v) after so many steps, how many there were, and how the sampler fared."""
     check_beta(beta)
     if beta != 1.0:
-        if isinstance(sampler, TrajectoryTempering):
+        if hasattr(sampler, "machines"):
             raise InputError(
                 f"a trajectory ends at the machine itself, β = 1, not {beta}; leave --beta out"
             )
@@ -112,7 +126,7 @@ def samples(
 
 
 def reconstructions(
-    run: Run,
+    run: RunFolder,
     part: str,
     mask: Path | None,
     count: int,

@@ -21,6 +21,7 @@ from ..errors import InputError, check_beta, check_count
 from ..machines.machine import Machine, scaled
 from ..progress import watch
 from ..random import generator, seed_from
+from ..registry import Registry, a_class_with
 from . import annealing as ais
 from .bases import path_to
 from .gibbs import sweeps as run_sweeps
@@ -244,9 +245,14 @@ def record(
     return torch.stack(kept, 2), state
 
 
-SAMPLERS: dict[str, type[Sampler[Any]]] = {
-    "gibbs": Gibbs,
-    "annealing": Annealing,
-    "pt": ParallelTempering,
-    "trajectory": TrajectoryTempering,
-}
+SAMPLERS: Registry[type[Sampler[Any]]] = Registry(
+    "sampler",
+    {
+        "gibbs": Gibbs,
+        "annealing": Annealing,
+        "pt": ParallelTempering,
+        "trajectory": TrajectoryTempering,
+    },
+    "rapidbm.samplers",
+    a_class_with("init", "step", "spins", "steps"),
+)

@@ -7,7 +7,7 @@ machines need an approximation, mean field or clamped chains, or, where it is sm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from ..errors import InputError, check_count
 from ..machines.enumeration import check_states, clamped_states, infer, states_of
 from ..machines.machine import GivenVisible, Machine
 from ..machines.spins import WeightedSpins
+from ..registry import Registry, Setting, a_class_with
 from ..sampling.gibbs import sweep
 from ..sampling.mean_field import mean_field
 
@@ -58,7 +59,7 @@ class MeanField:
 
     capturable: ClassVar[bool] = True
 
-    iterations: int = 30
+    iterations: Annotated[int, Setting("iterations", flag="positive_steps")] = 30
 
     def __post_init__(self) -> None:
         check_count("the number of mean-field iterations", self.iterations)
@@ -76,7 +77,7 @@ class ClampedChains:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: int = 10
+    sweeps: Annotated[int, Setting("sweeps", flag="positive_steps")] = 10
 
     def __post_init__(self) -> None:
         check_count("the number of clamped sweeps", self.sweeps)
@@ -125,9 +126,14 @@ def positive_for(machine: Machine) -> PositivePhase:
     return Enumerated() if states_of(machine.layers, (0,)) <= 64 else MeanField()
 
 
-POSITIVE: dict[str, type[PositivePhase]] = {
-    "mean": ConditionalMean,
-    "meanfield": MeanField,
-    "clamped": ClampedChains,
-    "enumerated": Enumerated,
-}
+POSITIVE: Registry[type[PositivePhase]] = Registry(
+    "positive phase",
+    {
+        "mean": ConditionalMean,
+        "meanfield": MeanField,
+        "clamped": ClampedChains,
+        "enumerated": Enumerated,
+    },
+    "rapidbm.positive_phases",
+    a_class_with("check", "step"),
+)

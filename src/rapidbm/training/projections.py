@@ -8,7 +8,7 @@ Gibbs   ξ_v ~ p(· | ξ_h),  ξ_h ~ p(· | ξ_v)                               
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 import torch
 
@@ -17,9 +17,11 @@ from ..machines.couplings import Patterns
 from ..machines.machine import Machine
 from ..machines.spins import sign
 from ..random import check_rng
+from ..registry import Registry, Setting, a_class_with
 from ..sampling.gibbs import resample
 
 Every = Literal["update", "epoch"]
+ChosenEvery = Annotated[Every, Setting("after every update or epoch", flag="project_every")]
 
 
 class Projection(Protocol):
@@ -41,7 +43,7 @@ class Sign:
 
     capturable: ClassVar[bool] = True
 
-    every: Every = "epoch"
+    every: ChosenEvery = "epoch"
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -60,8 +62,8 @@ class Clip:
 
     capturable: ClassVar[bool] = True
 
-    x: float = 1.0
-    every: Every = "update"
+    x: Annotated[float, Setting("x, where patterns stay in [−x, x]", flag="bound")] = 1.0
+    every: ChosenEvery = "update"
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -82,7 +84,7 @@ class GibbsProjection:
     capturable: ClassVar[bool] = True
 
     sweeps: int = 1
-    every: Every = "update"
+    every: ChosenEvery = "update"
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -108,7 +110,7 @@ class NoProjection:
 
     capturable: ClassVar[bool] = True
 
-    every: Every = "epoch"
+    every: ChosenEvery = "epoch"
 
     def check(self, machine: Machine) -> None:
         return
@@ -126,9 +128,9 @@ def _patterns(machine: Machine, name: str) -> Patterns:
     return machine.couplings
 
 
-PROJECTIONS: dict[str, type[Projection]] = {
-    "sign": Sign,
-    "clip": Clip,
-    "gibbs": GibbsProjection,
-    "none": NoProjection,
-}
+PROJECTIONS: Registry[type[Projection]] = Registry(
+    "projection",
+    {"sign": Sign, "clip": Clip, "gibbs": GibbsProjection, "none": NoProjection},
+    "rapidbm.projections",
+    a_class_with("every", "check", "apply"),
+)
