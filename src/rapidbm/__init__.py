@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .errors import FitWarning as FitWarning
     from .errors import InputError as InputError
     from .errors import LoadWarning as LoadWarning
+    from .errors import PluginWarning as PluginWarning
     from .errors import TimeLimit as TimeLimit
     from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
@@ -52,8 +53,10 @@ if TYPE_CHECKING:
     from .machines.spins import WeightedSpins as WeightedSpins
     from .machines.spins import to_bits as to_bits
     from .machines.spins import to_spins as to_spins
+    from .registry import Setting as Setting
     from .runs.diagnosis import Diagnosis as Diagnosis
     from .runs.diagnosis import diagnose as diagnose
+    from .runs.metrics import Metric as Metric
     from .runs.metrics import gibbs_accessibility as gibbs_accessibility
     from .runs.metrics import hamming_distance as hamming_distance
     from .runs.metrics import method_accessibility as method_accessibility
@@ -107,7 +110,14 @@ _HOME = {
     "sampling.quench": ("descend",),
     "runs.diagnosis": ("Diagnosis", "diagnose"),
     "glass.phases": ("boundaries", "standing"),
-    "errors": ("DataWarning", "FitWarning", "InputError", "LoadWarning", "TimeLimit"),
+    "errors": (
+        "DataWarning",
+        "FitWarning",
+        "InputError",
+        "LoadWarning",
+        "PluginWarning",
+        "TimeLimit",
+    ),
     "estimates": ("Bounds", "Estimate"),
     "data.files": ("from_arrays",),
     "sampling.gibbs": ("sweep", "sweeps"),
@@ -123,7 +133,9 @@ _HOME = {
     "machines.layers": ("Layers",),
     "likelihood.log_z": ("log_likelihood", "log_z"),
     "machines.machine": ("Machine", "bm", "dbm", "rbm", "stack"),
+    "registry": ("Setting",),
     "runs.metrics": (
+        "Metric",
         "gibbs_accessibility",
         "hamming_distance",
         "method_accessibility",

@@ -34,7 +34,7 @@ def source(make: Any, text: str = "") -> Source:
     parameters = inspect.signature(make).parameters.values()
     takes = tuple(p.name for p in parameters if p.default is not p.empty)
     options_of(make)
-    return Source(make, takes, text or (inspect.getdoc(make) or "").partition("\n")[0])
+    return Source(make, takes, text or (inspect.getdoc(make) or "").partition("\n")[0].rstrip("."))
 
 
 # A name that ends in N stands for a family: N is the first argument.

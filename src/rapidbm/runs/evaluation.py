@@ -19,6 +19,7 @@ from ..machines.files import device_named, load_tensors
 from ..machines.machine import Machine
 from ..machines.spins import sign
 from ..random import generator
+from ..training.negative import HasConfigurations
 from .folder import RunFolder, as_list
 from .metrics import gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility
 
@@ -70,12 +71,12 @@ def evaluation(
         rows["ground_state_found"] = ground.found
     notes.append(f"ground state: {ground.method}, {ground.effort}")
     rows["gibbs_accessibility"] = gibbs_accessibility(machine, None, rng, ground=ground.energy)
-    if run.recipe.negative != "exact":
+    if isinstance(negative := run.recipe.negative_phase(), HasConfigurations):
         rows["method_accessibility"] = method_accessibility(
             machine,
             data.train,
             rng,
-            negative=run.recipe.negative_phase(),
+            negative=negative,
             chains=_chains(run, machine) if update is None else None,
             ground=ground.energy,
         )
