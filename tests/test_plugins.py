@@ -26,8 +26,8 @@ import rapidbm as rb
 class Warm:
     """Contrastive divergence whose chains are warmer than the machine."""
 
-    temperature: Annotated[float, rb.Setting("temperature of the chains [K]")] = 1.0
-    sweeps: Annotated[int, rb.Setting("Gibbs sweeps from the data, warm")] = 1
+    temperature: float = rb.setting(1.0, "temperature of the chains [K]")
+    sweeps: int = rb.setting(1, "Gibbs sweeps from the data, warm")
 
     def init(self, machine, rng):
         return torch.zeros((machine.replicas, 0, machine.layers.units), dtype=machine.dtype)
@@ -44,7 +44,7 @@ class Frozen:
     """A sampler that moves no spin; `up` of them point up."""
 
     steps: ClassVar[int] = 3
-    up: Annotated[float, rb.Setting("share of units that point up")] = 1.0
+    up: float = rb.setting(1.0, "share of units that point up")
 
     def init(self, machine, chains, rng):
         units = torch.arange(machine.layers.units) < self.up * machine.layers.units
@@ -219,7 +219,7 @@ class NoStep:
 
 @dataclass(frozen=True)
 class Odd:
-    how: Annotated[complex, rb.Setting("a type that no option has")] = 1j
+    how: complex = rb.setting(1j, "a type that no option has")
 
     def init(self, machine, rng): ...
     def step(self, machine, chains, data, rng): ...
@@ -227,7 +227,7 @@ class Odd:
 
 @dataclass(frozen=True)
 class Greedy:
-    rate: Annotated[float, rb.Setting("what the optimiser has")] = 1.0
+    rate: float = rb.setting(1.0, "what the optimiser has")
 
     def init(self, machine, rng): ...
     def step(self, machine, chains, data, rng): ...

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .machines.spins import to_bits as to_bits
     from .machines.spins import to_spins as to_spins
     from .registry import Setting as Setting
+    from .registry import setting as setting
     from .runs.diagnosis import Diagnosis as Diagnosis
     from .runs.diagnosis import diagnose as diagnose
     from .runs.metrics import Metric as Metric
@@ -133,7 +134,7 @@ _HOME = {
     "machines.layers": ("Layers",),
     "likelihood.log_z": ("log_likelihood", "log_z"),
     "machines.machine": ("Machine", "bm", "dbm", "rbm", "stack"),
-    "registry": ("Setting",),
+    "registry": ("Setting", "setting"),
     "runs.metrics": (
         "Metric",
         "gibbs_accessibility",

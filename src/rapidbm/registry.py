@@ -5,7 +5,9 @@ What can be set of a thing are those fields of its dataclass, or parameters of i
 
     @dataclass(frozen=True)
     class Tempered:
-        rungs: Annotated[int, Setting("temperatures of the ladder")] = 10
+        rungs: int = setting(10, "temperatures of the ladder")
+
+    def digits(threshold: Annotated[float, Setting("brighter pixels are up")] = 0.5) -> Dataset: ...
 
 Another package adds a thing of its own by an entry point, here in its pyproject.toml:
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -37,6 +39,11 @@ class Setting:
     least: int | None = None
     belongs_to: str = ""  # the choice without which it means nothing
     off: str = ""  # the option for False, where it is not --no-…
+
+
+def setting(default: Any, help: str, **more: Any) -> Any:
+    """A field of a dataclass with a `Setting`."""
+    return field(default=default, metadata={"setting": Setting(help, **more)})
 
 
 @dataclass(frozen=True)
@@ -59,12 +66,18 @@ class Option:
 def options_of(thing: Any) -> dict[str, Option]:
     """What can be set of a dataclass, a function, or what a function `make`s, by flag; TypeError for a
     type that no option can have."""
-    found, thing = {}, getattr(thing, "make", thing)
-    for name, hint in get_type_hints(thing, include_extras=True).items():
-        for setting in getattr(hint, "__metadata__", ()):
-            if isinstance(setting, Setting):
-                flag, kind = setting.flag or name, get_args(hint)[0]
-                found[flag] = Option(name, flag, kind, setting, of_hint(kind))
+    thing = getattr(thing, "make", thing)
+    hints = get_type_hints(thing, include_extras=True)
+    if is_dataclass(thing):
+        told = {f.name: (hints[f.name], f.metadata.get("setting")) for f in fields(thing)}
+    else:
+        notes = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+        told = {name: (get_args(hints[name])[0], *notes[name]) for name in notes if notes[name]}
+    found = {}
+    for name, (kind, setting, *_) in told.items():
+        if isinstance(setting, Setting):
+            flag = setting.flag or name
+            found[flag] = Option(name, flag, kind, setting, of_hint(kind))
     return found
 
 

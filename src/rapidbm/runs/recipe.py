@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from ..data.splits import Dataset
 from ..errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
 from ..machines.machine import Machine, bm, dbm, rbm
 from ..random import check_seed
-from ..registry import Option, Registry, Setting, build, by_flag, check_takes, options_of
+from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
 from ..training.negative import NEGATIVE, NegativePhase
 from ..training.optimisers import (
     CLOCKS,
@@ -73,117 +73,82 @@ class Recipe:
     split: str | None = None
     data_seed: int | None = None
 
-    model: Annotated[str, Setting("rbm (restricted), dbm (deep) or bm (fully connected).")] = "rbm"
-    hidden: Annotated[
-        tuple[int, ...],
-        Setting("Hidden units; repeat it for the layers of a dbm; 0 for a bm without.", least=0),
-    ] = (500,)
-    patterns: Annotated[
-        int | None, Setting("Regularized Axons: K patterns build the couplings.")
-    ] = None
-    scale: Annotated[
-        float | None,
-        Setting("Start of the patterns, ±scale (1), or sd of dense couplings (0.01)."),
-    ] = None
-    continuous: Annotated[
-        bool,
-        Setting("Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"),
-    ] = False
-    biases: Annotated[
-        bool, Setting("Biases, the visible ones started at the data's marginals.")
-    ] = False
-    bias_start: Annotated[str, Setting("Where visible biases start: marginals or zero.")] = (
-        "marginals"
+    model: str = setting("rbm", "rbm (restricted), dbm (deep) or bm (fully connected).")
+    hidden: tuple[int, ...] = setting(
+        (500,), "Hidden units; repeat it for the layers of a dbm; 0 for a bm without.", least=0
     )
-    replicas: Annotated[int, Setting("Independent trainings, side by side.")] = 1
-    dtype: Annotated[str, Setting("float32 or float64.")] = "float32"
+    patterns: int | None = setting(None, "Regularized Axons: K patterns build the couplings.")
+    scale: float | None = setting(
+        None, "Start of the patterns, ±scale (1), or sd of dense couplings (0.01)."
+    )
+    continuous: bool = setting(
+        False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
+    )
+    biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
+    bias_start: str = setting("marginals", "Where visible biases start: marginals or zero.")
+    replicas: int = setting(1, "Independent trainings, side by side.")
+    dtype: str = setting("float32", "float32 or float64.")
 
-    negative: Annotated[
-        str,
-        Setting(
-            "Model average: {names}. pid takes the patterns, and with --sweeps 0 needs no Monte Carlo; "
-            "pt is parallel tempering."
-        ),
-    ] = "pid"
+    negative: str = setting(
+        "pid",
+        "Model average: {names}. pid takes the patterns, and with --sweeps 0 needs no Monte Carlo; "
+        "pt is parallel tempering.",
+    )
     sweeps: int | None = None
     particles: int | None = None
     rungs: int | None = None
     pattern_units: str | None = None
-    positive: Annotated[str, Setting("Data average: auto, {names}; mean is for an rbm.")] = "auto"
+    positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.")
     positive_steps: int | None = None
 
-    projection: Annotated[str, Setting("What keeps the patterns in place: {names}.")] = "none"
+    projection: str = setting("none", "What keeps the patterns in place: {names}.")
     bound: float | None = None
     project_every: str | None = None
-    optimizer: Annotated[str, Setting("sgd, adam, or another of torch's: rmsprop, nadam, …")] = (
-        "sgd"
+    optimizer: str = setting("sgd", "sgd, adam, or another of torch's: rmsprop, nadam, …")
+    rate: tuple[float, ...] = setting(
+        (), "Learning rate; repeat it to give each replica its own.", belongs_to="optimizer"
     )
-    rate: Annotated[  # the optimiser's own: 0.02 for sgd, 0.001 for the others
-        tuple[float, ...],
-        Setting("Learning rate; repeat it to give each replica its own.", belongs_to="optimizer"),
-    ] = ()
-    momentum: Annotated[
-        float | None,
-        Setting("Momentum of sgd, or of torch's optimisers that have one.", belongs_to="optimizer"),
-    ] = None
-    adam_clock: Annotated[
-        str | None,
-        Setting(
-            "What adam's correction for its start counts: update, or epoch as the paper's program.",
-            belongs_to="optimizer",
-        ),
-    ] = None
-    weight_decay: Annotated[
-        float | None,
-        Setting("Shrinks the couplings by rate·decay per update (torch's optimisers: their way)."),
-    ] = None
-    decay: Annotated[
-        float, Setting("Factor on the rate after each epoch.", belongs_to="optimizer")
-    ] = 1.0
-    decay_after: Annotated[
-        int, Setting("Last epoch with the full rate.", belongs_to="optimizer")
-    ] = 0
-    rate_floor: Annotated[
-        float, Setting("The decay ends at this rate.", belongs_to="optimizer")
-    ] = 0.0
-    fall: Annotated[
-        str, Setting("Fall of the rate to zero over the training: linear, cosine, none.")
-    ] = "none"
+    momentum: float | None = setting(
+        None, "Momentum of sgd, or of torch's optimisers that have one.", belongs_to="optimizer"
+    )
+    adam_clock: str | None = setting(
+        None,
+        "What adam's correction for its start counts: update, or epoch as the paper's program.",
+        belongs_to="optimizer",
+    )
+    weight_decay: float | None = setting(
+        None, "Shrinks the couplings by rate·decay per update (torch's optimisers: their way)."
+    )
+    decay: float = setting(1.0, "Factor on the rate after each epoch.", belongs_to="optimizer")
+    decay_after: int = setting(0, "Last epoch with the full rate.", belongs_to="optimizer")
+    rate_floor: float = setting(0.0, "The decay ends at this rate.", belongs_to="optimizer")
+    fall: str = setting("none", "Fall of the rate to zero over the training: linear, cosine, none.")
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
-    batch_size: Annotated[int, Setting("Images per update.")] = 100
-    batch_mean: Annotated[
-        str,
-        Setting(
-            "Divide the data's moments of a smaller last batch by its true or by the nominal size."
-        ),
-    ] = "true"
-    epochs: Annotated[int, Setting("Passes over the data.")] = 20
-    average: Annotated[
-        int | None,
-        Setting("Keep and evaluate an average of the parameters over about this many updates."),
-    ] = None
-
-    metrics: Annotated[tuple[str, ...], Setting("{names}; repeatable.", flag="metric")] = (
-        "hamming",
+    batch_size: int = setting(100, "Images per update.")
+    batch_mean: str = setting(
+        "true",
+        "Divide the data's moments of a smaller last batch by its true or by the nominal size.",
     )
-    evaluate: Annotated[
-        str,
-        Setting(
-            "When to evaluate: log (spaced), epoch, end, or every so many updates.",
-            flag="evaluate_at",
-        ),
-    ] = "log"
-    checkpoints: Annotated[
-        str,
-        Setting("When to keep the parameters: log (spaced), epoch, end, or a number of updates."),
-    ] = "log"
+    epochs: int = setting(20, "Passes over the data.")
+    average: int | None = setting(
+        None, "Keep and evaluate an average of the parameters over about this many updates."
+    )
 
-    seed: Annotated[int, Setting("Seed of the training (default: 0).", least=0)] = 0
-    device: Annotated[str, Setting("auto, cpu, cuda, …")] = "auto"
-    precision: Annotated[
-        Precision | None,
-        Setting("Products of matrices on a GPU: float32 (default), tf32 or bf16, the fastest."),
-    ] = None
+    metrics: tuple[str, ...] = setting(("hamming",), "{names}; repeatable.", flag="metric")
+    evaluate: str = setting(
+        "log",
+        "When to evaluate: log (spaced), epoch, end, or every so many updates.",
+        flag="evaluate_at",
+    )
+    checkpoints: str = setting(
+        "log", "When to keep the parameters: log (spaced), epoch, end, or a number of updates."
+    )
+
+    seed: int = setting(0, "Seed of the training (default: 0).", least=0)
+    device: str = setting("auto", "auto, cpu, cuda, …")
+    precision: Precision | None = setting(
+        None, "Products of matrices on a GPU: float32 (default), tf32 or bf16, the fastest."
+    )
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ after the n spins are the estimator's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from ..machines.couplings import Patterns
 from ..machines.enumeration import AllStates, check_states
 from ..machines.machine import Machine
 from ..machines.spins import WeightedSpins, sign
-from ..registry import Registry, Setting, a_class_with
+from ..registry import Registry, a_class_with, setting
 from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
@@ -76,7 +76,7 @@ class ContrastiveDivergence:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: Annotated[int, Setting("Gibbs sweeps per update, from the data")] = 1
+    sweeps: int = setting(1, "Gibbs sweeps per update, from the data")
 
     def __post_init__(self) -> None:
         check_count("the number of sweeps of contrastive divergence", self.sweeps)
@@ -103,8 +103,8 @@ class Persistent:
 
     capturable: ClassVar[bool] = True
 
-    particles: Annotated[int, Setting("chains that live through the training")] = 1000
-    sweeps: Annotated[int, Setting("Gibbs sweeps of the chains per update")] = 1
+    particles: int = setting(1000, "chains that live through the training")
+    sweeps: int = setting(1, "Gibbs sweeps of the chains per update")
 
     def __post_init__(self) -> None:
         check_count("the number of particles", self.particles)
@@ -136,11 +136,12 @@ class PatternInduced:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: Annotated[int, Setting("Gibbs sweeps per update, from the patterns")] = 0
-    units: Annotated[
-        Literal["visible", "all"],
-        Setting("what is taken of a pattern, visible (rest inferred) or all", flag="pattern_units"),
-    ] = "visible"
+    sweeps: int = setting(0, "Gibbs sweeps per update, from the patterns")
+    units: Literal["visible", "all"] = setting(
+        "visible",
+        "what is taken of a pattern, visible (rest inferred) or all",
+        flag="pattern_units",
+    )
 
     def __post_init__(self) -> None:
         check_count("the number of sweeps from the patterns", self.sweeps, least=0)
@@ -185,9 +186,9 @@ class Tempered:
     so that the ladder follows the machine. A chain carries its β beside its spins, (e, c, n + 1).
     """
 
-    particles: Annotated[int, Setting("chains on every rung")] = 100
-    rungs: Annotated[int, Setting("temperatures of the ladder")] = 10
-    sweeps: Annotated[int, Setting("Gibbs sweeps of the chains per update")] = 1
+    particles: int = setting(100, "chains on every rung")
+    rungs: int = setting(10, "temperatures of the ladder")
+    sweeps: int = setting(1, "Gibbs sweeps of the chains per update")
 
     pace: ClassVar[float] = 0.1  # how fast the gaps of the ladder follow their rates
 

@@ -7,7 +7,7 @@ machines need an approximation, mean field or clamped chains, or, where it is sm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from ..errors import InputError, check_count
 from ..machines.enumeration import check_states, clamped_states, infer, states_of
 from ..machines.machine import GivenVisible, Machine
 from ..machines.spins import WeightedSpins
-from ..registry import Registry, Setting, a_class_with
+from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import sweep
 from ..sampling.mean_field import mean_field
 
@@ -59,7 +59,7 @@ class MeanField:
 
     capturable: ClassVar[bool] = True
 
-    iterations: Annotated[int, Setting("iterations", flag="positive_steps")] = 30
+    iterations: int = setting(30, "iterations", flag="positive_steps")
 
     def __post_init__(self) -> None:
         check_count("the number of mean-field iterations", self.iterations)
@@ -77,7 +77,7 @@ class ClampedChains:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: Annotated[int, Setting("sweeps", flag="positive_steps")] = 10
+    sweeps: int = setting(10, "sweeps", flag="positive_steps")
 
     def __post_init__(self) -> None:
         check_count("the number of clamped sweeps", self.sweeps)

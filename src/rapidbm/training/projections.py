@@ -8,7 +8,7 @@ Gibbs   ξ_v ~ p(· | ξ_h),  ξ_h ~ p(· | ξ_v)                               
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 
@@ -17,11 +17,10 @@ from ..machines.couplings import Patterns
 from ..machines.machine import Machine
 from ..machines.spins import sign
 from ..random import check_rng
-from ..registry import Registry, Setting, a_class_with
+from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import resample
 
 Every = Literal["update", "epoch"]
-ChosenEvery = Annotated[Every, Setting("after every update or epoch", flag="project_every")]
 
 
 class Projection(Protocol):
@@ -43,7 +42,7 @@ class Sign:
 
     capturable: ClassVar[bool] = True
 
-    every: ChosenEvery = "epoch"
+    every: Every = setting("epoch", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -62,8 +61,8 @@ class Clip:
 
     capturable: ClassVar[bool] = True
 
-    x: Annotated[float, Setting("x, where patterns stay in [−x, x]", flag="bound")] = 1.0
-    every: ChosenEvery = "update"
+    x: float = setting(1.0, "x, where patterns stay in [−x, x]", flag="bound")
+    every: Every = setting("update", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -84,7 +83,7 @@ class GibbsProjection:
     capturable: ClassVar[bool] = True
 
     sweeps: int = 1
-    every: ChosenEvery = "update"
+    every: Every = setting("update", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -110,7 +109,7 @@ class NoProjection:
 
     capturable: ClassVar[bool] = True
 
-    every: ChosenEvery = "epoch"
+    every: Every = setting("epoch", "after every update or epoch", flag="project_every")
 
     def check(self, machine: Machine) -> None:
         return
