@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,11 @@ import torch
 
 import rapidbm
 from rapidbm.machines.files import load_tensors
+from rapidbm.registry import options_of
+from rapidbm.runs.metrics import METRICS
+from rapidbm.runs.recipe import PARTS
+from rapidbm.sampling.samplers import SAMPLERS
+from rapidbm.testing import check_negative_phase, small_machines
 
 PACKAGE = '''
 from dataclasses import dataclass
@@ -203,6 +209,20 @@ def test_things_of_another_package_are_used_through_the_command(tmp_path):
     assert "method_accessibility" not in json.loads(answers["evaluated"][1])
     assert "Rings of six pixels, two neighbours of them up; from my_spins 0.3" in out["datasets"]
     assert "(options: pairs)" in out["datasets"]
+
+
+def test_the_page_about_adding_things_tells_the_truth():
+    page = (Path(__file__).parents[1] / "docs/extending.md").read_text()
+    space = {"__name__": __name__}
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(block, "extending.md", "exec", dont_inherit=True), space)
+    for _, machine in small_machines():
+        check_negative_phase(space["Warm"](temperature=2.0), machine)
+    assert list(options_of(space["Warm"])) == ["temperature", "sweeps"]
+    assert list(options_of(space["rings"])) == ["images"]
+    assert len(space["rings"]().train) == 6
+    registries = (*PARTS.values(), SAMPLERS, METRICS)
+    assert set(re.findall(r"`(rapidbm\.\w+)`", page)) == {r.group for r in registries}
 
 
 BROKEN = """

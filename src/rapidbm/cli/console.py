@@ -60,6 +60,19 @@ class Screen:
                 yield step
                 tick()
 
+    def bar(self, *columns: Any) -> Any:
+        """A bar of progress on a terminal, with these columns after it."""
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        return Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            *columns,
+            console=self.out,
+            disable=self.as_json or not self.out.is_terminal,
+            transient=True,
+        )
+
     @contextmanager
     def watching(
         self, what: str, total: float | None = None, *, limit: float | None = None
@@ -147,25 +160,14 @@ def record_line(record: dict[str, Any]) -> str:
 def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
     """Trains a run and shows how it goes."""
     from rich.progress import (
-        BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("update"),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=screen.out,
-        disable=screen.as_json or not screen.out.is_terminal,
-        transient=True,
-    )
+    counts = (TextColumn("update"), MofNCompleteColumn())
+    bar = screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())
     frozen: set[int] = set()
     if run.recipe.replicas > 1:
         screen.say(f"values are {meaning(run.recipe.replicas)}")

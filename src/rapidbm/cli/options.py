@@ -42,15 +42,18 @@ Limit = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 
 
+def in_panel(panel: str | None, text: str, *names: str, least: int | None = None) -> Any:
+    """An option under a heading of the help; what it is by default, its text says."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, min=least)
+
+
 def parameter(
     flag: str, hint: Any, text: str, setting: Setting, panel: str | None = None
 ) -> inspect.Parameter:
     """An option as typer reads it from a function; None if it is not given."""
     kind, dashed = _kind(hint), flag.replace("_", "-")
     names = [f"--{dashed}/--{setting.off or f'no-{dashed}'}"] if kind is bool else [f"--{dashed}"]
-    option = typer.Option(
-        *names, help=escape(text), rich_help_panel=panel, show_default=False, min=setting.least
-    )
+    option = in_panel(panel, escape(text), *names, least=setting.least)
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(flag, keyword, default=None, annotation=Annotated[kind | None, option])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn, TimeElapsedColumn
 
 from .. import paper
 from ..machines.files import device_named
@@ -148,15 +148,8 @@ class _Display:
 
     def __init__(self, screen: Screen, total: int) -> None:
         self.screen = screen
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[parts]}", markup=False),
-            TimeElapsedColumn(),
-            console=screen.out,
-            disable=screen.as_json or not screen.out.is_terminal,
-            transient=True,
-        )
+        parts = TextColumn("{task.fields[parts]}", markup=False)
+        self.bar = screen.bar(parts, TimeElapsedColumn())
         self.task = self.bar.add_task("reproducing", total=max(total, 1), parts="")
 
     def __enter__(self) -> _Display:

@@ -21,7 +21,7 @@ from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import PARTS, SECTIONS, Recipe
 from ..runs.run import Run
 from .console import Screen, Stopper, follow
-from .options import Json, free_options, of_parts, parameter, with_settings
+from .options import Json, free_options, in_panel, of_parts, parameter, with_settings
 
 OWN = (
     "preset",
@@ -70,47 +70,33 @@ def train(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            help=f"Start from named settings: {', '.join(PRESETS)}; every other option changes one of "
-            "them (default: the one for the data set).",
-            rich_help_panel="Run",
-            show_default=False,
+        in_panel(
+            "Run",
+            f"Start from named settings: {', '.join(PRESETS)}; every other option changes one of them "
+            "(default: the one for the data set).",
         ),
     ] = None,
     dense: Annotated[
-        bool,
-        typer.Option(
-            "--dense",
-            help="Ordinary couplings, every one a parameter.",
-            rich_help_panel="Machine",
-            show_default=False,
-        ),
+        bool, in_panel("Machine", "Ordinary couplings, every one a parameter.", "--dense")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The run folder (default: a new one under runs/).",
-            rich_help_panel="Run",
-            show_default=False,
-        ),
+        Path | None, in_panel("Run", "The run folder (default: a new one under runs/).")
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
+        in_panel(
+            "Run",
+            "Go on with the run in --out where it stopped; a larger --epochs prolongs it.",
             "--resume",
-            help="Go on with the run in --out where it stopped; a larger --epochs prolongs it.",
-            rich_help_panel="Run",
-            show_default=False,
         ),
     ] = False,
     prolong: Annotated[
         str | None,
-        typer.Option(
-            help="With --resume and a larger --epochs, a rate that falls to zero falls as planned and "
-            "then again, from the full rate over the added epochs (default), or is a stretch: from "
-            "there on that of a fall over all epochs.",
-            rich_help_panel="Run",
-            show_default=False,
+        in_panel(
+            "Run",
+            "With --resume and a larger --epochs, a rate that falls to zero falls as planned and then "
+            "again, from the full rate over the added epochs (default), or is a stretch: from there on "
+            "that of a fall over all epochs.",
         ),
     ] = None,
     as_json: Json = False,
