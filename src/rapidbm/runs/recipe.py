@@ -25,7 +25,6 @@ from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
 from ..training.negative import NEGATIVE, NegativePhase
 from ..training.optimisers import (
-    CLOCKS,
     Optimizer,
     Schedule,
     TorchOptimizer,
@@ -301,9 +300,9 @@ class Recipe:
     def optimizer_choice(self) -> Optimizer:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
-        schedule = Schedule(
-            self.decay, self.decay_after, self.rate_floor, _fall(self.fall), self.falls
-        )
+        fall: Any = self.fall  # words that the schedule and Adam check
+        clock: Any = self.adam_clock or "update"
+        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, fall, self.falls)
         if self.adam_clock is not None and self.optimizer != "adam":
             raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":
@@ -312,10 +311,8 @@ class Recipe:
         if self.optimizer == "adam":
             if self.momentum is not None:
                 raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            plain_adam = adam(
-                rate, weight_decay=self.weight_decay or 0.0, clock=_clock(self.adam_clock)
-            )
-            return replace(plain_adam, schedule=schedule)
+            moments = adam(rate, weight_decay=self.weight_decay or 0.0, clock=clock)
+            return replace(moments, schedule=schedule)
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
             raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
@@ -362,13 +359,3 @@ def _owners() -> dict[str, str]:
     ours = {o.name: o.setting.belongs_to for o in options_of(Recipe).values()}
     parts = {flag: choice for choice in PARTS for flag in _own_flags(choice)}
     return {key: owner for key, owner in (ours | parts).items() if owner}
-
-
-def _fall(name: str) -> Any:
-    check_choice("fall of the rate", name, ("none", "linear", "cosine"))
-    return name
-
-
-def _clock(name: str | None) -> Any:
-    check_choice("clock of adam", name or "update", CLOCKS)
-    return name or "update"
