@@ -34,8 +34,8 @@ GROUPS = {
     "ground": ("ground/ground_state", "ground/zonotope", "ground/lower_bound", "sampling/quench"),
     "training": ("training/trainer", "training/positive", "training/negative", "training/optimisers",
                  "training/projections", "runs/metrics", "likelihood/independent"),
-    "runs": ("runs/run", "machines/files", "disk", "schema", "data/files", "runs/recipe",
-             "data/splits", "data/catalogue"),
+    "runs": ("runs/run", "runs/folder", "runs/spacing", "machines/files", "disk", "schema",
+             "registry", "data/files", "runs/recipe", "data/splits", "data/catalogue"),
 }  # fmt: skip
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(

@@ -16,6 +16,7 @@ from rapidbm.accel import fast
 from rapidbm.bench import clock, peers, report, roofline, run, sizes
 from rapidbm.bench.jobs import Size, ours, plain, rapid
 from rapidbm.bench.peak import peak_bytes
+from rapidbm.cli.bench import bench
 from rapidbm.cli.main import main
 from rapidbm.errors import InputError
 
@@ -305,7 +306,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     text = "\n".join(report.lines(found))
     assert "K(V+H)" in text
     with pytest.raises(InputError, match=r"holds a bench\.json, which is kept"):
-        run.bench("cpu", "float32", True, 0, tmp_path, mock.MagicMock())
+        bench(quick=True, out=tmp_path, device="cpu")
 
 
 @pytest.mark.parametrize(("load", "told"), [(0.1, None), (1.7, 1.7)])

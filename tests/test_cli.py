@@ -1,17 +1,21 @@
 """The command, as a person types it."""
 
+import importlib
+import inspect
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
 
 from rapidbm.cli.console import spread
-from rapidbm.cli.main import main
+from rapidbm.cli.main import COMMANDS, main
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.glass.minima import minima
@@ -22,6 +26,7 @@ from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.files import load_tensors, save_machine
 from rapidbm.machines.machine import rbm
 from rapidbm.random import generator
+from rapidbm.registry import options_of
 from rapidbm.runs import evaluation
 from rapidbm.runs.diagnosis import diagnose, opened
 from rapidbm.runs.recipe import Recipe
@@ -79,6 +84,20 @@ def test_help_lists_every_command_and_version(rapidbm):
         word in out for word in ("train", "demo", "evaluate", "sample", "reconstruct", "datasets")
     )
     assert rapidbm("--version")[1].startswith("rapidbm 0.")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_says_itself(name):
+    command = getattr(importlib.import_module(f"rapidbm.cli.{name}"), name)
+    assert inspect.getdoc(command).partition("\n")[0] == COMMANDS[name]
+
+
+def test_every_field_of_a_recipe_is_an_option(rapidbm):
+    _, out, _ = rapidbm("train", "--help")
+    flags = {option.name: flag for flag, option in options_of(Recipe).items()}
+    names = {flags.get(field.name, field.name) for field in fields(Recipe)}
+    for name in names - {"dataset", "falls", "options"}:
+        assert re.search(rf"--{name.replace('_', '-')}\b", out), name
 
 
 def test_train_tells_what_it_does(rapidbm, tmp_path):
@@ -338,7 +357,7 @@ def test_options_of_commands_arrive(rapidbm, hot, monkeypatch):
         asked.append((words, options))
         raise InputError("no more than this was wanted")
 
-    for name in ("diagnosis.diagnose", "demo.demo", "bench.run.bench"):
+    for name in ("runs.diagnosis.diagnose", "cli.demo.demonstrate", "bench.run.measured"):
         monkeypatch.setattr(f"rapidbm.{name}", refuse)
     words = ["--chains", 5, "--sweeps", 6, "--starts", 7, "--seed", 8, "--update", 1]
     for line in (["diagnose", hot, *words], ["demo", "--seed", 9], ["bench", "--seed", 10]):

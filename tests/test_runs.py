@@ -19,11 +19,13 @@ from rapidbm.disk import locked
 from rapidbm.errors import InputError
 from rapidbm.machines.machine import bm, dbm, rbm
 from rapidbm.runs.metrics import hamming_distance
+from rapidbm.runs.presets import PRESETS, preset_for
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.spacing import on_log_grid
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
-from rapidbm.runs.recipe import PRESETS, Recipe, preset_for
-from rapidbm.runs.run import Run, on_log_grid
 from rapidbm.random import generator
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}

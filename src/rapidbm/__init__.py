@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .errors import FitWarning as FitWarning
     from .errors import InputError as InputError
     from .errors import LoadWarning as LoadWarning
+    from .errors import PluginWarning as PluginWarning
     from .errors import TimeLimit as TimeLimit
     from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
@@ -56,8 +57,11 @@ if TYPE_CHECKING:
     from .machines.spins import to_bits as to_bits
     from .machines.spins import to_spins as to_spins
     from .random import stream as stream
+    from .registry import Setting as Setting
+    from .registry import setting as setting
     from .runs.diagnosis import Diagnosis as Diagnosis
     from .runs.diagnosis import diagnose as diagnose
+    from .runs.metrics import Metric as Metric
     from .runs.metrics import hamming_distance as hamming_distance
     from .runs.metrics import reconstruct as reconstruct
     from .runs.recipe import Recipe as Recipe
@@ -112,7 +116,15 @@ _HOME = {
     "runs.diagnosis": ("Diagnosis", "diagnose"),
     "glass.phases": ("boundaries", "standing"),
     "random": ("stream",),
-    "errors": ("DataWarning", "FitWarning", "InputError", "LoadWarning", "TimeLimit"),
+    "registry": ("Setting", "setting"),
+    "errors": (
+        "DataWarning",
+        "FitWarning",
+        "InputError",
+        "LoadWarning",
+        "PluginWarning",
+        "TimeLimit",
+    ),
     "estimates": ("Bounds", "Estimate"),
     "data.files": ("from_arrays",),
     "sampling.gibbs": ("sweep", "sweeps"),
@@ -129,7 +141,7 @@ _HOME = {
     "likelihood.log_z": ("log_likelihood", "log_z"),
     "machines.constructors": ("bm", "dbm", "rbm"),
     "machines.machine": ("Machine", "stack"),
-    "runs.metrics": ("hamming_distance", "reconstruct"),
+    "runs.metrics": ("Metric", "hamming_distance", "reconstruct"),
     "glass.accessibility": ("gibbs_accessibility", "method_accessibility"),
     "likelihood.moments": ("Moments", "exact_moments"),
     "training.negative": (

@@ -37,6 +37,10 @@ class DataWarning(UserWarning):
     """A file holds arrays that nobody reads."""
 
 
+class PluginWarning(UserWarning):
+    """Another package offers something that cannot be used."""
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that is in no registry; it names the nearest one that is."""
     names = sorted(known)

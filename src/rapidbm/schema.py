@@ -187,7 +187,7 @@ class Anything(Shape):
 def of_fields(kind: type) -> Names:
     """The shape of a dataclass's fields; those with defaults may be left out."""
     hints = get_type_hints(kind)
-    shapes = {field.name: _of_hint(hints[field.name]) for field in fields(kind)}
+    shapes = {field.name: of_hint(hints[field.name]) for field in fields(kind)}
     needed = {
         field.name
         for field in fields(kind)
@@ -199,20 +199,25 @@ def of_fields(kind: type) -> Names:
     )
 
 
-def _of_hint(hint: Any) -> Shape:
+def of_hint(hint: Any) -> Shape:
+    """The shape of a type; TypeError for one that no file could hold."""
     plain: dict[Any, Shape] = {
         int: Whole(-(2**63)),
         float: Real(),
         str: Text(),
         bool: Flag(),
     }
+    if hint is Any:
+        return Anything()
     if hint in plain:
         return plain[hint]
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return OneOf(inner)
+    if origin is Mapping and inner[:1] == (str,):
+        return Names({}, others=of_hint(inner[1]))
     if origin is tuple and inner[1:] == (...,):
-        return Several(_of_hint(inner[0]))
+        return Several(of_hint(inner[0]))
     if origin in (Union, types.UnionType) and inner[1:] == (type(None),):
-        return Maybe(_of_hint(inner[0]))
+        return Maybe(of_hint(inner[0]))
     raise TypeError(f"no shape for {hint}")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..data.catalogue import load
 from ..errors import LoadWarning
 from ..machines.machine import Machine, rbm
 from ..random import generator
 from ..runs.recipe import Recipe
 from ..sampling.gibbs import sweeps as gibbs_sweeps
-from ..training.negative import PatternInduced, Persistent
-from ..training.optimisers import adam, sgd
+from ..training.negative import NegativePhase, PatternInduced, Persistent
+from ..training.optimisers import Optimizer, adam, sgd
 from ..training.projections import Clip
 from ..training.trainer import Trainer
 from .clock import Action
@@ -63,34 +63,29 @@ def images(size: Size, device: torch.device, seed: int) -> Tensor:
 
 def ours(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
     """An update of persistent chains with Adam."""
-    trainer = Trainer(
-        machine(size, device, seed),
-        (images(size, device, seed) * 2 - 1).to(torch.int8),
-        Persistent(size.chains, sweeps),
-        adam(1e-3),
-        epochs=10**9,
-        batch_size=size.chains,
-        seed=seed,
-    )
-    return trainer.step
+    made, negative = machine(size, device, seed), Persistent(size.chains, sweeps)
+    return _trainer(made, size, negative, adam(1e-3), seed).step
 
 
 def rapid(size: Size, sweeps: int, images: int, device: torch.device, seed: int) -> Action:
     """An update of the paper's training on MNIST: PID, SGD, patterns in [−1, 1]."""
-    rng = generator(seed, "images", device=device)
-    shape = (BATCHES * images, size.visible)
-    trainer = Trainer(
-        machine(size, device, seed, biases=False),
-        (torch.rand(shape, generator=rng, device=device) < 0.2).to(torch.int8) * 2 - 1,
-        PatternInduced(sweeps),
-        sgd(1e-3),
-        epochs=10**9,
-        batch_size=images,
-        projection=Clip(1.0),
-        batch_mean="nominal",
-        seed=seed,
-    )
-    return trainer.step
+    made, data = machine(size, device, seed, biases=False), replace(size, chains=images)
+    more: dict[str, Any] = {"projection": Clip(1.0), "batch_mean": "nominal"}
+    return _trainer(made, data, PatternInduced(sweeps), sgd(1e-3), seed, **more).step
+
+
+def _trainer(
+    made: Machine,
+    size: Size,
+    negative: NegativePhase,
+    optimizer: Optimizer,
+    seed: int,
+    **more: Any,
+) -> Trainer:
+    """A training without an end on random images."""
+    data = (images(size, made.device, seed) * 2 - 1).to(torch.int8)
+    more |= {"epochs": 10**9, "batch_size": size.chains, "seed": seed}
+    return Trainer(made, data, negative, optimizer, **more)
 
 
 def gibbs(
@@ -130,19 +125,9 @@ def plain(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
 
 def bars(replicas: int, device: torch.device, seed: int = 1) -> Action:
     """`PER_CALL` updates of the paper's training on 4×4 bars."""
-    recipe = Recipe.made("bars4", {"replicas": replicas, "seed": seed}, "paper-bars")
-    data = load("bars4")
-    trainer = Trainer(
-        recipe.machine(data, device),
-        data.train.spins,
-        recipe.negative_phase(),
-        recipe.optimizer_choice(),
-        epochs=10**9,
-        batch_size=recipe.batch_size,
-        projection=recipe.projection_choice(),
-        batch_mean="nominal",
-        seed=seed,
-    )
+    chosen = {"replicas": replicas, "seed": seed, "epochs": 10**9}
+    recipe = Recipe.made("bars4", chosen, "paper-bars")
+    trainer = recipe.trainer(recipe.data(), device)
 
     def updates() -> None:
         for _ in range(PER_CALL):

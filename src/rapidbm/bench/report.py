@@ -53,23 +53,26 @@ def lines(found: Result) -> Iterator[str]:
 
 
 def _paper_row(row: dict[str, Any]) -> str:
-    low, high = (1e3 * q for q in row["quartiles"])
     told = f"per {row['per']}"
     if "spin_updates_per_ns" in row:
         told += f": {row['spin_updates_per_ns']:.4g} spin updates"
         told += f" and {row['couplings_per_ns']:.4g} couplings per ns"
-    return (
-        f"  {row['name']:<34} {row['method']:<17} {1e3 * row['seconds']:>9.4g}  "
-        f"[{low:.4g}, {high:.4g}]  {told}"
-    )
+    return f"{_head(row)} {_milliseconds(row)}  {told}"
 
 
 def _row(row: dict[str, Any]) -> str:
-    head = f"  {row['name']:<34} {row['method']:<17}"
     if "missing" in row:
-        return f"{head} {row['missing']}"
+        return f"{_head(row)} {row['missing']}"
+    return f"{_head(row)} {_milliseconds(row)}  ×{row['ratio']:.3g}"
+
+
+def _head(row: dict[str, Any]) -> str:
+    return f"  {row['name']:<34} {row['method']:<17}"
+
+
+def _milliseconds(row: dict[str, Any]) -> str:
     low, high = (1e3 * q for q in row["quartiles"])
-    return f"{head} {1e3 * row['seconds']:>9.4g}  [{low:.4g}, {high:.4g}]  ×{row['ratio']:.3g}"
+    return f"{1e3 * row['seconds']:>9.4g}  [{low:.4g}, {high:.4g}]"
 
 
 def _table(found: Result, work: str) -> Iterator[str]:

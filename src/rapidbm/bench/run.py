@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
 from .. import __version__
 from ..accel import fast
-from ..disk import write_bytes
 from ..errors import InputError, check_choice
 from ..machines.files import device_named
-from ..progress import quiet
-from ..random import check_seed
-from . import peers, report, roofline, sizes
+from . import peers, roofline, sizes
 from .jobs import Size
 from .peak import HOW
 
-if TYPE_CHECKING:
-    from ..cli.console import Screen
-
 SWEEPS = 10
 Result = dict[str, Any]
-
-
-def bench(
-    device: str, precision: str, quick: bool, seed: int, out: Path | None, screen: Screen
-) -> None:
-    """Measures, shows, and writes into `out` if there is one."""
-    check_seed(seed)
-    on, rounding = checked(device, precision)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
-        if (out / "bench.json").exists():
-            raise InputError(
-                f"{out} holds a bench.json, which is kept; give another folder to --out"
-            )
-    if on.type == "cpu" and (load := busy()) is not None:
-        screen.warn(
-            f"other work keeps this machine busy (load {load:.1f} on {os.cpu_count()} processors, "
-            f"{torch.get_num_threads()} threads wanted): threads will wait for each other, and times and "
-            "ratios mean little; run it alone, or with a smaller OMP_NUM_THREADS"
-        )
-    with screen.err.status("measuring") as status, quiet():
-        found = measured(on, rounding, quick, seed, tell=status.update)
-    screen.result(found)
-    for line in report.lines(found):
-        screen.say(line)
-    if out is not None:
-        text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-        write_bytes(out / "bench.json", text.encode())
-        report.draw(found, out)
-        screen.say(f"written: {', '.join(str(out / f'bench.{e}') for e in ('json', 'png', 'pdf'))}")
 
 
 def busy() -> float | None:
@@ -67,6 +29,7 @@ def busy() -> float | None:
 
 
 def checked(device: str, precision: str) -> tuple[torch.device, fast.Precision]:
+    """The device and the precision by their names."""
     check_choice("precision", precision, fast.PRECISIONS)
     on = device_named(device)
     if on.type not in HOW:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from ..errors import printable
+from ..errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ..progress import Watch, quiet, watch
 
 if TYPE_CHECKING:
@@ -60,6 +60,19 @@ class Screen:
                 yield step
                 tick()
 
+    def bar(self, *columns: Any) -> Any:
+        """A bar of progress on a terminal, with these columns after it."""
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        return Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            *columns,
+            console=self.out,
+            disable=self.as_json or not self.out.is_terminal,
+            transient=True,
+        )
+
     @contextmanager
     def watching(
         self, what: str, total: float | None = None, *, limit: float | None = None
@@ -71,10 +84,8 @@ class Screen:
     @contextmanager
     def gentle_warnings(self) -> Iterator[None]:
         """Warnings as one readable line."""
-        from ..errors import DataWarning, FitWarning, LoadWarning, LossWarning
-
         with warnings.catch_warnings():
-            for kind in (DataWarning, FitWarning, LoadWarning, LossWarning):
+            for kind in (DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning):
                 warnings.simplefilter("always", kind)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield
@@ -88,6 +99,11 @@ class Stopper:
 
     def __call__(self) -> bool:
         return self.signal is not None
+
+    @property
+    def code(self) -> int:
+        """The exit code of what was stopped."""
+        return 128 + (self.signal or signal.SIGINT)
 
     @contextmanager
     def listening(self) -> Iterator[Stopper]:
@@ -144,25 +160,14 @@ def record_line(record: dict[str, Any]) -> str:
 def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
     """Trains a run and shows how it goes."""
     from rich.progress import (
-        BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("update"),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=screen.out,
-        disable=screen.as_json or not screen.out.is_terminal,
-        transient=True,
-    )
+    counts = (TextColumn("update"), MofNCompleteColumn())
+    bar = screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())
     frozen: set[int] = set()
     if run.recipe.replicas > 1:
         screen.say(f"values are {meaning(run.recipe.replicas)}")

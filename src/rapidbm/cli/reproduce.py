@@ -1,15 +1,16 @@
-"""The command `reproduce`: one progress display over all parts, and what it says at the end."""
+"""`rapidbm reproduce`: one progress display over all parts, and what it says at the end."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+import typer
+from rich.progress import TextColumn, TimeElapsedColumn
 
-from .. import paper as experiments
+from .. import paper
 from ..machines.files import device_named
 from ..paper.folder import (
     FAILS,
@@ -25,24 +26,60 @@ from ..paper.folder import (
 from ..paper.page import duration
 from ..progress import quiet
 from .console import Screen, Stopper
+from .options import Device, Json, Seed
 
 
-def list_items(screen: Screen) -> None:
-    """Every item and what it shows."""
-    for name in experiments.ITEMS:
-        item = experiments.item(name)
-        screen.say(f"{name:<12} {item.title}")
-        screen.result({"item": name, "title": item.title, "records": list(item.needs)})
+def reproduce(
+    items: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ITEM…",
+            help="all, a figure or table (fig1, fig2a, …, probe, costs: [bold]list[/] shows them), or "
+            "[bold]claims[/]: the verdicts on what --out holds.",
+            show_default=False,
+        ),
+    ],
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="tiny (seconds), quick (minutes on two cores) or paper (the paper's sizes, a GPU)."
+        ),
+    ] = "quick",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder (default: runs/reproduction-SCALE); what it has is not redone."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """The paper's figures, tables and claims, measured anew, on one page.
+
+    Everything, in minutes on two cores:
+    [bold]rapidbm reproduce all --out R[/]
+
+    One figure at the paper's size:
+    [bold]rapidbm reproduce fig5 --scale paper[/]
+
+    The same command goes on where it was interrupted, to the same records.
+    """
+    screen = Screen(as_json)
+    folder = out or Path("runs") / f"reproduction-{scale}"
+    if items == ["list"]:
+        for name in paper.ITEMS:
+            item = paper.item(name)
+            screen.say(f"{name:<12} {item.title}")
+            screen.result({"item": name, "title": item.title, "records": list(item.needs)})
+    elif items == ["claims"]:
+        tell_claims(Reproduction(folder).verdicts(), screen, brief=False)
+    elif code := _reproduced(items, folder, scale, seed, device, screen):
+        raise typer.Exit(code)
 
 
-def reproduce_items(
-    words: list[str],
-    folder: Path,
-    scale: str,
-    seed: int,
-    device: str,
-    screen: Screen,
-    stopper: Stopper,
+def _reproduced(
+    words: list[str], folder: Path, scale: str, seed: int, device: str, screen: Screen
 ) -> int:
     """Measures, draws and judges; answers the exit code."""
     items = item_names(words)
@@ -50,7 +87,7 @@ def reproduce_items(
     reproduction = Reproduction.open(folder, scale, seed)
     names = reproduction.part_names(items)
     left = sum(reproduction.record(name) is None for name in names)
-    _tell_passed_over(reproduction, screen)
+    tell_passed_over(reproduction, screen)
     screen.say(
         f"{len(items)} item{'s' if len(items) > 1 else ''} at scale {scale}, seed {seed}: {left} of "
         f"{len(names)} parts to measure → {folder}"
@@ -59,73 +96,36 @@ def reproduce_items(
         screen.warn(
             "the paper's sizes take a GPU minutes and a CPU many hours; --scale quick is meant for one"
         )
-    again = shlex.join(
-        [
-            "rapidbm",
-            "reproduce",
-            *words,
-            "--scale",
-            scale,
-            "--seed",
-            str(seed),
-            "--out",
-            str(folder),
-        ]
-    )
+    chosen = ["--scale", scale, "--seed", str(seed), "--out", str(folder)]
+    again, stopper = shlex.join(["rapidbm", "reproduce", *words, *chosen]), Stopper()
     try:
         with quiet(), stopper.listening(), _Display(screen, len(names)) as display:
             well = reproduction.go(items, device, tell=display.tell, stop=stopper)
     except Interrupted:
         screen.say(f"interrupted; finished parts are kept. Go on with: {again}")
         screen.result({"event": "interrupted", "out": str(folder)})
-        return 128 + (stopper.signal or 2)
-    _tell_claims(reproduction.verdicts(), screen, brief=True)
+        return stopper.code
+    tell_claims(reproduction.verdicts(), screen, brief=True)
     page = folder / "report.html"
     failed = reproduction.info["failed"]
     screen.say(f"everything on one page: {page}")
     if failed:
         screen.say(f"failed: {', '.join(failed)}. To retry: {again}")
-    screen.result(
-        {
-            "event": "finished" if well else "failed",
-            "out": str(folder),
-            "report": str(page),
-            "failed": failed,
-        }
-    )
+    event = "finished" if well else "failed"
+    screen.result({"event": event, "out": str(folder), "report": str(page), "failed": failed})
     return 0 if well else 1
 
 
-def show_claims(folder: Path, screen: Screen) -> None:
-    """The verdicts on the records of a folder."""
-    _tell_claims(Reproduction(folder).verdicts(), screen, brief=False)
-
-
-def _tell_passed_over(reproduction: Reproduction, screen: Screen) -> None:
+def tell_passed_over(reproduction: Reproduction, screen: Screen) -> None:
+    """Names the records that do not count."""
     if names := reproduction.passed_over():
         screen.warn(
             f"{', '.join(names)}: no record of this scale, seed and settings, or damaged; passed over"
         )
 
 
-def write_report(folder: Path, out: Path | None, screen: Screen) -> int:
-    """Figures, verdicts and page from the records alone; answers the exit code."""
-    reproduction = Reproduction(folder, out)
-    _tell_passed_over(reproduction, screen)
-
-    def tell(event: Event) -> None:
-        if event.kind == "failed":
-            screen.warn(f"{event.name} could not be drawn: {event.text}")
-
-    well = reproduction.draw(experiments.ITEMS, tell, anew=True)
-    _tell_claims(reproduction.judge(), screen, brief=True)
-    page = reproduction.report()
-    screen.say(f"everything on one page: {page}")
-    screen.result({"event": "finished" if well else "failed", "report": str(page)})
-    return 0 if well else 1
-
-
-def _tell_claims(verdicts: list[Verdict], screen: Screen, *, brief: bool) -> None:
+def tell_claims(verdicts: list[Verdict], screen: Screen, *, brief: bool) -> None:
+    """The verdicts, one by one or how many of each."""
     counts = Counter(v.verdict for v in verdicts)
     for verdict in verdicts:
         screen.result({"event": "claim", **verdict.as_dict()})
@@ -148,15 +148,8 @@ class _Display:
 
     def __init__(self, screen: Screen, total: int) -> None:
         self.screen = screen
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[parts]}", markup=False),
-            TimeElapsedColumn(),
-            console=screen.out,
-            disable=screen.as_json or not screen.out.is_terminal,
-            transient=True,
-        )
+        parts = TextColumn("{task.fields[parts]}", markup=False)
+        self.bar = screen.bar(parts, TimeElapsedColumn())
         self.task = self.bar.add_task("reproducing", total=max(total, 1), parts="")
 
     def __enter__(self) -> _Display:

@@ -1,1 +1,6 @@
-"""Data sets: by name, from files and arrays, their splits and masks."""
+"""Data as spins: sets by name, from files and from arrays, their splits and masks.
+
+Knows spins and the disk; no machine. Other rooms use `load`, `DATASETS` and `is_file` of the catalogue,
+`Dataset` and `Split`, `from_arrays`. A new set is a function that answers with a `Dataset`, and a line in
+`catalogue.DATASETS`; a new kind of file is a reader, and a line in `files.READERS`.
+"""

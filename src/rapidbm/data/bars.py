@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from ..machines.spins import states, to_spins
 from ..random import check_seed, generator
-from .splits import TEST_SHARE, Dataset, Split
+from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split
 
 
 def bars4() -> Dataset:
@@ -22,7 +24,7 @@ def bars4() -> Dataset:
     return Dataset("bars4", splits["train"], splits["test"], (4, 4))
 
 
-def bars_and_stripes(size: int, seed: int = 0) -> Dataset:
+def bars_and_stripes(size: int, seed: Annotated[int, SPLIT_SEED] = 0) -> Dataset:
     """N×N images of bars (label 0) or stripes (label 1), without the two uniform ones, which are both.
 
     An image and its negative stay in the same split: without biases a machine cannot tell them

@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InputError, unknown
+from ..registry import Option, Registry, options_of
 from .bars import bars4, bars_and_stripes
 from .digits import digits, mnist, mnist_static
-from .files import from_file
+from .files import READERS, from_file
 from .splits import Dataset
 
-# name: (what makes it, options it takes, where it comes from)
-DATASETS: dict[str, tuple[Callable[..., Dataset], tuple[str, ...], str]] = {
-    "bars4": (bars4, (), "4×4 bars, the paper's 10 to train and 4 to test; made on the spot"),
-    "basN": (
-        bars_and_stripes,
-        ("seed",),
-        "N×N bars and stripes, N from 2 to 32, bas12 for instance; made on the spot",
-    ),
-    "digits": (digits, ("threshold", "seed"), "1,797 digits of 8×8 pixels; in scikit-learn"),
-    "mnist": (
-        mnist,
-        ("threshold", "binarize", "split", "seed"),
-        "70,000 digits of 28×28 pixels; $RAPIDBM_DATA/mnist or a download of 11 MB",
-    ),
-    "mnist-static": (
-        mnist_static,
-        (),
-        "Larochelle's binarization of MNIST; $RAPIDBM_DATA/binarized-mnist or a download of 94 MB",
-    ),
-}
-FILE_ENDINGS = (".npy", ".npz", ".csv", ".h5", ".hdf5")
+FILE_ENDINGS = tuple(READERS)
+
+
+class Source(NamedTuple):
+    """Where a data set comes from: what makes it, the options that takes, and words about it."""
+
+    make: Callable[..., Dataset]
+    options: tuple[str, ...]
+    text: str
+
+
+def source(make: Any, text: str = "") -> Source:
+    """A source from a function; its options are the parameters with defaults, its words, unless they are
+    given, the first line of what is written about the function."""
+    if not callable(make):
+        raise TypeError(f"a function that makes a Dataset is needed, not {make!r}")
+    parameters = inspect.signature(make).parameters.values()
+    takes = tuple(p.name for p in parameters if p.default is not p.empty)
+    options_of(make)
+    return Source(make, takes, text or (inspect.getdoc(make) or "").partition("\n")[0].rstrip("."))
+
+
+# A name that ends in N stands for a family: N is the first argument.
+DATASETS: Registry[Source] = Registry(
+    "data set",
+    {
+        "bars4": source(bars4, "4×4 bars, the paper's 10 to train and 4 to test; made on the spot"),
+        "basN": source(
+            bars_and_stripes,
+            "N×N bars and stripes, N from 2 to 32, bas12 for instance; made on the spot",
+        ),
+        "digits": source(digits, "1,797 digits of 8×8 pixels; in scikit-learn"),
+        "mnist": source(
+            mnist, "70,000 digits of 28×28 pixels; $RAPIDBM_DATA/mnist or a download of 11 MB"
+        ),
+        "mnist-static": source(
+            mnist_static,
+            "Larochelle's binarization of MNIST; $RAPIDBM_DATA/binarized-mnist or a download of 94 MB",
+        ),
+    },
+    "rapidbm.datasets",
+    source,
+)
+
+
+def is_file(name: str | Path) -> bool:
+    return isinstance(name, Path) or Path(name).suffix in FILE_ENDINGS
 
 
 def load(name: str | Path, **options: Any) -> Dataset:
@@ -42,17 +70,32 @@ def load(name: str | Path, **options: Any) -> Dataset:
     Options that the data set takes: `threshold`, `binarize`, `split`, `seed`.
     """
     text = str(name)
-    if Path(text).suffix in FILE_ENDINGS or isinstance(name, Path):
+    if is_file(name):
         _check_options(text, options, ("seed",))
         return from_file(name, **options)
-    match = re.fullmatch(r"bas(\d+)", text)
-    key = "basN" if match else text
-    if key not in DATASETS or text == "basN":
+    key, number = entry_of(text)
+    if key is None:
         near = [n.replace("N", "12") for n in DATASETS]
         raise InputError(f"{unknown('data set', text, near)}, or a file {', '.join(FILE_ENDINGS)}")
     make, takes, _ = DATASETS[key]
     _check_options(text, options, takes)
-    return make(int(match[1]), **options) if match else make(**options)
+    return make(*number, **options)
+
+
+def entry_of(name: str) -> tuple[str | None, tuple[int, ...]]:
+    """The entry of `DATASETS` that makes a data set, and the number in the name of one of a family."""
+    match = re.fullmatch(r"(.*?)(\d+)", name)
+    if name not in DATASETS and match and f"{match[1]}N" in DATASETS:
+        return f"{match[1]}N", (int(match[2]),)
+    return (name if name in DATASETS and not name.endswith("N") else None), ()
+
+
+def settings_for(name: str) -> Mapping[str, Option]:
+    """What can be set of a data set, by flag; nothing of one that is not known."""
+    if is_file(name):
+        return options_of(from_file)
+    key, _ = entry_of(name)
+    return {} if key is None else options_of(DATASETS[key])
 
 
 def _check_options(name: str, options: dict[str, Any], takes: tuple[str, ...]) -> None:

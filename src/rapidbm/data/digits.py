@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ from torch import Tensor
 from ..errors import InputError, check_choice, is_number
 from ..machines.spins import to_spins
 from ..random import generator
+from ..registry import Setting
 from .files import numpy_arrays
-from .splits import Dataset, Split, divided, top_half
+from .splits import SPLIT_SEED, Dataset, Split, divided, top_half
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MNIST_MD5 = {
@@ -45,10 +46,14 @@ SILENCE = 30.0  # seconds without a byte after which a download is given up
 LONGEST = 1800.0  # seconds that one may take in all
 FORGET = 60.0  # seconds for which a process that failed does not wait for the network again
 
+THRESHOLD = Setting("pixels brighter than this share are up")
+
 _FAILED: dict[str, tuple[float, str]] = {}  # url: when it was tried, and what went wrong
 
 
-def digits(threshold: float = 0.5, seed: int = 0) -> Dataset:
+def digits(
+    threshold: Annotated[float, THRESHOLD] = 0.5, seed: Annotated[int, SPLIT_SEED] = 0
+) -> Dataset:
     """scikit-learn's 1,797 digits of 8×8 pixels, those brighter than `threshold` up."""
     from sklearn.datasets import load_digits
 
@@ -58,10 +63,17 @@ def digits(threshold: float = 0.5, seed: int = 0) -> Dataset:
 
 
 def mnist(
-    threshold: float | None = None,
-    binarize: Literal["threshold", "stochastic"] = "threshold",
-    split: Literal["usual", "paper"] = "usual",
-    seed: int | None = None,
+    threshold: Annotated[float | None, THRESHOLD] = None,
+    binarize: Annotated[
+        Literal["threshold", "stochastic"],
+        Setting("threshold, or stochastic (each pixel drawn once)"),
+    ] = "threshold",
+    split: Annotated[
+        Literal["usual", "paper"], Setting("usual (60,000/10,000) or paper (57,000/3,000)")
+    ] = "usual",
+    seed: Annotated[
+        int | None, Setting("seed of the stochastic pixels", flag="data_seed", least=0)
+    ] = None,
 ) -> Dataset:
     """MNIST, pixels brighter than `threshold` (0.3) up; `binarize="stochastic"` draws each pixel once
     with its intensity as the probability.

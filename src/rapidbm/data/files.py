@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -29,7 +29,7 @@ from ..errors import DataWarning, InputError
 from ..machines.spins import to_spins
 from . import hdf5_child
 from .hdf5_child import RATIO
-from .splits import Dataset, Split, divided, top_half
+from .splits import SPLIT_SEED, Dataset, Split, divided, top_half
 
 Arrays = Mapping[str, Callable[[], Array]]
 PARTS = ("samples", "train", "test", "valid")
@@ -73,7 +73,7 @@ def from_arrays(
     return Dataset(name, Split.owning(spins, labels, known), held, shape, third)
 
 
-def from_file(path: str | Path, *, seed: int | None = None) -> Dataset:
+def from_file(path: str | Path, *, seed: Annotated[int | None, SPLIT_SEED] = None) -> Dataset:
     """A data set from a file.
 
     `.npy`: samples. `.npz` and `.h5`: `samples` and `labels`, or `train`, `test`, `train_labels`,

@@ -16,8 +16,12 @@ from ..arrays import as_labels, as_mask
 from ..errors import InputError
 from ..machines.spins import to_spins
 from ..random import generator
+from ..registry import Setting
 
 TEST_SHARE = 0.2
+SPLIT_SEED = Setting(
+    "seed of the split into training and test set, of a file too", flag="data_seed", least=0
+)
 
 
 @dataclass(frozen=True)

@@ -19,26 +19,27 @@ import torch
 from torch import Tensor
 
 from .. import pictures
-from ..machines.files import (device_named, load_machine)
-from ..sampling.convergence import mixing
-from ..glass.phases import (boundaries, standing)
-from ..glass.neighbours import adversarial_accuracy, nearest
-from ..errors import (InputError, check_count)
-from ..estimates import Estimate
-from ..glass.overlaps import (energies, overlap_distribution, ultrametricity)
-from ..ground.ground_state import ground_state
-from ..glass.pictures import (landscape_figure, show_moments, show_nearest, show_phases, show_projections, show_relaxation)
-from ..machines.machine import Machine
+from ..accel.devices import device_named
 from ..glass.accessibility import gibbs_accessibility
-from ..progress import watch
+from ..glass.neighbours import adversarial_accuracy, nearest
 from ..glass.relaxation import relaxation
 from ..glass.sample_moments import moments, projections
-from .run import Run
-from ..sampling.samplers import (Gibbs, ParallelTempering, record, sample)
-from ..glass.spectra import pattern_overlaps
 from ..data.splits import Dataset
-from ..random import (check_seed, generator)
+from ..errors import InputError, check_count
+from ..estimates import Estimate
+from ..glass.overlaps import energies, overlap_distribution, ultrametricity
+from ..glass.phases import boundaries, standing
+from ..glass.pictures import landscape_figure, show_moments, show_nearest, show_phases, show_projections, show_relaxation
+from ..glass.spectra import pattern_overlaps
 from ..glass.verdict import glassiness
+from ..ground.ground_state import ground_state
+from ..machines.files import load_machine
+from ..machines.machine import Machine
+from ..progress import watch
+from ..random import check_seed, generator
+from ..sampling.convergence import mixing
+from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
+from .folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +108,7 @@ def opened(
         if update is not None:
             raise InputError(f"{path} is one machine without checkpoints; leave --update out")
         return load_machine(path, replica=replica).to(where), None, []
-    run = Run(path, file)
+    run = RunFolder(path, file)
     machine = run.machine(update, replica).to(where)
     last = math.inf if update is None else update
     saved = [u for u in run.checkpoints() if u <= last]

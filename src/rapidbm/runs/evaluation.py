@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import pictures
-from ..likelihood.bridging import log_z_along
-from ..machines.files import (device_named, load_tensors)
-from ..machines.enumeration import states_of
-from ..errors import (InputError, TimeLimit, check_choice)
+from ..data.splits import Dataset
+from ..errors import InputError, TimeLimit, check_choice
 from ..estimates import Bounds
 from ..ground.ground_state import ground_state
+from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
-from ..likelihood.log_z import (HIDDEN, log_likelihood, log_z)
-from ..machines.machine import Machine
+from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..glass.accessibility import gibbs_accessibility, method_accessibility
-from .metrics import (hamming_distance, mean_free_energy)
-from .run import (Run, as_list)
+from ..machines.enumeration import states_of
+from ..accel.devices import device_named
+from ..machines.files import load_tensors
+from ..machines.machine import Machine
 from ..machines.spins import sign
-from ..data.splits import Dataset
 from ..random import generator
+from ..training.negative import HasConfigurations
+from .folder import RunFolder, as_list
+from .metrics import hamming_distance, mean_free_energy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +36,7 @@ Rows = dict[str, list[float | None]]
 
 
 def evaluation(
-    run: Run,
+    run: RunFolder,
     update: int | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -72,12 +74,12 @@ def evaluation(
         rows["ground_state_found"] = ground.found
     notes.append(f"ground state: {ground.method}, {ground.effort}")
     rows["gibbs_accessibility"] = gibbs_accessibility(machine, None, rng, ground=ground.energy)
-    if run.recipe.negative != "exact":
+    if isinstance(negative := run.recipe.negative_phase(), HasConfigurations):
         rows["method_accessibility"] = method_accessibility(
             machine,
             data.train,
             rng,
-            negative=run.recipe.negative_phase(),
+            negative=negative,
             chains=_chains(run, machine) if update is None else None,
             ground=ground.energy,
         )
@@ -114,7 +116,7 @@ def _normaliser(
     return z, f"{told}; {z.note}" if z.note else told
 
 
-def _chains(run: Run, machine: Machine) -> Tensor | None:
+def _chains(run: RunFolder, machine: Machine) -> Tensor | None:
     """The chains of the newest checkpoint, if the negative phase keeps any."""
     wanted = run.recipe.negative_phase().init(machine, generator(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
@@ -129,7 +131,7 @@ def _chains(run: Run, machine: Machine) -> Tensor | None:
 
 
 def likelihood_curve(
-    run: Run,
+    run: RunFolder,
     seed: int = 0,
     device: str = "cpu",
     track: Callable[[range], Iterable[int]] = iter,

@@ -11,23 +11,45 @@ between the original A and the reconstruction B.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..machines.enumeration import check_states
-from ..errors import (InputError, check_count, lookup)
-from ..sampling.gibbs import (sweep, sweeps)
+from ..data.splits import Split
+from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
 from ..likelihood.log_z import log_likelihood
+from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..progress import (watch, watched)
 from ..machines.spins import up_probability
-from ..data.splits import Split
+from ..progress import watch, watched
+from ..registry import Registry
+from ..sampling.gibbs import sweep, sweeps
 
-Metric = Callable[[Machine, Split, torch.Generator], Tensor]
+Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 ROOM = 2**20  # numbers at a time on a CPU
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`measure(machine, split, rng)` answers a number per replica, (e,)."""
+
+    measure: Measure
+    of_split: bool = True  # else of the machine alone
+    check: Callable[[Machine], None] = lambda machine: (
+        None
+    )  # InputError if the machine is too large
+
+    def __call__(self, machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
+        found = self.measure(machine, split, rng)
+        if not isinstance(found, Tensor) or found.shape != (machine.replicas,):
+            raise InputError(
+                f"a metric answers with a tensor of one number per replica, ({machine.replicas},), not "
+                f"{getattr(found, 'shape', type(found).__name__)}; mend it or leave it out"
+            )
+        return found
 
 
 def corrupt(data: Any) -> Tensor:
@@ -156,19 +178,31 @@ def mean_free_energy(
     return torch.stack(parts).sum(0) / len(split)
 
 
-def check_metric(name: str, machine: Machine) -> None:
-    """Refuses a metric that this machine is too large for, before a training begins."""
-    lookup("metric", name, METRICS)
-    if name == "log_likelihood":
-        check_states(machine.layers, what=f"the metric {name}")
-    if name in ("log_likelihood", "free_energy"):
-        check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
+def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
+    check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
 
 
-SPLIT_FREE = ("gibbs_accessibility",)  # they look at the machine alone
-METRICS: dict[str, Metric] = {
-    "hamming": hamming_distance,
-    "log_likelihood": exact_log_likelihood,
-    "free_energy": mean_free_energy,
-    "gibbs_accessibility": gibbs_accessibility,
-}
+def _check_all(machine: Machine) -> None:
+    check_states(machine.layers, what="the metric log_likelihood")
+    _check_hidden(machine, "log_likelihood")
+
+
+def _adapted(thing: Any) -> Metric:
+    if not callable(thing):
+        raise TypeError(
+            f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}"
+        )
+    return thing if isinstance(thing, Metric) else Metric(thing)
+
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    {
+        "hamming": Metric(hamming_distance),
+        "log_likelihood": Metric(exact_log_likelihood, check=_check_all),
+        "free_energy": Metric(mean_free_energy, check=_check_hidden),
+        "gibbs_accessibility": Metric(gibbs_accessibility, of_split=False),
+    },
+    "rapidbm.metrics",
+    _adapted,
+)

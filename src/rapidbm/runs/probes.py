@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machines.machine import Machine
-from ..progress import (Watch, pulse, watch, watched)
-from ..machines.spins import (as_spins, up_probability)
+from ..machines.spins import as_spins, up_probability
+from ..progress import Watch, pulse, watch, watched
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried

@@ -1,35 +1,65 @@
 """A recipe: everything a person chose for a training, flat, so that it fits a command line and a file.
 
-Presets are recipes with names. `Recipe.made` fills what was left open from a preset and from the
-data; the other methods build the objects that `train` takes.
+`Recipe.made` fills what was left open from a preset and from the data; the other methods build the
+objects that `train` takes. A field says what it means by a `Setting`; one without is an option of a part
+(a phase, a projection, a data set), and that part's own field of this flag says it. Options of parts that
+have no field here, such as those of other packages, are in `options`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
-from ..data.catalogue import (FILE_ENDINGS, load)
-from ..errors import (InputError, LoadWarning, check_choice, check_count, lookup, unknown)
-from ..accel.fast import (PRECISIONS, Precision)
-from ..machines.machine import (Machine, bm, dbm, rbm)
-from .metrics import METRICS
-from ..training.negative import (NEGATIVE, NegativePhase)
-from ..training.optimisers import (CLOCKS, Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers)
-from ..training.positive import (POSITIVE, PositivePhase)
-from ..training.projections import (PROJECTIONS, Projection)
+from ..accel.fast import PRECISIONS, Precision
+from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset
+from ..errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
+from ..machines.machine import Machine, bm, dbm, rbm
 from ..random import check_seed
+from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
+from ..training.negative import NEGATIVE, NegativePhase
+from ..training.optimisers import (
+    Optimizer,
+    Schedule,
+    TorchOptimizer,
+    adam,
+    sgd,
+    torch_optimizers,
+)
+from ..training.positive import POSITIVE, PositivePhase
+from ..training.projections import PROJECTIONS, Projection
 from ..training.trainer import Trainer
+from .metrics import METRICS
+from .presets import PRESETS, preset_for
+from .spacing import spacing_of
 
-T = TypeVar("T")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-SPACINGS = ("log", "epoch", "end")
+MODELS: dict[str, Callable[..., Machine]] = {
+    "rbm": lambda visible, hidden, **more: rbm(visible, hidden[0], **more),
+    "dbm": dbm,
+    "bm": lambda visible, hidden, **more: bm(visible, sum(hidden), **more),
+}
+PARTS: dict[str, Registry[Any]] = {  # what is chosen by name
+    "dataset": DATASETS,
+    "negative": NEGATIVE,
+    "positive": POSITIVE,
+    "projection": PROJECTIONS,
+}
+# The first field of each section, under which the command lists its options.
+SECTIONS = {
+    "dataset": "Data",
+    "model": "Machine",
+    "negative": "Phases of the gradient",
+    "projection": "Updates",
+    "metrics": "What is measured and kept",
+    "seed": "Run",
+}
 
 
 @dataclass(frozen=True)
@@ -37,58 +67,91 @@ class Recipe:
     """The choices of one training; None leaves a choice to the thing it concerns."""
 
     dataset: str
-    # data
     threshold: float | None = None
     binarize: str | None = None
     split: str | None = None
     data_seed: int | None = None
-    # machine
-    model: str = "rbm"
-    hidden: tuple[int, ...] = (500,)
-    patterns: int | None = None
-    scale: float | None = None
-    continuous: bool = False
-    biases: bool = False
-    bias_start: str = "marginals"
-    replicas: int = 1
-    dtype: str = "float32"
-    # phases
-    negative: str = "pid"
+
+    model: str = setting("rbm", "rbm (restricted), dbm (deep) or bm (fully connected).")
+    hidden: tuple[int, ...] = setting(
+        (500,), "Hidden units; repeat it for the layers of a dbm; 0 for a bm without.", least=0
+    )
+    patterns: int | None = setting(None, "Regularized Axons: K patterns build the couplings.")
+    scale: float | None = setting(
+        None, "Start of the patterns, ±scale (1), or sd of dense couplings (0.01)."
+    )
+    continuous: bool = setting(
+        False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
+    )
+    biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
+    bias_start: str = setting("marginals", "Where visible biases start: marginals or zero.")
+    replicas: int = setting(1, "Independent trainings, side by side.")
+    dtype: str = setting("float32", "float32 or float64.")
+
+    negative: str = setting(
+        "pid",
+        "Model average: {names}. pid takes the patterns, and with --sweeps 0 needs no Monte Carlo; "
+        "pt is parallel tempering.",
+    )
     sweeps: int | None = None
     particles: int | None = None
     rungs: int | None = None
     pattern_units: str | None = None
-    positive: str = "auto"
+    positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.")
     positive_steps: int | None = None
-    # updates
-    projection: str = "none"
+
+    projection: str = setting("none", "What keeps the patterns in place: {names}.")
     bound: float | None = None
     project_every: str | None = None
-    optimizer: str = "sgd"
-    rate: tuple[float, ...] = ()  # the optimiser's own: 0.02 for sgd, 0.001 for the others
-    momentum: float | None = None
-    adam_clock: str | None = None
-    weight_decay: float | None = None
-    decay: float = 1.0
-    decay_after: int = 0
-    rate_floor: float = 0.0
-    fall: str = "none"
+    optimizer: str = setting("sgd", "sgd, adam, or another of torch's: rmsprop, nadam, …")
+    rate: tuple[float, ...] = setting(
+        (), "Learning rate; repeat it to give each replica its own.", belongs_to="optimizer"
+    )
+    momentum: float | None = setting(
+        None, "Momentum of sgd, or of torch's optimisers that have one.", belongs_to="optimizer"
+    )
+    adam_clock: str | None = setting(
+        None,
+        "What adam's correction for its start counts: update, or epoch as the paper's program.",
+        belongs_to="optimizer",
+    )
+    weight_decay: float | None = setting(
+        None, "Shrinks the couplings by rate·decay per update (torch's optimisers: their way)."
+    )
+    decay: float = setting(1.0, "Factor on the rate after each epoch.", belongs_to="optimizer")
+    decay_after: int = setting(0, "Last epoch with the full rate.", belongs_to="optimizer")
+    rate_floor: float = setting(0.0, "The decay ends at this rate.", belongs_to="optimizer")
+    fall: str = setting("none", "Fall of the rate to zero over the training: linear, cosine, none.")
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
-    batch_size: int = 100
-    batch_mean: str = "true"
-    epochs: int = 20
-    average: int | None = None
-    # looking
-    metrics: tuple[str, ...] = ("hamming",)
-    evaluate: str = "log"
-    checkpoints: str = "log"
-    # where and with which numbers
-    seed: int = 0
-    device: str = "auto"
-    precision: Precision | None = None
+    batch_size: int = setting(100, "Images per update.")
+    batch_mean: str = setting(
+        "true",
+        "Divide the data's moments of a smaller last batch by its true or by the nominal size.",
+    )
+    epochs: int = setting(20, "Passes over the data.")
+    average: int | None = setting(
+        None, "Keep and evaluate an average of the parameters over about this many updates."
+    )
+
+    metrics: tuple[str, ...] = setting(("hamming",), "{names}; repeatable.", flag="metric")
+    evaluate: str = setting(
+        "log",
+        "When to evaluate: log (spaced), epoch, end, or every so many updates.",
+        flag="evaluate_at",
+    )
+    checkpoints: str = setting(
+        "log", "When to keep the parameters: log (spaced), epoch, end, or a number of updates."
+    )
+
+    seed: int = setting(0, "Seed of the training (default: 0).", least=0)
+    device: str = setting("auto", "auto, cpu, cuda, …")
+    precision: Precision | None = setting(
+        None, "Products of matrices on a GPU: float32 (default), tf32 or bf16, the fastest."
+    )
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        check_choice("model", self.model, ("rbm", "dbm", "bm"))
+        check_choice("model", self.model, MODELS)
         check_choice("start of the biases", self.bias_start, ("marginals", "zero"))
         check_choice("type", self.dtype, DTYPES)
         check_choice("batch mean", self.batch_mean, ("true", "nominal"))
@@ -120,62 +183,64 @@ class Recipe:
                 "the rate does not decay, so --decay-after and --rate-floor have no effect; give "
                 "--decay below 1, or leave them out"
             )
-        self.negative_phase(), self.positive_phase(), self.projection_choice()
+        self.check_parts()
+
+    def check_parts(self) -> None:
+        """Builds the parts, which say what they cannot take; refuses options that none of them has."""
+        self.negative_phase()
+        self.positive_phase()
+        self.projection_choice()
         self.optimizer_choice()
+        for flag in self.options:
+            if not any(flag in self._takes(choice) for choice in PARTS):
+                self._refuse(flag)
 
     @staticmethod
     def made(dataset: str, chosen: Mapping[str, Any], preset: str | None = None) -> Recipe:
-        """A recipe from what was chosen; a preset fills in the rest."""
-        name = preset or preset_for(dataset)
-        values = {**lookup("preset", name, PRESETS), **chosen}
-        if dataset != "mnist" and "split" not in chosen:
-            values.pop("split", None)  # only mnist has the paper's split
+        """A recipe from what was chosen; a preset fills in the rest. What is no field is an option of a
+        part."""
+        base = lookup("preset", preset or preset_for(dataset), PRESETS)
+        # What a preset says of one part or optimiser does not carry over to another.
+        drop = {flag for flag in _own_flags("dataset") if flag not in settings_for(dataset)}
+        for key, owner in _owners().items():
+            if owner in chosen and chosen[owner] != base.get(owner):
+                drop.add(key)
         if chosen.get("decay") == 1:
-            values = {k: v for k, v in values.items() if k in chosen or k not in _DECAY}
+            drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            for key in ("projection", "scale", "bound", "project_every"):
-                if key not in chosen:
-                    values.pop(key, None)
-        for key, owner in _BELONGS.items():
-            # What a preset says of one phase or optimiser does not carry over to another.
-            changed = owner in chosen and chosen[owner] != PRESETS[name].get(owner)
-            if changed and key not in chosen:
-                values.pop(key, None)
-        if Path(dataset).suffix in FILE_ENDINGS:  # found again from wherever the run is looked at
+            drop |= {"scale", "projection", *_own_flags("projection")}
+        values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
+        if is_file(dataset):  # found again from wherever the run is looked at
             dataset = str(Path(dataset).resolve())
-        return Recipe(dataset=dataset, **values)
+        options = {**values.pop("options", {}), **{k: values[k] for k in values if k not in FIELDS}}
+        return Recipe(dataset, options=options, **{k: values[k] for k in values if k in FIELDS})
 
     # -- what it builds ---------------------------------------------------------------------------
 
     def data(self) -> Dataset:
-        options = {
-            "threshold": self.threshold,
-            "binarize": self.binarize,
-            "split": self.split,
-            "seed": self.data_seed,
+        names = {
+            f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()
         }
-        return load(self.dataset, **{k: v for k, v in options.items() if v is not None})
+        names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
+        given = self._given("dataset")
+        return load(self.dataset, **{names[flag]: value for flag, value in given.items()})
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
-        common: dict[str, Any] = {
-            "patterns": self.patterns,
-            "replicas": self.replicas,
-            "biases": self.biases,
-            "scale": self.scale,
-            "continuous": self.continuous,
-            "seed": self.seed,
-            "device": device,
-            "dtype": DTYPES[self.dtype],
-        }
         with warnings.catch_warnings():
             if self.negative != "pid":  # the others do not rely on the patterns as states
                 warnings.simplefilter("ignore", LoadWarning)
-            if self.model == "rbm":
-                machine = rbm(data.visible, self.hidden[0], **common)
-            elif self.model == "dbm":
-                machine = dbm(data.visible, self.hidden, **common)
-            else:
-                machine = bm(data.visible, self.hidden[0] if self.hidden else 0, **common)
+            machine = MODELS[self.model](
+                data.visible,
+                self.hidden,
+                patterns=self.patterns,
+                replicas=self.replicas,
+                biases=self.biases,
+                scale=self.scale,
+                continuous=self.continuous,
+                seed=self.seed,
+                device=device,
+                dtype=DTYPES[self.dtype],
+            )
         if self.biases and self.bias_start == "marginals":
             machine.start_biases(data.train.spins)
         return machine
@@ -198,33 +263,46 @@ class Recipe:
         )
 
     def negative_phase(self) -> NegativePhase:
-        options = {
-            "sweeps": ("sweeps", self.sweeps),
-            "particles": ("particles", self.particles),
-            "rungs": ("rungs", self.rungs),
-            "pattern-units": ("units", self.pattern_units),
-        }
-        return _build("negative phase", NEGATIVE, self.negative, options)
+        return build(NEGATIVE, self.negative, self._given("negative"))
 
     def positive_phase(self) -> PositivePhase | None:
-        if self.positive == "auto":
-            if self.positive_steps is not None:
-                raise InputError("--positive-steps needs a named positive phase; give --positive")
-            return None
-        key = "iterations" if self.positive == "meanfield" else "sweeps"
-        options = {"positive-steps": (key, self.positive_steps)}
-        return _build("positive phase", POSITIVE, self.positive, options)
+        if self.positive != "auto":
+            return build(POSITIVE, self.positive, self._given("positive"))
+        if self.positive_steps is not None:
+            raise InputError("--positive-steps needs a named positive phase; give --positive")
+        return None
 
     def projection_choice(self) -> Projection:
-        options = {"bound": ("x", self.bound), "project-every": ("every", self.project_every)}
-        return _build("projection", PROJECTIONS, self.projection, options)
+        return build(PROJECTIONS, self.projection, self._given("projection"))
+
+    def _takes(self, choice: str) -> Mapping[str, Option]:
+        """What can be set of the part that was chosen."""
+        if choice == "dataset":
+            return settings_for(self.dataset)
+        name, registry = getattr(self, choice), PARTS[choice]
+        return {} if name == "auto" else options_of(lookup(registry.kind, name, registry))
+
+    def _given(self, choice: str) -> dict[str, Any]:
+        """What was said of a part, by flag."""
+        given = {flag: getattr(self, flag) for flag in _own_flags(choice) if flag in FIELDS}
+        for flag, option in self._takes(choice).items():
+            if flag in self.options:
+                what = f"the option {option.dashed} of {getattr(self, choice)}:"
+                given[flag] = option.shape.checked(self.options[flag], what, "give another")
+        return {flag: value for flag, value in given.items() if value is not None}
+
+    def _refuse(self, flag: str) -> None:
+        for choice, registry in PARTS.items():
+            if flag in registry.options():
+                check_takes(registry.kind, getattr(self, choice), self._takes(choice), flag)
+        raise InputError(f"a recipe has no {flag!r}, and no part of it has such an option")
 
     def optimizer_choice(self) -> Optimizer:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
-        schedule = Schedule(
-            self.decay, self.decay_after, self.rate_floor, _fall(self.fall), self.falls
-        )
+        fall: Any = self.fall  # words that the schedule and Adam check
+        clock: Any = self.adam_clock or "update"
+        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, fall, self.falls)
         if self.adam_clock is not None and self.optimizer != "adam":
             raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":
@@ -233,10 +311,8 @@ class Recipe:
         if self.optimizer == "adam":
             if self.momentum is not None:
                 raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            plain_adam = adam(
-                rate, weight_decay=self.weight_decay or 0.0, clock=_clock(self.adam_clock)
-            )
-            return replace(plain_adam, schedule=schedule)
+            moments = adam(rate, weight_decay=self.weight_decay or 0.0, clock=clock)
+            return replace(moments, schedule=schedule)
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
             raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
@@ -249,169 +325,37 @@ class Recipe:
     # -- as a file --------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields; `options` only where there are any."""
+        return {k: v for k, v in asdict(self).items() if v or k != "options"}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Recipe:
-        known = {f.name for f in fields(Recipe)}
-        if extra := sorted(set(values) - known):
+        if extra := sorted(set(values) - FIELDS):
             raise InputError(f"a recipe has no {', '.join(map(repr, extra))}; is it a newer one's?")
-        lists: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
+        lists = _tuples(values)
         try:
-            return Recipe(**lists)
+            return Recipe(**lists | {"options": _tuples(lists.get("options", {}))})
         except InputError:
             raise
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a recipe: {error}; restore the file") from error
 
 
-_DECAY = ("decay_after", "rate_floor")  # they mean nothing without a decay
-# key: the choice that it belongs to
-_BELONGS = {
-    "sweeps": "negative",
-    "particles": "negative",
-    "rungs": "negative",
-    "pattern_units": "negative",
-    "bound": "projection",
-    "project_every": "projection",
-    "momentum": "optimizer",
-    "adam_clock": "optimizer",
-    "rate": "optimizer",
-    "decay": "optimizer",
-    "decay_after": "optimizer",
-    "rate_floor": "optimizer",
-}
+FIELDS = frozenset(f.name for f in fields(Recipe))
 
 
-def _build(
-    kind: str, registry: Mapping[str, type[T]], name: str, options: dict[str, tuple[str, Any]]
-) -> T:
-    """An entry of a registry with what was given; `options` maps a flag to a field and a value."""
-    found = lookup(kind, name, registry)
-    has = {f.name for f in fields(found)}  # type: ignore[arg-type]
-    given = {flag: pair for flag, pair in options.items() if pair[1] is not None}
-    if extra := [flag for flag, (key, _) in given.items() if key not in has]:
-        takes = [f"--{flag}" for flag, (key, _) in options.items() if key in has]
-        raise InputError(
-            f"the {kind} {name!r} has no option --{extra[0]}; it takes {', '.join(takes) or 'none'}"
-        )
-    return found(**dict(given.values()))
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows lists only."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def _fall(name: str) -> Any:
-    check_choice("fall of the rate", name, ("none", "linear", "cosine"))
-    return name
+def _own_flags(choice: str) -> dict[str, dict[str, Option]]:
+    """The flags of a choice's parts in the library itself."""
+    return by_flag(PARTS[choice].own)
 
 
-def _clock(name: str | None) -> Any:
-    check_choice("clock of adam", name or "update", CLOCKS)
-    return name or "update"
-
-
-def spacing_of(what: str, spacing: str) -> str | int:
-    """`log`, `epoch`, `end`, or a number of updates."""
-    if spacing in SPACINGS:
-        return spacing
-    if spacing.isdecimal() and int(spacing) > 0:
-        return int(spacing)
-    raise InputError(
-        f"the {what} spacing is {', '.join(SPACINGS)} or a number of updates, not {spacing!r}"
-    )
-
-
-_RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
-_STANDARD = {
-    "hidden": (1000,),
-    "patterns": None,
-    "optimizer": "adam",
-    "adam_clock": "epoch",
-    "rate": (1e-3,),
-    "batch_size": 1,
-    "epochs": 300,
-}
-_CD = {**_STANDARD, "negative": "cd", "sweeps": 10}
-_PCD = {**_STANDARD, "negative": "pcd", "sweeps": 10, "particles": 2048}
-_EXACT = {**_STANDARD, "negative": "exact"}
-_UPDATE = {"adam_clock": "update"}
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper-bars": {
-        **_RAPID,
-        "hidden": (1000,),
-        "patterns": 8,
-        "rate": (0.02,),
-        "decay": 0.96,
-        "rate_floor": 1e-5,
-        "batch_size": 3,
-        "epochs": 300,
-    },
-    "paper-bars-exact": _EXACT,
-    "paper-bars-cd": _CD,
-    "paper-bars-pcd": _PCD,
-    "paper-bars-exact-update": {**_EXACT, **_UPDATE},
-    "paper-bars-cd-update": {**_CD, **_UPDATE},
-    "paper-bars-pcd-update": {**_PCD, **_UPDATE},
-    "paper-bas12": {
-        **_RAPID,
-        "hidden": (1000,),
-        "patterns": 40,
-        "rate": (0.02,),
-        "decay": 0.96,
-        "rate_floor": 1e-5,
-        "batch_size": 120,
-        "epochs": 20,
-    },
-    "paper-mnist": {
-        **_RAPID,
-        "split": "paper",
-        "hidden": (3000,),
-        "patterns": 190,
-        "sweeps": 10,
-        "projection": "clip",
-        "bound": 1.0,
-        "rate": (0.015,),
-        "decay": 0.99,
-        "decay_after": 100,
-        "rate_floor": 1e-3,
-        "batch_size": 8000,
-        "epochs": 500,
-    },
-    "mnist": {
-        "hidden": (3000,),
-        "patterns": 190,
-        "scale": 0.1,
-        "biases": True,
-        "negative": "pcd",
-        "particles": 1000,
-        "sweeps": 10,
-        "optimizer": "adam",
-        "rate": (1e-3,),
-        "fall": "linear",
-        "batch_size": 500,
-        "epochs": 200,
-    },
-    "small": {
-        "hidden": (500,),
-        "patterns": 16,
-        "scale": 0.1,
-        "biases": True,
-        "negative": "pcd",
-        "particles": 500,
-        "sweeps": 5,
-        "optimizer": "adam",
-        "rate": (1e-3,),
-        "fall": "linear",
-        "batch_size": 100,
-        "epochs": 50,
-    },
-}
-
-
-def preset_for(dataset: str) -> str:
-    """The preset that serves a data set when none is named."""
-    if dataset == "bars4":
-        return "paper-bars"
-    if dataset.startswith("bas") and dataset[3:].isdecimal():
-        return "paper-bas12"
-    return "mnist" if dataset in ("mnist", "mnist-static") else "small"
+def _owners() -> dict[str, str]:
+    """Settings that belong to a choice, and that choice."""
+    ours = {o.name: o.setting.belongs_to for o in options_of(Recipe).values()}
+    parts = {flag: choice for choice in PARTS for flag in _own_flags(choice)}
+    return {key: owner for key, owner in (ours | parts).items() if owner}

@@ -1,93 +1,39 @@
-"""Run folders: a training that can be looked at, interrupted and gone on with.
+"""A run: a training that can be looked at, interrupted and gone on with.
 
-    run.json             recipe, seed, versions, device, status
-    metrics.jsonl        a line per evaluation, values per replica
-    .lock                held by the process that makes the folder or trains into it
-    checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
-                         latest.safetensors: the newest, with the trainer's state
-    figures/             pictures
-
-What a later update depends on is in `latest`; order and evaluation have streams of their own. So a
-resumed run gives the same bits as one that was never stopped, wherever it was cut. A folder may come from
-a stranger: what it says is checked against `RUN` and `line_shape`, nothing outside it is written, and a
-file of data outside it is read only if the user has named it (`trust`).
+What a later update depends on is in the newest checkpoint; order and evaluation have streams of their
+own. So a resumed run gives the same bits as one that was never stopped, wherever it was cut.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from .. import __version__
-from ..machines.files import (check_sizes, device_named, load_machine, load_tensors, save_tensors)
-from ..likelihood.independent import warn_of_fit
-from ..data.catalogue import FILE_ENDINGS
-from ..disk import (append_line, inside, is_free, locked, make_folder, parse_json, read_json, reading, write_bytes, write_json)
-from ..errors import (DataWarning, InputError, LoadWarning, LossWarning, check_choice)
-from ..machines.machine import Machine
-from .metrics import (METRICS, SPLIT_FREE, check_metric)
-from .recipe import (Recipe, spacing_of)
-from ..schema import (Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields)
+from ..data.catalogue import is_file
 from ..data.splits import Dataset
-from ..training.trainer import (Progress, Trainer)
-from .trust import (is_trusted, trust)
+from ..disk import append_line, inside, locked, make_folder, write_bytes, write_json
+from ..errors import InputError, LoadWarning, LossWarning, check_choice
+from ..likelihood.independent import warn_of_fit
+from ..machines.files import check_sizes, device_named, load_tensors, save_tensors
+from ..training.trainer import Progress, Trainer
+from .folder import Record, RunFolder, as_list, check_free, describe_new, fresh_folder
+from .metrics import METRICS
+from .recipe import Recipe
+from .spacing import due, on_log_grid
+from .trust import trust
 
-FORMAT = 1
+__all__ = ["PROLONG", "Run", "Step", "on_log_grid"]
+
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
-METRICS_BYTES = 2**29
-Record = dict[str, Any]
-_COUNT = Whole(0)
-RUN = Names(
-    {
-        "format": Whole(),
-        "status": Text(),
-        "recipe": of_fields(Recipe),
-        "data": Names(
-            {
-                "name": Text(),
-                "train": _COUNT,
-                "test": _COUNT,
-                "shape": Several(Whole(1, 2**31), count=2),
-                "sha256": Text(64),
-            },
-            {"valid": _COUNT},
-        ),
-    },
-    {
-        "rapidbm": Text(),
-        "preset": Maybe(Text()),
-        "update": _COUNT,
-        "updates": _COUNT,
-        "seconds": Real(0),
-        "diverged": Several(_COUNT),
-        "prolonged": Several(Anything()),
-    },
-    others=Anything(),
-)
-
-
-def line_shape(replicas: int) -> Names:
-    """An evaluation: when it was, and for each metric a value per replica."""
-    return Names(
-        {"epoch": _COUNT, "update": _COUNT},
-        {"seconds": Real(0), "diverged": Several(Flag(), count=replicas)},
-        others=Several(Maybe(Real()), count=replicas),
-    )
 
 
 @dataclass(frozen=True)
@@ -98,37 +44,17 @@ class Step:
     update: int
     updates: int
     record: Record | None  # the evaluation, if there was one
-    diverged: tuple[
-        int, ...
-    ]  # replicas that were frozen when last looked at, at the end of an epoch
+    diverged: tuple[int, ...]  # replicas that were frozen when last looked at
 
 
-class Run:
-    """A run folder."""
+class Run(RunFolder):
+    """A run folder that can be trained into."""
 
     def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
-        """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was
-        never named by the user."""
-        self.folder = Path(folder)
-        self._file = None if data is None else Path(data).resolve()
+        super().__init__(folder, data)
         self._ready: Trainer | None = None
         self._diverged: tuple[int, ...] = ()  # as far as was asked
         self._lines = 0  # of metrics, so far
-        self._read()
-
-    def _read(self) -> None:
-        path = inside(self.folder, "run.json")
-        if not path.is_file():
-            raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
-        what, remedy = "the description of a run", "restore it"
-        info = read_json(path, Names({"format": Whole()}, others=Anything()), what, remedy)
-        if info["format"] != FORMAT:
-            raise InputError(
-                f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
-                f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
-            )
-        self.info: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
-        self.recipe = Recipe.from_dict(info["recipe"])
 
     @staticmethod
     def create(
@@ -138,151 +64,23 @@ class Run:
         after its name is taken."""
         folder = Path(folder)
         if not renamed:
-            _check_free(folder)
+            check_free(folder)
         data, device = recipe.data(), device_named(recipe.device)
         ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
-            check_metric(name, ready.machine)
+            METRICS[name].check(ready.machine)
         if renamed:
-            folder = _fresh(folder)
+            folder = fresh_folder(folder)
         else:
             make_folder(folder)
         with locked(folder, "training"):
-            _check_free(folder)  # another process may have been quicker
-            Run._write(folder, recipe, preset, data)
-        if _is_file(recipe):
+            check_free(folder)  # another process may have been quicker
+            describe_new(folder, recipe, preset, data)
+        if is_file(recipe.dataset):
             trust(Path(recipe.dataset))
         run = Run(folder)
         run._ready = ready
         return run
-
-    @staticmethod
-    def _write(folder: Path, recipe: Recipe, preset: str | None, data: Dataset) -> None:
-        write_json(
-            folder / "run.json",
-            {
-                "format": FORMAT,
-                "rapidbm": __version__,
-                "status": "created",
-                "preset": preset,
-                "recipe": recipe.as_dict(),
-                "data": {
-                    "name": data.name,
-                    **{part: len(split) for part, split in data.parts.items()},
-                    "shape": data.shape,
-                    "sha256": _checksum(data),
-                },
-                "versions": {
-                    "python": platform.python_version(),
-                    "torch": torch.__version__,
-                    "numpy": np.__version__,
-                },
-                "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            },
-        )
-
-    # -- reading ----------------------------------------------------------------------------------
-
-    @property
-    def status(self) -> str:
-        return str(self.info["status"])
-
-    def data(self) -> Dataset:
-        """The data of the run; a file that has changed since is refused, and so is one that lies outside
-        the folder and was never named by the user."""
-        recipe = self.recipe
-        if self._file is not None:
-            if not _is_file(recipe):
-                raise InputError(
-                    f"{self.folder} was trained on {recipe.dataset}, which is no file; leave --data out"
-                )
-            recipe = replace(recipe, dataset=str(self._file))
-        elif _is_file(recipe) and not self._owns(Path(recipe.dataset)):
-            raise InputError(
-                f"{self.folder} was trained on the file {recipe.dataset}, which lies outside it and was "
-                "never trained on by you here; to say that it may be read, name it: --data FILE"
-            )
-        elif _is_file(recipe) and not Path(recipe.dataset).is_file():
-            raise InputError(
-                f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore "
-                "it, or if it lies elsewhere now, name it: --data FILE"
-            )
-        with warnings.catch_warnings():  # what a file holds besides was told when the run was made
-            warnings.simplefilter("ignore", DataWarning)
-            data = recipe.data()
-        if _checksum(data) != self.info["data"]["sha256"]:
-            raise InputError(
-                f"{recipe.dataset} is not the data that {self.folder} was trained on: its "
-                "checksum differs; restore it or train anew"
-            )
-        if self._file is not None:
-            trust(self._file)
-        return data
-
-    def _owns(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.folder.resolve()) or is_trusted(path)
-
-    @property
-    def latest(self) -> Path:
-        return inside(self.folder, "checkpoints", "latest.safetensors")
-
-    def _checkpoint(self, update: int) -> Path:
-        return inside(self.folder, "checkpoints", f"update-{update:08d}.safetensors")
-
-    def checkpoints(self) -> dict[int, Path]:
-        """The saved history: update number → file."""
-        folder = inside(self.folder, "checkpoints")
-        files = sorted(folder.glob(f"update-{'[0-9]' * 8}*.safetensors"))
-        numbers = [file.stem.removeprefix("update-") for file in files]
-        return {
-            int(n): file
-            for n, file in zip(numbers, files, strict=True)
-            if n.isdecimal() and n.isascii() and len(n) < 19
-        }
-
-    def machine(self, update: int | None = None, replica: int | None = None) -> Machine:
-        """The machine of the newest checkpoint, or after a given update; all replicas or one; its
-        average, if one is kept."""
-        path = self.latest if update is None else self._checkpoint(update)
-        if not path.is_file():
-            if update is None:
-                raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
-            known = ", ".join(map(str, self.checkpoints())) or "none"
-            raise InputError(f"{self.folder} has no checkpoint of update {update}; it has {known}")
-        machine = load_machine(path, averaged=self.recipe.average is not None, replica=replica)
-        shape = self.info["data"]["shape"]
-        check_sizes(path, machine.layers.sizes, (shape[0] * shape[1], *self.recipe.hidden))
-        return machine
-
-    def metrics(self) -> list[Record]:
-        """The evaluations so far; a last line that a kill cut short is passed over."""
-        path = inside(self.folder, "metrics.jsonl")
-        if not path.is_file():
-            return []
-        with reading(path, "evaluations", "restore it, or remove it"):
-            if path.stat().st_size > METRICS_BYTES:
-                raise ValueError(f"it has more than {METRICS_BYTES:,} bytes")
-            lines = path.read_bytes().splitlines(keepends=True)
-        shape = line_shape(self.recipe.replicas)
-        records: list[Record] = []
-        for number, line in enumerate(lines, 1):
-            try:
-                record = parse_json(line)
-            except (ValueError, RecursionError) as error:
-                if number == len(lines) and not line.endswith(b"\n"):
-                    break
-                raise InputError(
-                    f"line {number} of {path} is no evaluation ({error}); mend or remove it"
-                ) from error
-            what = f"line {number} of {path} is no evaluation:"
-            records.append(shape.checked(record, what, "mend or remove it"))
-        return records
-
-    @property
-    def figures(self) -> Path:
-        return inside(self.folder, "figures")
-
-    # -- training ---------------------------------------------------------------------------------
 
     def go(
         self, stop: Callable[[], bool] = lambda: False, epochs: int | None = None
@@ -313,7 +111,7 @@ class Run:
         """No other process works in the folder; what one did since it was opened is read again."""
         with locked(self.folder, "training"):
             before = self.recipe
-            self._read()
+            self.read()
             if self.recipe != before:
                 self._ready = None
             yield
@@ -416,10 +214,10 @@ class Run:
         return self._keeps(progress) or self._looks_at(progress)
 
     def _keeps(self, progress: Progress) -> bool:
-        return _due(self.recipe.checkpoints, progress.update, progress)
+        return due(self.recipe.checkpoints, progress)
 
     def _looks_at(self, progress: Progress) -> bool:
-        return _due(self.recipe.evaluate, progress.update, progress, by_epoch=True)
+        return due(self.recipe.evaluate, progress, by_epoch=True)
 
     def _evaluate(self, progress: Progress, data: Dataset, seconds: float) -> Record:
         machine = progress.averaged() if self.recipe.average else progress.machine
@@ -430,11 +228,10 @@ class Run:
             "seconds": round(seconds, 6),
         }
         for name in self.recipe.metrics:
-            if name in SPLIT_FREE:
-                record[name] = as_list(METRICS[name](machine, data.train, rng))
-                continue
-            for part, split in data.parts.items():
-                record[f"{name}_{part}"] = as_list(METRICS[name](machine, split, rng))
+            metric = METRICS[name]
+            for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
+                key = f"{name}_{part}" if part else name
+                record[key] = as_list(metric(machine, split, rng))
         if progress.diverged:
             record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
         append_line(self.folder / "metrics.jsonl", json.dumps(record))
@@ -446,7 +243,7 @@ class Run:
         extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
         if history:
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
-            path = self._checkpoint(trainer.update)
+            path = self.checkpoint(trainer.update)
             save_tensors(path, trainer.machine, kept, {"update": trainer.update})
         save_tensors(self.latest, trainer.machine, state, extra)
 
@@ -497,66 +294,6 @@ class Run:
         self.info["status"] = "interrupted"
         write_json(self.folder / "run.json", self.info)
         return told
-
-
-def _check_free(folder: Path) -> None:
-    if not is_free(folder):
-        raise InputError(
-            f"{folder} exists and is not empty; choose another --out, or go on with a run that "
-            "lies there by --resume"
-        )
-
-
-def _fresh(folder: Path) -> Path:
-    """A folder of that name that nobody had before, with a number after it if need be."""
-    make_folder(folder.parent)
-    number, path = 1, folder
-    while True:
-        try:
-            path.mkdir()
-        except FileExistsError:
-            number += 1
-            path = folder.with_name(f"{folder.name}-{number}")
-        except OSError as error:
-            raise InputError(f"{path} cannot be made: {error}; choose another --out") from error
-        else:
-            return path
-
-
-def _is_file(recipe: Recipe) -> bool:
-    return Path(recipe.dataset).suffix in FILE_ENDINGS
-
-
-def as_list(values: Tensor) -> list[float | None]:
-    """One number per replica; JSON has no NaN."""
-    return [float(f"{x:.9g}") if math.isfinite(x) else None for x in values.double().tolist()]
-
-
-def _due(spacing: str, update: int, progress: Progress, *, by_epoch: bool = False) -> bool:
-    """Whether something that happens at this spacing happens now; always at both ends."""
-    chosen = spacing_of("", spacing)
-    if update in (0, progress.updates):
-        return True
-    if chosen == "epoch":
-        return progress.epoch_end
-    if isinstance(chosen, int):
-        return update % chosen == 0
-    if chosen == "log" and by_epoch:  # epochs 1 to 10, then thirteen per decade
-        return progress.epoch_end and on_log_grid(progress.epoch)
-    return bool(chosen == "log" and update & (update - 1) == 0)  # powers of two
-
-
-def on_log_grid(epoch: int) -> bool:
-    """Epochs 1 to 10, then thirteen per decade."""
-    decade = int(10 ** math.floor(math.log10(epoch)))
-    return epoch % max(1, decade // 2) == 0 if epoch < 5 * decade else epoch % decade == 0
-
-
-def _checksum(data: Dataset) -> str:
-    digest = hashlib.sha256()
-    for split in data.parts.values():
-        digest.update(split.spins.contiguous().numpy().data)
-    return digest.hexdigest()
 
 
 def _device_words(device: torch.device) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
-from inspect import signature
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,23 @@ import torch
 from torch import Tensor
 
 from .. import pictures
-from ..machines.files import device_named
+from ..data.splits import Dataset, Split
 from ..disk import write_bytes
-from ..errors import (InputError, check_beta, check_choice, lookup)
-from ..machines.machine import (Machine, scaled)
-from .metrics import (corrupt, reconstruct, wrong_pixels)
-from .run import Run
-from ..sampling.samplers import SAMPLERS, Sampler, TrajectoryTempering
+from ..errors import InputError, check_beta, check_choice, lookup
+from ..machines.files import device_named
+from ..machines.machine import Machine, scaled
 from ..machines.spins import sign
-from ..data.splits import (Dataset, Split)
 from ..random import generator
+from ..registry import build
+from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
+from .folder import RunFolder
+from .metrics import corrupt, reconstruct, wrong_pixels
+
+STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
 
 
-def target(out: Path | None, run: Run, name: str) -> Path:
+def target(out: Path | None, run: RunFolder, name: str) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
         return run.figures / name
@@ -45,35 +48,47 @@ def write_array(path: Path, spins: Tensor) -> None:
 
 
 def sampler_named(
-    name: str, run: Run, machine: Machine, start: str, update: int | None, replica: int, seed: int
+    name: str,
+    run: RunFolder,
+    machine: Machine,
+    start: str,
+    update: int | None,
+    replica: int,
+    seed: int,
+    given: Mapping[str, Any] | None = None,
 ) -> Sampler[Any]:
-    """A sampler by its name in the registry, given what its fields ask for: `start`, `data`, `machines`
-    (those of the training so far)."""
-    kind = lookup("sampler", name, SAMPLERS)
-    check_choice("start", start, ("random", "data", "patterns"))
-    takes = signature(kind).parameters
-    given: dict[str, Any] = {}
-    if start != "random":
-        if "start" not in takes:
-            raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
-        given["start"] = machine.with_visible(_starts(start, run, machine, seed))
-    if "data" in takes:  # for the marginals of the base
-        given["data"] = run.data().train.take(slice(0, 2000))
-    if "machines" in takes:
+    """A sampler by its name in the registry, with the options `given`.
+
+    What it wants of the run are fields of these names: `start`, where its chains start; `data`, images
+    for the marginals of a base; `machines`, the checkpoints of the training up to this machine.
+    """
+    wants = {field.name for field in fields(lookup("sampler", name, SAMPLERS))}  # type: ignore[arg-type]
+    check_choice("start", start, STARTS)
+    filled: dict[str, Any] = {}
+    if "start" in wants:
+        filled["start"] = _start(run, machine, start, seed)
+    elif start != "random":
+        raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
+    if "data" in wants:
+        filled["data"] = run.data().train.take(slice(0, 2000))
+    if "machines" in wants:
         last = max(run.checkpoints(), default=0) if update is None else update
-        past = [run.machine(u, replica) for u in run.checkpoints() if u < last]
-        given["machines"] = (*(m.to(machine.device) for m in past), machine)
-    return kind(**given)
+        past = [u for u in run.checkpoints() if u < last]
+        machines = [run.machine(u, replica).to(machine.device) for u in past]
+        filled["machines"] = (*machines, machine)
+    return build(SAMPLERS, name, given or {}, **filled)
 
 
-def _starts(start: str, run: Run, machine: Machine, seed: int) -> Tensor:
-    """Visible spins of the data or of the patterns."""
+def _start(run: RunFolder, machine: Machine, start: str, seed: int) -> Tensor | None:
+    if start == "random":
+        return None
     if start == "data":
         images = run.data().train.spins
-        return images[torch.randperm(len(images), generator=generator(seed, "rows"))]
+        order = torch.randperm(len(images), generator=generator(seed, "rows"))
+        return machine.with_visible(images[order])
     if machine.patterns is None:
         raise InputError("these couplings are dense, there are no patterns to start from")
-    return sign(machine.patterns[..., : machine.visible])
+    return machine.with_visible(sign(machine.patterns[..., : machine.visible]))
 
 
 def samples(
@@ -88,7 +103,7 @@ def samples(
     """Visible spins (count, v) after so many steps, how many there were, and how the sampler fared."""
     check_beta(beta)
     if beta != 1.0:
-        if isinstance(sampler, TrajectoryTempering):
+        if hasattr(sampler, "machines"):
             raise InputError(
                 f"a trajectory ends at the machine itself, β = 1, not {beta}; leave --beta out"
             )
@@ -111,7 +126,7 @@ def samples(
 
 
 def reconstructions(
-    run: Run,
+    run: RunFolder,
     part: str,
     mask: Path | None,
     count: int,

@@ -23,6 +23,7 @@ from ..errors import InputError, check_beta, check_count
 from ..machines.machine import Machine, scaled
 from ..progress import Watch, watch
 from ..random import seed_from, stream
+from ..registry import Registry, a_class_with
 from . import annealing
 from .bases import path_to
 from .gibbs import sweeps as run_sweeps
@@ -296,9 +297,14 @@ def record(
     return torch.stack(kept, 2), state
 
 
-SAMPLERS: dict[str, type[Sampler[Any]]] = {
-    "gibbs": Gibbs,
-    "annealing": Annealing,
-    "pt": ParallelTempering,
-    "trajectory": TrajectoryTempering,
-}
+SAMPLERS: Registry[type[Sampler[Any]]] = Registry(
+    "sampler",
+    {
+        "gibbs": Gibbs,
+        "annealing": Annealing,
+        "pt": ParallelTempering,
+        "trajectory": TrajectoryTempering,
+    },
+    "rapidbm.samplers",
+    a_class_with("init", "step", "spins", "steps"),
+)

@@ -20,6 +20,7 @@ from ..machines.ensembles import AllStates, Ensemble, WeightedSpins
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
 from ..machines.units import SPIN
+from ..registry import Registry, a_class_with, setting
 from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
@@ -75,7 +76,7 @@ class ContrastiveDivergence:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: int = 1
+    sweeps: int = setting(1, "Gibbs sweeps per update, from the data")
 
     def __post_init__(self) -> None:
         check_count("the number of sweeps of contrastive divergence", self.sweeps)
@@ -102,8 +103,8 @@ class Persistent:
 
     capturable: ClassVar[bool] = True
 
-    particles: int = 1000
-    sweeps: int = 1
+    particles: int = setting(1000, "chains that live through the training")
+    sweeps: int = setting(1, "Gibbs sweeps of the chains per update")
 
     def __post_init__(self) -> None:
         check_count("the number of particles", self.particles)
@@ -135,8 +136,12 @@ class PatternInduced:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: int = 0
-    units: Literal["visible", "all"] = "visible"
+    sweeps: int = setting(0, "Gibbs sweeps per update, from the patterns")
+    units: Literal["visible", "all"] = setting(
+        "visible",
+        "what is taken of a pattern, visible (rest inferred) or all",
+        flag="pattern_units",
+    )
 
     def __post_init__(self) -> None:
         check_count("the number of sweeps from the patterns", self.sweeps, least=0)
@@ -181,9 +186,9 @@ class Tempered:
     so that the ladder follows the machine. A chain carries its β beside its spins, (e, c, n + 1).
     """
 
-    particles: int = 100
-    rungs: int = 10
-    sweeps: int = 1
+    particles: int = setting(100, "chains on every rung")
+    rungs: int = setting(10, "temperatures of the ladder")
+    sweeps: int = setting(1, "Gibbs sweeps of the chains per update")
 
     pace: ClassVar[float] = 0.1  # how fast the gaps of the ladder follow their rates
 
@@ -232,10 +237,15 @@ def _no_chains(machine: Machine) -> Tensor:
     )
 
 
-NEGATIVE: dict[str, type[NegativePhase]] = {
-    "exact": Exact,
-    "cd": ContrastiveDivergence,
-    "pcd": Persistent,
-    "pid": PatternInduced,
-    "pt": Tempered,
-}
+NEGATIVE: Registry[type[NegativePhase]] = Registry(
+    "negative phase",
+    {
+        "exact": Exact,
+        "cd": ContrastiveDivergence,
+        "pcd": Persistent,
+        "pid": PatternInduced,
+        "pt": Tempered,
+    },
+    "rapidbm.negative_phases",
+    a_class_with("init", "step"),
+)

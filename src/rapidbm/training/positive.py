@@ -16,6 +16,7 @@ from ..errors import InputError, check_count
 from ..machines.ensembles import GivenVisible, WeightedSpins
 from ..machines.enumeration import check_states, clamped_states, infer, states_of
 from ..machines.machine import Machine
+from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import sweep
 from ..sampling.mean_field import mean_field
 
@@ -58,7 +59,7 @@ class MeanField:
 
     capturable: ClassVar[bool] = True
 
-    iterations: int = 30
+    iterations: int = setting(30, "iterations", flag="positive_steps")
 
     def __post_init__(self) -> None:
         check_count("the number of mean-field iterations", self.iterations)
@@ -76,7 +77,7 @@ class ClampedChains:
 
     capturable: ClassVar[bool] = True
 
-    sweeps: int = 10
+    sweeps: int = setting(10, "sweeps", flag="positive_steps")
 
     def __post_init__(self) -> None:
         check_count("the number of clamped sweeps", self.sweeps)
@@ -125,9 +126,14 @@ def positive_for(machine: Machine) -> PositivePhase:
     return Enumerated() if states_of(machine.layers, (0,)) <= 64 else MeanField()
 
 
-POSITIVE: dict[str, type[PositivePhase]] = {
-    "mean": ConditionalMean,
-    "meanfield": MeanField,
-    "clamped": ClampedChains,
-    "enumerated": Enumerated,
-}
+POSITIVE: Registry[type[PositivePhase]] = Registry(
+    "positive phase",
+    {
+        "mean": ConditionalMean,
+        "meanfield": MeanField,
+        "clamped": ClampedChains,
+        "enumerated": Enumerated,
+    },
+    "rapidbm.positive_phases",
+    a_class_with("check", "step"),
+)

@@ -17,6 +17,7 @@ from ..errors import InputError, check_choice, check_count, is_number
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..random import check_rng
+from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import resample
 
 Every = Literal["update", "epoch"]
@@ -41,7 +42,7 @@ class Sign:
 
     capturable: ClassVar[bool] = True
 
-    every: Every = "epoch"
+    every: Every = setting("epoch", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -60,8 +61,8 @@ class Clip:
 
     capturable: ClassVar[bool] = True
 
-    x: float = 1.0
-    every: Every = "update"
+    x: float = setting(1.0, "x, where patterns stay in [−x, x]", flag="bound")
+    every: Every = setting("update", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -82,7 +83,7 @@ class GibbsProjection:
     capturable: ClassVar[bool] = True
 
     sweeps: int = 1
-    every: Every = "update"
+    every: Every = setting("update", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
@@ -108,7 +109,7 @@ class NoProjection:
 
     capturable: ClassVar[bool] = True
 
-    every: Every = "epoch"
+    every: Every = setting("epoch", "after every update or epoch", flag="project_every")
 
     def check(self, machine: Machine) -> None:
         return
@@ -126,9 +127,9 @@ def _patterns(machine: Machine, name: str) -> Tensor:
     return machine.patterns
 
 
-PROJECTIONS: dict[str, type[Projection]] = {
-    "sign": Sign,
-    "clip": Clip,
-    "gibbs": GibbsProjection,
-    "none": NoProjection,
-}
+PROJECTIONS: Registry[type[Projection]] = Registry(
+    "projection",
+    {"sign": Sign, "clip": Clip, "gibbs": GibbsProjection, "none": NoProjection},
+    "rapidbm.projections",
+    a_class_with("every", "check", "apply"),
+)

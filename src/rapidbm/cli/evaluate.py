@@ -1,0 +1,80 @@
+"""`rapidbm evaluate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import pictures
+from ..errors import InputError
+from ..runs.evaluation import curve_figure, evaluation, likelihood_curve, middle
+from ..runs.run import Run
+from .console import Screen, meaning, spread
+from .options import DataFile, Device, Folder, Json, Limit, Seed, Update
+
+
+def evaluate(
+    run: Folder,
+    update: Update = None,
+    file: DataFile = None,
+    likelihood: Annotated[
+        str,
+        typer.Option(
+            help="auto (exact, or annealed where that is a matter of minutes), exact, ais or none."
+        ),
+    ] = "auto",
+    curve: Annotated[
+        bool,
+        typer.Option("--curve", help="The likelihood of every checkpoint instead, and a picture."),
+    ] = False,
+    limit: Limit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Likelihood, reconstruction errors and energies of a trained machine.
+
+    Log-likelihoods and ground states are exact where that can be had; else annealing gives a value
+    and its 95 % interval, and a search the best energy, beside one that no state can go below.
+    """
+    screen, opened = Screen(as_json), Run(run, file)
+    with screen.watching("evaluation", limit=limit):
+        if not curve:
+            rows, notes = evaluation(opened, update, seed, device, likelihood)
+        elif update is not None or likelihood != "auto":
+            raise InputError("--curve takes all checkpoints; leave --update and --likelihood out")
+        else:
+            _show_curve(opened, screen, seed, device)
+            return
+    newest = opened.info.get("update") if update is None else update
+    screen.result({"run": str(run), "update": newest, **rows, "notes": notes})
+    width = max(map(len, rows))
+    lost = [] if update is not None else opened.info.get("diverged", [])
+    screen.say(f"{run}: {meaning(opened.recipe.replicas - len(lost))}")
+    for name, values in rows.items():
+        kept = [v for i, v in enumerate(values) if i not in lost]
+        screen.say(f"  {name:<{width}}  {spread(kept)}")
+    if lost:
+        screen.say(f"  replica {', '.join(map(str, lost))} diverged and is left out")
+    for note in notes:
+        screen.say(f"  {note}")
+
+
+def _show_curve(run: Run, screen: Screen, seed: int, device: str) -> None:
+    records = likelihood_curve(run, seed, device, screen.track)
+    screen.say(
+        f"log-likelihood per image, middle of the interval ({meaning(run.recipe.replicas)}) and its "
+        "width, the widest"
+    )
+    for record in records:
+        screen.result(record)
+        told = []
+        for part in ("train", "test"):
+            ends = (record[f"log_likelihood_{part}_{end}"] for end in ("from", "to"))
+            pairs = [(a, b) for a, b in zip(*ends, strict=True) if a is not None and b is not None]
+            widest = max((b - a for a, b in pairs), default=0.0)
+            told.append(f"{part} {spread(middle(record, part))} (width {widest:.2g})")
+        screen.say(f"  update {record['update']:>8}  {'; '.join(told)}; {record['method']}")
+    figure = curve_figure(records, run.info["data"]["name"])
+    screen.say(f"picture: {pictures.save(figure, run.figures / 'likelihood.png')}")

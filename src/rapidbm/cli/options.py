@@ -1,0 +1,121 @@
+"""Options of the command: those that several commands share, and those that follow from fields."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from rich.markup import escape
+
+from ..errors import PluginWarning
+from ..registry import Option, Registry, Setting
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")
+]
+Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Update = Annotated[
+    int | None,
+    typer.Option(help="Take the checkpoint after this update (default: the newest).", min=0),
+]
+Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
+DataFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="The file that the run was trained on, if it has moved, or if the run is not your own: "
+        "nothing outside a folder is read that you have not named.",
+        show_default=False,
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, …")]
+Limit = Annotated[
+    float | None,
+    typer.Option(help="Stop after so many seconds, and say how far it was.", show_default=False),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
+
+
+def in_panel(panel: str | None, text: str, *names: str, least: int | None = None) -> Any:
+    """An option under a heading of the help; what it is by default, its text says."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, min=least)
+
+
+def parameter(
+    flag: str, hint: Any, text: str, setting: Setting, panel: str | None = None
+) -> inspect.Parameter:
+    """An option as typer reads it from a function; None if it is not given."""
+    kind, dashed = _kind(hint), flag.replace("_", "-")
+    names = [f"--{dashed}/--{setting.off or f'no-{dashed}'}"] if kind is bool else [f"--{dashed}"]
+    option = in_panel(panel, escape(text), *names, least=setting.least)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(flag, keyword, default=None, annotation=Annotated[kind | None, option])
+
+
+def _kind(hint: Any) -> Any:
+    """What the command reads for a type: words for one of a few, a list for a tuple."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _kind(inner[0])
+    if origin is tuple:
+        return list[inner[0]]  # type: ignore[valid-type]
+    return str if origin is Literal else hint
+
+
+def of_parts(flag: str, by_name: Mapping[str, Option], panel: str | None) -> inspect.Parameter:
+    """The option of those entries of a registry that have it; its help says what it is to each."""
+    told: dict[str, list[str]] = {}
+    for name, option in by_name.items():
+        told.setdefault(option.setting.help, []).append(name)
+    text = "; ".join(f"{', '.join(names)}: {words}" for words, names in told.items())
+    first = next(iter(by_name.values()))
+    return parameter(flag, first.hint, f"{text.rstrip('.')}.", first.setting, panel)
+
+
+def free_options(
+    registry: Registry[Any], taken: Collection[str]
+) -> Iterator[tuple[str, dict[str, Option]]]:
+    """The flags of a registry's entries; another package's flag that is taken is a warning."""
+    for flag, by_name in registry.options().items():
+        if flag not in taken:
+            yield flag, by_name
+            continue
+        for name, option in by_name.items():
+            warnings.warn(
+                f"the option {option.dashed} of the {registry.kind} {name!r} of the package "
+                f"{registry.package(name)} cannot be given: it means something else here; it needs a "
+                "flag of its own",
+                PluginWarning,
+                stacklevel=2,
+            )
+
+
+def with_settings(
+    settings: list[inspect.Parameter], after: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command options beside those in its signature; what was given of them are keywords."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**given: Any) -> None:
+            names = {setting.name for setting in settings}
+            function(**{k: v for k, v in given.items() if k not in names or v is not None})
+
+        own = [
+            p.replace(kind=p.KEYWORD_ONLY)
+            for p in inspect.signature(function, eval_str=True).parameters.values()
+            if p.kind is not p.VAR_KEYWORD
+        ]
+        place = 1 + [p.name for p in own].index(after)
+        parameters = [*own[:place], *settings, *own[place:]]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {}
+        return command
+
+    return decorate

@@ -1,0 +1,56 @@
+"""`rapidbm reconstruct`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..runs.run import Run
+from ..runs.samples import reconstructions, target
+from .console import Screen
+from .options import DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
+
+
+def reconstruct(
+    run: Folder,
+    count: Annotated[int, typer.Option(help="How many images.", min=1)] = 16,
+    part: Annotated[str, typer.Option("--of", help="Which images: test, train or valid.")] = "test",
+    mask: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .npy of booleans, true where a pixel is known (default: the data set's)."
+        ),
+    ] = None,
+    passes: Annotated[int, typer.Option(help="Gibbs passes.", min=1)] = 1,
+    clamp: Annotated[
+        bool,
+        typer.Option("--clamp/--free", help="Hold the known pixels, or only start from them."),
+    ] = False,
+    replica: Replica = 0,
+    update: Update = None,
+    file: DataFile = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/reconstructions.png)."),
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Fill in the unknown pixels of images: the paper's task is one pass with nothing held."""
+    screen, opened = Screen(as_json), Run(run, file)
+    path = target(out, opened, "reconstructions.png")
+    with screen.watching("reconstruction", limit=limit):
+        images, wrong = reconstructions(
+            opened, part, mask, count, passes, clamp, replica, update, seed, device, path
+        )
+    screen.result({"run": str(run), "images": images, **wrong, "out": str(path)})
+    told = f"{wrong['wrong_unknown']:.4f} of the unknown pixels are wrong"
+    if clamp:
+        told += ", the known ones were held"
+    else:
+        told += f"; nothing was held, Hamming distance over all pixels {wrong['hamming']:.4f}"
+    screen.say(f"{told} → {path}")

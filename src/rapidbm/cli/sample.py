@@ -1,0 +1,93 @@
+"""`rapidbm sample`: samplers are those of the registry, with the options that their fields are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import pictures
+from ..machines.files import device_named
+from ..runs.run import Run
+from ..runs.samples import STARTS, sampler_named, samples, target, write_array
+from ..sampling.samplers import SAMPLERS
+from .console import Screen
+from .options import (
+    DataFile,
+    Device,
+    Folder,
+    Json,
+    Limit,
+    Replica,
+    Seed,
+    Update,
+    free_options,
+    of_parts,
+    with_settings,
+)
+
+OWN = (
+    "count", "sampler", "sweeps", "start", "beta", "replica", "update", "data", "limit", "seed", "out",
+    "device", "json", "help",
+)  # fmt: skip
+
+
+@with_settings(
+    [of_parts(flag, by_name, None) for flag, by_name in free_options(SAMPLERS, OWN)], after="sweeps"
+)
+def sample(
+    run: Folder,
+    count: Annotated[int, typer.Option(help="How many samples.", min=1)] = 64,
+    sampler: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(SAMPLERS)}: pt is parallel tempering, trajectory tempering along the "
+            "run's checkpoints."
+        ),
+    ] = "gibbs",
+    sweeps: Annotated[
+        int | None,
+        typer.Option(
+            help="Sweeps from the start, turns of tempering, annealings after the first (default: "
+            f"{', '.join(f'{name} {kind.steps}' for name, kind in SAMPLERS.own.items())}).",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(help="Where Gibbs chains start: random, data (training images) or patterns."),
+    ] = "random",
+    beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
+    replica: Replica = 0,
+    update: Update = None,
+    file: DataFile = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/samples.png)."),
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+    **given: Any,
+) -> None:
+    """Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing."""
+    screen, opened = Screen(as_json), Run(run, file)
+    path = target(out, opened, "samples.png")
+    shape = opened.info["data"]["shape"]
+    machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
+    chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
+    with screen.watching("sampling", limit=limit):
+        spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track)
+    if path.suffix == ".npy":
+        write_array(path, spins)
+    else:
+        pictures.save(pictures.image_figure(spins, (shape[0], shape[1])), path)
+    drawn = {"samples": count, "sampler": sampler, "sweeps": steps, "out": str(path)}
+    screen.result({"run": str(run), **drawn, **({"tempering": told} if told else {})})
+    how = f"{sampler}, {steps} steps"
+    if hasattr(chosen, "start"):
+        how = f"{steps} sweeps from {STARTS[start]}"
+    screen.say(f"{count} samples, {how}{'; ' if told else ''}{told} → {path}")

@@ -1,0 +1,246 @@
+"""`rapidbm train`: its options are the fields of a recipe, and those of the parts that a recipe names."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import pictures
+from ..data.catalogue import FILE_ENDINGS, is_file
+from ..errors import InputError
+from ..registry import by_flag, options_of
+from ..runs.metrics import METRICS
+from ..runs.presets import PRESETS, preset_for
+from ..runs.recipe import PARTS, SECTIONS, Recipe
+from ..runs.run import Run
+from .console import Screen, Stopper, follow
+from .options import Json, free_options, in_panel, of_parts, parameter, with_settings
+
+OWN = (
+    "preset",
+    "dense",
+    "out",
+    "resume",
+    "prolong",
+    "json",
+    "help",
+)  # the command's, beside fields
+FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
+FIELD = {flag: name for name, flag in FLAGS.items()}
+
+
+def settings() -> Iterator[inspect.Parameter]:
+    """The options, in the order of the recipe's fields; then those that have no field there."""
+    names, panels, panel = {f.name for f in fields(Recipe)}, {}, ""
+    named: dict[str, Any] = {**PARTS, "metrics": METRICS}
+    parts = {}
+    for choice, registry in PARTS.items():
+        taken = {*OWN, *FLAGS.values(), *names} - set(by_flag(registry.own))
+        parts[choice] = dict(free_options(registry, taken))
+    together = {flag: by_name for flags in parts.values() for flag, by_name in flags.items()}
+    for field in fields(Recipe):
+        panel = panels[field.name] = SECTIONS.get(field.name, panel)
+        if field.name in FLAGS:
+            option = options_of(Recipe)[FLAGS[field.name]]
+            text = option.setting.help.replace("{names}", ", ".join(named.get(field.name, ())))
+            yield parameter(option.flag, option.hint, text, option.setting, panel)
+        elif field.name in together:
+            yield of_parts(field.name, together[field.name], panel)
+    for choice, flags in parts.items():
+        for flag in [flag for flag in flags if flag not in names]:
+            yield of_parts(flag, together[flag], panels[choice])
+
+
+@with_settings(list(settings()), after="preset")
+def train(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            help="A name from [bold]rapidbm datasets[/] (bars4, bas12, digits, mnist, …) or a file "
+            f"{', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1. Not needed with --resume.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        in_panel(
+            "Run",
+            f"Start from named settings: {', '.join(PRESETS)}; every other option changes one of them "
+            "(default: the one for the data set).",
+        ),
+    ] = None,
+    dense: Annotated[
+        bool, in_panel("Machine", "Ordinary couplings, every one a parameter.", "--dense")
+    ] = False,
+    out: Annotated[
+        Path | None, in_panel("Run", "The run folder (default: a new one under runs/).")
+    ] = None,
+    resume: Annotated[
+        bool,
+        in_panel(
+            "Run",
+            "Go on with the run in --out where it stopped; a larger --epochs prolongs it.",
+            "--resume",
+        ),
+    ] = False,
+    prolong: Annotated[
+        str | None,
+        in_panel(
+            "Run",
+            "With --resume and a larger --epochs, a rate that falls to zero falls as planned and then "
+            "again, from the full rate over the added epochs (default), or is a stretch: from there on "
+            "that of a fall over all epochs.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    **given: Any,
+) -> None:
+    """Train a machine into a run folder.
+
+    The paper's 4×4 bars, 100 trainings at once:
+    [bold]rapidbm train bars4 --replicas 100[/]
+
+    The recipe for a good likelihood (a GPU helps):
+    [bold]rapidbm train mnist --preset mnist[/]
+
+    An ordinary RBM on data of your own:
+    [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]
+
+    Go on after an interruption, to the same bits:
+    [bold]rapidbm train --resume --out R[/]
+
+    Train a finished run for longer:
+    [bold]rapidbm train --resume --out R --epochs 100[/]
+    """
+    screen, chosen = Screen(as_json), chosen_settings(given, dense)
+    if resume and out is None:
+        raise InputError("--resume needs the run folder to go on with; give --out")
+    if dataset is None and not resume:
+        raise InputError("train needs a data set; `rapidbm datasets` lists them")
+    with screen.gentle_warnings():
+        if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
+            run = _resumed(out, dataset, preset, chosen, prolong, screen)
+        else:
+            if prolong is not None:
+                raise InputError("--prolong goes with --resume and --epochs; leave it out")
+            assert dataset is not None
+            run = _begun(out, dataset, preset, chosen, screen)
+        screen.say(describe(run))
+        stopper = Stopper()
+        with stopper.listening():
+            follow(run, screen, stopper)
+        _finish(run, screen, stopper)
+
+
+def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
+    """The options as fields of a recipe, or as options of its parts."""
+    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    chosen = {FIELD.get(flag, flag): value for flag, value in lists.items()}
+    if chosen.get("hidden") == (0,):
+        chosen["hidden"] = ()
+    if dense:
+        if "patterns" in chosen:
+            raise InputError(
+                "couplings are dense or built from patterns: give --dense or --patterns"
+            )
+        chosen["patterns"] = None
+    return chosen
+
+
+def _begun(
+    out: Path | None, dataset: str, preset: str | None, chosen: dict[str, Any], screen: Screen
+) -> Run:
+    name = preset or preset_for(dataset)
+    recipe = Recipe.made(dataset, chosen, name)
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = out or Path("runs") / f"{Path(dataset).stem}-{recipe.negative}-{stamp}"
+    run = Run.create(folder, recipe, name, renamed=out is None)
+    if preset is None:
+        screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
+    return run
+
+
+def _resumed(
+    out: Path,
+    dataset: str | None,
+    preset: str | None,
+    chosen: dict[str, Any],
+    prolong: str | None,
+    screen: Screen,
+) -> Run:
+    """The run in a folder, made longer if that is asked for; a command for another run is refused."""
+    named = dataset if dataset and is_file(dataset) else None
+    run = Run(out, named)
+    _check_same(run, None if named else dataset, preset, chosen)
+    epochs = chosen.get("epochs", run.recipe.epochs)
+    if epochs != run.recipe.epochs:
+        screen.say(run.prolong(epochs, prolong))
+    elif prolong is not None:
+        raise InputError(
+            f"--prolong goes with an --epochs above the {run.recipe.epochs} of {out}; give one, or "
+            "leave it out"
+        )
+    return run
+
+
+def _check_same(run: Run, dataset: str | None, preset: str | None, chosen: dict[str, Any]) -> None:
+    wanted = dict(chosen)
+    if preset is not None or dataset is not None:
+        made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
+        wanted = _flat(made) if preset is not None else {**chosen, "dataset": made.dataset}
+    saved = _flat(run.recipe)
+    free = ("epochs", "falls")  # they tell of --epochs given before
+    told = [
+        f"{k} is {saved.get(k)!r} there, {v!r} here"
+        for k, v in wanted.items()
+        if k not in free and saved.get(k) != v
+    ]
+    if told:
+        raise InputError(
+            f"a resumed run keeps its settings, but {'; '.join(told)}; leave the options out, or "
+            "train into another folder"
+        )
+
+
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    """All settings side by side."""
+    return {**recipe.as_dict(), **recipe.options, "options": {}}
+
+
+def describe(run: Run) -> str:
+    """One line on what is being trained."""
+    recipe, data = run.recipe, run.info["data"]
+    shape = "×".join(map(str, (data["shape"][0] * data["shape"][1], *recipe.hidden)))
+    kind = f"K={recipe.patterns} patterns" if recipe.patterns else "dense couplings"
+    sweeps = "" if recipe.sweeps is None else f"-{recipe.sweeps}"
+    third = f", {data['valid']:,} to validate (measured, not trained on)" if "valid" in data else ""
+    return (
+        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test{third}; "
+        f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
+        f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
+        f"{recipe.epochs} epochs → {run.folder}"
+    )
+
+
+def _finish(run: Run, screen: Screen, stopper: Stopper) -> None:
+    info = run.info
+    told = {key: info[key] for key in ("update", "updates", "seconds")}
+    screen.result({"event": run.status, "out": str(run.folder), **told})
+    if run.status == "interrupted":
+        screen.say(
+            f"interrupted at update {info['update']} of {info['updates']}; everything is saved. Go on "
+            f"with: rapidbm train --resume --out {shlex.quote(str(run.folder))}"
+        )
+        raise typer.Exit(stopper.code)
+    words = f"{run.status}: {info['seconds']:.1f} s of training"
+    if records := run.metrics():
+        fig = pictures.curve_figure(records, info["data"]["name"])
+        words += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"
+    screen.say(words)

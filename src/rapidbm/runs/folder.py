@@ -1,0 +1,267 @@
+"""What a run folder holds, and how it is read.
+
+    run.json             recipe, seed, versions, device, status
+    metrics.jsonl        a line per evaluation, values per replica
+    .lock                held by the process that makes the folder or trains into it
+    checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
+                         latest.safetensors: the newest, with the trainer's state
+    figures/             pictures
+
+A folder may come from a stranger: what it says is checked against `RUN` and `line_shape`, nothing outside
+it is written, and a file of data outside it is read only if the user has named it (`trust`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import warnings
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import __version__
+from ..data.catalogue import is_file
+from ..data.splits import Dataset
+from ..disk import inside, is_free, make_folder, parse_json, read_json, reading, write_json
+from ..errors import DataWarning, InputError
+from ..machines.files import check_sizes, load_machine
+from ..machines.machine import Machine
+from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
+from .recipe import Recipe
+from .trust import is_trusted, trust
+
+FORMAT = 1
+METRICS_BYTES = 2**29
+Record = dict[str, Any]
+_COUNT = Whole(0)
+RUN = Names(
+    {
+        "format": Whole(),
+        "status": Text(),
+        "recipe": of_fields(Recipe),
+        "data": Names(
+            {
+                "name": Text(),
+                "train": _COUNT,
+                "test": _COUNT,
+                "shape": Several(Whole(1, 2**31), count=2),
+                "sha256": Text(64),
+            },
+            {"valid": _COUNT},
+        ),
+    },
+    {
+        "rapidbm": Text(),
+        "preset": Maybe(Text()),
+        "update": _COUNT,
+        "updates": _COUNT,
+        "seconds": Real(0),
+        "diverged": Several(_COUNT),
+        "prolonged": Several(Anything()),
+    },
+    others=Anything(),
+)
+
+
+def line_shape(replicas: int) -> Names:
+    """An evaluation: when it was, and for each metric a value per replica."""
+    return Names(
+        {"epoch": _COUNT, "update": _COUNT},
+        {"seconds": Real(0), "diverged": Several(Flag(), count=replicas)},
+        others=Several(Maybe(Real()), count=replicas),
+    )
+
+
+class RunFolder:
+    """A run folder as it lies there."""
+
+    def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
+        """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was
+        never named by the user."""
+        self.folder = Path(folder)
+        self._file = None if data is None else Path(data).resolve()
+        self.read()
+
+    def read(self) -> None:
+        """Reads what it says of itself."""
+        path = inside(self.folder, "run.json")
+        if not path.is_file():
+            raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
+        what, remedy = "the description of a run", "restore it"
+        info = read_json(path, Names({"format": Whole()}, others=Anything()), what, remedy)
+        if info["format"] != FORMAT:
+            raise InputError(
+                f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
+                f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
+            )
+        self.info: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
+        self.recipe = Recipe.from_dict(info["recipe"])
+
+    @property
+    def status(self) -> str:
+        return str(self.info["status"])
+
+    def data(self) -> Dataset:
+        """The data of the run; a file that has changed since is refused, and so is one that lies outside
+        the folder and was never named by the user."""
+        recipe = self.recipe
+        if self._file is not None:
+            if not is_file(recipe.dataset):
+                raise InputError(
+                    f"{self.folder} was trained on {recipe.dataset}, which is no file; leave --data out"
+                )
+            recipe = replace(recipe, dataset=str(self._file))
+        elif is_file(recipe.dataset) and not self._owns(Path(recipe.dataset)):
+            raise InputError(
+                f"{self.folder} was trained on the file {recipe.dataset}, which lies outside it and was "
+                "never trained on by you here; to say that it may be read, name it: --data FILE"
+            )
+        elif is_file(recipe.dataset) and not Path(recipe.dataset).is_file():
+            raise InputError(
+                f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore "
+                "it, or if it lies elsewhere now, name it: --data FILE"
+            )
+        with warnings.catch_warnings():  # what a file holds besides was told when the run was made
+            warnings.simplefilter("ignore", DataWarning)
+            data = recipe.data()
+        if checksum(data) != self.info["data"]["sha256"]:
+            raise InputError(
+                f"{recipe.dataset} is not the data that {self.folder} was trained on: its "
+                "checksum differs; restore it or train anew"
+            )
+        if self._file is not None:
+            trust(self._file)
+        return data
+
+    def _owns(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.folder.resolve()) or is_trusted(path)
+
+    @property
+    def latest(self) -> Path:
+        return inside(self.folder, "checkpoints", "latest.safetensors")
+
+    def checkpoint(self, update: int) -> Path:
+        """Where the parameters after an update are kept."""
+        return inside(self.folder, "checkpoints", f"update-{update:08d}.safetensors")
+
+    def checkpoints(self) -> dict[int, Path]:
+        """The saved history: update number → file."""
+        folder = inside(self.folder, "checkpoints")
+        files = sorted(folder.glob(f"update-{'[0-9]' * 8}*.safetensors"))
+        numbers = [file.stem.removeprefix("update-") for file in files]
+        return {
+            int(n): file
+            for n, file in zip(numbers, files, strict=True)
+            if n.isdecimal() and n.isascii() and len(n) < 19
+        }
+
+    def machine(self, update: int | None = None, replica: int | None = None) -> Machine:
+        """The machine of the newest checkpoint, or after a given update; all replicas or one; its
+        average, if one is kept."""
+        path = self.latest if update is None else self.checkpoint(update)
+        if not path.is_file():
+            if update is None:
+                raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
+            known = ", ".join(map(str, self.checkpoints())) or "none"
+            raise InputError(f"{self.folder} has no checkpoint of update {update}; it has {known}")
+        machine = load_machine(path, averaged=self.recipe.average is not None, replica=replica)
+        shape = self.info["data"]["shape"]
+        check_sizes(path, machine.layers.sizes, (shape[0] * shape[1], *self.recipe.hidden))
+        return machine
+
+    def metrics(self) -> list[Record]:
+        """The evaluations so far; a last line that a kill cut short is passed over."""
+        path = inside(self.folder, "metrics.jsonl")
+        if not path.is_file():
+            return []
+        with reading(path, "evaluations", "restore it, or remove it"):
+            if path.stat().st_size > METRICS_BYTES:
+                raise ValueError(f"it has more than {METRICS_BYTES:,} bytes")
+            lines = path.read_bytes().splitlines(keepends=True)
+        shape = line_shape(self.recipe.replicas)
+        records: list[Record] = []
+        for number, line in enumerate(lines, 1):
+            try:
+                record = parse_json(line)
+            except (ValueError, RecursionError) as error:
+                if number == len(lines) and not line.endswith(b"\n"):
+                    break
+                raise InputError(
+                    f"line {number} of {path} is no evaluation ({error}); mend or remove it"
+                ) from error
+            what = f"line {number} of {path} is no evaluation:"
+            records.append(shape.checked(record, what, "mend or remove it"))
+        return records
+
+    @property
+    def figures(self) -> Path:
+        return inside(self.folder, "figures")
+
+
+def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset) -> None:
+    """Writes the description of a run that has not begun."""
+    write_json(
+        folder / "run.json",
+        {
+            "format": FORMAT,
+            "rapidbm": __version__,
+            "status": "created",
+            "preset": preset,
+            "recipe": recipe.as_dict(),
+            "data": {
+                "name": data.name,
+                **{part: len(split) for part, split in data.parts.items()},
+                "shape": data.shape,
+                "sha256": checksum(data),
+            },
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+            },
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+    )
+
+
+def check_free(folder: Path) -> None:
+    if not is_free(folder):
+        raise InputError(
+            f"{folder} exists and is not empty; choose another --out, or go on with a run that "
+            "lies there by --resume"
+        )
+
+
+def fresh_folder(folder: Path) -> Path:
+    """A folder of that name that nobody had before, with a number after it if need be."""
+    make_folder(folder.parent)
+    number, path = 1, folder
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = folder.with_name(f"{folder.name}-{number}")
+        except OSError as error:
+            raise InputError(f"{path} cannot be made: {error}; choose another --out") from error
+        else:
+            return path
+
+
+def as_list(values: Tensor) -> list[float | None]:
+    """One number per replica; JSON has no NaN."""
+    return [float(f"{x:.9g}") if math.isfinite(x) else None for x in values.double().tolist()]
+
+
+def checksum(data: Dataset) -> str:
+    digest = hashlib.sha256()
+    for split in data.parts.values():
+        digest.update(split.spins.contiguous().numpy().data)
+    return digest.hexdigest()
