@@ -21,7 +21,7 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -51,6 +51,8 @@ PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added e
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 METRICS_BYTES = 2**29
 Record = dict[str, Any]
+# What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, (e,), or nothing.
+Look = Callable[[Progress, Dataset], Mapping[str, Tensor] | None]
 _COUNT = Whole(0)
 RUN = Names(
     {
@@ -106,11 +108,19 @@ class Step:
 class Run:
     """A run folder."""
 
-    def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        data: str | Path | Dataset | None = None,
+        recipe: Recipe | None = None,
+    ) -> None:
         """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was
-        never named by the user."""
+        never named by the user, or the data themselves; `recipe` is one that a file cannot describe."""
         self.folder = Path(folder)
-        self._file = None if data is None else Path(data).resolve()
+        self._given = data if isinstance(data, Dataset) else None
+        self._file = None if data is None or isinstance(data, Dataset) else Path(data).resolve()
+        self._special = recipe
+        self._own: Look | None = None
         self._ready: Trainer | None = None
         self._diverged: tuple[int, ...] = ()  # as far as was asked
         self._lines = 0  # of metrics, so far
@@ -128,18 +138,24 @@ class Run:
                 f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
             )
         self.info: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
-        self.recipe = Recipe.from_dict(info["recipe"])
+        self.recipe = self._special or Recipe.from_dict(info["recipe"])
 
     @staticmethod
     def create(
-        folder: str | Path, recipe: Recipe, preset: str | None = None, *, renamed: bool = False
+        folder: str | Path,
+        recipe: Recipe,
+        preset: str | None = None,
+        *,
+        renamed: bool = False,
+        data: Dataset | None = None,
     ) -> Run:
         """A new run folder; one that holds something is left alone, or with `renamed` one with a number
-        after its name is taken."""
+        after its name is taken. `data` stand in for those that the recipe names."""
         folder = Path(folder)
         if not renamed:
             _check_free(folder)
-        data, device = recipe.data(), device_named(recipe.device)
+        given, device = data, device_named(recipe.device)
+        data = recipe.data() if given is None else given
         ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
             check_metric(name, ready.machine)
@@ -152,7 +168,7 @@ class Run:
             Run._write(folder, recipe, preset, data)
         if _is_file(recipe):
             trust(Path(recipe.dataset))
-        run = Run(folder)
+        run = Run(folder, given, None if type(recipe) is Recipe else recipe)
         run._ready = ready
         return run
 
@@ -190,6 +206,17 @@ class Run:
     def data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused, and so is one that lies outside
         the folder and was never named by the user."""
+        data = self._named_data() if self._given is None else self._given
+        if _checksum(data) != self.info["data"]["sha256"]:
+            raise InputError(
+                f"{self._file or self.recipe.dataset} is not the data that {self.folder} was trained on: "
+                "its checksum differs; restore it or train anew"
+            )
+        if self._file is not None:
+            trust(self._file)
+        return data
+
+    def _named_data(self) -> Dataset:
         recipe = self.recipe
         if self._file is not None:
             if not _is_file(recipe):
@@ -209,15 +236,7 @@ class Run:
             )
         with warnings.catch_warnings():  # what a file holds besides was told when the run was made
             warnings.simplefilter("ignore", DataWarning)
-            data = recipe.data()
-        if _checksum(data) != self.info["data"]["sha256"]:
-            raise InputError(
-                f"{recipe.dataset} is not the data that {self.folder} was trained on: its "
-                "checksum differs; restore it or train anew"
-            )
-        if self._file is not None:
-            trust(self._file)
-        return data
+            return recipe.data()
 
     def _owns(self, path: Path) -> bool:
         return path.resolve().is_relative_to(self.folder.resolve()) or is_trusted(path)
@@ -285,14 +304,20 @@ class Run:
     # -- training ---------------------------------------------------------------------------------
 
     def go(
-        self, stop: Callable[[], bool] = lambda: False, epochs: int | None = None
+        self,
+        stop: Callable[[], bool] = lambda: False,
+        epochs: int | None = None,
+        look: Look | None = None,
     ) -> Iterator[Step]:
         """Trains, from the beginning or from the newest checkpoint, and tells after every update, or on a
         GPU after every few.
 
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
-        makes the training longer than it was meant to be, as `prolong` does.
+        makes the training longer than it was meant to be, as `prolong` does. `look` takes the place of
+        the recipe's metrics: it is asked at the start and at each end of an epoch, before anything is
+        saved, so that it may change the machine, and what it answers is written down to all digits.
         """
+        self._own = look
         with self._alone():
             if epochs is not None and epochs != self.recipe.epochs:
                 self._extend(epochs, None)
@@ -357,7 +382,7 @@ class Run:
             state = "failed" if isinstance(error, Exception) else "interrupted"
             self._describe(trainer, state, seconds)
             raise
-        found = trainer.fit()
+        found = trainer.fit() if self._own is None else None
         told = (
             {}
             if found is None
@@ -406,7 +431,12 @@ class Run:
     def _look(self, trainer: Trainer, data: Dataset, seconds: float) -> Step:
         progress = trainer.progress()
         record = None
-        if self._looks_at(progress):
+        if self._own is not None:
+            seen = self._own(progress, data) if progress.epoch_end else None
+            if seen is not None:
+                values = {name: _exact(value) for name, value in seen.items()}
+                record = self._write_line(progress, seconds, values)
+        elif self._looks_at(progress):
             record = self._evaluate(progress, data, seconds)
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
@@ -424,19 +454,24 @@ class Run:
     def _evaluate(self, progress: Progress, data: Dataset, seconds: float) -> Record:
         machine = progress.averaged() if self.recipe.average else progress.machine
         rng = progress.rng
-        record: Record = {
-            "epoch": progress.epoch,
-            "update": progress.update,
-            "seconds": round(seconds, 6),
-        }
+        record: Record = {}
         for name in self.recipe.metrics:
             if name in SPLIT_FREE:
                 record[name] = as_list(METRICS[name](machine, data.train, rng))
                 continue
             for part, split in data.parts.items():
                 record[f"{name}_{part}"] = as_list(METRICS[name](machine, split, rng))
+        return self._write_line(progress, seconds, record)
+
+    def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
+        record: Record = {
+            "epoch": progress.epoch,
+            "update": progress.update,
+            "seconds": round(seconds, 6),
+            **values,
+        }
         if progress.diverged:
-            record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
+            record["diverged"] = [i in progress.diverged for i in range(self.recipe.replicas)]
         append_line(self.folder / "metrics.jsonl", json.dumps(record))
         self._lines += 1
         return record
@@ -530,6 +565,10 @@ def _is_file(recipe: Recipe) -> bool:
 def as_list(values: Tensor) -> list[float | None]:
     """One number per replica; JSON has no NaN."""
     return [float(f"{x:.9g}") if math.isfinite(x) else None for x in values.double().tolist()]
+
+
+def _exact(values: Tensor) -> list[float | None]:
+    return [x if math.isfinite(x) else None for x in values.double().tolist()]
 
 
 def _due(spacing: str, update: int, progress: Progress, *, by_epoch: bool = False) -> bool:
