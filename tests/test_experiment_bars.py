@@ -12,8 +12,9 @@ from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.paper import courses, parts
 from rapidbm.paper.bars import fig2, fig3, fig4, fig5
 from rapidbm.paper.bars import trainings as bars
-from rapidbm.paper.folder import MISSED, judged
-from rapidbm.paper.study import Bench, Record, plain, settings_of
+from rapidbm.paper.claims import MISSED, judged
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain, settings_of
 from rapidbm.runs.metrics import gibbs_accessibility
 from rapidbm.runs.recipe import Recipe
 
@@ -136,7 +137,7 @@ def test_both_adams_start_alike_and_part_ways(tmp_path):
     made = {}
     for name in ("bars.cd-epoch", "bars.cd-update"):
         part = parts("bars", "tiny")[name]
-        found = part.run(Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None))
+        found = part.run(Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None))
         made[name] = Record(name, "tiny", 0, settings_of(bars.SCALES["tiny"]), plain(found))
     one, other = made.values()
     assert one["start_singular"] == other["start_singular"]
@@ -148,7 +149,7 @@ def test_both_adams_start_alike_and_part_ways(tmp_path):
     config = replace(bars.SCALES["tiny"], longer_epochs=6)
     name = "bars.cd-epoch"
     short = bars.parts(config)["cd-epoch"].run(
-        Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
+        Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
     )
     assert plain(short)["singular"] == one["singular"]
     assert np.shape(one["likelihood_train"]) == np.shape(one["hamming_train"])

@@ -13,7 +13,8 @@ from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import rbm
 from rapidbm.machines.spins import random_spins
 from rapidbm.paper import parts
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 from rapidbm.paper.theory import conjecture
 from rapidbm.paper.theory.conjecture import (
     described,
@@ -34,7 +35,7 @@ def some_machine(biases=False):
 
 
 def bench_for(name, folder):
-    return Bench(name, torch.device("cpu"), 0, folder, lambda share: None)
+    return Lab(name, torch.device("cpu"), 0, folder, lambda share: None)
 
 
 @pytest.mark.parametrize("biases", [False, True])

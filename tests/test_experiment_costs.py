@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from rapidbm.machines.machine import rbm
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
 from rapidbm.paper.theory import costs
 from rapidbm.training.negative import PatternInduced
 
@@ -13,7 +14,7 @@ TINY = costs.SCALES["tiny"]
 
 
 def bench(tmp_path, name="costs.size"):
-    return Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
+    return Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
 
 
 def test_built_couplings_and_overlaps_give_one_gradient(tmp_path):

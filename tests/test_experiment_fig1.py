@@ -8,14 +8,15 @@ import torch
 
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.machine import scaled
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
 from rapidbm.paper.theory import fig1
 
 TINY = fig1.SCALES["tiny"]
 
 
 def bench(tmp_path, name):
-    return Bench(f"untrained.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    return Lab(f"untrained.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
 
 
 def records(tmp_path, config=TINY):

@@ -6,12 +6,13 @@ import torch
 from rapidbm.data.bars import bars4
 from rapidbm.paper import parts
 from rapidbm.paper.bars import figC1
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 from rapidbm.runs.metrics import corrupt
 
 
 def images(tmp_path):
-    bench = Bench("corruption.images", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    bench = Lab("corruption.images", torch.device("cpu"), 0, tmp_path, lambda share: None)
     values = plain(parts("corruption", "tiny")["corruption.images"].run(bench))
     return Record(bench.name, "tiny", 0, {}, values)
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from rapidbm.machines.spins import random_spins, states
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
 from rapidbm.paper.theory import hopfield
 
 TINY = hopfield.SCALES["tiny"]
@@ -116,7 +117,7 @@ def test_claims_of_a_small_study(tmp_path):
     found = {}
     for name, part in hopfield.parts(TINY).items():
         full = f"hopfield.{name}"
-        bench = Bench(full, torch.device("cpu"), 0, tmp_path, lambda share: None)
+        bench = Lab(full, torch.device("cpu"), 0, tmp_path, lambda share: None)
         values = part.run(bench)
         if name == "hybrid":
             values["z"] = values["z"].tolist()

@@ -10,14 +10,15 @@ from rapidbm.glass.minima import minima
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.machine import rbm
 from rapidbm.machines.spins import random_spins
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 from rapidbm.paper.theory import landscape, landscape_report
 
 TINY = landscape.SCALES["tiny"]
 
 
 def bench(tmp_path, name):
-    return Bench(f"landscape.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    return Lab(f"landscape.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
 
 
 @pytest.fixture(scope="module")

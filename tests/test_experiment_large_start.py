@@ -12,7 +12,8 @@ from rapidbm.paper import parts
 from rapidbm.paper.bars import large_start
 from rapidbm.paper.bars.large_start import STARTS, of_rate
 from rapidbm.paper.bars.trainings import METHODS
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     found = {}
     for name, part in parts("large-start", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+        values = part.run(Lab(name, torch.device("cpu"), 0, folder, lambda share: None))
         found[name] = Record(name, "tiny", 0, {}, plain(values))
     return found
 
@@ -58,7 +59,7 @@ def test_the_halves_of_a_record_are_the_rates(monkeypatch, tmp_path, method, eac
     monkeypatch.setattr(large_start, "course", rates_of)
     monkeypatch.setattr(large_start, "gibbs_accessibility", lambda *_: torch.zeros(1))
     config = replace(large_start.SCALES["tiny"], instances=3, exact_instances=2)
-    bench = Bench("large-start.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    bench = Lab("large-start.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
     record = Record("x", "tiny", 0, {}, plain(large_start._train(bench, config, method, "one")))
     for part in ("hamming_train", "hamming_test"):
         for rate, value in enumerate(record["rates"]):

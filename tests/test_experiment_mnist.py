@@ -12,8 +12,9 @@ from rapidbm.data.catalogue import load
 from rapidbm.paper.digits import fig6, fig7, probe
 from rapidbm.paper.digits import trainings as mnist
 from rapidbm.paper.drawing import pack
-from rapidbm.paper.folder import MISSED, judged
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.claims import MISSED, judged
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
 from rapidbm.random import generator
 from rapidbm.runs.recipe import Recipe
 
@@ -72,7 +73,7 @@ def test_what_each_training_is(monkeypatch, tmp_path, name):
 
     monkeypatch.setattr(mnist, "course", course)
     monkeypatch.setattr(mnist, "_final", lambda *_: {"final": True})
-    bench = Bench(f"mnist.{name}", torch.device("cpu"), 5, tmp_path, lambda share: None)
+    bench = Lab(f"mnist.{name}", torch.device("cpu"), 5, tmp_path, lambda share: None)
     found = mnist._train(bench, CONFIG, name)
     (recipe,) = made
     assert recipe.batch_mean == ("true" if name == "true-mean" else "nominal")

@@ -6,7 +6,8 @@ import torch
 
 from rapidbm.paper import parts
 from rapidbm.paper.bars import projections
-from rapidbm.paper.study import Bench, Record, settings_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def records(tmp_path_factory):
     settings = settings_of(projections.SCALES["tiny"])
     found = {}
     for name, part in parts("projections", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+        values = part.run(Lab(name, torch.device("cpu"), 0, folder, lambda share: None))
         found[name] = Record(name, "tiny", 0, settings, values)
     return found
 

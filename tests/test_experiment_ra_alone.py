@@ -8,7 +8,8 @@ import torch
 
 from rapidbm.paper import parts
 from rapidbm.paper.bars import ra_alone
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     found = {}
     for name, part in parts("ra-alone", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+        values = part.run(Lab(name, torch.device("cpu"), 0, folder, lambda share: None))
         found[name] = Record(name, "tiny", 0, {}, plain(values))
     return found
 

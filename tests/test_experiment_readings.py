@@ -8,7 +8,8 @@ from rapidbm.machines.machine import rbm
 from rapidbm.paper import parts
 from rapidbm.paper.bars import readings
 from rapidbm.paper.bars.readings import RawPatterns
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
 from rapidbm.training.negative import PatternInduced
 
 
@@ -17,7 +18,7 @@ def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     found = {}
     for name, part in parts("readings", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+        values = part.run(Lab(name, torch.device("cpu"), 0, folder, lambda share: None))
         found[name] = Record(name, "tiny", 0, {}, values)
     return found
 
@@ -85,7 +86,7 @@ def test_the_sign_taken_by_hand_is_the_papers_training(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "together", watched)
     for name in ("readings.bars-visible", "readings.bars-drift"):
         part = parts("readings", "tiny")[name]
-        part.run(Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None))
+        part.run(Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None))
     assert torch.equal(*ends.values())
 
 

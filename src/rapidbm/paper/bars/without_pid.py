@@ -14,34 +14,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
 
-from ..courses import Look, accessibilities, course, hamming, likelihoods, recipe_for
-from ..drawing import PENS, epochs_axis, panels, points, sizes_of
-from ..study import (
-    Array,
-    Bench,
-    Claim,
-    Finding,
-    Item,
-    Number,
-    Part,
-    Record,
-    Records,
-    Values,
-    all_of,
-    any_of,
-)
-from ..theory.landscape_report import rank_correlation
-from . import trainings as bars
-from .fig3 import LEARNT
-from .two_sets import few
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ..claims import Finding, Number, all_of, any_of, claim, rank_correlation
+from ..drawing import PENS, Figure, epochs_axis, item, legend_below, panels, points
+from ..lab import Lab, by_scale, each, scales
+from ..observables import PARTS as SPLITS
+from ..observables import accessibilities, distances, likelihoods
+from ..records import Array, Record, Records, Values
+from . import bars4 as bars
+from .reconstruction import LEARNT
+from .variants import few
 
 NAMES = {
     "pid": "PID",
@@ -57,101 +42,70 @@ UNIFORM = -16 * math.log(2)  # eq. (1)
 
 
 @dataclass(frozen=True)
-class Config:
-    instances: int
-    exact_instances: int  # each update runs through all states
-    hidden: int
-    patterns: int
-    rate: float  # of patterns ±1; what moves ξ_v grows with the hidden layer
-    small_rate: float  # of Adam
-    epochs: int
-    particles: int
-    tries: int  # reconstructions of each image
+class Scale:
+    instances: int = by_scale(tiny=2, quick=12, paper=25)
+    exact_instances: int = by_scale(
+        tiny=1, quick=2, paper=10
+    )  # each update runs through all states
+    hidden: int = by_scale(tiny=30, quick=200, paper=1000)
+    patterns: int = by_scale(tiny=8, quick=8, paper=8)
+    rate: float = by_scale(
+        tiny=0.05, quick=0.05, paper=0.02
+    )  # of patterns ±1; what moves ξ_v grows with the hidden layer
+    small_rate: float = by_scale(tiny=0.005, quick=0.005, paper=0.002)  # of Adam
+    epochs: int = by_scale(tiny=1, quick=50, paper=300)
+    particles: int = by_scale(tiny=10, quick=64, paper=512)
+    tries: int = by_scale(tiny=2, quick=20, paper=100)  # reconstructions of each image
 
 
-SCALES = {
-    "tiny": Config(
-        instances=2,
-        exact_instances=1,
-        hidden=30,
-        patterns=8,
-        rate=0.05,
-        small_rate=0.005,
-        epochs=1,
-        particles=10,
-        tries=2,
-    ),
-    "quick": Config(
-        instances=12,
-        exact_instances=2,
-        hidden=200,
-        patterns=8,
-        rate=0.05,
-        small_rate=0.005,
-        epochs=50,
-        particles=64,
-        tries=20,
-    ),
-    "paper": Config(
-        instances=25,
-        exact_instances=10,
-        hidden=1000,
-        patterns=8,
-        rate=0.02,
-        small_rate=0.002,
-        epochs=300,
-        particles=512,
-        tries=100,
-    ),
-}
+SCALES = scales(Scale)
 
 
-def _train(bench: Bench, config: Config, name: str) -> Values:
+def _train(lab: Lab, scale: Scale, name: str) -> Values:
     negative = name.removeprefix("small-")
     exact = negative == "exact"
     chosen: dict[str, Any] = {
-        "hidden": (config.hidden,),
-        "patterns": config.patterns,
-        "replicas": config.exact_instances if exact else config.instances,
-        "epochs": config.epochs,
+        "hidden": (scale.hidden,),
+        "patterns": scale.patterns,
+        "replicas": scale.exact_instances if exact else scale.instances,
+        "epochs": scale.epochs,
         "negative": negative,
-        "rate": (config.rate,),
+        "rate": (scale.rate,),
     }
     if negative in ("cd", "pcd"):
         chosen["sweeps"] = 10
     if negative == "pcd":
-        chosen["particles"] = config.particles
+        chosen["particles"] = scale.particles
     if name != negative:
         chosen |= {
             "scale": 0.1,
             "projection": "none",
             "batch_mean": "true",
             "optimizer": "adam",
-            "rate": (config.small_rate,),
+            "rate": (scale.small_rate,),
         }
-    recipe = recipe_for(bench, "bars4", "paper-bars", **chosen)
-    looks: dict[str, Look] = {
-        "hamming_train": hamming("train", config.tries),
-        "hamming_test": hamming("test", config.tries),
-        **accessibilities(method=False),
-        "likelihood": likelihoods,
-    }
-    found, _ = course(bench, recipe, looks, at=few)
-    both = torch.tensor(found.pop("likelihood"), dtype=torch.float64)  # (t, 2, e)
-    return found | {"likelihood_train": both[:, 0], "likelihood_test": both[:, 1]}
+    recipe = lab.recipe("bars4", "paper-bars", **chosen)
+    seen = {**distances(scale.tries), **accessibilities(method=False), **likelihoods(*SPLITS)}
+    return lab.train(recipe, seen, at=few)[0]
 
 
-def parts(config: Config) -> dict[str, Part]:
-    def one(name: str) -> Part:
-        return Part(lambda bench: _train(bench, config, name))
-
-    return {name: one(name) for name in NAMES}
+PARTS = each(_train, NAMES)
 
 
 # -- figure -------------------------------------------------------------------------------------------
 
 
-def _draw(records: Records) -> Figure:
+@item(
+    "What RA gives and what PID gives",
+    ("ra-alone", "bars"),
+    "Machines with Regularized Axons trained on 4×4 bars with four negative phases, and from "
+    "small patterns (±0.1, with the usual Adam, the true batch mean and no projection): share of "
+    "wrong pixels in completed images of (a) the training and (b) the test set; grey: dense "
+    "machines with the released program's Adam, dashed as the same negative phase. (c) Exact mean "
+    "negative log-likelihood per training image: machines that complete images well may give them "
+    "a lower probability than chance. Error bars: standard errors.",
+)
+def ra_alone(records: Records) -> Figure:
     fig, (train, test, likelihood) = panels(3, height=2.6)
     for name, pen in LOOK.items():
         record = records.get(f"ra-alone.{name}")
@@ -162,7 +116,7 @@ def _draw(records: Records) -> Figure:
             (test, "hamming_test", 1),
             (likelihood, "likelihood_train", -1),
         ):
-            means = [Number.of(sign * values) for values in record.array(key)]
+            means = Number.each(sign * record.array(key))
             points(axes, record["epochs"], means, pen, NAMES[name])
     for name in bars.METHODS:
         record = records.get(f"bars.{bars.RELEASED[name]}")
@@ -180,26 +134,8 @@ def _draw(records: Records) -> Figure:
     epochs_axis(train, "Hamming distance", "(a) training set")
     epochs_axis(test, "Hamming distance", "(b) test set")
     epochs_axis(likelihood, "−log-likelihood [nats]", "(c) training set, exact")
-    handles, labels = train.get_legend_handles_labels()
-    if handles:
-        fig.legend(handles, labels, loc="outside lower center", ncols=6)
+    legend_below(fig, train, 6)
     return fig
-
-
-def _caption(records: Records) -> str:
-    return (
-        "Machines with Regularized Axons trained on 4×4 bars with four negative phases, and from "
-        "small patterns (±0.1, with the usual Adam, the true batch mean and no projection): share of "
-        "wrong pixels in completed images of (a) the training and (b) the test set; grey: dense "
-        "machines with the released program's Adam, dashed as the same negative phase. (c) Exact mean "
-        "negative log-likelihood per training image: machines that complete images well may give them "
-        f"a lower probability than chance. Error bars: standard errors. {sizes_of(records)}"
-    )
-
-
-ITEMS = {
-    "ra-alone": Item("What RA gives and what PID gives", ("ra-alone", "bars"), _draw, _caption)
-}
 
 
 # -- claims -------------------------------------------------------------------------------------------
@@ -207,19 +143,6 @@ ITEMS = {
 
 def _last(records: Records, name: str, key: str) -> Number:
     return Number.of(records[f"ra-alone.{name}"].array(key)[-1])
-
-
-def _independent(records: Records) -> Finding:
-    answers, told = [], []
-    for name, words in NAMES.items():
-        pair = [_last(records, name, f"hamming_{part}") for part in ("train", "test")]
-        told.append(f"{words} {pair[0]} / {pair[1]} ({pair[0].count} instances)")
-        if name in ("cd", "pcd", "exact"):
-            answers.append(all_of(*(number.below(LEARNT) for number in pair)))
-    return Finding(
-        None if records["ra-alone.pid"].scale == "tiny" else any_of(*answers),
-        f"distances at the end, training / test: {'; '.join(told)}",
-    )
 
 
 def follows(record: Record) -> Number:
@@ -251,7 +174,41 @@ def between(records: Records) -> Number:
     return Number(once(ends), float(np.std(draws, ddof=1)))
 
 
-def _distance_is_quality(records: Records) -> Finding:
+_ALL = tuple(f"ra-alone.{name}" for name in NAMES)
+
+
+@claim(
+    "Sec. III.B",
+    "RA and PID are independent: “it is possible to replace PID with other techniques”.",
+    "Machines with patterns ±1 on 4×4 bars, trained with CD-10, PCD-10 or the exact average in "
+    "place of PID.",
+    f"One of them at least ends with both distances below {LEARNT}, by 2 σ.",
+    _ALL,
+)
+def ra_and_pid_are_independent(records: Records) -> Finding:
+    answers, told = [], []
+    for name, words in NAMES.items():
+        pair = [_last(records, name, f"hamming_{part}") for part in SPLITS]
+        told.append(f"{words} {pair[0]} / {pair[1]} ({pair[0].count} instances)")
+        if name in ("cd", "pcd", "exact"):
+            answers.append(all_of(*(number.below(LEARNT) for number in pair)))
+    return Finding(
+        None if records["ra-alone.pid"].scale == "tiny" else any_of(*answers),
+        f"distances at the end, training / test: {'; '.join(told)}",
+    )
+
+
+@claim(
+    "Sec. V.A.3",
+    "For simple data the Hamming distance is “a very good assessment of the quality of training”, "
+    "though the NLL is what is optimised.",
+    "As a training of the paper goes on (RAPID; dense, CD-10, PCD-10 and exact, Adam as released) "
+    "distance and exact NLL of the training set fall together.",
+    f"Rank correlation along the course above {VERY_GOOD} in each, a mean over instances, by 2 σ.",
+    (*_ALL, *bars.PAPERS[1:]),
+    one_recipe=True,
+)
+def distance_tells_quality(records: Records) -> Finding:
     told = ", ".join(
         f"{words} {_last(records, n, 'likelihood_train')} at {_last(records, n, 'hamming_train')}"
         for n, words in NAMES.items()
@@ -273,30 +230,3 @@ def _distance_is_quality(records: Records) -> Finding:
         f"{told}",
         "Machines with patterns ±1 complete images well and give them less probability than chance.",
     )
-
-
-_ALL = tuple(f"ra-alone.{name}" for name in NAMES)
-CLAIMS = (
-    Claim(
-        "ra-and-pid-are-independent",
-        "Sec. III.B",
-        "RA and PID are independent: “it is possible to replace PID with other techniques”.",
-        "Machines with patterns ±1 on 4×4 bars, trained with CD-10, PCD-10 or the exact average in "
-        "place of PID.",
-        f"One of them at least ends with both distances below {LEARNT}, by 2 σ.",
-        _ALL,
-        _independent,
-    ),
-    Claim(
-        "distance-tells-quality",
-        "Sec. V.A.3",
-        "For simple data the Hamming distance is “a very good assessment of the quality of training”, "
-        "though the NLL is what is optimised.",
-        "As a training of the paper goes on (RAPID; dense, CD-10, PCD-10 and exact, Adam as released) "
-        "distance and exact NLL of the training set fall together.",
-        f"Rank correlation along the course above {VERY_GOOD} in each, a mean over instances, by 2 σ.",
-        (*_ALL, *bars.PAPERS[1:]),
-        _distance_is_quality,
-        one_recipe=True,
-    ),
-)
