@@ -123,7 +123,7 @@ def _measure(lab: Lab, scale: Scale, name: str) -> Values:
             if name == "gaussian":
                 start = glorot(visible, scale.hidden)
                 found["glorot_deviation"] = start
-                found["glorot"] = _reached(machine, ground, start, rng)
+                found["glorot"] = _reached(machine, ground, start, rng).tolist()
         done += 2**visible
     lab.tell(1.0)
     return found | rows
