@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -49,23 +50,33 @@ class Claim:
 
 
 def claim(
-    where: str,
-    says: str,
-    reads: str,
-    rule: str,
     needs: tuple[str, ...],
     also: tuple[str, ...] = (),
     *,
     full: bool = False,
     one_recipe: bool = False,
 ) -> Callable[[Check], Claim]:
-    """Makes a claim of the function that checks it, under its name."""
+    """Makes a claim of the function that checks it: its name, and what its docstring says,
+
+        WHERE: what the paper says.
+        Read as: …
+        Rule: …
+
+    with the constants of its module in braces.
+    """
 
     def made(check: Check) -> Claim:
+        head, reads, rule = re.split(r" Read as: | Rule: ", words_of(check))
+        where, _, says = head.partition(": ")
         name = check.__name__.replace("_", "-")
         return Claim(name, where, says, reads, rule, needs, check, also, full, one_recipe)
 
     return made
+
+
+def words_of(function: Any) -> str:
+    """A docstring as one line, with the constants of its module filled in."""
+    return " ".join(str(function.__doc__).split()).format(**function.__globals__)
 
 
 def claims_of(module: ModuleType) -> list[Claim]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..pictures import INK, figure, show_images
-from .claims import Number
+from .claims import Number, words_of
 from .records import Array, Record, Records, sizes_of, unpack
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ class Item:
 
 
 def item(
-    title: str, needs: tuple[str, ...], text: str | Callable[[Records], str]
+    title: str, needs: tuple[str, ...], text: Callable[[Records], str] | None = None
 ) -> Callable[[Callable[[Records], Figure]], Item]:
-    """Makes an item of the function that draws it; its id is the function's name."""
-    return lambda draw: Item(title, needs, text, draw)
+    """Makes an item of the function that draws it: its id is the function's name, its caption the
+    docstring, unless the records have a part in it."""
+    return lambda draw: Item(title, needs, text or words_of(draw), draw)
 
 
 @dataclass(frozen=True)

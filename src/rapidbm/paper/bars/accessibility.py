@@ -33,26 +33,17 @@ _OVER = (
 )
 
 
-@item(
-    "Gibbs accessibility during training",
-    ("bars",),
-    f"Lowest energy after ten Gibbs sweeps of ten chains from random starts, {_OVER}",
-)
+@item("Gibbs accessibility during training", ("bars",))
 def fig2a(records: Records) -> Figure:
+    """Lowest energy after ten Gibbs sweeps of ten chains from random starts, {_OVER}"""
     return _draw(records, "gibbs", "Gibbs accessibility")
 
 
-@item(
-    "Method accessibility during training",
-    ("bars",),
-    "Lowest energy among the configurations that the negative phase uses (of PID the patterns as spins, "
-    f"though it averages over hidden means; the exact gradient has none), {_OVER}",
-)
+@item("Method accessibility during training", ("bars",))
 def fig2b(records: Records) -> Figure:
+    """Lowest energy among the configurations that the negative phase uses (of PID the patterns as
+    spins, though it averages over hidden means; the exact gradient has none), {_OVER}"""
     return _draw(records, "method", "method accessibility")
-
-
-# -- claims -------------------------------------------------------------------------------------------
 
 
 def _at(record: Record, key: str, index: int) -> Number:
@@ -69,16 +60,12 @@ _SAMPLED = tuple(f"bars.{bars.RELEASED[method]}" for method in ("cd", "pcd"))
 _BESIDE = tuple(f"bars.{bars.USUAL[method]}" for method in ("cd", "pcd"))
 
 
-@claim(
-    "Sec. V.A.1, Fig. 2a",
-    "During the training of standard RBMs the ability to reach low-energy states by Gibbs sampling "
-    "“rises dramatically”.",
-    f"The Gibbs accessibility of CD-10, PCD-10 and the exact gradient before and after. {_ADAM}",
-    "Each ends at more than twice its start, by 2 σ.",
-    bars.PAPERS[1:],
-    bars.BESIDE,
-)
+@claim(bars.PAPERS[1:], bars.BESIDE)
 def access_rises_in_training(records: Records) -> Finding:
+    """Sec. V.A.1, Fig. 2a: During the training of standard RBMs the ability to reach low-energy states
+    by Gibbs sampling “rises dramatically”.
+    Read as: The Gibbs accessibility of CD-10, PCD-10 and the exact gradient before and after. {_ADAM}
+    Rule: Each ends at more than twice its start, by 2 σ."""
     told, answers = [], []
     for name, words, record in bars.standard(records):
         rows, last = record.array("gibbs"), bars.paper_end(record)
@@ -88,18 +75,12 @@ def access_rises_in_training(records: Records) -> Finding:
     return Finding(all_of(*answers), f"{_epochs(records)}: {'; '.join(told)}")
 
 
-@claim(
-    "Sec. V.A.1, Fig. 2a",
-    "After training “all standard RBM models end up in a regime where Gibbs sampling is efficiently "
-    "reaching the low-energy sector”.",
-    f"The Gibbs accessibility at the released program's last epoch. {_ADAM}",
-    f"Each above {EASY}, by 2 σ.",
-    bars.PAPERS[1:],
-    bars.BESIDE,
-    full=True,
-    one_recipe=True,
-)
+@claim(bars.PAPERS[1:], bars.BESIDE, full=True, one_recipe=True)
 def access_ends_efficient(records: Records) -> Finding:
+    """Sec. V.A.1, Fig. 2a: After training “all standard RBM models end up in a regime where Gibbs
+    sampling is efficiently reaching the low-energy sector”.
+    Read as: The Gibbs accessibility at the released program's last epoch. {_ADAM}
+    Rule: Each above {EASY}, by 2 σ."""
     told, answers = [], []
     for name, words, record in bars.standard(records):
         last = bars.paper_end(record)
@@ -112,32 +93,23 @@ def access_ends_efficient(records: Records) -> Finding:
     return Finding(all_of(*answers), f"Gibbs accessibility {_epochs(records)}: {'; '.join(told)}")
 
 
-@claim(
-    "Sec. V.A.1, Fig. 2a",
-    "RA machines “are always in a regime of good sampling”.",
-    "The Gibbs accessibility of RAPID at every look.",
-    f"The lowest mean above {EASY}, by 2 σ.",
-    bars.PAPERS[:1],
-)
+@claim(bars.PAPERS[:1])
 def ra_always_accessible(records: Records) -> Finding:
+    """Sec. V.A.1, Fig. 2a: RA machines “are always in a regime of good sampling”.
+    Read as: The Gibbs accessibility of RAPID at every look.
+    Rule: The lowest mean above {EASY}, by 2 σ."""
     rows = records["bars.rapid"].array("gibbs")
     least = Number.of(rows[int(np.argmin(rows.mean(1)))])
     return Finding(least.above(EASY), f"lowest mean over the training {least}")
 
 
-@claim(
-    "Sec. V.A.2, Fig. 2b",
-    "In method accessibility PID is “greatly better” in the initial epochs, and conventional methods "
-    "“seem” better at late stages.",
-    "RAPID minus CD-10 and minus PCD-10, after epoch 1 and at the released program's last one. "
-    f"{_ADAM}",
-    "Above 0 after epoch 1 and below 0 at the end for both, by 2 σ.",
-    ("bars.rapid", *_SAMPLED),
-    _BESIDE,
-    full=True,
-    one_recipe=True,
-)
+@claim(("bars.rapid", *_SAMPLED), _BESIDE, full=True, one_recipe=True)
 def pid_early_and_late(records: Records) -> Finding:
+    """Sec. V.A.2, Fig. 2b: In method accessibility PID is “greatly better” in the initial epochs, and
+    conventional methods “seem” better at late stages.
+    Read as: RAPID minus CD-10 and minus PCD-10, after epoch 1 and at the released program's last one.
+    {_ADAM}
+    Rule: Above 0 after epoch 1 and below 0 at the end for both, by 2 σ."""
     rapid = records["bars.rapid"]
     told, early, late = [], [], []
     first = rapid["epochs"].index(1)
@@ -158,14 +130,11 @@ def pid_early_and_late(records: Records) -> Finding:
     return Finding(all_of(*early, *late), "; ".join(told))
 
 
-@claim(
-    "Sec. V.A.2, Fig. 2b",
-    "“For PID the method accessibility does not improve with training.”",
-    "The end of the training minus its start.",
-    f"Less than {IMPROVED}, by 2 σ.",
-    bars.PAPERS[:1],
-)
+@claim(bars.PAPERS[:1])
 def pid_does_not_improve(records: Records) -> Finding:
+    """Sec. V.A.2, Fig. 2b: “For PID the method accessibility does not improve with training.”
+    Read as: The end of the training minus its start.
+    Rule: Less than {IMPROVED}, by 2 σ."""
     rapid = records["bars.rapid"]
     rows = rapid.array("method")
     first = rapid["epochs"].index(1)
@@ -180,16 +149,12 @@ def pid_does_not_improve(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.A.2, Fig. 2b",
-    "For CD method and Gibbs accessibility are “very similar”, the former “slightly better”; for "
-    "PCD it is better.",
-    f"Their difference, a mean over the course. {_ADAM}",
-    f"CD-10 between 0 and {ALIKE}, PCD-10 above 0, by 2 σ.",
-    _SAMPLED,
-    _BESIDE,
-)
+@claim(_SAMPLED, _BESIDE)
 def method_like_gibbs(records: Records) -> Finding:
+    """Sec. V.A.2, Fig. 2b: For CD method and Gibbs accessibility are “very similar”, the former
+    “slightly better”; for PCD it is better.
+    Read as: Their difference, a mean over the course. {_ADAM}
+    Rule: CD-10 between 0 and {ALIKE}, PCD-10 above 0, by 2 σ."""
     told, answers = [], []
     for name, words, record in bars.standard(records):
         if "method" not in record.values:

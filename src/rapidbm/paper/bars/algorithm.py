@@ -117,17 +117,11 @@ PARTS = {
 }
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
-@item(
-    "Readings of the algorithm",
-    ("readings",),
-    "Share of wrong pixels in completed images while RAPID machines are trained with different readings "
-    "of the negative phase, and with two divisors of the last batch of an epoch (nominal unless it says "
-    "true). Error bars: standard errors over instances.",
-)
+@item("Readings of the algorithm", ("readings",))
 def readings(records: Records) -> Figure:
+    """Share of wrong pixels in completed images while RAPID machines are trained with different
+    readings of the negative phase, and with two divisors of the last batch of an epoch (nominal unless
+    it says true). Error bars: standard errors over instances."""
     fig, axes = panels(2, 2, height=2.3)
     for row, data in enumerate(DATA):
         for column, part in enumerate(SPLITS):
@@ -145,9 +139,6 @@ def readings(records: Records) -> Figure:
     return fig
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def _told(records: Records, names: tuple[str, ...]) -> str:
     return told(records, {n: NAMES[n].replace("$_v$", "_v") for n in names}, "readings")
 
@@ -159,42 +150,31 @@ def _learnt(records: Records, name: str) -> bool | None:
     return all_of(*(end.below(LEARNT) for end in ends))
 
 
-@claim(
-    "Eq. 6, Algorithm 1",
-    "Averages under the model are those “over the values of the spins in the patterns”, hidden parts "
-    "included.",
-    "RAPID with sign(ξ) on all units in the negative phase and the mean over each batch, as "
-    "printed, with the rates of the released program.",
-    f"All four last distances, of two data sets, below {LEARNT}, by 2 σ.",
-    needs("readings", "all", "all-true", "visible"),
-    one_recipe=True,
-)
+@claim(needs("readings", "all", "all-true", "visible"), one_recipe=True)
 def algorithm_1_as_printed(records: Records) -> Finding:
+    """Eq. 6, Algorithm 1: Averages under the model are those “over the values of the spins in the
+    patterns”, hidden parts included.
+    Read as: RAPID with sign(ξ) on all units in the negative phase and the mean over each batch, as
+    printed, with the rates of the released program.
+    Rule: All four last distances, of two data sets, below {LEARNT}, by 2 σ."""
     return Finding(_learnt(records, "all-true"), _told(records, ("all", "all-true", "visible")))
 
 
-@claim(
-    "Algorithm 1",
-    "The phases are averages of the gradient of the free energy.",
-    "RAPID with the positive phase of a smaller last batch divided by its own size.",
-    f"All four last distances, of two data sets, below {LEARNT}, by 2 σ.",
-    needs("readings", "visible-true", "visible"),
-)
+@claim(needs("readings", "visible-true", "visible"))
 def true_batch_mean(records: Records) -> Finding:
+    """Algorithm 1: The phases are averages of the gradient of the free energy.
+    Read as: RAPID with the positive phase of a smaller last batch divided by its own size.
+    Rule: All four last distances, of two data sets, below {LEARNT}, by 2 σ."""
     return Finding(_learnt(records, "visible-true"), _told(records, ("visible-true", "visible")))
 
 
-@claim(
-    "Sec. III.B",
-    "After an update the patterns are not spins, “although they usually remain close to ±1”.",
-    f"Usually: more than half of the components. Close: within {CLOSE} of ±1, nearer than to 0. At "
-    "the end of each epoch, before the sign is taken; a mean over the "
-    "training.",
-    "Above a half on both data sets, by 2 σ.",
-    needs("readings", "drift"),
-    needs("readings", "raw", "visible"),
-)
+@claim(needs("readings", "drift"), needs("readings", "raw", "visible"))
 def patterns_stay_close_to_spins(records: Records) -> Finding:
+    """Sec. III.B: After an update the patterns are not spins, “although they usually remain close to
+    ±1”.
+    Read as: Usually: more than half of the components. Close: within {CLOSE} of ±1, nearer than to 0.
+    At the end of each epoch, before the sign is taken; a mean over the training.
+    Rule: Above a half on both data sets, by 2 σ."""
     told, answers = [], []
     for data in DATA:
         record = records[f"readings.{data}-drift"]

@@ -91,9 +91,6 @@ def _train(lab: Lab, scale: Scale) -> Values:
 PARTS = {"rapid": Part(_train)}
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
 def _framed(axes: Axes, image: np.ndarray, colour: str, dash: str) -> None:
     axes.imshow(image, cmap="Greys", vmin=-1, vmax=1.6, interpolation="nearest")
     axes.set_xticks([])
@@ -138,18 +135,12 @@ def fig5(records: Records) -> Figure:
     return fig
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
-@claim(
-    "Sec. V.B, Fig. 5",
-    "On 12×12 bars and stripes the distances of training and test set “decrease parallel to each "
-    "other”.",
-    "The fall of the test distance, and the mean difference of the two over the course.",
-    f"It falls by more than {FELL}, and they differ by less than {PARALLEL}, by 2 σ.",
-    ("bas.rapid",),
-)
+@claim(("bas.rapid",))
 def bas_parallel(records: Records) -> Finding:
+    """Sec. V.B, Fig. 5: On 12×12 bars and stripes the distances of training and test set “decrease
+    parallel to each other”.
+    Read as: The fall of the test distance, and the mean difference of the two over the course.
+    Rule: It falls by more than {FELL}, and they differ by less than {PARALLEL}, by 2 σ."""
     record = records["bas.rapid"]
     train, test = record.array("hamming_train"), record.array("hamming_test")
     fall = Number.of(test[0] - test[-1])
@@ -161,14 +152,12 @@ def bas_parallel(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B, Fig. 5",
-    "The machine “is able to generate images that were not contained in the training set”.",
-    "Different images of the test set among the samples of an instance, from random starts.",
-    "More than one on average, by 2 σ.",
-    ("bas.rapid",),
-)
+@claim(("bas.rapid",))
 def generates_unseen(records: Records) -> Finding:
+    """Sec. V.B, Fig. 5: The machine “is able to generate images that were not contained in the training
+    set”.
+    Read as: Different images of the test set among the samples of an instance, from random starts.
+    Rule: More than one on average, by 2 σ."""
     record = records["bas.rapid"]
     shares = record.array("shares")
     told = ", ".join(f"{k} {Number.of(shares[:, i])}" for i, k in enumerate(KINDS))

@@ -55,13 +55,10 @@ def corrupted(record: Record, name: str) -> tuple[Array, Array]:
     return images, np.where(known, images, 0.0)
 
 
-@item(
-    "Corrupted images",
-    ("corruption",),
-    "Test images and what reconstruction is given of them: the first line of pixels across the bars or "
-    "stripes; blue pixels are unknown, 0.",
-)
+@item("Corrupted images", ("corruption",))
 def figC1(records: Records) -> Figure:
+    """Test images and what reconstruction is given of them: the first line of pixels across the bars or
+    stripes; blue pixels are unknown, 0."""
     fig, axes = panels(2, 2, width=PAGE * 0.75, height=0.95)
     record = records.get("corruption.images")
     for here in axes:

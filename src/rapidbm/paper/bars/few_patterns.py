@@ -223,20 +223,13 @@ PARTS = {
 }
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
-@item(
-    "Trained machines described by K patterns",
-    ("conjecture",),
-    "Trained dense machines with their couplings replaced by the K nearest patterns (a truncated "
-    "singular value decomposition; dotted: patterns ±x with one common x). (a) Share of wrong "
-    "pixels in completed test images of 4×4 bars, (b) by how much the exact mean log-likelihood "
-    "of the training set changes (with as many patterns as visible units what is left is "
-    "rounding), (c) the same for digits by annealing, beside machines that were trained with K "
-    f"patterns. On bars, {bars.ADAMS}",
-)
+@item("Trained machines described by K patterns", ("conjecture",))
 def conjecture(records: Records) -> Figure:
+    """Trained dense machines with their couplings replaced by the K nearest patterns (a truncated
+    singular value decomposition; dotted: patterns ±x with one common x). (a) Share of wrong pixels in
+    completed test images of 4×4 bars, (b) by how much the exact mean log-likelihood of the training set
+    changes (with as many patterns as visible units what is left is rounding), (c) the same for digits
+    by annealing, beside machines that were trained with K patterns. On bars, {bars.ADAMS}"""
     fig, (errors, changes, digits) = panels(3, height=2.5)
     for name in DENSE:
         record = records.get(f"conjecture.{name}")
@@ -290,9 +283,6 @@ def _draw_digits(axes: Axes, records: Records) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def loss(record: Record, reading: str, part: str) -> Any:
     """Log-likelihood of the dense machine less that of its description, (k, e)."""
     whole = record.array(f"dense_likelihood_{part}")
@@ -324,16 +314,15 @@ def _first(patterns: list[int], good: Any) -> int | None:
 
 
 @claim(
-    "Sec. V.A.4, Fig. 4",
-    "The four large singular values “suggest that only ≈ 4 patterns should be sufficient to "
-    "describe the weight matrix of a standard RBM trained” on bars, for all methods.",
-    f"The fewest nearest patterns that change no distance by {ALIKE} and no mean log-likelihood by "
-    f"{NEAR:g} nat. Adam as released.",
-    f"At most {ABOUT_FOUR} for each method; changes below their limits by 2 σ.",
     tuple(f"conjecture.{name}" for name in bars.RELEASED.values()),
     tuple(f"conjecture.{name}" for name in bars.USUAL),
 )
 def four_patterns(records: Records) -> Finding:
+    """Sec. V.A.4, Fig. 4: The four large singular values “suggest that only ≈ 4 patterns should be
+    sufficient to describe the weight matrix of a standard RBM trained” on bars, for all methods.
+    Read as: The fewest nearest patterns that change no distance by {ALIKE} and no mean log-likelihood
+    by {NEAR:g} nat. Adam as released.
+    Rule: At most {ABOUT_FOUR} for each method; changes below their limits by 2 σ."""
     told, answers = [], []
     for name, part in DENSE.items():
         record = records.get(f"conjecture.{name}")
@@ -361,15 +350,13 @@ def four_patterns(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. VI",
-    "“We conjecture that trained RBMs are well approximated by RA-RBMs.”",
-    "A dense machine trained on MNIST with its couplings replaced by the K nearest patterns, for "
-    f"the smallest K that loses less than {NEAR:g} nat per test image.",
-    f"Such a K exists and has fewer parameters than the couplings; losses below {NEAR:g} nat by 2 σ.",
-    ("conjecture.larger", "conjecture.trained"),
-)
+@claim(("conjecture.larger", "conjecture.trained"))
 def trained_machines_are_ra(records: Records) -> Finding:
+    """Sec. VI: “We conjecture that trained RBMs are well approximated by RA-RBMs.”
+    Read as: A dense machine trained on MNIST with its couplings replaced by the K nearest patterns, for
+    the smallest K that loses less than {NEAR:g} nat per test image.
+    Rule: Such a K exists and has fewer parameters than the couplings; losses below {NEAR:g} nat by 2 σ.
+    """
     record = records["conjecture.larger"]
     whole = record.array("dense_likelihood")
     lost = whole - record.array("likelihood")  # (k, e)

@@ -99,18 +99,12 @@ def of_rate(record: Record, key: str, rate: int) -> Array:
     return rows[..., :half] if rate == 0 else rows[..., half:]
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
-@item(
-    "Standard machines from large weights",
-    ("large-start", "bars.rapid"),
-    "Dense machines on 4×4 bars from weights of different size, with the usual Adam. Left and middle: "
-    "share of wrong pixels at the paper's rate, RAPID beside them. Right: the same at the end, for two "
-    "rates, and how near Gibbs sampling comes to the ground state before and after training. Bands: one "
-    "standard deviation, bars: standard errors.",
-)
+@item("Standard machines from large weights", ("large-start", "bars.rapid"))
 def large_start(records: Records) -> Figure:
+    """Dense machines on 4×4 bars from weights of different size, with the usual Adam. Left and middle:
+    share of wrong pixels at the paper's rate, RAPID beside them. Right: the same at the end, for two
+    rates, and how near Gibbs sampling comes to the ground state before and after training. Bands: one
+    standard deviation, bars: standard errors."""
     fig, axes = panels(3, 2, height=2.4)
     for row, method in enumerate(SAMPLED):
         shown = [(f"large-start.{method}-{start}", f"start {STARTS[start]:g}", pen)
@@ -170,9 +164,6 @@ def _draw_ends(distance: Axes, access: Axes, records: Records) -> None:
             axes.legend(fontsize=6)
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def settled(record: Record, rows: Array) -> float:
     """The epoch from which on the mean over instances stays below LEARNT; infinity if it does not."""
     above = np.nonzero(~(rows.mean(1) < LEARNT))[0]
@@ -187,14 +178,12 @@ def _word(epoch: float) -> str:
 _SAMPLED = tuple(f"large-start.{method}-{start}" for method in SAMPLED for start in STARTS)
 
 
-@claim(
-    "Sec. V.A.3, Fig. 1",
-    "Larger weights make the starting points of standard models “much closer” to that of RA.",
-    "Gibbs accessibility of dense weights of standard deviation 1 minus that of 0.01.",
-    f"Above {MUCH}, by 2 σ.",
-    (*(f"large-start.cd-{start}" for start in STARTS), "bars.rapid"),
-)
+@claim((*(f"large-start.cd-{start}" for start in STARTS), "bars.rapid"))
 def large_start_is_accessible(records: Records) -> Finding:
+    """Sec. V.A.3, Fig. 1: Larger weights make the starting points of standard models “much closer” to
+    that of RA.
+    Read as: Gibbs accessibility of dense weights of standard deviation 1 minus that of 0.01.
+    Rule: Above {MUCH}, by 2 σ."""
     rapid = Number.of(records["bars.rapid"].array("gibbs")[0])
     found = {s: Number.of(records[f"large-start.cd-{s}"].array("gibbs_start")) for s in STARTS}
     gain = found["one"] - found["hundredth"]
@@ -206,17 +195,14 @@ def large_start_is_accessible(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.A.3",
-    "The results “need not imply” that RAPID learns in fewer epochs: standard models can start "
-    "from larger weights.",
-    f"Epochs from which on the mean test distance of bars stays below {LEARNT}, for the best of "
-    f"the starts of {LARGE} or more. With the usual Adam.",
-    f"At most twice those of RAPID, and its last distance below {LEARNT}, by 2 σ.",
-    (*_SAMPLED, "bars.rapid"),
-)
+@claim((*_SAMPLED, "bars.rapid"))
 def large_start_learns_as_fast(records: Records) -> Finding:
-    """The best of the large starts, at either rate, against RAPID."""
+    """Sec. V.A.3: The results “need not imply” that RAPID learns in fewer epochs: standard models can
+    start from larger weights.
+    Read as: Epochs from which on the mean test distance of bars stays below {LEARNT}, for the best of
+    the starts of {LARGE} or more. With the usual Adam.
+    Rule: At most twice those of RAPID, and its last distance below {LEARNT}, by 2 σ."""
+    # The best of the large starts, at either rate, against RAPID.
     rapid = settled(records["bars.rapid"], records["bars.rapid"].array("hamming_test"))
     told, best, end = [], math.inf, Number(math.nan, math.nan)
     for method in SAMPLED:

@@ -85,9 +85,6 @@ def _train(lab: Lab, scale: Scale, data: str, name: str) -> Values:
 
 PARTS = {f"{data}-{name}": Part(_train, (data, name)) for data in DATA for name in NAMES}
 
-
-# -- figure -------------------------------------------------------------------------------------------
-
 _CLIP = ("clip-half", "clip-one", "clip-two")
 _GIBBS = ("gibbs-update", "gibbs-slow", "gibbs-epoch")
 GROUPS = (
@@ -96,15 +93,12 @@ GROUPS = (
 )
 
 
-@item(
-    "Projections of the patterns",
-    ("projections",),
-    "Share of wrong pixels in completed test images while RAPID machines are trained with "
-    "different projections of the patterns: left, the sign at different intervals (on bars / on "
-    "bars and stripes); right, restriction to [−x, x] after each update, a Gibbs draw, and none. "
-    "Error bars: standard errors over instances.",
-)
+@item("Projections of the patterns", ("projections",))
 def projections(records: Records) -> Figure:
+    """Share of wrong pixels in completed test images while RAPID machines are trained with different
+    projections of the patterns: left, the sign at different intervals (on bars / on bars and stripes);
+    right, restriction to [−x, x] after each update, a Gibbs draw, and none. Error bars: standard errors
+    over instances."""
     fig, axes = panels(2, 2, height=2.5)
     for row, data in enumerate(DATA):
         for column, names in enumerate(GROUPS):
@@ -129,9 +123,6 @@ def _every(record: Record) -> dict[str, str]:
     }
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def _last(records: Records, data: str, name: str, part: str = "test") -> Number:
     return last(records, f"projections.{data}-{name}", part)
 
@@ -149,15 +140,13 @@ def _judge(
     return Finding(None if any_tiny(records) else holds, told(records, words, "projections"), note)
 
 
-@claim(
-    "App. B",
-    "Discretizing too often “may result in the erasure of the information learnt”.",
-    "The last test distance with the sign after each update minus that with the sign after each "
-    "epoch.",
-    "Above 0 on one of the two data sets at least, by 2 σ.",
-    needs("projections", "sign-update", "sign-epoch"),
-)
+@claim(needs("projections", "sign-update", "sign-epoch"))
 def sign_too_often(records: Records) -> Finding:
+    """App. B: Discretizing too often “may result in the erasure of the information learnt”.
+    Read as: The last test distance with the sign after each update minus that with the sign after each
+    epoch.
+    Rule: Above 0 on one of the two data sets at least, by 2 σ."""
+
     def check(data: str) -> bool | None:
         gap = _last(records, data, "sign-update") - _last(records, data, "sign-epoch")
         return gap.above(0)
@@ -165,15 +154,13 @@ def sign_too_often(records: Records) -> Finding:
     return _judge(records, ("sign-update", "sign-epoch"), check, any_of)
 
 
-@claim(
-    "App. B",
-    "Not discretizing often enough “may result on a similar phenomenon”.",
-    "The last test distances with rare signs, and with one at the end alone, minus that with the "
-    "sign after each epoch.",
-    "Both above 0 on one of the two data sets at least, by 2 σ.",
-    needs("projections", "sign-epoch", "sign-some", "sign-many", "sign-end"),
-)
+@claim(needs("projections", "sign-epoch", "sign-some", "sign-many", "sign-end"))
 def sign_too_rarely(records: Records) -> Finding:
+    """App. B: Not discretizing often enough “may result on a similar phenomenon”.
+    Read as: The last test distances with rare signs, and with one at the end alone, minus that with the
+    sign after each epoch.
+    Rule: Both above 0 on one of the two data sets at least, by 2 σ."""
+
     def check(data: str) -> bool | None:
         usual = _last(records, data, "sign-epoch")
         return all_of(
@@ -183,14 +170,13 @@ def sign_too_rarely(records: Records) -> Finding:
     return _judge(records, ("sign-epoch", "sign-some", "sign-many", "sign-end"), check, any_of)
 
 
-@claim(
-    "App. B",
-    "For other bounds x than 1 “we observe similar results in terms of training quality”.",
-    "The last test distances with x = 1/2 and x = 2 minus that with x = 1, where the latter learns.",
-    f"Within {ALIKE} wherever x = 1 ends below {HALF}, half of chance, by 2 σ.",
-    needs("projections", "clip-half", "clip-one", "clip-two"),
-)
+@claim(needs("projections", "clip-half", "clip-one", "clip-two"))
 def any_bound(records: Records) -> Finding:
+    """App. B: For other bounds x than 1 “we observe similar results in terms of training quality”.
+    Read as: The last test distances with x = 1/2 and x = 2 minus that with x = 1, where the latter
+    learns.
+    Rule: Within {ALIKE} wherever x = 1 ends below {HALF}, half of chance, by 2 σ."""
+
     def check(data: str) -> bool | None:
         one = _last(records, data, "clip-one")
         gaps = [_last(records, data, n) - one for n in ("clip-half", "clip-two")]
@@ -207,17 +193,14 @@ def any_bound(records: Records) -> Finding:
     )
 
 
-@claim(
-    "App. B",
-    "A third way, “for small learning rates”: Gibbs steps from the continuous patterns, “very "
-    "natural to perform it at every training step”.",
-    "The last distances with a Gibbs draw of the patterns after each update, at the usual rate or "
-    "a tenth of it. The paper shows no such training.",
-    f"All below {LEARNT} at one of the rates, on both data sets, by 2 σ.",
-    needs("projections", "gibbs-update", "gibbs-slow", "gibbs-epoch"),
-    one_recipe=True,
-)
+@claim(needs("projections", "gibbs-update", "gibbs-slow", "gibbs-epoch"), one_recipe=True)
 def gibbs_projection(records: Records) -> Finding:
+    """App. B: A third way, “for small learning rates”: Gibbs steps from the continuous patterns, “very
+    natural to perform it at every training step”.
+    Read as: The last distances with a Gibbs draw of the patterns after each update, at the usual rate
+    or a tenth of it. The paper shows no such training.
+    Rule: All below {LEARNT} at one of the rates, on both data sets, by 2 σ."""
+
     def check(data: str) -> bool | None:
         pairs = [
             all_of(*(_last(records, data, name, part).below(LEARNT) for part in SPLITS))

@@ -24,14 +24,11 @@ def _shares(values: Array) -> Array:
     return found
 
 
-@item(
-    "Singular values of trained weights",
-    ("bars",),
-    "(a) Singular values of the weights after training on 4×4 bars; thin dotted lines: before training. "
-    "RA machines have no more than K of them. (b) The share of their squares that the largest ones "
-    f"carry; the grey line marks four. {bars.ADAMS} Bands: one standard deviation over instances.",
-)
+@item("Singular values of trained weights", ("bars",))
 def fig4(records: Records) -> Figure:
+    """(a) Singular values of the weights after training on 4×4 bars; thin dotted lines: before
+    training. RA machines have no more than K of them. (b) The share of their squares that the largest
+    ones carry; the grey line marks four. {bars.ADAMS} Bands: one standard deviation over instances."""
     fig, (left, right) = panels(2)
     for name, words, record in _trained(records):
         pen = bars.LOOK[name]
@@ -54,9 +51,6 @@ def fig4(records: Records) -> Figure:
     return fig
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def large(values: Array) -> Array:
     """How many singular values carry 90 % of Σs² in each instance, (e,)."""
     found: Array = 1.0 + (_shares(values) < SHARE).sum(1)
@@ -74,17 +68,13 @@ def _below(number: Number, limit: float) -> bool | None:
     return number.value <= limit if number.error == 0 else number.below(limit)
 
 
-@claim(
-    "Sec. V.A.4, Fig. 4",
-    "Whatever the training method, if the RBM learns the data “there is a small number of relevant "
-    "singular values”.",
-    f"How many carry {SHARE:.0%} of the sum of squares, after as many epochs as released. Adam as "
-    "released.",
-    "At most half of those that there can be, by 2 σ, for RAPID and each standard method.",
-    bars.PAPERS,
-    bars.BESIDE,
-)
+@claim(bars.PAPERS, bars.BESIDE)
 def few_singular_values(records: Records) -> Finding:
+    """Sec. V.A.4, Fig. 4: Whatever the training method, if the RBM learns the data “there is a small
+    number of relevant singular values”.
+    Read as: How many carry {SHARE:.0%} of the sum of squares, after as many epochs as released. Adam as
+    released.
+    Rule: At most half of those that there can be, by 2 σ, for RAPID and each standard method."""
     told, answers = [], []
     for name, words, record in _trained(records):
         before, after = (Number.of(large(record.array(k))) for k in ("start_singular", "singular"))
@@ -97,16 +87,11 @@ def few_singular_values(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.A.4, Fig. 4",
-    "“Clearly, in all cases, four large singular values stand out.”",
-    "The largest drop, as a ratio of neighbours, comes after the fourth. Adam as released.",
-    "In more than half of the instances of each method, by 2 σ.",
-    bars.PAPERS,
-    bars.BESIDE,
-    full=True,
-)
+@claim(bars.PAPERS, bars.BESIDE, full=True)
 def four_singular_values(records: Records) -> Finding:
+    """Sec. V.A.4, Fig. 4: “Clearly, in all cases, four large singular values stand out.”
+    Read as: The largest drop, as a ratio of neighbours, comes after the fourth. Adam as released.
+    Rule: In more than half of the instances of each method, by 2 σ."""
     told, answers = [], []
     for name, words, record in _trained(records):
         at = gap(record.array("singular"))

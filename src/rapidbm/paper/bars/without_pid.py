@@ -92,20 +92,14 @@ def _train(lab: Lab, scale: Scale, name: str) -> Values:
 PARTS = each(_train, NAMES)
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
-@item(
-    "What RA gives and what PID gives",
-    ("ra-alone", "bars"),
-    "Machines with Regularized Axons trained on 4×4 bars with four negative phases, and from "
-    "small patterns (±0.1, with the usual Adam, the true batch mean and no projection): share of "
-    "wrong pixels in completed images of (a) the training and (b) the test set; grey: dense "
-    "machines with the released program's Adam, dashed as the same negative phase. (c) Exact mean "
-    "negative log-likelihood per training image: machines that complete images well may give them "
-    "a lower probability than chance. Error bars: standard errors.",
-)
+@item("What RA gives and what PID gives", ("ra-alone", "bars"))
 def ra_alone(records: Records) -> Figure:
+    """Machines with Regularized Axons trained on 4×4 bars with four negative phases, and from small
+    patterns (±0.1, with the usual Adam, the true batch mean and no projection): share of wrong pixels
+    in completed images of (a) the training and (b) the test set; grey: dense machines with the released
+    program's Adam, dashed as the same negative phase. (c) Exact mean negative log-likelihood per
+    training image: machines that complete images well may give them a lower probability than chance.
+    Error bars: standard errors."""
     fig, (train, test, likelihood) = panels(3, height=2.6)
     for name, pen in LOOK.items():
         record = records.get(f"ra-alone.{name}")
@@ -136,9 +130,6 @@ def ra_alone(records: Records) -> Figure:
     epochs_axis(likelihood, "−log-likelihood [nats]", "(c) training set, exact")
     legend_below(fig, train, 6)
     return fig
-
-
-# -- claims -------------------------------------------------------------------------------------------
 
 
 def _last(records: Records, name: str, key: str) -> Number:
@@ -177,15 +168,12 @@ def between(records: Records) -> Number:
 _ALL = tuple(f"ra-alone.{name}" for name in NAMES)
 
 
-@claim(
-    "Sec. III.B",
-    "RA and PID are independent: “it is possible to replace PID with other techniques”.",
-    "Machines with patterns ±1 on 4×4 bars, trained with CD-10, PCD-10 or the exact average in "
-    "place of PID.",
-    f"One of them at least ends with both distances below {LEARNT}, by 2 σ.",
-    _ALL,
-)
+@claim(_ALL)
 def ra_and_pid_are_independent(records: Records) -> Finding:
+    """Sec. III.B: RA and PID are independent: “it is possible to replace PID with other techniques”.
+    Read as: Machines with patterns ±1 on 4×4 bars, trained with CD-10, PCD-10 or the exact average in
+    place of PID.
+    Rule: One of them at least ends with both distances below {LEARNT}, by 2 σ."""
     answers, told = [], []
     for name, words in NAMES.items():
         pair = [_last(records, name, f"hamming_{part}") for part in SPLITS]
@@ -198,17 +186,13 @@ def ra_and_pid_are_independent(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.A.3",
-    "For simple data the Hamming distance is “a very good assessment of the quality of training”, "
-    "though the NLL is what is optimised.",
-    "As a training of the paper goes on (RAPID; dense, CD-10, PCD-10 and exact, Adam as released) "
-    "distance and exact NLL of the training set fall together.",
-    f"Rank correlation along the course above {VERY_GOOD} in each, a mean over instances, by 2 σ.",
-    (*_ALL, *bars.PAPERS[1:]),
-    one_recipe=True,
-)
+@claim((*_ALL, *bars.PAPERS[1:]), one_recipe=True)
 def distance_tells_quality(records: Records) -> Finding:
+    """Sec. V.A.3: For simple data the Hamming distance is “a very good assessment of the quality of
+    training”, though the NLL is what is optimised.
+    Read as: As a training of the paper goes on (RAPID; dense, CD-10, PCD-10 and exact, Adam as
+    released) distance and exact NLL of the training set fall together.
+    Rule: Rank correlation along the course above {VERY_GOOD} in each, a mean over instances, by 2 σ."""
     told = ", ".join(
         f"{words} {_last(records, n, 'likelihood_train')} at {_last(records, n, 'hamming_train')}"
         for n, words in NAMES.items()

@@ -76,13 +76,10 @@ def fig6b(records: Records) -> Figure:
     return _curves(records, zoom=True)
 
 
-@item(
-    "Samples of digits",
-    ("mnist.samples",),
-    "Samples by Gibbs sampling from random starts, of the first machine with each number of patterns; "
-    "not chosen.",
-)
+@item("Samples of digits", ("mnist.samples",))
 def fig6c(records: Records) -> Figure:
+    """Samples by Gibbs sampling from random starts, of the first machine with each number of patterns;
+    not chosen."""
     record = records["mnist.samples"]
     shown = [n for n in ("more", "rapid") if f"{n}_pictures" in record.values]
     fig, all_axes = panels(len(shown), width=3.4 * len(shown), height=3.6)
@@ -93,14 +90,11 @@ def fig6c(records: Records) -> Figure:
     return fig
 
 
-@item(
-    "What the recipe on MNIST needs",
-    tuple(f"mnist.{name}" for name in mnist.VARIANTS),
-    "What the recipe on MNIST needs. (a) NLL of the test set by annealing forward: RAPID, with more "
-    "patterns, with one Gibbs sweep, with none, and with the true mean of the smaller last batch. (b) "
-    "Test minus training NLL (of the first 10,000 training images): what overfits.",
-)
+@item("What the recipe on MNIST needs", tuple(f"mnist.{name}" for name in mnist.VARIANTS))
 def variants(records: Records) -> Figure:
+    """What the recipe on MNIST needs. (a) NLL of the test set by annealing forward: RAPID, with more
+    patterns, with one Gibbs sweep, with none, and with the true mean of the smaller last batch. (b)
+    Test minus training NLL (of the first 10,000 training images): what overfits."""
     fig, (left, right) = panels(2)
     for (name, words), pen in zip(mnist.VARIANTS.items(), PENS, strict=False):
         record = records.get(f"mnist.{name}")
@@ -116,9 +110,6 @@ def variants(records: Records) -> Figure:
     epochs_axis(right, "test minus training NLL", "(b)")
     left.legend()
     return fig
-
-
-# -- claims -------------------------------------------------------------------------------------------
 
 
 def last(record: Record, part: str) -> Array:
@@ -156,16 +147,12 @@ def twins(packed: Sequence[str], pixels: int) -> float:
     return float((overlap.max(1) >= 0.96).mean())
 
 
-@claim(
-    "Sec. V.B, Fig. 6a",
-    "On MNIST the NLL attains “final values four orders of magnitude smaller than the initial” one.",
-    "The logarithm of first over last NLL of the test set.",
-    f"Above {FOUR}, which rounds to four, by 2 σ.",
-    ("mnist.rapid",),
-    ("mnist.true-mean",),
-    full=True,
-)
+@claim(("mnist.rapid",), ("mnist.true-mean",), full=True)
 def nll_falls_by_orders(records: Records) -> Finding:
+    """Sec. V.B, Fig. 6a: On MNIST the NLL attains “final values four orders of magnitude smaller than
+    the initial” one.
+    Read as: The logarithm of first over last NLL of the test set.
+    Rule: Above {FOUR}, which rounds to four, by 2 σ."""
     record = records["mnist.rapid"]
     rows, end = record.array("nll_test"), last(record, "test")
     orders = Number.of(np.log10(rows[0] / end))
@@ -178,15 +165,12 @@ def nll_falls_by_orders(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B, Fig. 6",
-    "The NLL of training and test images “move parallel, showcasing the absence of overfitting”.",
-    "Test minus training NLL as a share of the latter, at the end and at every look.",
-    f"Within {TOGETHER} throughout, by 2 σ.",
-    ("mnist.rapid",),
-    full=True,
-)
+@claim(("mnist.rapid",), full=True)
 def nll_in_parallel(records: Records) -> Finding:
+    """Sec. V.B, Fig. 6: The NLL of training and test images “move parallel, showcasing the absence of
+    overfitting”.
+    Read as: Test minus training NLL as a share of the latter, at the end and at every look.
+    Rule: Within {TOGETHER} throughout, by 2 σ."""
     record = records["mnist.rapid"]
     train, test = last(record, "train"), last(record, "test")
     gap = Number.of((test - train) / train)
@@ -200,19 +184,13 @@ def nll_in_parallel(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B",
-    "The NLL ends at “values comparable to, although not necessarily better than” those of "
-    "standard RBMs and other models (table 3 of Uria et al. 2016).",
-    f"The last NLL of the test set beside the highest of that table, {TABLE:g} nats; the lowest is "
-    "86.",
-    f"Below {TABLE:g}, by 2 σ.",
-    ("mnist.rapid",),
-    ("mnist.true-mean",),
-    full=True,
-    one_recipe=True,
-)
+@claim(("mnist.rapid",), ("mnist.true-mean",), full=True, one_recipe=True)
 def nll_comparable(records: Records) -> Finding:
+    """Sec. V.B: The NLL ends at “values comparable to, although not necessarily better than” those of
+    standard RBMs and other models (table 3 of Uria et al. 2016).
+    Read as: The last NLL of the test set beside the highest of that table, {TABLE:g} nats; the lowest
+    is 86.
+    Rule: Below {TABLE:g}, by 2 σ."""
     record = records["mnist.rapid"]
     told = f"test NLL {_end(record)} after {record['epochs'][-1]} epochs{_with_true_mean(records)}"
     return Finding(
@@ -222,15 +200,11 @@ def nll_comparable(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B, Fig. 6",
-    "“Lower NLL values are achieved by models with lower K.”",
-    "The last NLL of the test set with K=290 minus that with K=190.",
-    "Above 0, by 2 σ.",
-    ("mnist.rapid", "mnist.more"),
-    full=True,
-)
+@claim(("mnist.rapid", "mnist.more"), full=True)
 def fewer_patterns_lower_nll(records: Records) -> Finding:
+    """Sec. V.B, Fig. 6: “Lower NLL values are achieved by models with lower K.”
+    Read as: The last NLL of the test set with K=290 minus that with K=190.
+    Rule: Above 0, by 2 σ."""
     few, many = records["mnist.rapid"], records["mnist.more"]
     gain = Number.of(last(many, "test")) - Number.of(last(few, "test"))
     k = few.settings
@@ -241,16 +215,13 @@ def fewer_patterns_lower_nll(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B, Fig. 6c",
-    "“In terms of visual quality, models with larger values of K generate better samples.”",
-    "The paper judges by eye; here by how clean digits are: how far the distance of samples to "
-    "the nearest training image is from that of test images.",
-    "Nearer with K=290 than with K=190, by 2 σ.",
-    ("mnist.samples",),
-    full=True,
-)
+@claim(("mnist.samples",), full=True)
 def more_patterns_better_samples(records: Records) -> Finding:
+    """Sec. V.B, Fig. 6c: “In terms of visual quality, models with larger values of K generate better
+    samples.”
+    Read as: The paper judges by eye; here by how clean digits are: how far the distance of samples to
+    the nearest training image is from that of test images.
+    Rule: Nearer with K=290 than with K=190, by 2 σ."""
     record = records["mnist.samples"]
     names, k = ("rapid", "more"), record.settings
     pixels = mnist.PIXELS[k["dataset"]]
@@ -269,17 +240,13 @@ def more_patterns_better_samples(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B",
-    "On MNIST “employing pure PID for computing the negative phase led to a strong overfitting”.",
-    "Test minus training NLL as a share of the latter at the end, with no Gibbs sweep and all "
-    "else alike.",
-    f"Above {TOGETHER}, by 2 σ.",
-    ("mnist.pure", "mnist.rapid"),
-    full=True,
-    one_recipe=True,
-)
+@claim(("mnist.pure", "mnist.rapid"), full=True, one_recipe=True)
 def pure_pid_overfits(records: Records) -> Finding:
+    """Sec. V.B: On MNIST “employing pure PID for computing the negative phase led to a strong
+    overfitting”.
+    Read as: Test minus training NLL as a share of the latter at the end, with no Gibbs sweep and all
+    else alike.
+    Rule: Above {TOGETHER}, by 2 σ."""
     pure, rapid = records["mnist.pure"], records["mnist.rapid"]
     gap, usual = (Number.of(last(r, "test") - last(r, "train")) for r in (pure, rapid))
     share = Number.of(last(pure, "test") / last(pure, "train") - 1)
@@ -293,16 +260,11 @@ def pure_pid_overfits(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. III.B",
-    "“As few as a single Gibbs step is enough to learn complex” datasets.",
-    "The last NLL on MNIST with one Gibbs sweep from the patterns and all else alike.",
-    "Below that of fair coins, by 2 σ.",
-    ("mnist.one", "mnist.rapid", "mnist.pure"),
-    full=True,
-    one_recipe=True,
-)
+@claim(("mnist.one", "mnist.rapid", "mnist.pure"), full=True, one_recipe=True)
 def one_sweep_is_enough(records: Records) -> Finding:
+    """Sec. III.B: “As few as a single Gibbs step is enough to learn complex” datasets.
+    Read as: The last NLL on MNIST with one Gibbs sweep from the patterns and all else alike.
+    Rule: Below that of fair coins, by 2 σ."""
     one, ten, pure = (records[f"mnist.{n}"] for n in ("one", "rapid", "pure"))
     return Finding(
         Number.of(last(one, "test")).below(coins(one)),
@@ -312,16 +274,12 @@ def one_sweep_is_enough(records: Records) -> Finding:
     )
 
 
-@claim(
-    "not in the paper",
-    "The NLL of fig. 6 depends on what the moments of a smaller last batch are divided by, which the "
-    "paper does not mention.",
-    "The last NLL with the nominal batch size and with its own.",
-    "They differ, by 2 σ.",
-    ("mnist.rapid", "mnist.true-mean"),
-    full=True,
-)
+@claim(("mnist.rapid", "mnist.true-mean"), full=True)
 def needs_the_divisor(records: Records) -> Finding:
+    """not in the paper: The NLL of fig. 6 depends on what the moments of a smaller last batch are
+    divided by, which the paper does not mention.
+    Read as: The last NLL with the nominal batch size and with its own.
+    Rule: They differ, by 2 σ."""
     nominal, true = records["mnist.rapid"], records["mnist.true-mean"]
     change = Number.of(last(true, "test")) - Number.of(last(nominal, "test"))
     return Finding(
@@ -332,17 +290,13 @@ def needs_the_divisor(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B",
-    "“A simple binarization of the patterns produces configurations that lie in the low-energy "
-    "sector.”",
-    "Trained patterns on MNIST as released: the signs of the visible parts, the hidden units "
-    "following them; their energy beside that of samples, over the lowest one found.",
-    f"Their share of the lowest energy at most {LOW} below that of samples, by 2 σ.",
-    ("mnist.binarized",),
-    full=True,
-)
+@claim(("mnist.binarized",), full=True)
 def binarized_trained_patterns(records: Records) -> Finding:
+    """Sec. V.B: “A simple binarization of the patterns produces configurations that lie in the
+    low-energy sector.”
+    Read as: Trained patterns on MNIST as released: the signs of the visible parts, the hidden units
+    following them; their energy beside that of samples, over the lowest one found.
+    Rule: Their share of the lowest energy at most {LOW} below that of samples, by 2 σ."""
     record = records["mnist.binarized"]
     told = ", ".join(
         f"{words} {Number.of(record.array(key))}"

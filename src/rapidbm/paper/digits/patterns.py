@@ -42,18 +42,14 @@ def fig7(records: Records) -> Figure:
     return fig
 
 
-@claim(
-    "Sec. V.C, Fig. 7b",
-    "Starting from one pattern Gibbs sampling gives different images “belonging to different "
-    "classes of digits”.",
-    "Classes among the ends of 32 chains from a pattern, by the nearest training image, of ends "
-    "that are as near to one as test images are.",
-    f"More than one on average over 64 patterns, by 2 σ; judged when {LEAST:.0%} of the ends or "
-    "more count.",
-    ("mnist.patterns",),
-    full=True,
-)
+@claim(("mnist.patterns",), full=True)
 def one_pattern_several_classes(records: Records) -> Finding:
+    """Sec. V.C, Fig. 7b: Starting from one pattern Gibbs sampling gives different images “belonging to
+    different classes of digits”.
+    Read as: Classes among the ends of 32 chains from a pattern, by the nearest training image, of ends
+    that are as near to one as test images are.
+    Rule: More than one on average over 64 patterns, by 2 σ; judged when {LEAST:.0%} of the ends or more
+    count."""
     record = records["mnist.patterns"]
     classes, every = record.array("classes"), record.array("classes_of_all")
     return Finding(

@@ -132,18 +132,12 @@ def _measure(lab: Lab, scale: Scale, name: str) -> Values:
 PARTS = each(_measure, NAMES)
 
 
-# -- the figure ---------------------------------------------------------------------------------------
-
-
-@item(
-    "Gibbs accessibility of untrained machines",
-    ("untrained",),
-    "The lowest energy that ten Gibbs chains reach in ten sweeps from random spins, over the "
-    "ground-state energy, in untrained machines; bands are one standard deviation over instances, "
-    "the star is Glorot's start. Inset: the same against the number of visible units, with "
-    "standard errors.",
-)
+@item("Gibbs accessibility of untrained machines", ("untrained",))
 def fig1(records: Records) -> Figure:
+    """The lowest energy that ten Gibbs chains reach in ten sweeps from random spins, over the
+    ground-state energy, in untrained machines; bands are one standard deviation over instances, the
+    star is Glorot's start. Inset: the same against the number of visible units, with standard errors.
+    """
     fig, (axes,) = panels(height=2.7)
     inset = axes.inset_axes((0.62, 0.3, 0.36, 0.38))
     for name, pen in LOOK.items():
@@ -165,9 +159,6 @@ def fig1(records: Records) -> Figure:
     inset.set_xlabel("visible units", fontsize=6.5, labelpad=1)
     inset.set_title("at deviation 10", fontsize=6.5, pad=2)
     return fig
-
-
-# -- claims -------------------------------------------------------------------------------------------
 
 
 def _differences(one: Record, other: Record, rows: Sequence[int]) -> list[Number]:
@@ -208,17 +199,14 @@ _ALL = tuple(f"untrained.{name}" for name in NAMES)
 _WHERE = "Sec. V.A.1, Fig. 1"
 
 
-@claim(
-    _WHERE,
-    "“Except for extremely small energy scales”, in the paramagnet, Gibbs accessibility is higher "
-    "for untrained RA machines than for standard ones.",
-    "RA minus Gaussian at every deviation of the couplings beyond the glass transition of "
-    "independent ones, (VH)^(−1/4).",
-    "Each difference above 0, by as many σ as the largest of so many exceeds by chance once in "
-    "twenty.",
-    _ALL[:2],
-)
+@claim(_ALL[:2])
 def ra_more_accessible(records: Records) -> Finding:
+    """{_WHERE}: “Except for extremely small energy scales”, in the paramagnet, Gibbs accessibility is
+    higher for untrained RA machines than for standard ones.
+    Read as: RA minus Gaussian at every deviation of the couplings beyond the glass transition of
+    independent ones, (VH)^(−1/4).
+    Rule: Each difference above 0, by as many σ as the largest of so many exceeds by chance once in
+    twenty."""
     ra, gaussian = records["untrained.ra"], records["untrained.gaussian"]
     rows = frozen(ra)
     found = _differences(ra, gaussian, rows)
@@ -235,15 +223,12 @@ def ra_more_accessible(records: Records) -> Finding:
     )
 
 
-@claim(
-    _WHERE,
-    "The difficulty “is not affected by whether” weights are Gaussian or uniform.",
-    "Gaussian minus uniform at every deviation.",
-    f"Each difference within {ALIKE}, by as many σ as the largest of so many exceeds by chance "
-    "once in twenty.",
-    _ALL[1:],
-)
+@claim(_ALL[1:])
 def gaussian_and_uniform_alike(records: Records) -> Finding:
+    """{_WHERE}: The difficulty “is not affected by whether” weights are Gaussian or uniform.
+    Read as: Gaussian minus uniform at every deviation.
+    Rule: Each difference within {ALIKE}, by as many σ as the largest of so many exceeds by chance once
+    in twenty."""
     one, other = records["untrained.gaussian"], records["untrained.uniform"]
     rows = range(len(one["wanted"]))
     found = _differences(one, other, rows)
@@ -258,15 +243,13 @@ def gaussian_and_uniform_alike(records: Records) -> Finding:
     )
 
 
-@claim(
-    _WHERE,
-    "From Glorot's start Gibbs sampling reaches energies “not lower than” a third of the ground "
-    "state's (the paper: three times it) “in small models”.",
-    "The accessibility of Gaussian couplings at Glorot's deviation, 20 and 1,000 units as in fig. 1.",
-    "Below 1/3 by 2 σ.",
-    _ALL[1:2],
-)
+@claim(_ALL[1:2])
 def glorot_far_from_ground(records: Records) -> Finding:
+    """{_WHERE}: From Glorot's start Gibbs sampling reaches energies “not lower than” a third of the
+    ground state's (the paper: three times it) “in small models”.
+    Read as: The accessibility of Gaussian couplings at Glorot's deviation, 20 and 1,000 units as in
+    fig. 1.
+    Rule: Below 1/3 by 2 σ."""
     record = records["untrained.gaussian"]
     reached = Number.of(record["glorot"])
     same = (record["visible"], record["hidden"]) == (20, 1000)  # J (VH)^¼ depends on the size
@@ -278,14 +261,12 @@ def glorot_far_from_ground(records: Records) -> Finding:
     )
 
 
-@claim(
-    _WHERE,
-    "For large weights “the Gibbs accessibility is independent of the energy scale”: a plateau.",
-    f"Its slope against the logarithm of the deviation, from deviation {PLATEAU:g} on.",
-    f"Within {FLAT} per decade for all three kinds of couplings, by 2 σ.",
-    _ALL,
-)
+@claim(_ALL)
 def plateau(records: Records) -> Finding:
+    """{_WHERE}: For large weights “the Gibbs accessibility is independent of the energy scale”: a
+    plateau.
+    Read as: Its slope against the logarithm of the deviation, from deviation {PLATEAU:g} on.
+    Rule: Within {FLAT} per decade for all three kinds of couplings, by 2 σ."""
     slopes = {name: _slopes(records[f"untrained.{name}"]) for name in NAMES}
     height = {name: _height(records[f"untrained.{name}"]) for name in NAMES}
     told = ", ".join(f"{NAMES[n]} {height[n]} (slope {slopes[n]} per decade)" for n in NAMES)
@@ -295,15 +276,12 @@ def plateau(records: Records) -> Finding:
     )
 
 
-@claim(
-    _WHERE + ", inset",
-    "On the plateau the accessibility of standard machines “quickly decreases” as V grows, that "
-    "of RA machines “stays constant”.",
-    "The change over all V by a straight line.",
-    f"RA within {FLAT}; Gaussian and uniform lower by more than that; 2 σ each.",
-    _ALL,
-)
+@claim(_ALL)
 def ra_constant_with_size(records: Records) -> Finding:
+    """{_WHERE}, inset: On the plateau the accessibility of standard machines “quickly decreases” as V
+    grows, that of RA machines “stays constant”.
+    Read as: The change over all V by a straight line.
+    Rule: RA within {FLAT}; Gaussian and uniform lower by more than that; 2 σ each."""
     told, changes = [], {}
     for name, shown in NAMES.items():
         record = records[f"untrained.{name}"]

@@ -186,9 +186,6 @@ def _size(lab: Lab, scale: Scale) -> Values:
 PARTS = {"cd": Part(_cd), "pid": Part(_pid), "size": Part(_size)}
 
 
-# -- the figure ---------------------------------------------------------------------------------------
-
-
 def _told(records: Records) -> str:
     where = next((f"{r['device']}, {r['threads']} threads" for r in records.values()), "")
     return (
@@ -239,9 +236,6 @@ def _times(axes: Axes, record: Record, way: str, size: str, pen: Pen, name: str 
     axes.plot(record[f"sizes_{size}"], times, label=name or None, **style)
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def exponent(sizes: Array, times: Array) -> Number:
     """Slope of log time against log size over the largest sizes, with the error of a straight line."""
     x, y = np.log(sizes[-UPPER:]), np.log(np.median(times, 1)[-UPPER:])
@@ -283,15 +277,12 @@ def _ratio(one: Array, other: Array) -> Number:
     return Number(value, value * 1.2533 * math.hypot(*spread), min(len(one), len(other)))
 
 
-@claim(
-    "App. D",
-    "“PID presents a speedup in the complexity of the computation of each update.”",
-    "The time of pure PID's negative phase over that of CD-1 and CD-10, with the sizes and the "
-    "batch of the training on MNIST.",
-    "Below 1, both with the couplings built and through overlaps, by 2 σ.",
-    ("costs.size",),
-)
+@claim(("costs.size",))
 def pid_cheaper(records: Records) -> Finding:
+    """App. D: “PID presents a speedup in the complexity of the computation of each update.”
+    Read as: The time of pure PID's negative phase over that of CD-1 and CD-10, with the sizes and the
+    batch of the training on MNIST.
+    Rule: Below 1, both with the couplings built and through overlaps, by 2 σ."""
     record = records["costs.size"]
     time_of = dict(zip(record["names"], record.array("times"), strict=True))
     most = max(record["batches"])
@@ -316,15 +307,12 @@ def pid_cheaper(records: Records) -> Finding:
     )
 
 
-@claim(
-    "App. D",
-    "PID costs O(K V H) operations, those that build the couplings from the patterns.",
-    "Exponents of the time with V, H and K over the largest sizes.",
-    f"Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full: not "
-    "measured.",
-    ("costs.pid",),
-)
+@claim(("costs.pid",))
 def pid_cost(records: Records) -> Finding:
+    """App. D: PID costs O(K V H) operations, those that build the couplings from the patterns.
+    Read as: Exponents of the time with V, H and K over the largest sizes.
+    Rule: Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full: not
+    measured."""
     record = records["costs.pid"]
     first, second = (_exponents(record, way, "VHK") for way in ("built", "overlaps"))
     measured = (
@@ -342,15 +330,12 @@ def pid_cost(records: Records) -> Finding:
     )
 
 
-@claim(
-    "App. D",
-    "CD-k from f configurations costs O(2 k f V H) operations.",
-    "Exponents of the time with V, H, f and k over the largest sizes.",
-    f"Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full: not "
-    "measured.",
-    ("costs.cd",),
-)
+@claim(("costs.cd",))
 def cd_cost(records: Records) -> Finding:
+    """App. D: CD-k from f configurations costs O(2 k f V H) operations.
+    Read as: Exponents of the time with V, H, f and k over the largest sizes.
+    Rule: Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full: not
+    measured."""
     record = records["costs.cd"]
     found = _exponents(record, "cd", "VHfk")
     holds = all_of(*(_near(n, 1) for n in found.values()))

@@ -261,17 +261,11 @@ def _couplings(rule: str, xi: Tensor, ratio: float, rng: torch.Generator) -> Ten
 PARTS = {"hybrid": Part(_hybrid), **each(_storage, RULES)}
 
 
-# -- the figure ---------------------------------------------------------------------------------------
-
-
-@item(
-    "Storage in Hopfield couplings of RA form",
-    ("hopfield",),
-    "Overlap of the state that zero-temperature dynamics reaches with the stored pattern, from the "
-    "pattern (left) and from a tenth of its spins turned (right); bands are one standard deviation over "
-    f"instances, the line is Hebb's capacity {AMIT} N.",
-)
+@item("Storage in Hopfield couplings of RA form", ("hopfield",))
 def hopfield(records: Records) -> Figure:
+    """Overlap of the state that zero-temperature dynamics reaches with the stored pattern, from the
+    pattern (left) and from a tenth of its spins turned (right); bands are one standard deviation over
+    instances, the line is Hebb's capacity {AMIT} N."""
     fig, (left, right) = panels(2)
     found = [(rule, records[f"hopfield.{rule}"]) for rule in RULES if f"hopfield.{rule}" in records]
     rows = [(rule, r, i, ratio) for rule, r in found for i, ratio in enumerate(r["ratios"])]
@@ -288,9 +282,6 @@ def hopfield(records: Records) -> Figure:
     return fig
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def capacity(loads: Array, rows: Array, limit: float = KEPT) -> Number:
     """The load at which the mean overlap of each instance falls below the limit, by interpolation;
     NaN where it never does, the mean and error over instances."""
@@ -298,17 +289,14 @@ def capacity(loads: Array, rows: Array, limit: float = KEPT) -> Number:
     return Number.of([math.nan if load is None else load for load in found])
 
 
-@claim(
-    "App. E, eqs. E1 and E2",
-    "Integrating out the Gaussian hidden units of a machine with RA couplings leaves Ising "
-    "couplings that are a quadratic form of the patterns.",
-    "Probabilities of all visible states by quadrature over the hidden units against eq. (E2), "
-    "and pair moments of block Gibbs samples.",
-    "Probabilities agree to a millionth of themselves, exactly but for rounding; no moment off by "
-    "4.5 σ.",
-    ("hopfield.hybrid",),
-)
+@claim(("hopfield.hybrid",))
 def hybrid_marginal(records: Records) -> Finding:
+    """App. E, eqs. E1 and E2: Integrating out the Gaussian hidden units of a machine with RA couplings
+    leaves Ising couplings that are a quadratic form of the patterns.
+    Read as: Probabilities of all visible states by quadrature over the hidden units against eq. (E2),
+    and pair moments of block Gibbs samples.
+    Rule: Probabilities agree to a millionth of themselves, exactly but for rounding; no moment off by
+    4.5 σ."""
     record = records["hopfield.hybrid"]
     z = record.array("z")
     largest, count = float(np.abs(z).max()), len(z)
@@ -321,14 +309,11 @@ def hybrid_marginal(records: Records) -> Finding:
     )
 
 
-@claim(
-    "App. E",
-    "“The maximum capacity for Hebbian patterns is 0.14 N.”",
-    f"The load at which the mean overlap of a pattern with the state below it falls under {KEPT}.",
-    f"Within 0.02 of {HEBB}, by 2 σ, for N of 1,000 or more.",
-    ("hopfield.hebb",),
-)
+@claim(("hopfield.hebb",))
 def hebbian_capacity(records: Records) -> Finding:
+    """App. E: “The maximum capacity for Hebbian patterns is 0.14 N.”
+    Read as: The load at which the mean overlap of a pattern with the state below it falls under {KEPT}.
+    Rule: Within 0.02 of {HEBB}, by 2 σ, for N of 1,000 or more."""
     record = records["hopfield.hebb"]
     found = capacity(record.array("loads"), record.array("kept")[0])
     large = record["units"] >= 1000  # the jump is sharp, and the value Amit's, for large N only
@@ -340,16 +325,13 @@ def hebbian_capacity(records: Records) -> Finding:
     )
 
 
-@claim(
-    "App. E",
-    "The Hebbian form of RA weights “does not correspond to the Hebbian form of weights in the "
-    "resultant Hopfield model”.",
-    "The cosine between the couplings (E2) of random hidden parts and Hebb's couplings of the "
-    "same patterns.",
-    "Below 1 for every ratio H/N, by 2 σ.",
-    ("hopfield.hebb", "hopfield.random"),
-)
+@claim(("hopfield.hebb", "hopfield.random"))
 def ra_form_is_not_hebbian(records: Records) -> Finding:
+    """App. E: The Hebbian form of RA weights “does not correspond to the Hebbian form of weights in the
+    resultant Hopfield model”.
+    Read as: The cosine between the couplings (E2) of random hidden parts and Hebb's couplings of the
+    same patterns.
+    Rule: Below 1 for every ratio H/N, by 2 σ."""
     random, plain = records["hopfield.random"], records["hopfield.hebb"]
     loads = random.array("loads")
     row = int(np.argmin(np.abs(loads - 0.1)))
@@ -367,14 +349,12 @@ def ra_form_is_not_hebbian(records: Records) -> Finding:
     )
 
 
-@claim(
-    "App. E, left open",
-    "Whether the form (E2) “would allow to reach higher capacities” is left for future work.",
-    "The largest load at which the best hidden parts keep every pattern (overlap above 0.999).",
-    "Above the load that Hebb's rule keeps, by 2 σ.",
-    ("hopfield.hebb", "hopfield.best", "hopfield.free"),
-)
+@claim(("hopfield.hebb", "hopfield.best", "hopfield.free"))
 def higher_capacity(records: Records) -> Finding:
+    """App. E, left open: Whether the form (E2) “would allow to reach higher capacities” is left for
+    future work.
+    Read as: The largest load at which the best hidden parts keep every pattern (overlap above 0.999).
+    Rule: Above the load that Hebb's rule keeps, by 2 σ."""
     hebbian, chosen, free = (records[f"hopfield.{r}"] for r in ("hebb", "best", "free"))
     low = capacity(hebbian.array("loads"), hebbian.array("kept")[0])
     loads = chosen.array("loads")

@@ -20,9 +20,6 @@ WHOLE = 1e-6  # a share this close to 1 is 1: couplings are float32
 LOADS = {"K": "$K$", "K/N": "$K/N$"}
 
 
-# -- the figure ---------------------------------------------------------------------------------------
-
-
 def _draw_frustration(place: list[Axes], record: Record) -> None:
     (axes,) = place
     for pen, visible, rows, dense in zip(
@@ -120,16 +117,13 @@ DRAWN = {
 }
 
 
-@item(
-    "Energy landscapes",
-    ("landscape",),
-    "(a) Share of the couplings that the ground state satisfies, dotted: Gaussian couplings. (b, c) "
-    "Distinct minima below random starts against K/N and K. (d) Energies of patterns as spins over the "
-    "ground state's. (e) Triples of states whose two largest distances are the closer ones, above "
-    "shuffled spins; s and −s are one where the set is symmetric. (f) Negative log-likelihood before "
-    "training, exact for bars and between bounds for the larger set; the line is fair coins.",
-)
+@item("Energy landscapes", ("landscape",))
 def landscape(records: Records) -> Figure:
+    """(a) Share of the couplings that the ground state satisfies, dotted: Gaussian couplings. (b, c)
+    Distinct minima below random starts against K/N and K. (d) Energies of patterns as spins over the
+    ground state's. (e) Triples of states whose two largest distances are the closer ones, above
+    shuffled spins; s and −s are one where the set is symmetric. (f) Negative log-likelihood before
+    training, exact for bars and between bounds for the larger set; the line is fair coins."""
     fig, axes = panels(3, 2, height=2.25)
     places = [axes[:1], axes[1:3], axes[3:4], axes[4:5], axes[5:]]
     for place, (name, draw) in zip(places, DRAWN.items(), strict=True):
@@ -139,9 +133,6 @@ def landscape(records: Records) -> Figure:
         for each in place if record is None else ():
             each.set_axis_off()
     return fig
-
-
-# -- claims -------------------------------------------------------------------------------------------
 
 
 def _loads(sizes: Array) -> dict[str, Array]:
@@ -206,17 +197,14 @@ def interval(record: Record, kind: str) -> tuple[float, float]:
     return max(float(low.min()), 0.0), float(high.max())  # −log p is never negative
 
 
-@claim(
-    "Sec. IV.C and V.B",
-    "“For K = 1, 2 the system is unfrustrated”; a single pattern, continuous too, has just two "
-    "ground states, plus and minus its signs.",
-    "The share of |J| that the exact ground state satisfies, the number of minima, and the "
-    "overlap of the ground state with the signs of one continuous pattern.",
-    "Share and overlap exactly 1 but for rounding, and at most K minima up to the sign, in every "
-    "instance.",
-    ("landscape.frustration",),
-)
+@claim(("landscape.frustration",))
 def one_and_two_patterns_unfrustrated(records: Records) -> Finding:
+    """Sec. IV.C and V.B: “For K = 1, 2 the system is unfrustrated”; a single pattern, continuous too,
+    has just two ground states, plus and minus its signs.
+    Read as: The share of |J| that the exact ground state satisfies, the number of minima, and the
+    overlap of the ground state with the signs of one continuous pattern.
+    Rule: Share and overlap exactly 1 but for rounding, and at most K minima up to the sign, in every
+    instance."""
     record = records["landscape.frustration"]
     patterns = record["patterns"]
     share, count = record.array("satisfied"), record.array("minima")
@@ -236,14 +224,13 @@ def one_and_two_patterns_unfrustrated(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. IV.C",
-    "For K → ∞ “the weights are uncorrelated random Gaussian variables leading to the SKSG model”.",
-    "The share of |J| that the ground state satisfies, at the largest K and with Gaussian couplings.",
-    f"It falls with K, and the two differ by less than {CLOSE} for every V, by 2 σ.",
-    ("landscape.frustration",),
-)
+@claim(("landscape.frustration",))
 def many_patterns_random(records: Records) -> Finding:
+    """Sec. IV.C: For K → ∞ “the weights are uncorrelated random Gaussian variables leading to the SKSG
+    model”.
+    Read as: The share of |J| that the ground state satisfies, at the largest K and with Gaussian
+    couplings.
+    Rule: It falls with K, and the two differ by less than {CLOSE} for every V, by 2 σ."""
     record = records["landscape.frustration"]
     share, dense = record.array("satisfied"), record.array("gaussian")
     told, answers = [], []
@@ -260,17 +247,14 @@ def many_patterns_random(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. IV.C",
-    "First choose K, and then “the number H that makes the ratio K/(V + H) low enough to avoid "
-    "the spin-glass phase”.",
-    "With the largest hidden layer, where K/N is far below Hopfield's 0.14, the patterns are "
-    "states of low energy: a pattern overlaps with the minimum below it.",
-    f"Overlaps above {PHASE} for every V and K with K/N below {FEW:g}, by as many σ as the largest "
-    "of so many exceeds by chance once in twenty.",
-    ("landscape.minima",),
-)
+@claim(("landscape.minima",))
 def larger_layer_leaves_the_glass(records: Records) -> Finding:
+    """Sec. IV.C: First choose K, and then “the number H that makes the ratio K/(V + H) low enough to
+    avoid the spin-glass phase”.
+    Read as: With the largest hidden layer, where K/N is far below Hopfield's 0.14, the patterns are
+    states of low energy: a pattern overlaps with the minimum below it.
+    Rule: Overlaps above {PHASE} for every V and K with K/N below {FEW:g}, by as many σ as the largest
+    of so many exceeds by chance once in twenty."""
     record = records["landscape.minima"]
     sizes, kept = record.array("sizes").astype(int), record.array("stability")
     total = _log(record.array("total"))
@@ -296,15 +280,13 @@ def larger_layer_leaves_the_glass(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. IV.C",
-    "“The ratio K/N is the parameter that determines the phase” at low temperature.",
-    "Untrained machines with the same K/N are in the same phase: whether a pattern overlaps with "
-    f"the minimum below it by more than {PHASE}.",
-    "No pair on two sides, by as many σ as the largest of so many exceeds by chance once in twenty.",
-    ("landscape.minima",),
-)
+@claim(("landscape.minima",))
 def phase_set_by_load(records: Records) -> Finding:
+    """Sec. IV.C: “The ratio K/N is the parameter that determines the phase” at low temperature.
+    Read as: Untrained machines with the same K/N are in the same phase: whether a pattern overlaps with
+    the minimum below it by more than {PHASE}.
+    Rule: No pair on two sides, by as many σ as the largest of so many exceeds by chance once in twenty.
+    """
     record = records["landscape.minima"]
     sizes, kept = record.array("sizes"), Number.each(record.array("stability"))
     told = f"rank correlations of that overlap with the loads: {_correlations(sizes, kept)}"
@@ -324,16 +306,13 @@ def phase_set_by_load(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.A.1",
-    "In RA machines “the number of minima is controlled not by H or V, but by K”.",
-    f"Where K ≪ N (K/N below {FEW:g}): numbers of minima of machines with the same K that differ "
-    "in one layer alone.",
-    f"All within a factor of {TWICE:g}, by as many σ as the largest of so many exceeds by chance "
-    "once in twenty.",
-    ("landscape.minima",),
-)
+@claim(("landscape.minima",))
 def minima_set_by_patterns(records: Records) -> Finding:
+    """Sec. V.A.1: In RA machines “the number of minima is controlled not by H or V, but by K”.
+    Read as: Where K ≪ N (K/N below {FEW:g}): numbers of minima of machines with the same K that differ
+    in one layer alone.
+    Rule: All within a factor of {TWICE:g}, by as many σ as the largest of so many exceeds by chance
+    once in twenty."""
     record = records["landscape.minima"]
     sizes, total = record.array("sizes").astype(int), _log(record.array("total"))
     few = [i for i, (v, h, k) in enumerate(sizes) if k / (v + h) < FEW]
@@ -366,16 +345,13 @@ def minima_set_by_patterns(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B",
-    "“A simple binarization of the patterns produces configurations that lie in the low-energy "
-    "sector.”",
-    "Random continuous patterns: the energy of their signs on all units beside that of random "
-    "visible states whose hidden units follow, over the ground state's.",
-    "Lower for every K up to V/2 and every H, by 2 σ.",
-    ("landscape.binarized",),
-)
+@claim(("landscape.binarized",))
 def binarized_patterns_low(records: Records) -> Finding:
+    """Sec. V.B: “A simple binarization of the patterns produces configurations that lie in the
+    low-energy sector.”
+    Read as: Random continuous patterns: the energy of their signs on all units beside that of random
+    visible states whose hidden units follow, over the ground state's.
+    Rule: Lower for every K up to V/2 and every H, by 2 σ."""
     record = records["landscape.binarized"]
     patterns, half = record["patterns"], record["visible"] / 2
     rows = [i for i, k in enumerate(patterns) if k <= half]
@@ -404,16 +380,13 @@ def binarized_patterns_low(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. IV.B",
-    "Machines in the SKSG phase give “strongly ultrametrically distributed outputs, much more "
-    "than the training data” and than a trained machine.",
-    "Triples of states whose two largest distances are the closer ones, above shuffled spins: "
-    "Gaussian couplings beside data and a trained machine.",
-    "Gaussian above 0, above every data set and above the trained machine, by 2 σ.",
-    ("landscape.ultrametricity",),
-)
+@claim(("landscape.ultrametricity",))
 def ultrametricity(records: Records) -> Finding:
+    """Sec. IV.B: Machines in the SKSG phase give “strongly ultrametrically distributed outputs, much
+    more than the training data” and than a trained machine.
+    Read as: Triples of states whose two largest distances are the closer ones, above shuffled spins:
+    Gaussian couplings beside data and a trained machine.
+    Rule: Gaussian above 0, above every data set and above the trained machine, by 2 σ."""
     record = records["landscape.ultrametricity"]
     found = {name: excess(record, name) for name in record["names"]}
     data = [n for n, kind in zip(record["names"], record["kind"], strict=True) if kind == "data"]
@@ -433,16 +406,13 @@ def ultrametricity(records: Records) -> Finding:
     )
 
 
-@claim(
-    "Sec. V.B",
-    "“The initial value for the NLL in RA-RBM models is much smaller than the average initial "
-    "values in unregularized RBMs.”",
-    "The NLL before training, of bars exactly and of MNIST between bounds, RA beside dense "
-    "couplings of standard deviation 0.01, the released start, and 1.",
-    "RA below both on both data sets, on bars by 2 σ, on MNIST by intervals that do not overlap.",
-    ("landscape.initial",),
-)
+@claim(("landscape.initial",))
 def smaller_initial_nll(records: Records) -> Finding:
+    """Sec. V.B: “The initial value for the NLL in RA-RBM models is much smaller than the average
+    initial values in unregularized RBMs.”
+    Read as: The NLL before training, of bars exactly and of MNIST between bounds, RA beside dense
+    couplings of standard deviation 0.01, the released start, and 1.
+    Rule: RA below both on both data sets, on bars by 2 σ, on MNIST by intervals that do not overlap."""
     record = records["landscape.initial"]
     bars = {kind: Number.of(np.array(record["bars"][kind])) for kind in record["kinds"]}
     large = {kind: interval(record, kind) for kind in record["kinds"]}
