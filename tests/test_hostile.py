@@ -20,7 +20,7 @@ from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.machines.machine import rbm
-from rapidbm.paper.folder import Reproduction
+from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.diagnosis import opened
 from rapidbm.runs.evaluation import evaluation, likelihood_curve
 from rapidbm.runs.recipe import Recipe
@@ -340,7 +340,7 @@ def test_a_run_that_was_opened_before_another_changed_it(run):
 
 
 def test_of_two_that_open_one_reproduction_one_wins(tmp_path, monkeypatch):
-    from rapidbm.paper import folder as reproduction
+    from rapidbm.paper import reproduction
 
     make = reproduction.make_folder
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,34 +10,28 @@ import torch
 from ...data.catalogue import load
 from ...pictures import show_images
 from ...runs.metrics import corrupt
-from ..drawing import PAGE, pack, panels, sizes_of, unpack
-from ..study import Array, Bench, Item, Part, Record, Records, Values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ..drawing import PAGE, Figure, item, panels
+from ..lab import Lab, Part, by_scale, scales
+from ..records import Array, Record, Records, Values, pack, unpack
 
 
 @dataclass(frozen=True)
-class Config:
-    images: int  # of the larger set; of 4×4 bars all four
-    size: int
+class Scale:
+    images: int = by_scale(tiny=4, quick=4, paper=4)  # of the larger set; of 4×4 bars all four
+    size: int = by_scale(tiny=12, quick=12, paper=12)
 
 
-SCALES = {
-    "tiny": Config(images=4, size=12),
-    "quick": Config(images=4, size=12),
-    "paper": Config(images=4, size=12),
-}
+SCALES = scales(Scale)
 
 
-def _images(bench: Bench, config: Config) -> Values:
+def _images(lab: Lab, scale: Scale) -> Values:
     found: Values = {}
-    for name, dataset in (("bars", "bars4"), ("bas", f"bas{config.size}")):
+    for name, dataset in (("bars", "bars4"), ("bas", f"bas{scale.size}")):
         data = load(dataset)
         split = data.test
         if name == "bas":  # as many bars as stripes
             assert split.labels is not None
-            half = config.images // 2
+            half = scale.images // 2
             rows = [torch.nonzero(split.labels == which).flatten()[:half] for which in (0, 1)]
             split = split.take(torch.cat(rows))
         known = corrupt(split).isfinite()
@@ -47,12 +40,11 @@ def _images(bench: Bench, config: Config) -> Values:
             f"{name}_images": pack(split.spins),
             f"{name}_known": pack(known.to(torch.int8) * 2 - 1),
         }
-        bench.tell(0.5 if name == "bars" else 1.0)
+        lab.tell(0.5 if name == "bars" else 1.0)
     return found
 
 
-def parts(config: Config) -> dict[str, Part]:
-    return {"images": Part(lambda bench: _images(bench, config))}
+PARTS = {"images": Part(_images)}
 
 
 def corrupted(record: Record, name: str) -> tuple[Array, Array]:
@@ -63,7 +55,10 @@ def corrupted(record: Record, name: str) -> tuple[Array, Array]:
     return images, np.where(known, images, 0.0)
 
 
-def _draw(records: Records) -> Figure:
+@item("Corrupted images", ("corruption",))
+def figC1(records: Records) -> Figure:
+    """Test images and what reconstruction is given of them: the first line of pixels across the bars or
+    stripes; blue pixels are unknown, 0."""
     fig, axes = panels(2, 2, width=PAGE * 0.75, height=0.95)
     record = records.get("corruption.images")
     for here in axes:
@@ -79,13 +74,3 @@ def _draw(records: Records) -> Figure:
             show_images(here, torch.from_numpy(images), (shape[0], shape[1]), len(images))
             here.set_title(f"({'abcd'[2 * row + column]}) {title}, {what}", loc="left")
     return fig
-
-
-def _caption(records: Records) -> str:
-    return (
-        "Test images and what reconstruction is given of them: the first line of pixels across the bars "
-        f"or stripes; blue pixels are unknown, 0. {sizes_of(records)}"
-    )
-
-
-ITEMS = {"figC1": Item("Corrupted images", ("corruption",), _draw, _caption)}

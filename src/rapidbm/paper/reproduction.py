@@ -4,19 +4,22 @@
     times.json           per part: seconds, device, versions
     records/             study.part.json: the numbers, with the settings that gave them
     machines/            machines that later parts need
+    trainings/           run folders of a part that is not finished
     figures/             a PDF and a PNG per item
     claims.json          the verdicts
     report.html          all of it on one page
 
 A part is finished when its record is there, and a record is written as a whole. Its random numbers are
-named by the seed and the part alone, so that an interrupted reproduction ends with the same records as
-one that never stopped. Everything after the records is made from them.
+named by the seed and the part alone, and its trainings are runs that go on where they stopped, so that an
+interrupted reproduction ends with the same records as one that never stopped. Everything after them is
+made from them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import platform
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -30,25 +33,17 @@ import numpy as np
 import torch
 
 from .. import __version__
-from .. import paper as experiments
 from ..accel import fast
 from ..disk import inside, is_free, locked, make_folder, read_json, write_bytes, write_json
 from ..errors import InputError, check_choice, unknown
 from ..machines.files import device_named, load_machine
 from ..random import check_seed
 from ..schema import Anything, Names, Real, Text, Whole
-from .study import (
-    SCALE_NAMES,
-    Bench,
-    Claim,
-    Finding,
-    Item,
-    Record,
-    machine_path,
-    read_record,
-    settings_of,
-    write_record,
-)
+from . import registry
+from .claims import Verdict, judged
+from .drawing import Item, print_style
+from .lab import SCALE_NAMES, Lab, machine_path
+from .records import Record, read_record, settings_of, write_record
 
 FORMAT = 1
 REPRODUCTION = Names(
@@ -64,9 +59,6 @@ SPENT = Names(
     others=Anything(),
 )
 SPEND_SECONDS = 10.0  # how often the time that was spent is written down
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
-MISSED = "not reproduced with this recipe"  # which refutes nothing
-VERDICTS = (HOLDS, FAILS, MISSED, OPEN)
 
 
 class Interrupted(Exception):
@@ -86,40 +78,18 @@ class Event:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A claim and what the records say of it."""
-
-    claim: Claim
-    verdict: str  # one of VERDICTS
-    finding: Finding
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "claim": self.claim.name,
-            "where": self.claim.where,
-            "says": self.claim.says,
-            "reads": self.claim.reads,
-            "rule": self.claim.rule,
-            "verdict": self.verdict,
-            "measured": self.finding.measured,
-            "note": self.finding.note,
-            "records": [*self.claim.needs, *self.claim.also],
-        }
-
-
 def item_names(words: Iterable[str]) -> list[str]:
     """Ids of items; `all` stands for every one, and `fig2` for fig2a and fig2b."""
     found: dict[str, None] = {}
     for word in words:
         if word == "all":
-            some = list(experiments.ITEMS)
-        elif word in experiments.ITEMS:
+            some = list(registry.ITEMS)
+        elif word in registry.ITEMS:
             some = [word]
         else:
-            some = [n for n in experiments.ITEMS if n[:-1] == word and n[-2].isdecimal()]
+            some = [n for n in registry.ITEMS if n[:-1] == word and n[-2].isdecimal()]
         if not some:
-            raise unknown("item", word, ["all", *experiments.ITEMS])
+            raise unknown("item", word, ["all", *registry.ITEMS])
         found.update(dict.fromkeys(some))
     return list(found)
 
@@ -192,14 +162,10 @@ class Reproduction:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    @property
-    def machines(self) -> Path:
-        return inside(self.folder, "machines")
-
     def record(self, name: str) -> Record | None:
         """A finished record; one of other settings, or one that cannot be read, counts as none."""
         study = name.partition(".")[0]
-        if study not in experiments.STUDIES:
+        if study not in registry.STUDIES:
             return None
         try:
             path = inside(self.folder, "records", f"{name}.json")
@@ -208,7 +174,7 @@ class Reproduction:
             found = read_record(path)
         except InputError:
             return None
-        wanted = settings_of(experiments.config(study, self.scale))
+        wanted = settings_of(registry.settings(study, self.scale))
         same = (found.name, found.scale, found.seed) == (name, self.scale, self.seed)
         return found if same and found.settings == wanted else None
 
@@ -236,12 +202,12 @@ class Reproduction:
     def part_names(self, items: Iterable[str]) -> list[str]:
         """The parts that the items need, in the order of the studies; `all` items take every part."""
         wanted = set(items)
-        every = wanted == set(experiments.ITEMS)
-        needs = {need for name in wanted for need in experiments.item(name).needs}
+        every = wanted == set(registry.ITEMS)
+        needs = {need for name in wanted for need in registry.item(name).needs}
         found = []
-        for study in experiments.STUDIES:
+        for study in registry.STUDIES:
             if every or any(need.partition(".")[0] == study for need in needs):
-                names = experiments.parts(study, self.scale)
+                names = registry.parts(study)
                 found += [n for n in names if every or n in needs or study in needs]
         return found
 
@@ -260,68 +226,57 @@ class Reproduction:
         A part that fails is reported and the others go on. Raises `Interrupted` when `stop` says so;
         what is finished stays.
         """
-        with locked(self.folder, "working"), _precision(device_named(device)):
+        on = device_named(device)
+        with locked(self.folder, "working"), _precision(on):
             self._read()  # as another process may have left it
-            return self._go(items, device_named(device), tell, stop)
+            well = self._measure_all(self.part_names(items), on, tell, stop)
+            well = self.draw(items, tell, stop) and well
+            self.judge()
+            self.report()
+        return well
 
-    def _go(
+    def _measure_all(
         self,
-        items: list[str],
+        names: list[str],
         device: torch.device,
         tell: Callable[[Event], None],
         stop: Callable[[], bool],
     ) -> bool:
-        names = self.part_names(items)
         todo = [name for name in names if self.record(name) is None]
-        done, total = len(names) - len(todo), len(names)
+        done, total, well = len(names) - len(todo), len(names), True
         for name in [n for n in self.info["failed"] if self.record(n) is not None]:
             del self.info["failed"][name]
-        broken: dict[str, str] = {}
+
+        def tick(share: float) -> None:
+            if stop():
+                raise Interrupted
+            if time.monotonic() - self._began > SPEND_SECONDS:
+                self._spend()
+            tell(Event("share", name, done, total, share=share))
+
         for name in todo:
             tell(Event("start", name, done, total))
             self._began = began = time.monotonic()
             try:
-                self._measure(
-                    name,
-                    device,
-                    lambda share, n=name, d=done: self._tick(n, d, total, share, tell, stop),  # type: ignore[misc]
-                )
+                self._measure(name, device, tick)
             except Interrupted:
                 self._spend()
                 raise
             except Exception as error:
-                broken[name] = _words(error)
-                self.info["failed"][name] = broken[name]
+                well = False
+                self.info["failed"][name] = _words(error)
                 self._spend()
-                tell(Event("failed", name, done, total, text=broken[name]))
+                tell(Event("failed", name, done, total, text=_words(error)))
                 continue
             self.info["failed"].pop(name, None)
             self._spend()
             done += 1
             tell(Event("done", name, done, total, seconds=time.monotonic() - began))
-        drawn = self.draw(items, tell, stop)
-        self.judge()
-        self.report()
-        return not broken and drawn
-
-    def _tick(
-        self,
-        name: str,
-        done: int,
-        total: int,
-        share: float,
-        tell: Callable[[Event], None],
-        stop: Callable[[], bool],
-    ) -> None:
-        if stop():
-            raise Interrupted
-        if time.monotonic() - self._began > SPEND_SECONDS:
-            self._spend()
-        tell(Event("share", name, done, total, share=share))
+        return well
 
     def _measure(self, name: str, device: torch.device, tick: Callable[[float], None]) -> None:
         study = name.partition(".")[0]
-        part = experiments.parts(study, self.scale)[name]
+        part, scale = registry.parts(study)[name], registry.settings(study, self.scale)
         for need in part.needs:  # a machine that is gone is made again, to the same bits
             if not self._has_machine(need):
                 self._measure(need, device, tick)
@@ -329,29 +284,28 @@ class Reproduction:
         began = time.monotonic()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        values = part.run(Bench(name, device, self.seed, self.machines, tick))
-        if self.record(name) is not None:  # only its machine was missing
-            return
-        settings = settings_of(experiments.config(study, self.scale))
-        peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-        times = self.times()
-        times[name] = {
-            "seconds": round(time.monotonic() - began, 2),
-            "device": _device_words(device),
-            "peak_bytes": peak,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "rapidbm": __version__,
-        }
-        write_json(self.folder / "times.json", times)
-        write_record(
-            inside(self.folder, "records"), Record(name, self.scale, self.seed, settings, values)
-        )
+        lab = Lab(name, device, self.seed, self.folder, tick)
+        values = part.run(lab, scale)
+        if self.record(name) is None:  # else only its machine was missing
+            peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+            times = self.times()
+            times[name] = {
+                "seconds": round(time.monotonic() - began, 2),
+                "device": _device_words(device),
+                "peak_bytes": peak,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "rapidbm": __version__,
+            }
+            write_json(self.folder / "times.json", times)
+            record = Record(name, self.scale, self.seed, settings_of(scale), values)
+            write_record(inside(self.folder, "records"), record)
+        shutil.rmtree(lab.trainings, ignore_errors=True)
 
     def _has_machine(self, name: str) -> bool:
         try:
-            load_machine(inside(self.folder, "machines", machine_path(Path(), name).name))
+            load_machine(machine_path(self.folder, name))
         except (InputError, OSError):
             return False
         return True
@@ -383,19 +337,12 @@ class Reproduction:
         for name in items:
             if stop():
                 raise Interrupted
-            item = experiments.item(name)
+            item = registry.item(name)
             records = self.records_of(item)
-            files = [
-                inside(self.out, "figures", f"{name}{ending}")
-                for ending in (".pdf", ".png", ".txt")
-            ]
+            files = [inside(self.out, "figures", name + end) for end in (".pdf", ".png", ".txt")]
             digest = self._digest(records)
-            if (
-                records
-                and not anew
-                and index.get(name) == digest
-                and all(f.is_file() for f in files)
-            ):
+            there = records and index.get(name) == digest and all(f.is_file() for f in files)
+            if there and not anew:
                 continue
             for file in files:  # nothing stale stays, whatever happens next
                 file.unlink(missing_ok=True)
@@ -437,7 +384,6 @@ class Reproduction:
 
     def _draw(self, item: Item, records: dict[str, Record], target: Path) -> None:
         from .. import pictures
-        from .drawing import print_style
 
         with print_style():
             fig = item.draw(records)
@@ -448,7 +394,7 @@ class Reproduction:
     def verdicts(self) -> list[Verdict]:
         """Every claim, judged by the records that are there."""
         records = self.records()
-        return [judged(claim, records) for claim in experiments.claims()]
+        return [judged(claim, records) for claim in registry.claims()]
 
     def judge(self) -> list[Verdict]:
         found = self.verdicts()
@@ -463,25 +409,6 @@ class Reproduction:
         target = self.out / "report.html"
         write_bytes(target, page(self).encode())
         return target
-
-
-def judged(claim: Claim, records: dict[str, Record]) -> Verdict:
-    """A claim without all its records is not measured."""
-    missing = [name for name in claim.needs if name not in records]
-    if missing:
-        finding = Finding(None, f"no record of {', '.join(missing)}")
-        return Verdict(claim, OPEN, finding)
-    try:
-        known = (*claim.needs, *claim.also)
-        finding = claim.check({name: records[name] for name in known if name in records})
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        finding = Finding(None, f"the records do not have what it takes ({error!r})")
-    if claim.full and any(records[name].scale != "paper" for name in claim.needs):
-        note = "Judged at the paper's sizes and numbers of epochs only."
-        finding = Finding(None, finding.measured, f"{note} {finding.note}".strip())
-    fails = MISSED if claim.one_recipe else FAILS
-    verdict = {True: HOLDS, False: fails, None: OPEN}[finding.holds]
-    return Verdict(claim, verdict, finding)
 
 
 def _index(folder: Path) -> dict[str, str]:

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...data.catalogue import load
 from ...data.splits import Dataset
 from ...errors import InputError
 from ...glass.neighbours import adversarial_accuracy
 from ...likelihood.annealed import annealed
-from ...machines.couplings import Patterns
 from ...machines.machine import Machine
 from ...machines.spins import sign
 from ...runs.metrics import mean_free_energy
@@ -31,9 +30,10 @@ from ...sampling.bases import path_to
 from ...sampling.gibbs import sweeps
 from ...sampling.quench import descend
 from ...training.trainer import Progress
-from ..courses import Look, course, recipe_for, shortened
-from ..drawing import pack
-from ..study import Bench, Part, Values
+from ..lab import Lab, Part, by_scale, each, scales, shortened
+from ..observables import PARTS as SPLITS
+from ..observables import Observable, once
+from ..records import Values, pack
 
 PIXELS = {"mnist": 784, "digits": 64}
 VARIANTS = {
@@ -46,76 +46,64 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class Config:
-    dataset: str
-    train: int | None  # images; None takes all
-    test: int | None
-    instances: int
-    variants: int  # instances of the other trainings
-    hidden: int
-    patterns: int
-    more_patterns: int
-    sweeps: int
-    batch_size: int
-    epochs: int
-    looks: int  # evaluations of the likelihood on the way
-    variant_looks: int
-    chains: int  # of annealing
-    steps: int  # temperatures on the way
-    final_steps: int  # at most so many at the end
-    samples: int
-    sample_sweeps: int
+class Scale:
+    dataset: str = by_scale(tiny="digits", quick="mnist", paper="mnist")
+    train: int | None = by_scale(tiny=570, quick=3750, paper=None)  # images; None takes all
+    test: int | None = by_scale(tiny=100, quick=1000, paper=None)
+    instances: int = by_scale(tiny=2, quick=3, paper=25)
+    variants: int = by_scale(tiny=1, quick=3, paper=5)  # instances of the other trainings
+    hidden: int = by_scale(tiny=60, quick=500, paper=3000)
+    patterns: int = by_scale(tiny=8, quick=60, paper=190)
+    more_patterns: int = by_scale(tiny=12, quick=90, paper=290)
+    sweeps: int = by_scale(tiny=2, quick=10, paper=10)
+    batch_size: int = by_scale(tiny=80, quick=500, paper=8000)
+    epochs: int = by_scale(tiny=4, quick=80, paper=500)
+    looks: int = by_scale(tiny=3, quick=8, paper=16)  # evaluations of the likelihood on the way
+    variant_looks: int = by_scale(tiny=2, quick=4, paper=8)
+    chains: int = by_scale(tiny=20, quick=50, paper=250)  # of annealing
+    steps: int = by_scale(tiny=20, quick=200, paper=1000)  # temperatures on the way
+    final_steps: int = by_scale(tiny=100, quick=2000, paper=10_000)  # at most so many at the end
+    samples: int = by_scale(tiny=50, quick=200, paper=1000)
+    sample_sweeps: int = by_scale(tiny=20, quick=200, paper=1000)
 
 
-SCALES = {
-    "tiny": Config("digits", 570, 100, 2, 1, 60, 8, 12, 2, 80, 4, 3, 2, 20, 20, 100, 50, 20),
-    "quick": Config(
-        "mnist", 3750, 1000, 3, 3, 500, 60, 90, 10, 500, 80, 8, 4, 50, 200, 2000, 200, 200
-    ),
-    "paper": Config(
-        "mnist", None, None, 25, 5, 3000, 190, 290, 10, 8000, 500, 16, 8, 250, 1000, 10_000, 1000, 1000
-    ),
-}  # fmt: skip
+SCALES = scales(Scale)
 
 
-def data_of(config: Config) -> Dataset:
+def data_of(scale: Scale) -> Dataset:
     """The first images to train on, and those that follow them to test."""
-    from ...data.catalogue import load
-
-    options = {"split": "paper"} if config.dataset == "mnist" else {}
-    return shortened(load(config.dataset, **options), config.train, config.test)
+    options = {"split": "paper"} if scale.dataset == "mnist" else {}
+    return shortened(load(scale.dataset, **options), scale.train, scale.test)
 
 
 # -- likelihood ---------------------------------------------------------------------------------------
 
 
-def log_z_below(machine: Machine, data: Tensor, config: Config, rng: torch.Generator) -> Tensor:
+def log_z_below(machine: Machine, data: Tensor, scale: Scale, rng: torch.Generator) -> Tensor:
     """log Z of every replica by annealing forward, (e,)."""
     path = path_to(machine, data)
     # Cold machines at the start of training need many temperatures for little: a coarse pilot
     # finds where they matter, and its step is wide enough to end.
-    betas, _ = annealing.pilot(path, rng, chains=min(50, config.chains), step=10.0)
-    logs, _ = annealing.forward(path, annealing.resized(betas, config.steps), config.chains, rng)
+    betas, _ = annealing.pilot(path, rng, chains=min(50, scale.chains), step=10.0)
+    logs, _ = annealing.forward(path, annealing.resized(betas, scale.steps), scale.chains, rng)
     return annealing.LogMean.of(logs).value
 
 
-def _nll(config: Config) -> tuple[Look, Look]:
-    """Looks at eq. (1) of training and test set, which share one log Z."""
-    latest: dict[int, Tensor] = {}
+def _nll(scale: Scale) -> dict[str, Observable]:
+    """Eq. (1) of training and test set, which share one log Z."""
+    normaliser = once(
+        lambda progress, data, rng: log_z_below(progress.machine, data.train.spins, scale, rng)
+    )
 
-    def look(part: str) -> Look:
+    def of(part: str) -> Observable:
         def see(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
+            z = normaliser(progress, data, rng)
             split = getattr(data, part).take(slice(0, 10_000))
-            if progress.update not in latest:
-                latest.clear()
-                latest[progress.update] = log_z_below(
-                    progress.machine, data.train.spins, config, rng
-                )
-            return latest[progress.update] + mean_free_energy(progress.machine, split, rng)
+            return z + mean_free_energy(progress.machine, split, rng)
 
         return see
 
-    return look("train"), look("test")
+    return {f"nll_{part}": of(part) for part in SPLITS}
 
 
 def spaced(epochs: int, count: int) -> Callable[[int], bool]:
@@ -137,75 +125,70 @@ def with_zoom(epochs: int, count: int) -> Callable[[int], bool]:
 # -- parts --------------------------------------------------------------------------------------------
 
 
-def _train(bench: Bench, config: Config, name: str) -> Values:
-    chosen: dict[str, Any] = {
-        "hidden": (config.hidden,),
-        "patterns": config.more_patterns if name == "more" else config.patterns,
-        "sweeps": {"one": 1, "pure": 0}.get(name, config.sweeps),
-        "replicas": config.instances if name == "rapid" else config.variants,
-        "batch_size": config.batch_size,
-        "epochs": config.epochs,
-        "batch_mean": "true" if name == "true-mean" else "nominal",
-    }
-    recipe = recipe_for(bench, config.dataset, "paper-mnist", **chosen)
-    train, test = _nll(config)
-    data = data_of(config)
-    looks: dict[str, Look] = {"nll_train": train, "nll_test": test}
-    at = spaced(config.epochs, config.variant_looks)
+def _train(lab: Lab, scale: Scale, name: str) -> Values:
+    recipe = lab.recipe(
+        scale.dataset,
+        "paper-mnist",
+        hidden=(scale.hidden,),
+        patterns=scale.more_patterns if name == "more" else scale.patterns,
+        sweeps={"one": 1, "pure": 0}.get(name, scale.sweeps),
+        replicas=scale.instances if name == "rapid" else scale.variants,
+        batch_size=scale.batch_size,
+        epochs=scale.epochs,
+        batch_mean="true" if name == "true-mean" else "nominal",
+    )
+    data = data_of(scale)
+    at = spaced(scale.epochs, scale.variant_looks)
     if name == "rapid":
-        at = with_zoom(config.epochs, config.looks)
-    found, trainer = course(bench, recipe, looks, data=data, at=at, span=(0.0, 0.8))
-    machine = trainer.machine.requires_grad_(False)
-    bench.keep(machine)
+        at = with_zoom(scale.epochs, scale.looks)
+    found, run = lab.within(0.0, 0.8).train(recipe, _nll(scale), data=data, at=at)
+    machine = lab.machine(run)
+    lab.keep(machine)
     if name in ("rapid", "more"):  # the others are so far off that a bound does
-        found |= _final(bench, config, machine, data)
+        found |= _final(lab, scale, machine, data)
     return found
 
 
-def _final(bench: Bench, config: Config, machine: Machine, data: Dataset) -> Values:
+def _final(lab: Lab, scale: Scale, machine: Machine, data: Dataset) -> Values:
     """Both bounds and the interval at the end; nothing for a machine too cold to be annealed."""
     try:
         final = annealed(
-            machine,
-            bench.seed,
-            data=data.train.spins,
-            chains=config.chains,
-            most=config.final_steps,
+            machine, lab.seed, data=data.train.spins, chains=scale.chains, most=scale.final_steps
         )
     except InputError:
         return {}
     z = final.bounds
     found: Values = {"temperatures": final.steps}
-    rng = bench.rng("free energy")
-    for part in ("train", "test"):
+    rng = lab.rng("free energy")
+    for part in SPLITS:
         free = mean_free_energy(machine, getattr(data, part), rng)
         found[f"final_{part}"] = [free + z.forward, free + z.back]
         found[f"final_{part}_interval"] = [free + z.interval[0], free + z.interval[1]]
     return found
 
 
-def _samples(bench: Bench, config: Config, names: tuple[str, ...]) -> Values:
+def _samples(lab: Lab, scale: Scale, names: tuple[str, ...]) -> Values:
     """Samples from random starts, and how well they pass for test images."""
-    data = data_of(config)
+    data = data_of(scale)
     found: Values = {"shape": list(data.shape)}
-    test = data.test.spins.to(bench.device).float()
+    test = data.test.spins.to(lab.device).float()
     for i, name in enumerate(names):
-        machine, rng = bench.kept(f"mnist.{name}"), bench.rng(name)
-        count = min(config.samples, len(test))
+        machine, rng = lab.kept(f"mnist.{name}"), lab.rng(name)
+        count = min(scale.samples, len(test))
         accuracy, nearest = [], []
         for e in range(machine.replicas):
             one = machine.replica(e)
-            spins = sweeps(one, one.random(count, rng), rng, config.sample_sweeps)
+            spins = sweeps(one, one.random(count, rng), rng, scale.sample_sweeps)
             drawn = upright(spins[..., : machine.visible], data.train.spins)
             judged = adversarial_accuracy(drawn, test[:count], rng)
             accuracy.append([float(judged.truth.value[0]), float(judged.synthetic.value[0])])
             nearest.append(float(nearest_distance(drawn[0], data.train.spins).mean()))
             if e == 0:
                 found[f"{name}_pictures"] = pack(drawn[0, :100])
-            bench.tell((i + e / machine.replicas) / len(names))
+            lab.tell((i + e / machine.replicas) / len(names))
         found[f"{name}_adversarial"] = accuracy  # (e, 2): of the data, of the samples; 0.5 is best
         found[f"{name}_nearest"] = nearest  # share of pixels off the nearest training image
-    found["test_nearest"] = nearest_distance(test[: config.samples], data.train.spins).mean()
+    found["test_nearest"] = nearest_distance(test[: scale.samples], data.train.spins).mean()
     return found
 
 
@@ -227,23 +210,23 @@ def nearest_images(images: Tensor, training: Tensor) -> tuple[Tensor, Tensor]:
     return 0.5 - 0.5 * best / images.shape[1], which
 
 
-def _patterns(bench: Bench, config: Config) -> Values:
+def _patterns(lab: Lab, scale: Scale) -> Values:
     """Where chains that start from a pattern end: how many classes, by the nearest training image."""
-    data = data_of(config)
-    machine, rng = bench.kept("mnist.rapid").replica(0), bench.rng("chains")
+    data = data_of(scale)
+    machine, rng = lab.kept("mnist.rapid").replica(0), lab.rng("chains")
     assert machine.patterns is not None
     assert data.train.labels is not None
     visible = machine.patterns[0, :, : machine.visible]  # (k, v)
     starts = sign(visible)[:64]
     chains = 32
     spins = machine.with_visible(starts.repeat_interleave(chains, 0))
-    ends = sweeps(machine, spins, rng, config.sample_sweeps)[0, :, : machine.visible]
+    ends = sweeps(machine, spins, rng, scale.sample_sweeps)[0, :, : machine.visible]
     ends = upright(ends, data.train.spins)
     far, which = nearest_images(ends, data.train.spins)
     labels = data.train.labels.to(which.device)[which].reshape(len(starts), chains)
     # A sample counts as a digit when it is as near to a training image as test images are.
     test = nearest_distance(
-        data.test.spins[:1000].to(bench.device).float(), data.train.spins
+        data.test.spins[:1000].to(lab.device).float(), data.train.spins
     ).quantile(0.95)
     digit = (far <= test).reshape(len(starts), chains)
     classes = [len(torch.unique(row[keep])) for row, keep in zip(labels, digit, strict=True)]
@@ -266,16 +249,14 @@ def _patterns(bench: Bench, config: Config) -> Values:
     }
 
 
-def _binarized(bench: Bench, config: Config) -> Values:
+def _binarized(lab: Lab, scale: Scale) -> Values:
     """Energies of binarized patterns, of random states and of samples, over the lowest one found."""
-    machine, rng = bench.kept("mnist.rapid"), bench.rng("energies")
-    couplings = machine.couplings
-    assert isinstance(couplings, Patterns)
-    patterns = sign(couplings.patterns)
+    machine, rng = lab.kept("mnist.rapid"), lab.rng("energies")
+    assert machine.patterns is not None
+    patterns = sign(machine.patterns)
     inferred = machine.with_visible(patterns[..., : machine.visible])
-    for layer, where in enumerate(machine.layers.slices):
-        if layer:
-            inferred[..., where] = sign(machine.field(inferred, layer))
+    for layer, where in list(enumerate(machine.layers.slices))[1:]:
+        inferred[..., where] = sign(machine.field(inferred, layer))
     swept = sweeps(machine, inferred, rng, 10)
     lowest = torch.full((machine.replicas,), torch.inf, device=machine.device)
     found: Values = {}
@@ -283,30 +264,24 @@ def _binarized(bench: Bench, config: Config) -> Values:
         "pattern": patterns,
         "pattern_visible": inferred,
         "pattern_swept": swept,
-        "sample": sweeps(machine, machine.random(100, rng), rng, config.sample_sweeps),
+        "sample": sweeps(machine, machine.random(100, rng), rng, scale.sample_sweeps),
         "random": machine.random(100, rng),
     }
     energies = {name: machine.energy(spins) for name, spins in states.items()}
     for name in ("pattern_swept", "sample"):
         low = machine.energy(descend(machine, states[name]))
         lowest = torch.minimum(lowest, low.amin(1))
-        bench.tell(0.5)
+        lab.tell(0.5)
     for name, energy in energies.items():
         found[name] = (energy / lowest[:, None]).mean(1)  # (e,)
         found[f"{name}_best"] = (energy / lowest[:, None]).amax(1)
     return found
 
 
-def parts(config: Config) -> dict[str, Part]:
-    def one(name: str) -> Part:
-        return Part(lambda bench: _train(bench, config, name))
-
-    both = ("rapid", "more")
-    return {
-        **{name: one(name) for name in VARIANTS},
-        "samples": Part(
-            lambda bench: _samples(bench, config, both), tuple(f"mnist.{n}" for n in both)
-        ),
-        "patterns": Part(lambda bench: _patterns(bench, config), ("mnist.rapid",)),
-        "binarized": Part(lambda bench: _binarized(bench, config), ("mnist.rapid",)),
-    }
+_BOTH = ("rapid", "more")
+PARTS = {
+    **each(_train, VARIANTS),
+    "samples": Part(_samples, (_BOTH,), tuple(f"mnist.{name}" for name in _BOTH)),
+    "patterns": Part(_patterns, needs=("mnist.rapid",)),
+    "binarized": Part(_binarized, needs=("mnist.rapid",)),
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,13 +10,11 @@ from torch import Tensor
 
 from ...data.splits import Dataset
 from ...sampling.gibbs import sweeps
-from ..courses import DISTANCES, course, recipe_for
-from ..drawing import PENS, curve, pack, panels, sizes_of, unpack
-from ..study import Bench, Claim, Finding, Item, Number, Part, Records, Values, all_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from ..claims import Finding, Number, all_of, claim
+from ..drawing import PENS, Axes, Figure, curve, item, label, panels
+from ..lab import Lab, Part, by_scale, scales
+from ..observables import distances
+from ..records import Records, Values, pack, unpack
 
 KINDS = ("train", "test", "uniform", "neither")
 FELL, PARALLEL = 0.1, 0.02  # of the distance: a fall, and two that are parallel
@@ -25,22 +22,18 @@ SHOWN = 12  # samples of each kind that are kept for the picture
 
 
 @dataclass(frozen=True)
-class Config:
-    size: int
-    instances: int
-    hidden: int
-    patterns: int
-    batch_size: int
-    epochs: int
-    chains: int  # samples per instance
-    sweeps: int
+class Scale:
+    size: int = by_scale(tiny=4, quick=12, paper=12)
+    instances: int = by_scale(tiny=2, quick=4, paper=100)
+    hidden: int = by_scale(tiny=60, quick=1000, paper=1000)
+    patterns: int = by_scale(tiny=4, quick=40, paper=40)
+    batch_size: int = by_scale(tiny=5, quick=120, paper=120)
+    epochs: int = by_scale(tiny=4, quick=20, paper=20)
+    chains: int = by_scale(tiny=40, quick=250, paper=1000)  # samples per instance
+    sweeps: int = by_scale(tiny=10, quick=100, paper=100)
 
 
-SCALES = {
-    "tiny": Config(4, 2, 60, 4, 5, 4, 40, 10),
-    "quick": Config(12, 4, 1000, 40, 120, 20, 250, 100),
-    "paper": Config(12, 100, 1000, 40, 120, 20, 1000, 100),
-}
+SCALES = scales(Scale)
 
 
 def kinds(samples: Tensor, data: Dataset) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -56,25 +49,24 @@ def kinds(samples: Tensor, data: Dataset) -> np.ndarray[tuple[int], np.dtype[np.
     return np.array([known.get(key, 3) for key in keys(samples)])
 
 
-def _train(bench: Bench, config: Config) -> Values:
-    recipe = recipe_for(
-        bench,
-        f"bas{config.size}",
+def _train(lab: Lab, scale: Scale) -> Values:
+    recipe = lab.recipe(
+        f"bas{scale.size}",
         "paper-bas12",
-        hidden=(config.hidden,),
-        patterns=config.patterns,
-        replicas=config.instances,
-        batch_size=config.batch_size,
-        epochs=config.epochs,
+        hidden=(scale.hidden,),
+        patterns=scale.patterns,
+        replicas=scale.instances,
+        batch_size=scale.batch_size,
+        epochs=scale.epochs,
     )
     data = recipe.data()
-    found, trainer = course(bench, recipe, DISTANCES, data=data, at=lambda epoch: True)
-    machine, rng = trainer.machine.requires_grad_(False), bench.rng("samples")
+    found, run = lab.train(recipe, distances(), at=lambda epoch: True)
+    machine, rng = lab.machine(run), lab.rng("samples")
     shares, distinct = [], []
     pictures: dict[str, list[str]] = {}
     for i in range(machine.replicas):
         one = machine.replica(i)
-        drawn = sweeps(one, one.random(config.chains, rng), rng, config.sweeps)
+        drawn = sweeps(one, one.random(scale.chains, rng), rng, scale.sweeps)
         spins = drawn[0, :, : machine.visible]
         kind = torch.from_numpy(kinds(spins, data)).to(spins.device)
         shares.append([float((kind == k).double().mean()) for k in range(len(KINDS))])
@@ -85,7 +77,7 @@ def _train(bench: Bench, config: Config) -> Values:
                 different = torch.unique(spins[kind == k], dim=0)
                 order = torch.randperm(len(different), generator=rng, device=rng.device)
                 some += pack(different[order][: SHOWN - len(some)])
-        bench.tell(1.0)
+        lab.tell(1.0)
     return {
         **found,
         "shares": shares,  # (e, kind)
@@ -96,11 +88,7 @@ def _train(bench: Bench, config: Config) -> Values:
     }
 
 
-def parts(config: Config) -> dict[str, Part]:
-    return {"rapid": Part(lambda bench: _train(bench, config))}
-
-
-# -- figure -------------------------------------------------------------------------------------------
+PARTS = {"rapid": Part(_train)}
 
 
 def _framed(axes: Axes, image: np.ndarray, colour: str, dash: str) -> None:
@@ -111,62 +99,48 @@ def _framed(axes: Axes, image: np.ndarray, colour: str, dash: str) -> None:
         spine.set(visible=True, edgecolor=colour, linewidth=1.6, linestyle=dash)
 
 
-def _draw(records: Records) -> Figure:
-    from matplotlib.ticker import MaxNLocator
-
+def _told(records: Records) -> str:
     record = records["bas.rapid"]
-    fig, (axes,) = panels(height=2.9)
-    for key, pen, words in (
-        ("hamming_train", PENS[0], "training set"),
-        ("hamming_test", PENS[1], "test set"),
-    ):
-        curve(axes, record["epochs"], record.array(key), pen, words)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("Hamming distance")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="center right")
-    shape = record["shape"]
-    pictures = record["pictures"]
-    new = pictures.get("test", [])[:3]
-    old = pictures.get("train", [])[:3]
-    frames = [(line, PENS[1].colour, "-") for line in new] + [
-        (line, PENS[0].colour, ":") for line in old
-    ]
-    for i, (line, colour, dash) in enumerate(frames):
-        inset = axes.inset_axes((0.22 + 0.13 * i, 0.72, 0.12, 0.18))
-        _framed(inset, unpack([line], shape[0] * shape[1]).reshape(shape), colour, dash)
-    if frames:
-        axes.text(
-            0.22,
-            0.93,
-            "samples: new (solid frame), in the training set (dotted)",
-            transform=axes.transAxes,
-            fontsize=6,
-        )
-    return fig
-
-
-def _caption(records: Records) -> str:
-    record = records["bas.rapid"]
-    share = record.array("shares").mean(0)
-    told = ", ".join(f"{words} {x:.1%}" for words, x in zip(KINDS, share, strict=True))
+    pairs = zip(KINDS, record.array("shares").mean(0), strict=True)
     size = record.settings["size"]
     return (
         f"Hamming distance of reconstructions of {size}×{size} bars and stripes during training with "
         "pure PID; bands: one standard deviation over instances. Inset: samples from random starts, in a "
         "solid frame if they are in the test set only, dotted if in the training set. Of all samples: "
-        f"{told}. {sizes_of(records)}"
+        f"{', '.join(f'{words} {x:.1%}' for words, x in pairs)}."
     )
 
 
-ITEMS = {"fig5": Item("12×12 bars and stripes", ("bas",), _draw, _caption)}
+@item("12×12 bars and stripes", ("bas",), _told)
+def fig5(records: Records) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
+    record = records["bas.rapid"]
+    fig, (axes,) = panels(height=2.9)
+    for part, pen, words in (("train", PENS[0], "training set"), ("test", PENS[1], "test set")):
+        curve(axes, record["epochs"], record.array(f"hamming_{part}"), pen, words)
+    axes.set_ylim(bottom=0)
+    label(axes, "epoch", "Hamming distance")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="center right")
+    shape, pictures = record["shape"], record["pictures"]
+    frames = [(line, PENS[1].colour, "-") for line in pictures.get("test", [])[:3]]
+    frames += [(line, PENS[0].colour, ":") for line in pictures.get("train", [])[:3]]
+    for i, (line, colour, dash) in enumerate(frames):
+        inset = axes.inset_axes((0.22 + 0.13 * i, 0.72, 0.12, 0.18))
+        _framed(inset, unpack([line], shape[0] * shape[1]).reshape(shape), colour, dash)
+    if frames:
+        words = "samples: new (solid frame), in the training set (dotted)"
+        axes.text(0.22, 0.93, words, transform=axes.transAxes, fontsize=6)
+    return fig
 
 
-# -- claims -------------------------------------------------------------------------------------------
-
-
-def _parallel(records: Records) -> Finding:
+@claim(("bas.rapid",))
+def bas_parallel(records: Records) -> Finding:
+    """Sec. V.B, Fig. 5: On 12×12 bars and stripes the distances of training and test set “decrease
+    parallel to each other”.
+    Read as: The fall of the test distance, and the mean difference of the two over the course.
+    Rule: It falls by more than {FELL}, and they differ by less than {PARALLEL}, by 2 σ."""
     record = records["bas.rapid"]
     train, test = record.array("hamming_train"), record.array("hamming_test")
     fall = Number.of(test[0] - test[-1])
@@ -178,7 +152,12 @@ def _parallel(records: Records) -> Finding:
     )
 
 
-def _outside(records: Records) -> Finding:
+@claim(("bas.rapid",))
+def generates_unseen(records: Records) -> Finding:
+    """Sec. V.B, Fig. 5: The machine “is able to generate images that were not contained in the training
+    set”.
+    Read as: Different images of the test set among the samples of an instance, from random starts.
+    Rule: More than one on average, by 2 σ."""
     record = records["bas.rapid"]
     shares = record.array("shares")
     told = ", ".join(f"{k} {Number.of(shares[:, i])}" for i, k in enumerate(KINDS))
@@ -191,26 +170,3 @@ def _outside(records: Records) -> Finding:
         f"the test set, which holds a fifth of them; different test images per instance {found}",
         "Uniform images are in neither set.",
     )
-
-
-CLAIMS = (
-    Claim(
-        "bas-parallel",
-        "Sec. V.B, Fig. 5",
-        "On 12×12 bars and stripes the distances of training and test set “decrease parallel to each "
-        "other”.",
-        "The fall of the test distance, and the mean difference of the two over the course.",
-        f"It falls by more than {FELL}, and they differ by less than {PARALLEL}, by 2 σ.",
-        ("bas.rapid",),
-        _parallel,
-    ),
-    Claim(
-        "generates-unseen",
-        "Sec. V.B, Fig. 5",
-        "The machine “is able to generate images that were not contained in the training set”.",
-        "Different images of the test set among the samples of an instance, from random starts.",
-        "More than one on average, by 2 σ.",
-        ("bas.rapid",),
-        _outside,
-    ),
-)

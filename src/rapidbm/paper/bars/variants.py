@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...runs.recipe import Recipe
-from ...training.trainer import Trainer
-from ..courses import course, hamming, recipe_for
-from ..study import Bench, Number, Records, Values
+from ..claims import Number
+from ..lab import Lab, by_scale
+from ..observables import distances
+from ..records import Records, Values
 
 DATA = ("bars", "bas")
-PARTS = ("train", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoSets:
+class BothSets:
     """Sizes of the trainings on both data sets."""
 
-    bars_instances: int
-    bars_hidden: int
-    bars_epochs: int
-    bas_size: int
-    bas_instances: int
-    bas_hidden: int
-    bas_patterns: int
-    bas_batch: int
-    bas_epochs: int
-    bars_tries: int  # reconstructions of each image
-    bas_tries: int
+    bars_instances: int = by_scale(tiny=2, quick=12, paper=100)
+    bars_hidden: int = by_scale(tiny=500, quick=1000, paper=1000)
+    bars_epochs: int = by_scale(tiny=1, quick=100, paper=300)
+    bas_size: int = by_scale(tiny=4, quick=8, paper=12)
+    bas_instances: int = by_scale(tiny=2, quick=6, paper=10)
+    bas_hidden: int = by_scale(tiny=500, quick=1000, paper=1000)
+    bas_patterns: int = by_scale(tiny=6, quick=20, paper=40)
+    bas_batch: int = by_scale(tiny=12, quick=20, paper=120)
+    bas_epochs: int = by_scale(tiny=1, quick=30, paper=20)
+    bars_tries: int = by_scale(tiny=2, quick=20, paper=100)  # reconstructions of each image
+    bas_tries: int = by_scale(tiny=2, quick=10, paper=2)
 
 
 def few(epoch: int) -> bool:
@@ -37,42 +36,27 @@ def few(epoch: int) -> bool:
     return str(epoch).rstrip("0") in ("1", "2", "5")
 
 
-def recipe_on(bench: Bench, config: TwoSets, data: str, **options: Any) -> Recipe:
+def recipe_on(lab: Lab, scale: BothSets, data: str, **options: Any) -> Recipe:
     """The paper's recipe on one of the data sets, with some options of its own."""
     if data == "bars":
-        return recipe_for(
-            bench,
-            "bars4",
-            "paper-bars",
-            hidden=(config.bars_hidden,),
-            replicas=config.bars_instances,
-            epochs=config.bars_epochs,
-            **options,
-        )
-    return recipe_for(
-        bench,
-        f"bas{config.bas_size}",
+        sizes = {"hidden": (scale.bars_hidden,), "replicas": scale.bars_instances}
+        return lab.recipe("bars4", "paper-bars", epochs=scale.bars_epochs, **sizes, **options)
+    return lab.recipe(
+        f"bas{scale.bas_size}",
         "paper-bas12",
-        hidden=(config.bas_hidden,),
-        patterns=config.bas_patterns,
-        replicas=config.bas_instances,
-        batch_size=config.bas_batch,
-        epochs=config.bas_epochs,
+        hidden=(scale.bas_hidden,),
+        patterns=scale.bas_patterns,
+        replicas=scale.bas_instances,
+        batch_size=scale.bas_batch,
+        epochs=scale.bas_epochs,
         **options,
     )
 
 
-def distances(
-    bench: Bench,
-    config: TwoSets,
-    data: str,
-    recipe: Recipe,
-    each_epoch: Callable[[Trainer], None] | None = None,
-) -> Values:
+def course(lab: Lab, scale: BothSets, data: str, recipe: Recipe, **more: Any) -> Values:
     """Hamming distances at a few epochs of a training."""
-    tries = config.bars_tries if data == "bars" else config.bas_tries
-    looks = {f"hamming_{part}": hamming(part, tries) for part in PARTS}
-    return course(bench, recipe, looks, at=few, each_epoch=each_epoch)[0]
+    tries = scale.bars_tries if data == "bars" else scale.bas_tries
+    return lab.train(recipe, distances(tries), at=few, **more)[0]
 
 
 def called(records: Records, data: str) -> str:

@@ -29,31 +29,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...machines.spins import draw, random_spins, sign, states
-from ..drawing import PENS, curve, label, panels, sizes_of
-from ..study import (
-    Array,
-    Bench,
-    Claim,
-    Finding,
-    Item,
-    Number,
-    Part,
-    Record,
-    Records,
-    Values,
-    all_of,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ..claims import Finding, Number, all_of, claim, crossing
+from ..drawing import PENS, Figure, curve, item, label, legend_below, panels
+from ..lab import Lab, Part, Rows, by_scale, each, scales
+from ..records import Array, Records, Values
 
 AMIT = 0.138  # α_c of Hebb's rule (Amit, Gutfreund and Sompolinsky 1985)
 HEBB = 0.14  # the paper's round number
@@ -68,52 +53,17 @@ LOOK = dict(zip(RULES, PENS, strict=False))
 
 
 @dataclass(frozen=True)
-class Config:
-    visible: int  # of the check of eq. (1)
-    hidden: int
-    patterns: int
-    chains: int
-    units: int  # N of the retrieval
-    instances: int
-    loads: tuple[float, ...]  # P/N
-    free_loads: tuple[float, ...]  # for unrestricted couplings
-    ratios: tuple[float, ...]  # H/N of random hidden parts
-    passes: int  # over the patterns, to learn unrestricted couplings
-
-
-SCALES = {
-    "tiny": Config(
-        visible=5,
-        hidden=3,
-        patterns=2,
-        chains=400,
-        units=40,
-        instances=2,
-        loads=(0.05, 0.3),
-        free_loads=(0.5, 2.5),
-        ratios=(1.0,),
-        passes=30,
-    ),
-    "quick": Config(
-        visible=8,
-        hidden=4,
-        patterns=3,
-        chains=20_000,
-        units=200,
-        instances=4,
-        loads=(0.02, 0.05, 0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9),
-        free_loads=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.9, 2.1),
-        ratios=(1.0, 8.0),
-        passes=800,
-    ),
-    "paper": Config(
-        visible=10,
-        hidden=6,
-        patterns=4,
-        chains=200_000,
-        units=1000,
-        instances=10,
-        loads=(
+class Scale:
+    visible: int = by_scale(tiny=5, quick=8, paper=10)  # of the check of eq. (1)
+    hidden: int = by_scale(tiny=3, quick=4, paper=6)
+    patterns: int = by_scale(tiny=2, quick=3, paper=4)
+    chains: int = by_scale(tiny=400, quick=20_000, paper=200_000)
+    units: int = by_scale(tiny=40, quick=200, paper=1000)  # N of the retrieval
+    instances: int = by_scale(tiny=2, quick=4, paper=10)
+    loads: tuple[float, ...] = by_scale(
+        tiny=(0.05, 0.3),
+        quick=(0.02, 0.05, 0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9),
+        paper=(
             0.02,
             0.05,
             0.08,
@@ -131,11 +81,21 @@ SCALES = {
             0.8,
             0.9,
         ),
-        free_loads=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.8, 1.9, 2.0, 2.1),
-        ratios=(1.0, 8.0, 64.0),
-        passes=1500,
-    ),
-}
+    )  # P/N
+    free_loads: tuple[float, ...] = by_scale(
+        tiny=(0.5, 2.5),
+        quick=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.9, 2.1),
+        paper=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.8, 1.9, 2.0, 2.1),
+    )  # for unrestricted couplings
+    ratios: tuple[float, ...] = by_scale(
+        tiny=(1.0,), quick=(1.0, 8.0), paper=(1.0, 8.0, 64.0)
+    )  # H/N of random hidden parts
+    passes: int = by_scale(
+        tiny=30, quick=800, paper=1500
+    )  # over the patterns, to learn unrestricted couplings
+
+
+SCALES = scales(Scale)
 
 
 # -- the hybrid machine -------------------------------------------------------------------------------
@@ -164,31 +124,31 @@ def log_marginal(visible: Tensor, weights: Tensor, order: int = 80) -> Tensor:
     return torch.logsumexp(logs + field[..., None] * nodes, -1).sum(-1)
 
 
-def _hybrid(bench: Bench, config: Config) -> Values:
-    rng = bench.rng()
-    v, h, k = config.visible, config.hidden, config.patterns
+def _hybrid(lab: Lab, scale: Scale) -> Values:
+    rng = lab.rng()
+    v, h, k = scale.visible, scale.hidden, scale.patterns
     xi = random_spins((k, v + h), rng, torch.float64)
     # ±1 patterns are cold: √scale of them keeps the sampler's chains moving.
     xi = xi * (2.0 / v) ** 0.5 / h**0.25
     xi_v, xi_h = xi[:, :v], xi[:, v:]
     weights, coupling = axons(xi_v, xi_h), effective(xi_v, xi_h)
-    every = states(v, 0, 2**v, device=bench.device).double()
+    every = states(v, 0, 2**v, device=lab.device).double()
     integral = log_marginal(every, weights)
     closed = 0.5 * ((every @ coupling) * every).sum(1) + 0.5 * h * math.log(2 * math.pi)
     probability = torch.softmax(closed, 0)
     relative = (torch.softmax(integral, 0) / probability - 1).abs().max()
-    bench.tell(0.1)
+    lab.tell(0.1)
     # Block Gibbs of the hybrid machine, h | v ~ N(vW, 1), from exact draws of its visible units.
-    at = torch.multinomial(probability, config.chains, True, generator=rng)
+    at = torch.multinomial(probability, scale.chains, True, generator=rng)
     spins = every[at]
     for _ in range(20):
         noise = torch.randn((len(spins), h), generator=rng, dtype=torch.float64, device=rng.device)
         spins = draw((spins @ weights + noise) @ weights.mT, rng)
-    pairs = torch.triu_indices(v, v, 1, device=bench.device)
+    pairs = torch.triu_indices(v, v, 1, device=lab.device)
     exact = (every.mT * probability @ every)[pairs[0], pairs[1]]
     found = (spins.mT @ spins / len(spins))[pairs[0], pairs[1]]
     error = ((1 - exact.square()) / len(spins)).sqrt()
-    bench.tell(1.0)
+    lab.tell(1.0)
     return {
         "relative": float(relative),
         "constant": float((integral - closed).abs().max()),
@@ -265,34 +225,27 @@ def _overlaps(coupling: Tensor, xi: Tensor, rng: torch.Generator) -> dict[str, T
     }
 
 
-def _storage(bench: Bench, config: Config, rule: str) -> Values:
-    loads = config.free_loads if rule == "free" else config.loads
-    ratios = config.ratios if rule == "random" else (0.0,)
-    found: Values = {"units": config.units, "loads": list(loads), "ratios": list(ratios)}
-    found |= {key: [] for key in ("kept", "retrieved", "likeness")}
+def _storage(lab: Lab, scale: Scale, rule: str) -> Values:
+    loads = scale.free_loads if rule == "free" else scale.loads
+    ratios = scale.ratios if rule == "random" else (0.0,)
+    found: Values = {"units": scale.units, "loads": list(loads), "ratios": list(ratios)}
+    columns = Rows()
+    part = 1 / (len(loads) * len(ratios))
     for i, ratio in enumerate(ratios):
-        rows: Values = {key: [] for key in ("kept", "retrieved", "likeness")}
+        rows = Rows()
         for j, load in enumerate(loads):
-            rng = bench.rng(ratio, load)
-            count = max(1, round(load * config.units))
-            xi = random_spins((config.instances, count, config.units), rng)
-            start = (i + j / len(loads)) / len(ratios)
-            part = 1 / (len(loads) * len(ratios))
+            rng = lab.rng(ratio, load)
+            count = max(1, round(load * scale.units))
+            xi = random_spins((scale.instances, count, scale.units), rng)
+            start = (i * len(loads) + j) * part
             if rule == "free":
-                coupling = learnt(xi, config.passes, partial(_tell, bench, start, part))
+                coupling = learnt(xi, scale.passes, lab.within(start, start + part).tell)
             else:
                 coupling = _couplings(rule, xi, ratio, rng)
-            for key, value in _overlaps(coupling, xi, rng).items():
-                rows[key].append(value.tolist())
-            rows["likeness"].append(_likeness(coupling, hebb(xi)).tolist())
-            bench.tell(start + part)
-        for key, value in rows.items():
-            found[key].append(value)
-    return found
-
-
-def _tell(bench: Bench, start: float, part: float, share: float) -> None:
-    bench.tell(start + part * share)
+            rows.add({**_overlaps(coupling, xi, rng), "likeness": _likeness(coupling, hebb(xi))})
+            lab.tell(start + part)
+        columns.add(rows)
+    return found | columns
 
 
 def _couplings(rule: str, xi: Tensor, ratio: float, rng: torch.Generator) -> Tensor:
@@ -305,78 +258,45 @@ def _couplings(rule: str, xi: Tensor, ratio: float, rng: torch.Generator) -> Ten
     return _hollow(effective(xi, hidden)) / units
 
 
-def parts(config: Config) -> dict[str, Part]:
-    def one(rule: str) -> Part:
-        return Part(lambda bench: _storage(bench, config, rule))
-
-    return {
-        "hybrid": Part(lambda bench: _hybrid(bench, config)),
-        **{rule: one(rule) for rule in RULES},
-    }
+PARTS = {"hybrid": Part(_hybrid), **each(_storage, RULES)}
 
 
-# -- the figure ---------------------------------------------------------------------------------------
-
-
-def _curves(records: Records) -> list[tuple[str, Record, int, str]]:
-    found = []
-    for rule, name in RULES.items():
-        record = records.get(f"hopfield.{rule}")
-        if record is None:
-            continue
-        for i, ratio in enumerate(record["ratios"]):
-            more = f", $H/N={ratio:g}$" if rule == "random" else ""
-            found.append((rule, record, i, name + more))
-    return found
-
-
-def _draw(records: Records) -> Figure:
+@item("Storage in Hopfield couplings of RA form", ("hopfield",))
+def hopfield(records: Records) -> Figure:
+    """Overlap of the state that zero-temperature dynamics reaches with the stored pattern, from the
+    pattern (left) and from a tenth of its spins turned (right); bands are one standard deviation over
+    instances, the line is Hebb's capacity {AMIT} N."""
     fig, (left, right) = panels(2)
-    curves = _curves(records)
-    for pen, (_, record, i, name) in zip(PENS, curves, strict=False):
-        curve(left, record["loads"], record.array("kept")[i], pen, name, floor=None)
-        curve(right, record["loads"], record.array("retrieved")[i], pen, name, floor=None)
+    found = [(rule, records[f"hopfield.{rule}"]) for rule in RULES if f"hopfield.{rule}" in records]
+    rows = [(rule, r, i, ratio) for rule, r in found for i, ratio in enumerate(r["ratios"])]
+    for pen, (rule, record, i, ratio) in zip(PENS, rows, strict=False):
+        words = RULES[rule] + (f", $H/N={ratio:g}$" if rule == "random" else "")
+        curve(left, record["loads"], record.array("kept")[i], pen, words, floor=None)
+        curve(right, record["loads"], record.array("retrieved")[i], pen, words, floor=None)
     for axes, what in ((left, "from the pattern"), (right, "from a tenth turned")):
         axes.axvline(AMIT, color="0.6", lw=0.8, zorder=0)
         axes.set_xscale("log")
         axes.set_ylim(-0.02, 1.04)
         label(axes, r"load $\alpha = P/N$", "overlap with the pattern", what)
-    fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend_below(fig, left, 3)
     return fig
-
-
-def _caption(records: Records) -> str:
-    return (
-        "Overlap of the state that zero-temperature dynamics reaches with the stored pattern, from "
-        "the pattern (left) and from a tenth of its spins turned (right); bands are one standard "
-        f"deviation over instances, the line is Hebb's capacity {AMIT} N. {sizes_of(records)}"
-    )
-
-
-ITEMS = {
-    "hopfield": Item("Storage in Hopfield couplings of RA form", ("hopfield",), _draw, _caption)
-}
-
-
-# -- claims -------------------------------------------------------------------------------------------
 
 
 def capacity(loads: Array, rows: Array, limit: float = KEPT) -> Number:
     """The load at which the mean overlap of each instance falls below the limit, by interpolation;
     NaN where it never does, the mean and error over instances."""
-    return Number.of([_crossing(loads, each, limit) for each in rows.T])
+    found = [None if each[0] < limit else crossing(loads, each, limit) for each in rows.T]
+    return Number.of([math.nan if load is None else load for load in found])
 
 
-def _crossing(loads: Array, overlap: Array, limit: float) -> float:
-    below = np.nonzero(overlap < limit)[0]
-    if not len(below) or below[0] == 0:
-        return math.nan
-    i = below[0]
-    share = (overlap[i - 1] - limit) / (overlap[i - 1] - overlap[i])
-    return float(loads[i - 1] + share * (loads[i] - loads[i - 1]))
-
-
-def _marginal(records: Records) -> Finding:
+@claim(("hopfield.hybrid",))
+def hybrid_marginal(records: Records) -> Finding:
+    """App. E, eqs. E1 and E2: Integrating out the Gaussian hidden units of a machine with RA couplings
+    leaves Ising couplings that are a quadratic form of the patterns.
+    Read as: Probabilities of all visible states by quadrature over the hidden units against eq. (E2),
+    and pair moments of block Gibbs samples.
+    Rule: Probabilities agree to a millionth of themselves, exactly but for rounding; no moment off by
+    4.5 σ."""
     record = records["hopfield.hybrid"]
     z = record.array("z")
     largest, count = float(np.abs(z).max()), len(z)
@@ -389,7 +309,11 @@ def _marginal(records: Records) -> Finding:
     )
 
 
-def _hebbian_capacity(records: Records) -> Finding:
+@claim(("hopfield.hebb",))
+def hebbian_capacity(records: Records) -> Finding:
+    """App. E: “The maximum capacity for Hebbian patterns is 0.14 N.”
+    Read as: The load at which the mean overlap of a pattern with the state below it falls under {KEPT}.
+    Rule: Within 0.02 of {HEBB}, by 2 σ, for N of 1,000 or more."""
     record = records["hopfield.hebb"]
     found = capacity(record.array("loads"), record.array("kept")[0])
     large = record["units"] >= 1000  # the jump is sharp, and the value Amit's, for large N only
@@ -401,7 +325,13 @@ def _hebbian_capacity(records: Records) -> Finding:
     )
 
 
-def _not_hebbian(records: Records) -> Finding:
+@claim(("hopfield.hebb", "hopfield.random"))
+def ra_form_is_not_hebbian(records: Records) -> Finding:
+    """App. E: The Hebbian form of RA weights “does not correspond to the Hebbian form of weights in the
+    resultant Hopfield model”.
+    Read as: The cosine between the couplings (E2) of random hidden parts and Hebb's couplings of the
+    same patterns.
+    Rule: Below 1 for every ratio H/N, by 2 σ."""
     random, plain = records["hopfield.random"], records["hopfield.hebb"]
     loads = random.array("loads")
     row = int(np.argmin(np.abs(loads - 0.1)))
@@ -419,12 +349,17 @@ def _not_hebbian(records: Records) -> Finding:
     )
 
 
-def _higher(records: Records) -> Finding:
+@claim(("hopfield.hebb", "hopfield.best", "hopfield.free"))
+def higher_capacity(records: Records) -> Finding:
+    """App. E, left open: Whether the form (E2) “would allow to reach higher capacities” is left for
+    future work.
+    Read as: The largest load at which the best hidden parts keep every pattern (overlap above 0.999).
+    Rule: Above the load that Hebb's rule keeps, by 2 σ."""
     hebbian, chosen, free = (records[f"hopfield.{r}"] for r in ("hebb", "best", "free"))
     low = capacity(hebbian.array("loads"), hebbian.array("kept")[0])
     loads = chosen.array("loads")
-    kept = [Number.of(row) for row in chosen.array("kept")[0]]
-    back = [Number.of(row) for row in chosen.array("retrieved")[0]]
+    kept = Number.each(chosen.array("kept")[0])
+    back = Number.each(chosen.array("retrieved")[0])
     held = max((a for a, n in zip(loads, kept, strict=True) if n.value > 0.999), default=0.0)
     again = max((a for a, n in zip(loads, back, strict=True) if n.value > KEPT), default=0.0)
     most = capacity(free.array("loads"), free.array("kept")[0])
@@ -437,48 +372,3 @@ def _higher(records: Records) -> Finding:
         f"Hebb's rule {low} N; unrestricted couplings {most} N as found (2 N in theory)",
         "(E2) with M = C⁻¹ is the projection rule; it needs continuous hidden parts, H ≥ P, and P < N.",
     )
-
-
-CLAIMS = (
-    Claim(
-        "hybrid-marginal",
-        "App. E, eqs. E1 and E2",
-        "Integrating out the Gaussian hidden units of a machine with RA couplings leaves Ising "
-        "couplings that are a quadratic form of the patterns.",
-        "Probabilities of all visible states by quadrature over the hidden units against eq. (E2), "
-        "and pair moments of block Gibbs samples.",
-        "Probabilities agree to a millionth of themselves, exactly but for rounding; no moment off by "
-        "4.5 σ.",
-        ("hopfield.hybrid",),
-        _marginal,
-    ),
-    Claim(
-        "hebbian-capacity",
-        "App. E",
-        "“The maximum capacity for Hebbian patterns is 0.14 N.”",
-        f"The load at which the mean overlap of a pattern with the state below it falls under {KEPT}.",
-        f"Within 0.02 of {HEBB}, by 2 σ, for N of 1,000 or more.",
-        ("hopfield.hebb",),
-        _hebbian_capacity,
-    ),
-    Claim(
-        "ra-form-is-not-hebbian",
-        "App. E",
-        "The Hebbian form of RA weights “does not correspond to the Hebbian form of weights in the "
-        "resultant Hopfield model”.",
-        "The cosine between the couplings (E2) of random hidden parts and Hebb's couplings of the "
-        "same patterns.",
-        "Below 1 for every ratio H/N, by 2 σ.",
-        ("hopfield.hebb", "hopfield.random"),
-        _not_hebbian,
-    ),
-    Claim(
-        "higher-capacity",
-        "App. E, left open",
-        "Whether the form (E2) “would allow to reach higher capacities” is left for future work.",
-        "The largest load at which the best hidden parts keep every pattern (overlap above 0.999).",
-        "Above the load that Hebb's rule keeps, by 2 σ.",
-        ("hopfield.hebb", "hopfield.best", "hopfield.free"),
-        _higher,
-    ),
-)

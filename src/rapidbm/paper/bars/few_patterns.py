@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,20 +37,16 @@ from ...machines.enumeration import enumerate_spins, free_layers, log_weight
 from ...machines.machine import Machine
 from ...machines.spins import sign
 from ...runs.metrics import hamming_distance
-from ...runs.recipe import Recipe
-from ..bars import trainings as bars
-from ..courses import course, recipe_for, shortened
-from ..drawing import PENS, curve, label, panels, points, sizes_of
-from ..study import Bench, Claim, Finding, Item, Number, Part, Record, Records, Values, all_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from ..claims import Finding, Number, all_of, claim
+from ..drawing import PENS, Axes, Figure, curve, item, label, panels, points
+from ..lab import Lab, Part, Rows, by_scale, scales, shortened
+from ..observables import PARTS as SPLITS
+from ..records import Record, Records, Values, any_tiny
+from . import bars4 as bars
 
 # part: the part of the study "bars" that trained its machines
 DENSE = {**{part: part for part in bars.RELEASED.values()}, **bars.USUAL}
 READINGS = ("continuous", "rounded")
-PARTS = ("train", "test")
 ABOUT_FOUR = 5  # patterns, at most
 NEAR = 1.0  # nats per image
 ALIKE = 0.05  # of the Hamming distance
@@ -58,61 +54,27 @@ FLOOR = 1e-5  # nats: less is not drawn
 
 
 @dataclass(frozen=True)
-class Config:
-    instances: int  # of those that were trained on bars
-    patterns: tuple[int, ...]
-    dataset: str
-    images: int  # to train on; 0 for all
-    hidden: int
-    epochs: int
-    replicas: int
-    larger_patterns: tuple[int, ...]
-    trained_patterns: tuple[int, ...]
-    chains: int
-    temperatures: int
+class Scale:
+    instances: int = by_scale(tiny=1, quick=2, paper=100)  # of those that were trained on bars
+    patterns: tuple[int, ...] = by_scale(
+        tiny=(1, 4),
+        quick=(1, 2, 3, 4, 5, 8, 16),
+        paper=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+    )
+    dataset: str = by_scale(tiny="digits", quick="digits", paper="mnist")
+    images: int = by_scale(tiny=100, quick=0, paper=0)  # to train on; 0 for all
+    hidden: int = by_scale(tiny=6, quick=64, paper=500)
+    epochs: int = by_scale(tiny=2, quick=40, paper=20)
+    replicas: int = by_scale(tiny=2, quick=2, paper=4)
+    larger_patterns: tuple[int, ...] = by_scale(
+        tiny=(1, 6), quick=(2, 4, 8, 16, 32, 64), paper=(10, 50, 100, 200, 500)
+    )
+    trained_patterns: tuple[int, ...] = by_scale(tiny=(2,), quick=(8, 16, 32), paper=(100,))
+    chains: int = by_scale(tiny=10, quick=200, paper=200)
+    temperatures: int = by_scale(tiny=20, quick=1000, paper=3000)
 
 
-SCALES = {
-    "tiny": Config(
-        instances=1,
-        patterns=(1, 4),
-        dataset="digits",
-        images=100,
-        hidden=6,
-        epochs=2,
-        replicas=2,
-        larger_patterns=(1, 6),
-        trained_patterns=(2,),
-        chains=10,
-        temperatures=20,
-    ),
-    "quick": Config(
-        instances=2,
-        patterns=(1, 2, 3, 4, 5, 8, 16),
-        dataset="digits",
-        images=0,
-        hidden=64,
-        epochs=40,
-        replicas=2,
-        larger_patterns=(2, 4, 8, 16, 32, 64),
-        trained_patterns=(8, 16, 32),
-        chains=200,
-        temperatures=1000,
-    ),
-    "paper": Config(
-        instances=100,
-        patterns=tuple(range(1, 17)),
-        dataset="mnist",
-        images=0,
-        hidden=500,
-        epochs=20,
-        replicas=4,
-        larger_patterns=(10, 50, 100, 200, 500),
-        trained_patterns=(100,),
-        chains=200,
-        temperatures=3000,
-    ),
-}
+SCALES = scales(Scale)
 
 
 # -- few patterns in place of many couplings ----------------------------------------------------------
@@ -159,133 +121,115 @@ def divergence(logs: Tensor, other: Tensor) -> Tensor:
 # -- bars ---------------------------------------------------------------------------------------------
 
 
-def _seen(bench: Bench, machine: Machine, data: Dataset, logs: Tensor) -> dict[str, Tensor]:
+def _seen(lab: Lab, machine: Machine, data: Dataset, logs: Tensor) -> dict[str, Tensor]:
     total = torch.logsumexp(logs, 1) + (math.log(2) if machine.symmetric else 0.0)
     z = Bounds.exactly(total, "states")
     found = {}
-    for name in PARTS:
+    for name in SPLITS:
         split = getattr(data, name)
-        found[f"hamming_{name}"] = hamming_distance(machine, split, bench.rng("hamming", name))
+        found[f"hamming_{name}"] = hamming_distance(machine, split, lab.rng("hamming", name))
         found[f"likelihood_{name}"] = log_likelihood(machine, split, normaliser=z).value
     return found
 
 
-def _bars(bench: Bench, config: Config, need: str) -> Values:
-    whole = bench.kept(need)
+def _bars(lab: Lab, scale: Scale, need: str) -> Values:
+    whole = lab.kept(need)
     for parameter in whole.parameters():
-        parameter.data = parameter.data[: config.instances]
+        parameter.data = parameter.data[: scale.instances]
     data = load("bars4")
     logs = visible_weights(whole)
-    found: Values = {"patterns": list(config.patterns)}
-    found |= {f"dense_{k}": v for k, v in _seen(bench, whole, data, logs).items()}
-    for i, reading in enumerate(READINGS):
-        rows: dict[str, list[Tensor]] = {}
-        for j, patterns in enumerate(config.patterns):
-            few = described(whole, patterns, reading)
-            theirs = visible_weights(few)
-            seen = _seen(bench, few, data, theirs)
-            seen |= {"residual": residual(whole, few), "divergence": divergence(logs, theirs)}
-            for key, value in seen.items():
-                rows.setdefault(key, []).append(value)
-            bench.tell((i + (j + 1) / len(config.patterns)) / len(READINGS))
-        found |= {f"{reading}_{key}": torch.stack(values) for key, values in rows.items()}  # (k, e)
-    return found
+    found: Values = {"patterns": list(scale.patterns)}
+    found |= {f"dense_{k}": v for k, v in _seen(lab, whole, data, logs).items()}
+    rows = Rows()  # (k, e)
+    jobs = [(reading, patterns) for reading in READINGS for patterns in scale.patterns]
+    for i, (reading, patterns) in enumerate(jobs):
+        few = described(whole, patterns, reading)
+        theirs = visible_weights(few)
+        seen = _seen(lab, few, data, theirs)
+        seen |= {"residual": residual(whole, few), "divergence": divergence(logs, theirs)}
+        rows.add({f"{reading}_{key}": value for key, value in seen.items()})
+        lab.tell((i + 1) / len(jobs))
+    return found | rows
 
 
 # -- digits -------------------------------------------------------------------------------------------
 
 
-def _recipe(bench: Bench, config: Config, patterns: int | None) -> Recipe:
-    preset = "mnist" if config.dataset == "mnist" else "small"
+def _trained(lab: Lab, scale: Scale, patterns: int | None) -> tuple[Machine, Dataset]:
     chosen: dict[str, Any] = {
         "patterns": patterns,
-        "hidden": (config.hidden,),
-        "epochs": config.epochs,
-        "replicas": config.replicas,
+        "hidden": (scale.hidden,),
+        "epochs": scale.epochs,
+        "replicas": scale.replicas,
     }
-    if config.dataset == "mnist":
-        chosen["split"] = "paper"
-    return recipe_for(bench, config.dataset, preset, **chosen)
-
-
-def _trained(
-    bench: Bench, config: Config, patterns: int | None, span: tuple[float, float]
-) -> tuple[Machine, Dataset]:
-    recipe = _recipe(bench, config, patterns)
+    if scale.dataset == "mnist":
+        recipe = lab.recipe(scale.dataset, "mnist", split="paper", **chosen)
+    else:
+        recipe = lab.recipe(scale.dataset, "small", **chosen)
     data = recipe.data()
-    if config.images:
-        data = shortened(data, config.images, config.images)
-    _, trainer = course(bench, recipe, {}, data=data, at=lambda epoch: False, span=span)
-    return trainer.machine.requires_grad_(False), data
+    if scale.images:
+        data = shortened(data, scale.images, scale.images)
+    name = "dense" if patterns is None else f"{patterns}-patterns"
+    _, run = lab.train(recipe, {}, data=data, at=lambda epoch: False, name=name)
+    return lab.machine(run), data
 
 
-def _likelihood(
-    bench: Bench, config: Config, machine: Machine, data: Dataset
-) -> dict[str, list[float]]:
+def _likelihood(lab: Lab, scale: Scale, machine: Machine, data: Dataset) -> Values:
     """The middle of the interval of the mean log p of the test set, and its ends, (e,); NaN for a
     machine that so few temperatures do not anneal."""
+    options: Any = {"seed": lab.seed, "chains": scale.chains, "most": scale.temperatures}
     try:
-        z = log_z(
-            machine,
-            data=data.train.spins,
-            seed=bench.seed,
-            chains=config.chains,
-            most=config.temperatures,
-        )
+        z = log_z(machine, data=data.train.spins, **options)
     except InputError:
         return {key: [math.nan] * machine.replicas for key in ("likelihood", "low", "high")}
     low, high = log_likelihood(machine, data.test, normaliser=z).interval
-    middle = 0.5 * (low + high)
-    return {"likelihood": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
+    return {"likelihood": 0.5 * (low + high), "low": low, "high": high}
 
 
-def _larger(bench: Bench, config: Config) -> Values:
-    whole, data = _trained(bench, config, None, (0.0, 0.4))
+def _larger(lab: Lab, scale: Scale) -> Values:
+    whole, data = _trained(lab.within(0.0, 0.4), scale, None)
     found: Values = {
-        "patterns": list(config.larger_patterns),
-        "shape": [whole.visible, config.hidden],
+        "patterns": list(scale.larger_patterns),
+        "shape": [whole.visible, scale.hidden],
     }
-    found |= {f"dense_{k}": v for k, v in _likelihood(bench, config, whole, data).items()}
-    rng = bench.rng("hamming")
+    found |= {f"dense_{k}": v for k, v in _likelihood(lab, scale, whole, data).items()}
+    rng = lab.rng("hamming")
     found["dense_hamming"] = hamming_distance(whole, data.test, rng)
-    rows: Values = {key: [] for key in ("likelihood", "low", "high", "hamming", "residual")}
-    for i, patterns in enumerate(config.larger_patterns):
+    rows = Rows()
+    for i, patterns in enumerate(scale.larger_patterns):
         few = described(whole, patterns)
-        seen: Values = dict(_likelihood(bench, config, few, data))
-        seen["hamming"] = hamming_distance(few, data.test, rng)
-        seen["residual"] = residual(whole, few)
-        for key, value in seen.items():
-            rows[key].append(value)
-        bench.tell(0.4 + 0.6 * (i + 1) / len(config.larger_patterns))
+        rows.add(_likelihood(lab, scale, few, data))
+        rows.add(
+            {"hamming": hamming_distance(few, data.test, rng), "residual": residual(whole, few)}
+        )
+        lab.tell(0.4 + 0.6 * (i + 1) / len(scale.larger_patterns))
     return found | rows
 
 
-def _with_patterns(bench: Bench, config: Config) -> Values:
-    rows: Values = {"patterns": list(config.trained_patterns)}
-    share = 1 / len(config.trained_patterns)
-    for i, patterns in enumerate(config.trained_patterns):
-        machine, data = _trained(bench, config, patterns, (i * share, (i + 0.5) * share))
-        for key, value in _likelihood(bench, config, machine, data).items():
-            rows.setdefault(key, []).append(value)
-        bench.tell((i + 1) * share)
+def _with_patterns(lab: Lab, scale: Scale) -> Values:
+    rows = Rows()
+    share = 1 / len(scale.trained_patterns)
+    for i, patterns in enumerate(scale.trained_patterns):
+        machine, data = _trained(lab.within(i * share, (i + 0.5) * share), scale, patterns)
+        rows.add({"patterns": patterns, **_likelihood(lab, scale, machine, data)})
+        lab.tell((i + 1) * share)
     return rows
 
 
-def parts(config: Config) -> dict[str, Part]:
-    def one(name: str) -> Part:
-        need = f"bars.{DENSE[name]}"
-        return Part(lambda bench: _bars(bench, config, need), needs=(need,))
-
-    return {name: one(name) for name in DENSE} | {
-        "larger": Part(lambda bench: _larger(bench, config)),
-        "trained": Part(lambda bench: _with_patterns(bench, config)),
-    }
+PARTS = {
+    **{name: Part(_bars, (f"bars.{part}",), (f"bars.{part}",)) for name, part in DENSE.items()},
+    "larger": Part(_larger),
+    "trained": Part(_with_patterns),
+}
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
-def _draw(records: Records) -> Figure:
+@item("Trained machines described by K patterns", ("conjecture",))
+def conjecture(records: Records) -> Figure:
+    """Trained dense machines with their couplings replaced by the K nearest patterns (a truncated
+    singular value decomposition; dotted: patterns ±x with one common x). (a) Share of wrong pixels in
+    completed test images of 4×4 bars, (b) by how much the exact mean log-likelihood of the training set
+    changes (with as many patterns as visible units what is left is rounding), (c) the same for digits
+    by annealing, beside machines that were trained with K patterns. On bars, {bars.ADAMS}"""
     fig, (errors, changes, digits) = panels(3, height=2.5)
     for name in DENSE:
         record = records.get(f"conjecture.{name}")
@@ -318,7 +262,7 @@ def _draw_digits(axes: Axes, records: Records) -> None:
     shown = ((larger, "dense, then $K$ patterns"), (trained, "trained with $K$ patterns"))
     for pen, (record, words) in zip(PENS, shown, strict=False):
         if record is not None:
-            found = [Number.of(row) for row in -record.array("likelihood")]
+            found = Number.each(-record.array("likelihood"))
             points(axes, record["patterns"], found, pen, words)
             name = "MNIST" if record.settings.get("dataset") == "mnist" else "digits"
             label(axes, "patterns $K$", "−log-likelihood, test set [nats]", f"(c) {name}")
@@ -339,25 +283,6 @@ def _draw_digits(axes: Axes, records: Records) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _caption(records: Records) -> str:
-    return (
-        "Trained dense machines with their couplings replaced by the K nearest patterns (a truncated "
-        "singular value decomposition; dotted: patterns ±x with one common x). (a) Share of wrong pixels "
-        "in completed test images of 4×4 bars, (b) by how much the exact mean log-likelihood of the "
-        "training set changes (with as many patterns as visible units what is left is rounding), (c) the "
-        "same for digits by annealing, beside machines that were trained with K patterns. On bars, "
-        f"{bars.ADAMS} {sizes_of(records)}"
-    )
-
-
-ITEMS = {
-    "conjecture": Item("Trained machines described by K patterns", ("conjecture",), _draw, _caption)
-}
-
-
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def loss(record: Record, reading: str, part: str) -> Any:
     """Log-likelihood of the dense machine less that of its description, (k, e)."""
     whole = record.array(f"dense_likelihood_{part}")
@@ -370,9 +295,9 @@ def enough(record: Record, reading: str = "continuous") -> int | None:
     for i, patterns in enumerate(record["patterns"]):
         apart = [
             np.abs(record.array(f"{reading}_hamming_{p}")[i] - record.array(f"dense_hamming_{p}"))
-            for p in PARTS
+            for p in SPLITS
         ]
-        nats = [np.abs(loss(record, reading, part)[i]) for part in PARTS]
+        nats = [np.abs(loss(record, reading, part)[i]) for part in SPLITS]
         if _small(apart, ALIKE) and _small(nats, NEAR):
             return int(patterns)
     return None
@@ -384,7 +309,20 @@ def _small(changes: Iterable[Any], limit: float) -> bool:
     return all(n.value < limit if n.count < 2 else n.below(limit) for n in numbers)
 
 
-def _four(records: Records) -> Finding:
+def _first(patterns: list[int], good: Any) -> int | None:
+    return next((k for k, fine in zip(patterns, good, strict=True) if fine), None)
+
+
+@claim(
+    tuple(f"conjecture.{name}" for name in bars.RELEASED.values()),
+    tuple(f"conjecture.{name}" for name in bars.USUAL),
+)
+def four_patterns(records: Records) -> Finding:
+    """Sec. V.A.4, Fig. 4: The four large singular values “suggest that only ≈ 4 patterns should be
+    sufficient to describe the weight matrix of a standard RBM trained” on bars, for all methods.
+    Read as: The fewest nearest patterns that change no distance by {ALIKE} and no mean log-likelihood
+    by {NEAR:g} nat. Adam as released.
+    Rule: At most {ABOUT_FOUR} for each method; changes below their limits by 2 σ."""
     told, answers = [], []
     for name, part in DENSE.items():
         record = records.get(f"conjecture.{name}")
@@ -400,7 +338,7 @@ def _four(records: Records) -> Finding:
             f"{bars.NAMES[part]}: {found or 'more'} (patterns ±x: {strict or 'none'}); KL "
             f"{left} nats at K = {record['patterns'][at]}"
         )
-    if any(r.scale == "tiny" for r in records.values()):
+    if any_tiny(records):
         answers = [None]
     return Finding(
         all_of(*answers),
@@ -412,7 +350,13 @@ def _four(records: Records) -> Finding:
     )
 
 
-def _conjecture(records: Records) -> Finding:
+@claim(("conjecture.larger", "conjecture.trained"))
+def trained_machines_are_ra(records: Records) -> Finding:
+    """Sec. VI: “We conjecture that trained RBMs are well approximated by RA-RBMs.”
+    Read as: A dense machine trained on MNIST with its couplings replaced by the K nearest patterns, for
+    the smallest K that loses less than {NEAR:g} nat per test image.
+    Rule: Such a K exists and has fewer parameters than the couplings; losses below {NEAR:g} nat by 2 σ.
+    """
     record = records["conjecture.larger"]
     whole = record.array("dense_likelihood")
     lost = whole - record.array("likelihood")  # (k, e)
@@ -434,33 +378,3 @@ def _conjecture(records: Records) -> Finding:
         None if record.scale == "tiny" else holds,
         f"mean log-likelihood of the test set: {told}",
     )
-
-
-def _first(patterns: list[int], good: Any) -> int | None:
-    return next((k for k, fine in zip(patterns, good, strict=True) if fine), None)
-
-
-CLAIMS = (
-    Claim(
-        "four-patterns",
-        "Sec. V.A.4, Fig. 4",
-        "The four large singular values “suggest that only ≈ 4 patterns should be sufficient to "
-        "describe the weight matrix of a standard RBM trained” on bars, for all methods.",
-        f"The fewest nearest patterns that change no distance by {ALIKE} and no mean log-likelihood by "
-        f"{NEAR:g} nat. Adam as released.",
-        f"At most {ABOUT_FOUR} for each method; changes below their limits by 2 σ.",
-        tuple(f"conjecture.{name}" for name in bars.RELEASED.values()),
-        _four,
-        tuple(f"conjecture.{name}" for name in bars.USUAL),
-    ),
-    Claim(
-        "trained-machines-are-ra",
-        "Sec. VI",
-        "“We conjecture that trained RBMs are well approximated by RA-RBMs.”",
-        "A dense machine trained on MNIST with its couplings replaced by the K nearest patterns, for "
-        f"the smallest K that loses less than {NEAR:g} nat per test image.",
-        f"Such a K exists and has fewer parameters than the couplings; losses below {NEAR:g} nat by 2 σ.",
-        ("conjecture.larger", "conjecture.trained"),
-        _conjecture,
-    ),
-)

@@ -11,112 +11,85 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...glass.accessibility import gibbs_accessibility
-from ..courses import course, hamming, machine_for, recipe_for
-from ..drawing import PENS, Pen, curve, epochs_axis, label, panels, points, sizes_of
-from ..study import Array, Bench, Claim, Finding, Item, Number, Part, Record, Records, Values
-from . import trainings as bars
-from .fig3 import LEARNT
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from ..claims import Finding, Number, claim
+from ..drawing import (
+    PENS,
+    Axes,
+    Figure,
+    Pen,
+    curve,
+    epochs_axis,
+    item,
+    label,
+    legend_below,
+    panels,
+    points,
+)
+from ..lab import Lab, Part, by_scale, scales
+from ..observables import PARTS as SPLITS
+from ..observables import distances
+from ..records import Array, Record, Records, Values
+from . import bars4 as bars
+from .reconstruction import LEARNT
 
 # the standard deviation of the weights, by the name of the part
 STARTS = {"hundredth": 0.01, "tenth": 0.1, "third": 0.3, "one": 1.0, "three": 3.0}
 LOOK = dict(zip(STARTS, PENS[1:], strict=False))
 SAMPLED = ("cd", "pcd")
-ENDS = tuple(
-    Pen(colour, dash, marker)
-    for colour, dash, marker in (
-        ("#000000", "-", "o"),
-        ("#000000", "--", "s"),
-        ("#CC79A7", "-", "^"),
-        ("#CC79A7", "--", "v"),
-    )
-)  # CD and PCD, each at two rates
+# CD and PCD, each at two rates
+ENDS = tuple(Pen(*look) for look in (("#000000", "-", "o"), ("#000000", "--", "s"),
+                                     ("#CC79A7", "-", "^"), ("#CC79A7", "--", "v")))  # fmt: skip
 AT_START = Pen("#8a8a8a", ":", "D")
 MUCH = 0.5  # of the accessibility: much closer
 LARGE = 0.3  # the smallest start that counts as large
 
 
 @dataclass(frozen=True)
-class Config:
-    instances: int  # of each rate
-    exact_instances: int
-    hidden: int
-    epochs: int
-    exact_epochs: int  # each update runs through all states
-    particles: int
-    rates: tuple[float, float]
-    tries: int
+class Scale:
+    instances: int = by_scale(tiny=1, quick=3, paper=20)  # of each rate
+    exact_instances: int = by_scale(tiny=1, quick=1, paper=2)
+    hidden: int = by_scale(tiny=20, quick=1000, paper=1000)
+    epochs: int = by_scale(tiny=1, quick=60, paper=80)
+    exact_epochs: int = by_scale(tiny=1, quick=3, paper=80)  # each update runs through all states
+    particles: int = by_scale(tiny=4, quick=12, paper=256)
+    rates: tuple[float, float] = by_scale(
+        tiny=(0.001, 0.01), quick=(0.001, 0.01), paper=(0.001, 0.01)
+    )
+    tries: int = by_scale(tiny=2, quick=10, paper=100)
 
 
-SCALES = {
-    "tiny": Config(
-        instances=1,
-        exact_instances=1,
-        hidden=20,
-        epochs=1,
-        exact_epochs=1,
-        particles=4,
-        rates=(0.001, 0.01),
-        tries=2,
-    ),
-    "quick": Config(
-        instances=3,
-        exact_instances=1,
-        hidden=1000,
-        epochs=60,
-        exact_epochs=3,
-        particles=12,
-        rates=(0.001, 0.01),
-        tries=10,
-    ),
-    "paper": Config(
-        instances=20,
-        exact_instances=2,
-        hidden=1000,
-        epochs=80,
-        exact_epochs=80,
-        particles=256,
-        rates=(0.001, 0.01),
-        tries=100,
-    ),
-}
+SCALES = scales(Scale)
 
 
-def _train(bench: Bench, config: Config, method: str, start: str) -> Values:
-    each = config.exact_instances if method == "exact" else config.instances
+def _train(lab: Lab, scale: Scale, method: str, start: str) -> Values:
+    each = scale.exact_instances if method == "exact" else scale.instances
     chosen: dict[str, Any] = {
-        "hidden": (config.hidden,),
-        "epochs": config.exact_epochs if method == "exact" else config.epochs,
+        "hidden": (scale.hidden,),
+        "epochs": scale.exact_epochs if method == "exact" else scale.epochs,
         "scale": STARTS[start],
         "replicas": 2 * each,
-        "rate": tuple(rate for rate in config.rates for _ in range(each)),  # side by side
+        "rate": tuple(rate for rate in scale.rates for _ in range(each)),  # side by side
     }
     if method == "pcd":
-        chosen["particles"] = config.particles
-    recipe = recipe_for(bench, "bars4", f"paper-bars-{bars.USUAL[method]}", **chosen)
-    looks = {f"hamming_{part}": hamming(part, config.tries) for part in ("train", "test")}
-    first = machine_for(recipe, recipe.data(), bench.device)
-    found, trainer = course(bench, recipe, looks)
-    found["gibbs_start"] = gibbs_accessibility(first, None, bench.rng("start"))
-    found["gibbs_end"] = gibbs_accessibility(trainer.machine, None, bench.rng("end"))
-    found["rates"] = list(config.rates)
+        chosen["particles"] = scale.particles
+    recipe = lab.recipe("bars4", f"paper-bars-{bars.USUAL[method]}", **chosen)
+    found, run = lab.train(recipe, distances(scale.tries))
+    first, last = lab.first(recipe, recipe.data()), lab.machine(run)
+    found["gibbs_start"] = gibbs_accessibility(first, None, lab.rng("start"))
+    found["gibbs_end"] = gibbs_accessibility(last, None, lab.rng("end"))
+    found["rates"] = list(scale.rates)
     return found
 
 
-def parts(config: Config) -> dict[str, Part]:
-    def one(method: str, start: str) -> Part:
-        return Part(lambda bench: _train(bench, config, method, start))
-
-    found = {f"{method}-{start}": one(method, start) for method in SAMPLED for start in STARTS}
-    return found | {"exact-one": one("exact", "one")}
+PARTS = {
+    **{f"{method}-{s}": Part(_train, (method, s)) for method in SAMPLED for s in STARTS},
+    "exact-one": Part(_train, ("exact", "one")),
+}
 
 
 def of_rate(record: Record, key: str, rate: int) -> Array:
@@ -126,17 +99,19 @@ def of_rate(record: Record, key: str, rate: int) -> Array:
     return rows[..., :half] if rate == 0 else rows[..., half:]
 
 
-# -- figure -------------------------------------------------------------------------------------------
-
-
-def _draw(records: Records) -> Figure:
+@item("Standard machines from large weights", ("large-start", "bars.rapid"))
+def large_start(records: Records) -> Figure:
+    """Dense machines on 4×4 bars from weights of different size, with the usual Adam. Left and middle:
+    share of wrong pixels at the paper's rate, RAPID beside them. Right: the same at the end, for two
+    rates, and how near Gibbs sampling comes to the ground state before and after training. Bands: one
+    standard deviation, bars: standard errors."""
     fig, axes = panels(3, 2, height=2.4)
     for row, method in enumerate(SAMPLED):
         shown = [(f"large-start.{method}-{start}", f"start {STARTS[start]:g}", pen)
                  for start, pen in LOOK.items()]  # fmt: skip
         if method == "pcd":
             shown.append(("large-start.exact-one", "exact gradient, start 1", PENS[7]))
-        for column, part in enumerate(("train", "test")):
+        for column, part in enumerate(SPLITS):
             here = axes[3 * row + column]
             for name, words, pen in shown:
                 if name in records:
@@ -150,9 +125,7 @@ def _draw(records: Records) -> Figure:
             title = f"({'abcdef'[3 * row + column]}) {bars.METHODS[method]}, {which} set"
             epochs_axis(here, "Hamming distance", title)
     _draw_ends(axes[2], axes[5], records)
-    handles, labels = axes[3].get_legend_handles_labels()
-    if handles:
-        fig.legend(handles, labels, loc="outside lower center", ncols=7, columnspacing=1.0)
+    legend_below(fig, axes[3], 7, columnspacing=1.0)
     return fig
 
 
@@ -191,25 +164,6 @@ def _draw_ends(distance: Axes, access: Axes, records: Records) -> None:
             axes.legend(fontsize=6)
 
 
-def _caption(records: Records) -> str:
-    return (
-        "Dense machines on 4×4 bars from weights of different size, with the usual Adam. Left and "
-        "middle: share of wrong pixels at the paper's rate, RAPID beside them. Right: the same at the "
-        "end, for two rates, and how near Gibbs sampling comes to the ground state before and after "
-        f"training. Bands: one standard deviation, bars: standard errors. {sizes_of(records)}"
-    )
-
-
-ITEMS = {
-    "large-start": Item(
-        "Standard machines from large weights", ("large-start", "bars.rapid"), _draw, _caption
-    )
-}
-
-
-# -- claims -------------------------------------------------------------------------------------------
-
-
 def settled(record: Record, rows: Array) -> float:
     """The epoch from which on the mean over instances stays below LEARNT; infinity if it does not."""
     above = np.nonzero(~(rows.mean(1) < LEARNT))[0]
@@ -217,7 +171,19 @@ def settled(record: Record, rows: Array) -> float:
     return float(record["epochs"][first]) if first < len(rows) else math.inf
 
 
-def _accessible(records: Records) -> Finding:
+def _word(epoch: float) -> str:
+    return "never" if math.isinf(epoch) else f"{epoch:.0f}"
+
+
+_SAMPLED = tuple(f"large-start.{method}-{start}" for method in SAMPLED for start in STARTS)
+
+
+@claim((*(f"large-start.cd-{start}" for start in STARTS), "bars.rapid"))
+def large_start_is_accessible(records: Records) -> Finding:
+    """Sec. V.A.3, Fig. 1: Larger weights make the starting points of standard models “much closer” to
+    that of RA.
+    Read as: Gibbs accessibility of dense weights of standard deviation 1 minus that of 0.01.
+    Rule: Above {MUCH}, by 2 σ."""
     rapid = Number.of(records["bars.rapid"].array("gibbs")[0])
     found = {s: Number.of(records[f"large-start.cd-{s}"].array("gibbs_start")) for s in STARTS}
     gain = found["one"] - found["hundredth"]
@@ -229,8 +195,14 @@ def _accessible(records: Records) -> Finding:
     )
 
 
-def _as_fast(records: Records) -> Finding:
-    """The best of the large starts, at either rate, against RAPID."""
+@claim((*_SAMPLED, "bars.rapid"))
+def large_start_learns_as_fast(records: Records) -> Finding:
+    """Sec. V.A.3: The results “need not imply” that RAPID learns in fewer epochs: standard models can
+    start from larger weights.
+    Read as: Epochs from which on the mean test distance of bars stays below {LEARNT}, for the best of
+    the starts of {LARGE} or more. With the usual Adam.
+    Rule: At most twice those of RAPID, and its last distance below {LEARNT}, by 2 σ."""
+    # The best of the large starts, at either rate, against RAPID.
     rapid = settled(records["bars.rapid"], records["bars.rapid"].array("hamming_test"))
     told, best, end = [], math.inf, Number(math.nan, math.nan)
     for method in SAMPLED:
@@ -249,32 +221,3 @@ def _as_fast(records: Records) -> Finding:
         f"rate: {', '.join(told)}; RAPID {_word(rapid)}; the fastest large start ends at {end}",
         "The paper leaves it open; the best is a choice of twelve, and epochs are those of the looks.",
     )
-
-
-def _word(epoch: float) -> str:
-    return "never" if math.isinf(epoch) else f"{epoch:.0f}"
-
-
-_SAMPLED = tuple(f"large-start.{method}-{start}" for method in SAMPLED for start in STARTS)
-CLAIMS = (
-    Claim(
-        "large-start-is-accessible",
-        "Sec. V.A.3, Fig. 1",
-        "Larger weights make the starting points of standard models “much closer” to that of RA.",
-        "Gibbs accessibility of dense weights of standard deviation 1 minus that of 0.01.",
-        f"Above {MUCH}, by 2 σ.",
-        (*(f"large-start.cd-{start}" for start in STARTS), "bars.rapid"),
-        _accessible,
-    ),
-    Claim(
-        "large-start-learns-as-fast",
-        "Sec. V.A.3",
-        "The results “need not imply” that RAPID learns in fewer epochs: standard models can start "
-        "from larger weights.",
-        f"Epochs from which on the mean test distance of bars stays below {LEARNT}, for the best of "
-        f"the starts of {LARGE} or more. With the usual Adam.",
-        f"At most twice those of RAPID, and its last distance below {LEARNT}, by 2 σ.",
-        (*_SAMPLED, "bars.rapid"),
-        _as_fast,
-    ),
-)
