@@ -29,7 +29,7 @@ from rapidbm.estimates import Estimate
 from rapidbm.likelihood import bridging
 from rapidbm.likelihood import log_z as likelihood
 from rapidbm.likelihood.log_z import log_z
-from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.machine import Machine, scaled
 from rapidbm.progress import quiet
 from rapidbm.random import generator

@@ -12,7 +12,8 @@ from rapidbm.errors import InputError, TimeLimit
 from rapidbm.estimates import WIDE, Bounds
 from rapidbm.likelihood import annealed
 from rapidbm.likelihood.log_z import log_likelihood, log_z
-from rapidbm.machines.machine import bm, rbm, stack
+from rapidbm.machines.constructors import bm, rbm
+from rapidbm.machines.machine import stack
 from rapidbm.machines.spins import sign, states
 from rapidbm.random import generator
 from rapidbm.sampling import annealing, bases
@@ -21,7 +22,7 @@ from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
 from rapidbm.testing import chi_squared, exact_distribution
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 
 def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):

@@ -10,7 +10,8 @@ from conftest import machines
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood, log_z
-from rapidbm.machines.machine import dbm, rbm, scaled
+from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.machine import scaled
 from rapidbm.random import generator
 from rapidbm.sampling import annealing
 from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
@@ -244,7 +245,7 @@ def test_what_is_given_is_used():
 
 
 def exact_samples(machine, count):
-    from rapidbm.machines.enumeration import AllStates
+    from rapidbm.machines.ensembles import AllStates
     from rapidbm.sampling.gibbs import sweep
 
     whole = AllStates(machine).whole()

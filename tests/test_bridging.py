@@ -14,15 +14,16 @@ from rapidbm.estimates import WIDE, Bounds
 from rapidbm.likelihood import bridging
 from rapidbm.likelihood.bridging import log_z_along
 from rapidbm.likelihood.log_z import log_z
-from rapidbm.machines.couplings import Patterns
-from rapidbm.machines.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine, scaled
+from rapidbm.machines.patterns import Patterns
 from rapidbm.random import generator
 from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.paths import Crossing, mixed
 from rapidbm.testing import chi_squared, exact_distribution
 from rapidbm.training.negative import Exact
 from rapidbm.training.optimisers import adam
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 EVERY = machines(2) + machines(1, biases=False)
 

@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.dense import Dense
+from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, dbm, rbm
-from rapidbm.machines.spins import WeightedSpins, states
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.patterns import Patterns
+from rapidbm.machines.spins import states
 from rapidbm.random import generator
 
 EVERY = machines(1) + machines(3)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins
 from rapidbm.paper import item, parts
 from rapidbm.paper.bars import few_patterns

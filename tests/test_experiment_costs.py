@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.paper.claims import claims_of
 from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record

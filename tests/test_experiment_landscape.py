@@ -8,7 +8,7 @@ import torch
 
 from rapidbm.glass.minima import minima
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.spins import random_spins
 from rapidbm.paper.claims import claims_of
 from rapidbm.paper.lab import Lab

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.paper import parts
 from rapidbm.paper.bars import large_weights
 from rapidbm.paper.bars.bars4 import METHODS

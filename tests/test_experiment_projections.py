@@ -40,7 +40,7 @@ def test_the_sign_is_taken_when_it_is_due(tmp_path):
         """A trainer of two patterns after a given epoch."""
 
         def __init__(self, epoch):
-            from rapidbm.machines.machine import rbm
+            from rapidbm.machines.constructors import rbm
 
             self.machine = rbm(4, 6, 2, scale=0.5, seed=0)
             self.rng = torch.Generator()

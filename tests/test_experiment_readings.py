@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.paper import parts
 from rapidbm.paper.bars import algorithm
 from rapidbm.paper.bars.algorithm import RawPatterns

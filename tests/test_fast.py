@@ -27,7 +27,8 @@ from rapidbm.training import trainer as training
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.projections import Clip, Sign
-from rapidbm.training.trainer import Trainer, train
+from rapidbm.training.train import train
+from rapidbm.training.trainer import Trainer
 
 pytest.importorskip("triton")
 from rapidbm.accel.kernels import chains, layers, states

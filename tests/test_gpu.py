@@ -23,7 +23,8 @@ from rapidbm.testing import check_sampler, chi_squared, exact_distribution, smal
 from rapidbm.training.negative import PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.projections import Sign
-from rapidbm.training.trainer import Trainer, train
+from rapidbm.training.train import train
+from rapidbm.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 MACHINES = [pytest.param(machine, id=name) for name, machine in small_machines(2)]

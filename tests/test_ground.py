@@ -9,20 +9,30 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from zonotope_module import (
+    Zonotope,
+    _cliques,
+    _directions,
+    _merge,
+    _search_faces,
+    _zonotope,
+    zonotopes,
+)
 
-import rapidbm.ground.zonotope
 from conftest import machines
-from rapidbm.ground import lower_bound as bounds
-from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
-from rapidbm.machines.couplings import Dense, Patterns
 from rapidbm.errors import InputError
+from rapidbm.ground import lower_bound as bounds
+from rapidbm.ground import zonotope as zonotope_module
 from rapidbm.ground.ground_state import HEURISTICS, ground_state
+from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, bm, dbm, rbm, stack
-from rapidbm.progress import watch
+from rapidbm.machines.machine import Machine, stack
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins, states
+from rapidbm.progress import watch
 from rapidbm.random import generator
-from rapidbm.ground.zonotope import Zonotope, _cliques, _directions, _merge, _search_faces, _zonotope, zonotopes
 
 GRAPHS = {
     "rbm": Layers((6, 5), ((0, 1),)),
@@ -79,7 +89,7 @@ def no_head_start(monkeypatch):
     """The faces alone must find the best vertex: no climb before them, no descent after, and no
     short cut through all signs."""
     monkeypatch.setattr("rapidbm.ground.ground_state.descend", lambda machine, spins: spins)
-    monkeypatch.setattr(rapidbm.ground.zonotope, "CLIMBS", 1)
+    monkeypatch.setattr(zonotope_module, "CLIMBS", 1)
     monkeypatch.setattr(Zonotope, "climb", lambda self, signs: torch.ones_like(signs))
     monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.directions.shape[1] < 2))
 
@@ -113,13 +123,13 @@ def test_faces_of_sign_patterns_are_not_in_general_position(k, monkeypatch):
         machine = rbm(14, 40, k, replicas=2, seed=1, dtype=torch.float64)
     wanted = ground_state(machine, method="enumeration")
     shaken = []
-    search = rapidbm.ground.zonotope._search_faces
+    search = zonotope_module._search_faces
 
     def searched(zonotope, directions, tick, check=True):
         shaken.append((not check, float((directions - zonotope.directions).abs().max())))
         return search(zonotope, directions, tick, check=check)
 
-    monkeypatch.setattr(rapidbm.ground.zonotope, "_search_faces", searched)
+    monkeypatch.setattr(zonotope_module, "_search_faces", searched)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
     assert any(again for again, _ in shaken)
@@ -212,7 +222,7 @@ def test_only_sums_of_squares_are_convex():
 def test_general_position_is_not_shaken(monkeypatch):
     machine = rbm(14, 30, 3, continuous=True, seed=0)
     wanted = ground_state(machine, method="enumeration")
-    monkeypatch.setattr(rapidbm.ground.zonotope, "SHAKE", torch.nan)
+    monkeypatch.setattr(zonotope_module, "SHAKE", torch.nan)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
     assert found.effort == "364 corners of a zonotope in 3 dimensions"  # C(14, 2) · 4
@@ -275,7 +285,10 @@ MUTATIONS = {
     "corners": ("corner_signs", lambda count: torch.ones(1, count)),
     "bound": ("Zonotope.slopes", lambda self: torch.zeros(len(self.generators))),
     "negatives": ("Zonotope.value", without_negatives),
-    "faces": ("_rays", lambda directions, rays=rapidbm.ground.zonotope._rays: islice(rays(directions), 1)),
+    "faces": (
+        "_rays",
+        lambda directions, rays=zonotope_module._rays: islice(rays(directions), 1),
+    ),
 }
 
 
@@ -283,9 +296,9 @@ MUTATIONS = {
 @pytest.mark.usefixtures("no_head_start")
 def test_a_broken_search_shows(name, monkeypatch):
     where, wrong = MUTATIONS[name]
-    monkeypatch.setattr(f"rapidbm.ground.zonotope.{where}", wrong)
+    monkeypatch.setattr(f"zonotope_module.{where}", wrong)
     if name == "faces":  # one chunk of sets, of several
-        monkeypatch.setattr(rapidbm.ground.zonotope, "SETS", 40)
+        monkeypatch.setattr(zonotope_module, "SETS", 40)
     assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
 
 
@@ -316,8 +329,8 @@ def test_slopes_limit_every_slope(graph, biases, aligned):
 def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
     """Few rows at a time, and one set of prefixes at a time, some of which lead to no face."""
     monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: signs))
-    monkeypatch.setattr(rapidbm.ground.zonotope, "_rows_at_a_time", lambda zonotope: count)
-    monkeypatch.setattr(rapidbm.ground.zonotope, "SETS", count**2)
+    monkeypatch.setattr(zonotope_module, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(zonotope_module, "SETS", count**2)
     for seed in range(5):
         small, large = machine_of("rbm", 3, kind, "both", seed), larger("rbm", 3, kind, True, seed)
         assert not misses(small if signs else large)
@@ -328,10 +341,12 @@ def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
 def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
     """C(14, 3) faces of eight corners each, however they are divided, after one start."""
     shown = []
-    monkeypatch.setattr(rapidbm.ground.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(zonotope_module, "_rows_at_a_time", lambda zonotope: count)
     monkeypatch.setattr(Zonotope, "slopes", lambda self: torch.full((14,), 1e9).double())
     monkeypatch.setattr(
-        rapidbm.ground.zonotope, "_better", lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1]
+        zonotope_module,
+        "_better",
+        lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1],
     )
     (zonotope,) = zonotopes(larger("rbm", 4, "continuous", False))
     with watch("faces") as tick:
@@ -343,10 +358,10 @@ def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
 def test_as_many_candidates_as_may_be_are_searched():
     machine = rbm(9, 7, 2, continuous=True, seed=0)
     count = zonotopes(machine)[0].candidates
-    spins, _ = rapidbm.ground.zonotope.lowest_spins(machine, largest=count)
+    spins, _ = zonotope_module.lowest_spins(machine, largest=count)
     assert spins.shape == (1, 16)
     with pytest.raises(InputError, match=f"up to {count - 1:,} candidates"):
-        rapidbm.ground.zonotope.lowest_spins(machine, largest=count - 1)
+        zonotope_module.lowest_spins(machine, largest=count - 1)
 
 
 def test_the_cheaper_side_is_taken():
@@ -465,7 +480,9 @@ def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
         return spins
 
     monkeypatch.setattr("rapidbm.ground.ground_state.sweep", sweep)
-    monkeypatch.setattr("rapidbm.ground.ground_state.turn", lambda path, x, rng: (turns.append(1), x)[1])
+    monkeypatch.setattr(
+        "rapidbm.ground.ground_state.turn", lambda path, x, rng: (turns.append(1), x)[1]
+    )
     for method in ("annealing", "tempering"):
         ground_state(machine, method=method, starts=50, sweeps=11, seed=0)
     square = machine.couplings.matrix(0, 1).detach()[0].square()

@@ -12,7 +12,8 @@ from rapidbm.likelihood import hidden_sums as sums
 from rapidbm.likelihood import log_z as likelihood
 from rapidbm.likelihood.hidden_sums import hidden_sums, variational_bound
 from rapidbm.likelihood.log_z import log_likelihood, log_z
-from rapidbm.machines.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine, scaled
 from rapidbm.random import generator
 from rapidbm.sampling import paths
 from rapidbm.sampling.mean_field import mean_field
@@ -265,9 +266,9 @@ def test_temperatures_double_while_few_chains_are_effective(effective, most, ste
         logs[..., :effective] = 0.0  # so many of four chains for each image
         return logs.flatten(1), machine.random(count, rng)
 
-    monkeypatch.setattr(posterior.ais, "forward", forward)
+    monkeypatch.setattr(annealing, "forward", forward)
     monkeypatch.setattr(
-        posterior.ais, "backward", lambda path, betas, spins, rng: torch.zeros(spins.shape[:2])
+        annealing, "backward", lambda path, betas, spins, rng: torch.zeros(spins.shape[:2])
     )
     found = hidden_sums(machine, images(machine, 2), generator(0), chains=4, most=most)
     assert found.steps == lengths[-1] == steps

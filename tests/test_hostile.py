@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 import rapidbm as rb
 from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
-from rapidbm.machines.machine import rbm
 from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.diagnosis import opened
 from rapidbm.runs.evaluation import evaluation, likelihood_curve
@@ -40,7 +40,7 @@ from rapidbm.schema import (
 )
 from rapidbm.training import negative
 from rapidbm.training.optimisers import adam, sgd
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 TINY = {"hidden": (6,), "patterns": 3, "epochs": 4, "replicas": 2, "device": "cpu"}
 DOORS = (

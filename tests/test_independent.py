@@ -145,7 +145,12 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
 
 def test_a_tenth_of_a_nat_below_is_not_clear():
     most = torch.tensor([-5.0, -5.1, -5.11, 0.0], dtype=torch.float64)
-    assert Fit(most - 0.0, -5.1 + columns.CLEAR, 9).below.tolist() == [False, False, True, False]
+    assert Fit(most - 0.0, -5.1 + independent.CLEAR, 9).below.tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_the_warning_counts_replicas():

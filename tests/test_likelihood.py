@@ -8,7 +8,7 @@ from rapidbm.errors import InputError
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.exact import can_be_exact
 from rapidbm.likelihood.log_z import log_likelihood, log_z
-from rapidbm.machines.machine import bm, rbm
+from rapidbm.machines.constructors import bm, rbm
 from rapidbm.machines.spins import states
 from rapidbm.random import generator
 
@@ -131,8 +131,6 @@ def test_a_likelihood_has_a_temperature_whatever_log_z_is_given():
 
 def test_within_reach_are_as_many_terms_as_there_may_be():
     machine = rbm(6, 9, seed=0)  # ±: 2^6 states, 2^5 up to a common sign
-    assert can_enumerate(machine, 2**6)
-    assert not can_enumerate(machine, 2**6 - 1)
     assert can_be_exact(machine, 2**5)
     assert not can_be_exact(machine, 2**5 - 1)
     biased = rbm(6, 9, biases=True, seed=0)

@@ -4,11 +4,13 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, bm, critical_patterns, dbm, rbm, stack
+from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.spins import sign
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
+from rapidbm.training.load import critical_patterns
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 

@@ -6,12 +6,14 @@ from rapidbm.data.splits import Split
 from rapidbm.errors import InputError
 from rapidbm.glass.accessibility import gibbs_accessibility, method_accessibility
 from rapidbm.ground.ground_state import ground_state
-from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.runs import metrics
 from rapidbm.runs.metrics import (
     METRICS,
+    check_metric,
     corrupt,
     hamming_distance,
     mean_free_energy,
@@ -19,8 +21,6 @@ from rapidbm.runs.metrics import (
     wrong_pixels,
 )
 from rapidbm.sampling.gibbs import sweep, sweeps
-from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.runs.metrics import check_metric
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 
 DATA = load("bars4")

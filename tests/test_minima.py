@@ -15,9 +15,11 @@ from rapidbm.glass.overlaps import energies, overlap_distribution, ultrametricit
 from rapidbm.glass.pictures import landscape_figure
 from rapidbm.glass.spectra import spectrum
 from rapidbm.glass.verdict import Glassiness, glassiness
-from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins, states
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweep

@@ -14,9 +14,9 @@ import torch
 
 import rapidbm as rb
 from rapidbm.arrays import as_labels, as_tensor
-from rapidbm.sampling.bases import path_to
 from rapidbm.pictures import curve_figure, image_figure
 from rapidbm.random import generator
+from rapidbm.sampling.bases import path_to
 
 BITS = rb.to_bits(rb.load("bars4").train.spins[:8]).numpy()
 SPINS = BITS * 2 - 1

@@ -7,8 +7,17 @@ import torch
 from torch import nn
 
 from rapidbm.errors import InputError
-from rapidbm.training.optimisers import SGD, Adam, Schedule, TorchOptimizer, adam, bind_torch, sgd, torch_optimizers
 from rapidbm.random import generator
+from rapidbm.training.optimisers import (
+    SGD,
+    Adam,
+    Schedule,
+    TorchOptimizer,
+    adam,
+    bind_torch,
+    sgd,
+    torch_optimizers,
+)
 
 
 def parameters():

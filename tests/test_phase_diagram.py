@@ -22,7 +22,8 @@ from rapidbm.glass.phases import (
     phases_at,
     standing,
 )
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine
 from rapidbm.pictures import figure, save
 from rapidbm.sampling.quench import descend
 

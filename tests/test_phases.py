@@ -30,7 +30,7 @@ from rapidbm.training.positive import (
     MeanField,
     positive_for,
 )
-from rapidbm.training.trainer import log_likelihood_gradient
+from rapidbm.training.train import log_likelihood_gradient
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 CHOICES = {

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import resample
 from rapidbm.training.projections import PROJECTIONS, Clip, GibbsProjection, NoProjection, Sign

@@ -11,7 +11,8 @@ from rapidbm.likelihood import quadrature
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.likelihood.moments import exact_moments
 from rapidbm.likelihood.quadrature import can_integrate, log_z_by_quadrature, points_of
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine
 from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution

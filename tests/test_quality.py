@@ -12,7 +12,7 @@ from rapidbm.glass import relaxation as relaxing
 from rapidbm.glass.neighbours import AdversarialAccuracy, _nearest, adversarial_accuracy, nearest
 from rapidbm.glass.relaxation import relaxation
 from rapidbm.glass.sample_moments import _wasserstein, moments, projections
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.spins import random_spins
 from rapidbm.pictures import figure, save
 from rapidbm.random import generator

@@ -14,10 +14,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.disk import locked
 from rapidbm.errors import InputError
-from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.files import load_machine, load_tensors, save_machine
+from rapidbm.random import generator
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.runs.presets import PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
@@ -26,7 +27,6 @@ from rapidbm.runs.spacing import on_log_grid
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
-from rapidbm.random import generator
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
 PCD = {

@@ -5,7 +5,8 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines.machine import Machine, rbm, scaled
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.machine import Machine, scaled
 from rapidbm.random import generator
 from rapidbm.sampling import annealing, samplers, tempering
 from rapidbm.sampling.bases import own_biases, path_to

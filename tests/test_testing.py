@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.machines.spins import WeightedSpins
+from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.sampling.gibbs import sweep
 from rapidbm.sampling.samplers import Gibbs, ParallelTempering, sample
 from rapidbm.testing import check_negative_phase, check_sampler, chi_squared, small_machines

@@ -14,7 +14,8 @@ from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduc
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ConditionalMean
 from rapidbm.training.projections import Clip, GibbsProjection, Sign
-from rapidbm.training.trainer import Trainer, train
+from rapidbm.training.train import train
+from rapidbm.training.trainer import Trainer
 
 BARS = load("bars4").train
 

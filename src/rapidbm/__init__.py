@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from .likelihood.log_z import log_z as log_z
     from .likelihood.moments import Moments as Moments
     from .likelihood.moments import exact_moments as exact_moments
+    from .machines.constructors import bm as bm
+    from .machines.constructors import dbm as dbm
+    from .machines.constructors import rbm as rbm
     from .machines.couplings import Couplings as Couplings
-    from .machines.couplings import Dense as Dense
-    from .machines.couplings import Patterns as Patterns
+    from .machines.dense import Dense as Dense
+    from .machines.ensembles import WeightedSpins as WeightedSpins
     from .machines.files import load_machine as load_machine
     from .machines.files import save_machine as save_machine
     from .machines.layers import Layers as Layers
     from .machines.machine import Machine as Machine
-    from .machines.machine import bm as bm
-    from .machines.machine import dbm as dbm
-    from .machines.machine import rbm as rbm
     from .machines.machine import stack as stack
-    from .machines.spins import WeightedSpins as WeightedSpins
+    from .machines.patterns import Patterns as Patterns
     from .machines.spins import to_bits as to_bits
     from .machines.spins import to_spins as to_spins
     from .random import stream as stream
@@ -98,9 +98,9 @@ if TYPE_CHECKING:
     from .training.projections import NoProjection as NoProjection
     from .training.projections import Projection as Projection
     from .training.projections import Sign as Sign
+    from .training.train import log_likelihood_gradient as log_likelihood_gradient
+    from .training.train import train as train
     from .training.trainer import Progress as Progress
-    from .training.trainer import log_likelihood_gradient as log_likelihood_gradient
-    from .training.trainer import train as train
 
 # A name is imported when it is first used, so that `rapidbm --help` does not wait for torch.
 _HOME = {

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, LoadWarning
+from .machines.constructors import bm, dbm, rbm
 from .machines.enumeration import check_states
-from .machines.machine import Machine, bm, dbm, rbm, scaled
+from .machines.machine import Machine, scaled
 from .machines.spins import random_spins, states
 from .random import stream
 from .sampling.samplers import Moves, Sampler, as_sampler

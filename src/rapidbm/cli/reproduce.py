@@ -11,7 +11,7 @@ import typer
 from rich.progress import TextColumn, TimeElapsedColumn
 
 from .. import paper
-from ..machines.files import device_named
+from ..accel.devices import device_named
 from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, Verdict
 from ..paper.page import duration
 from ..paper.reproduction import Event, Interrupted, Reproduction, item_names

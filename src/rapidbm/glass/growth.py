@@ -17,9 +17,11 @@ from torch import Tensor
 
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
-from ..machines.couplings import Couplings, Dense, Patterns
+from ..machines.couplings import Couplings
+from ..machines.dense import Dense
 from ..machines.layers import Layers
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..progress import watch, watched
 from ..random import check_rng, rng_from
 from .minima import Minima, minima

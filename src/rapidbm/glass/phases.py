@@ -42,9 +42,10 @@ from torch import Tensor
 
 from ..arrays import as_tensor
 from ..errors import InputError, check_beta, check_choice, is_number
-from ..machines.couplings import Couplings, Patterns
+from ..machines.couplings import Couplings
 from ..machines.layers import Layers
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..machines.spins import log_2cosh
 from ..progress import pulse, watch, watched
 from .spectra import whole_matrix

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.couplings import Couplings, Patterns
+from ..machines.couplings import Couplings
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 
 CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
 

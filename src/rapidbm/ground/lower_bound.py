@@ -34,8 +34,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..progress import pulse
 from ..random import stream
 

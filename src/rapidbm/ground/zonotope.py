@@ -35,9 +35,9 @@ from torch import Tensor
 
 from ..accel.memory import keep_freed_memory
 from ..errors import InputError
-from ..machines.couplings import Patterns
 from ..machines.layers import Layers
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..machines.spins import sign, states
 from ..progress import Watch, watch
 from ..random import stream

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..machines.spins import log_2cosh
 from ..progress import Watch, watch
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..machines.spins import log_2cosh
 from ..progress import watch
 from .counting import Kinds, log_sum, rows_of

@@ -22,8 +22,9 @@ from torch import Tensor
 from ..data.splits import Dataset
 from ..disk import inside
 from ..errors import InputError, LoadWarning, LossWarning
+from ..machines.constructors import rbm
 from ..machines.files import load_machine, save_machine
-from ..machines.machine import Machine, rbm
+from ..machines.machine import Machine
 from ..random import generator
 from ..runs.recipe import Recipe
 from ..runs.run import Run, on_log_grid

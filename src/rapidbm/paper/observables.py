@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ..data.splits import Dataset
+from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.log_z import log_likelihood, log_z
-from ..runs.metrics import gibbs_accessibility, hamming_distance, method_accessibility
+from ..runs.metrics import hamming_distance
 from ..training.trainer import Progress
 
 T = TypeVar("T")

@@ -33,10 +33,11 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..accel import fast
+from ..accel import rounding
+from ..accel.devices import device_named
 from ..disk import inside, is_free, locked, make_folder, read_json, write_bytes, write_json
 from ..errors import InputError, check_choice, unknown
-from ..machines.files import device_named, load_machine
+from ..machines.files import load_machine
 from ..random import check_seed
 from ..schema import Anything, Names, Real, Text, Whole
 from . import registry
@@ -423,7 +424,7 @@ def _index(folder: Path) -> dict[str, str]:
 
 def _precision(device: torch.device) -> AbstractContextManager[None]:
     """On a GPU matrix products of float32 take TF32: ±1 is exact in it, patterns round at 10⁻³."""
-    return fast.precision("tf32") if device.type == "cuda" else nullcontext()
+    return rounding.precision("tf32") if device.type == "cuda" else nullcontext()
 
 
 def _device_words(device: torch.device) -> str:

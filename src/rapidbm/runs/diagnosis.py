@@ -20,16 +20,23 @@ from torch import Tensor
 
 from .. import pictures
 from ..accel.devices import device_named
-from ..glass.accessibility import gibbs_accessibility
-from ..glass.neighbours import adversarial_accuracy, nearest
-from ..glass.relaxation import relaxation
-from ..glass.sample_moments import moments, projections
 from ..data.splits import Dataset
 from ..errors import InputError, check_count
 from ..estimates import Estimate
+from ..glass.accessibility import gibbs_accessibility
+from ..glass.neighbours import adversarial_accuracy, nearest
 from ..glass.overlaps import energies, overlap_distribution, ultrametricity
 from ..glass.phases import boundaries, standing
-from ..glass.pictures import landscape_figure, show_moments, show_nearest, show_phases, show_projections, show_relaxation
+from ..glass.pictures import (
+    landscape_figure,
+    show_moments,
+    show_nearest,
+    show_phases,
+    show_projections,
+    show_relaxation,
+)
+from ..glass.relaxation import relaxation
+from ..glass.sample_moments import moments, projections
 from ..glass.spectra import pattern_overlaps
 from ..glass.verdict import glassiness
 from ..ground.ground_state import ground_state
@@ -357,9 +364,7 @@ class _Work:
         near = nearest(spins, whole, test[:IMAGES])
         many = min(10, machine.visible, len(train) - 1)
         axes = projections(spins, train, rng, components=many)
-        way = relaxation(
-            machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps)
-        )
+        way = relaxation(machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps))
         section = f"samples ({self.sweeps} Gibbs sweeps from random starts)"
         rows = [
             _row(section, "adversarial accuracy, data", judged.truth),

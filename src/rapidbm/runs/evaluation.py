@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import pictures
+from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..errors import InputError, TimeLimit, check_choice
 from ..estimates import Bounds
+from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
 from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
-from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..machines.enumeration import states_of
-from ..accel.devices import device_named
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
 from ..machines.spins import sign

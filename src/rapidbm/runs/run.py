@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..accel.devices import device_named
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes, write_json
-from ..errors import InputError, LoadWarning, LossWarning, check_choice
+from ..errors import InputError, LossWarning, check_choice
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import check_sizes, device_named, load_tensors, save_tensors
+from ..machines.files import check_sizes, load_tensors, save_tensors
 from ..training.trainer import Progress, Trainer
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .metrics import METRICS

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from .. import pictures
+from ..accel.devices import device_named
 from ..data.splits import Dataset, Split
 from ..disk import write_bytes
 from ..errors import InputError, check_beta, check_choice, lookup
-from ..machines.files import device_named
 from ..machines.machine import Machine, scaled
 from ..machines.spins import sign
 from ..random import generator

@@ -22,9 +22,10 @@ from torch import Tensor
 from ..accel import fused
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
-from ..machines.spins import Beta, draw
+from ..machines.patterns import Patterns
+from ..machines.spins import draw
+from ..machines.units import Beta
 from ..progress import pulse
 from ..random import check_rng
 

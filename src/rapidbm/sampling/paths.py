@@ -33,10 +33,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.couplings import Couplings, Dense, Patterns
+from ..machines.couplings import Couplings
+from ..machines.dense import Dense
 from ..machines.enumeration import log_weight
 from ..machines.layers import Layers
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..machines.spins import draw, log_2cosh
 from ..random import check_rng
 from .gibbs import sweep

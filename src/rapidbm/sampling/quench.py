@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
 from ..machines.spins import sign
 from ..progress import pulse
 

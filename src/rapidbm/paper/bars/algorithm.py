@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...machines.ensembles import WeightedSpins
 from ...machines.machine import Machine
-from ...machines.spins import WeightedSpins
 from ...runs.recipe import Recipe
 from ...training.negative import NegativePhase, PatternInduced
 from ...training.projections import Sign

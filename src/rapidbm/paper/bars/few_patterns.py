@@ -32,9 +32,10 @@ from ...data.splits import Dataset
 from ...errors import InputError
 from ...estimates import Bounds
 from ...likelihood.log_z import log_likelihood, log_z
-from ...machines.couplings import Couplings, Patterns
+from ...machines.couplings import Couplings
 from ...machines.enumeration import enumerate_spins, free_layers, log_weight
 from ...machines.machine import Machine
+from ...machines.patterns import Patterns
 from ...machines.spins import sign
 from ...runs.metrics import hamming_distance
 from ..claims import Finding, Number, all_of, claim

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...glass.accessibility import gibbs_accessibility
 from ...ground.ground_state import ground_state
-from ...machines.couplings import Dense
+from ...machines.dense import Dense
 from ...machines.layers import Layers
 from ...machines.machine import Machine, scaled
-from ...glass.accessibility import gibbs_accessibility
 from ..claims import Finding, Number, all_of, allowance, claim
 from ..drawing import PENS, Figure, curve, item, label, panels, points
 from ..lab import Lab, Rows, by_scale, each, random_rbm, scales

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...machines.ensembles import WeightedSpins
 from ...machines.machine import Machine
-from ...machines.spins import WeightedSpins, random_spins, sign
+from ...machines.spins import random_spins, sign
 from ...training.negative import ContrastiveDivergence, NegativePhase, PatternInduced
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, Pen, item, label, panels
