@@ -15,7 +15,7 @@ from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine, scaled
 from rapidbm.random import generator
-from rapidbm.sampling import paths
+from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import exact_distribution
 

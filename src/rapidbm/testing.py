@@ -28,7 +28,7 @@ from .errors import InputError, LoadWarning
 from .machines.constructors import bm, dbm, rbm
 from .machines.enumeration import check_states
 from .machines.machine import Machine, scaled
-from .machines.spins import random_spins, states
+from .machines.units import SPIN
 from .random import stream
 from .sampling.samplers import Moves, Sampler, as_sampler
 from .training.negative import NegativePhase
@@ -65,7 +65,9 @@ def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Ten
     units = machine.layers.units
     if units > 20:
         raise InputError(f"brute force is for machines of at most 20 units, not {units}")
-    everything = states(units, 0, 2**units, device=machine.device)
+    everything = machine.layers.states(
+        tuple(range(len(machine.layers.sizes))), torch.arange(2**units, device=machine.device)
+    )
     energy = machine.energy(everything).double()
     return everything.to(machine.dtype), torch.softmax(-beta * energy, 1)
 
@@ -76,7 +78,7 @@ def check_negative_phase(
     """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
     chains that keep their shape, the same bits for the same seed."""
     e, n, v = machine.replicas, machine.layers.units, machine.visible
-    data = random_spins((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
+    data = SPIN.random((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
 
     def run() -> tuple[Tensor, Tensor, Tensor]:

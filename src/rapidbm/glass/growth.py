@@ -17,11 +17,8 @@ from torch import Tensor
 
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
-from ..machines.couplings import Couplings
-from ..machines.dense import Dense
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
 from ..progress import watch, watched
 from ..random import check_rng, rng_from
 from .minima import Minima, minima
@@ -45,21 +42,7 @@ def diluted(machine: Machine, share: float, rng: torch.Generator) -> Machine:
     starts = [where.start for where in layers.slices]
     units = torch.cat([k + s for k, s in zip(kept, starts, strict=True)], 1)  # (e, n)
     smaller = Layers(sizes, layers.edges)
-    couplings: Couplings
-    if isinstance(machine.couplings, Patterns):
-        xi = machine.couplings.patterns.detach()
-        couplings = Patterns(smaller, xi.gather(2, units[:, None].expand(-1, xi.shape[1], -1)))
-    else:
-        replica = torch.arange(machine.replicas, device=device)[:, None, None]
-        couplings = Dense(
-            smaller,
-            {
-                (a, b): machine.couplings.matrix(a, b).detach()[
-                    replica, kept[a][:, :, None], kept[b][:, None]
-                ]
-                for a, b in layers.edges
-            },
-        )
+    couplings = machine.couplings.part(smaller, kept)
     biases = machine.biases
     return Machine(couplings, None if biases is None else biases.detach().gather(1, units))
 

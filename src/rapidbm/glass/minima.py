@@ -25,7 +25,7 @@ from torch import Tensor
 from ..errors import check_count
 from ..estimates import Estimate, jackknife
 from ..machines.machine import Machine
-from ..machines.spins import random_spins, sign
+from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
 from ..sampling.quench import descend
@@ -159,7 +159,7 @@ def settle(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tenso
     with watch("rounds of descent") as tick:
         for _ in range(ROUNDS):
             half = torch.rand(shape, generator=rng, dtype=torch.float64, device=rng.device) / 2
-            nudge = random_spins(shape, rng, torch.float64) * (0.5 + half)
+            nudge = SPIN.random(shape, rng, torch.float64) * (0.5 + half)
             moving = tied.any(-1).any(0)  # (c,)
             nudged = Machine(exact.couplings, biases + nudge * (NUDGE * scale[:, None]))
             ends = descend(nudged, spins[:, moving], means=True)
@@ -178,7 +178,7 @@ def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
     if machine.patterns is None:
         return None
     xi = machine.patterns.detach()
-    ends, _ = settle(machine, sign(xi), rng)
+    ends, _ = settle(machine, SPIN.nearest(xi), rng)
     kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
     overlap = Estimate.of(kept)
     return Estimate(

@@ -45,8 +45,7 @@ from ..errors import InputError, check_beta, check_choice, is_number
 from ..machines.couplings import Couplings
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
-from ..machines.spins import log_2cosh
+from ..machines.units import SPIN
 from ..progress import pulse, watch, watched
 from .spectra import whole_matrix
 
@@ -125,10 +124,11 @@ def _strength(couplings: Couplings, theory: str) -> tuple[Tensor, Tensor]:
     full = theory == HOPFIELD
     a, b = (layers.units, layers.units) if full else layers.sizes[:2]
     pairs = a * (a - 1) if full else a * b
-    if isinstance(couplings, Patterns):
-        xi = couplings.patterns.double()
+    patterned = couplings.patterned
+    if patterned is not None:
+        xi = patterned.patterns.double()
         first, second = (
-            (xi, xi) if full else (couplings.of_layer(0).double(), couplings.of_layer(1).double())
+            (xi, xi) if full else (patterned.of_layer(0).double(), patterned.of_layer(1).double())
         )
         # ‖ξ_vᵀ ξ_h‖² = Σ_kl G_kl G'_kl with the Gram matrices of the layers: V×H is never built.
         total = ((first @ first.mT) * (second @ second.mT)).sum((1, 2))
@@ -342,7 +342,7 @@ def _log_2cosh(signal: Tensor, noise: Tensor) -> Tensor:
     """∫Dz log 2cosh(signal + noise·z)."""
     y, step, density = _wide(signal, noise)
     wide = ((y * step + density) @ _W) * noise.clamp(min=_NARROW)
-    narrow = log_2cosh(signal[..., None] + noise[..., None] * _Z) @ _G
+    narrow = SPIN.log_sum(signal[..., None] + noise[..., None] * _Z) @ _G
     return torch.where(noise < _NARROW, narrow, wide)
 
 

@@ -27,7 +27,6 @@ from torch import Tensor
 from ..errors import InputError
 from ..machines.couplings import Couplings
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
 
 CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
 
@@ -70,13 +69,7 @@ def spectrum(machine: Machine) -> Spectrum:
         )
     other = min(layers.neighbours(0))
     v, h = layers.sizes[0], layers.sizes[other]
-    couplings = machine.couplings
-    if isinstance(couplings, Patterns) and couplings.patterns.shape[1] < min(v, h):  # eq. (3)
-        _, left = torch.linalg.qr(couplings.of_layer(0).double().mT)
-        _, right = torch.linalg.qr(couplings.of_layer(other).double().mT)
-        values = torch.linalg.svdvals(left @ right.mT) * couplings.scale
-    else:
-        values = torch.linalg.svdvals(couplings.matrix(0, other).double())
+    values = machine.couplings.singular_values(0, other)
     rms = values.square().sum(1).div(v * h).sqrt()  # the Frobenius norm is that of J
     r = math.sqrt(v - 1) + math.sqrt(h)
     width = r * (1 / math.sqrt(max(v - 1, 1)) + 1 / math.sqrt(h)) ** (1 / 3)
@@ -96,8 +89,8 @@ class PatternOverlaps:
 @torch.no_grad()
 def pattern_overlaps(machine: Machine) -> PatternOverlaps | None:
     """How correlated the patterns are, layer by layer; None for dense couplings."""
-    couplings = machine.couplings
-    if not isinstance(couplings, Patterns):
+    couplings = machine.couplings.patterned
+    if couplings is None:
         return None
     matrices = []
     for layer in range(len(machine.layers.sizes)):

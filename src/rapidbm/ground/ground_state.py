@@ -34,7 +34,7 @@ from ..machines.enumeration import (
     states_of,
 )
 from ..machines.machine import Machine, scaled
-from ..machines.spins import sign
+from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import seed_from, stream
 from ..sampling.bases import path_to
@@ -123,7 +123,11 @@ def _out_of_reach(machine: Machine, plan: list[Zonotope] | None) -> InputError:
 def _fill(machine: Machine, spins: Tensor) -> Tensor:
     """The free units, at 0, follow their fields; spins are (e, n)."""
     for layer, where in enumerate(machine.layers.slices):
-        follow = sign(machine.field(spins[:, None], layer, means=True)).squeeze(1)
+        follow = (
+            machine.layers.unit(layer)
+            .nearest(machine.field(spins[:, None], layer, means=True))
+            .squeeze(1)
+        )
         spins[:, where] = torch.where(spins[:, where] == 0, follow, spins[:, where])
     return spins
 
@@ -179,11 +183,13 @@ def _patterns_and_random(
     random = machine.random(starts, rng)
     if machine.patterns is None:
         return random
-    whole = sign(machine.patterns)  # (e, k, n)
+    whole = SPIN.nearest(machine.patterns)  # (e, k, n)
     whole = torch.cat([whole, -whole], 1)
     seen = machine.with_visible(whole[..., : machine.visible], means=True)
     for layer in sorted(machine.layers.hidden, key=lambda i: machine.layers.depths[i]):
-        seen[..., machine.layers.slices[layer]] = sign(machine.field(seen, layer, means=True))
+        seen[..., machine.layers.slices[layer]] = SPIN.nearest(
+            machine.field(seen, layer, means=True)
+        )
     return torch.cat([whole, seen, random], 1)
 
 

@@ -35,7 +35,6 @@ import torch
 from torch import Tensor
 
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
 from ..progress import pulse
 from ..random import stream
 
@@ -70,8 +69,9 @@ def edge_bound(machine: Machine) -> Tensor:
     """Eq. (1): for every edge the better of its two bounds, (e,)."""
     machine = copy.deepcopy(machine).double()
     total = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+    couplings = machine.couplings
     for a, b in machine.layers.edges:
-        total += torch.minimum(_absolute(machine, a, b), _spectral(machine, a, b))
+        total += torch.minimum(couplings.sum_of_sizes(a, b), couplings.largest_form(a, b))
     if machine.biases is not None:
         total += machine.biases.abs().sum(1)
     return -total - _rounding(machine)
@@ -82,46 +82,10 @@ def _rounding(machine: Machine) -> Tensor:
     couplings, sizes = machine.couplings, machine.layers.sizes
     total = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     for a, b in machine.layers.edges:
-        if isinstance(couplings, Patterns):
-            xi, other = (torch.linalg.matrix_norm(couplings.of_layer(i)) for i in (a, b))
-            norm = couplings.scale * xi * other
-        else:
-            norm = torch.linalg.matrix_norm(couplings.matrix(a, b))
-        total += math.sqrt(sizes[a] * sizes[b]) * norm
+        total += math.sqrt(sizes[a] * sizes[b]) * couplings.norm(a, b)
     if machine.biases is not None:
         total += machine.biases.abs().sum(1)
     return 4 * EPS * machine.layers.units * total
-
-
-def _absolute(machine: Machine, a: int, b: int) -> Tensor:
-    couplings = machine.couplings
-    if not isinstance(couplings, Patterns):
-        total = couplings.matrix(a, b).abs().sum((1, 2))
-        return total / 2 if a == b else total
-    xi, other = (couplings.of_layer(i) for i in (a, b))
-    product = (xi.abs().sum(2) * other.abs().sum(2)).sum(1)
-    if a == b:  # every pair once, and no unit with itself
-        product = (product - xi.square().sum((1, 2))) / 2
-    return couplings.scale * product
-
-
-def _spectral(machine: Machine, a: int, b: int) -> Tensor:
-    couplings, sizes = machine.couplings, machine.layers.sizes
-    n = math.sqrt(sizes[a] * sizes[b])
-    if not isinstance(couplings, Patterns):
-        matrix = couplings.matrix(a, b)
-        if a == b:
-            largest: Tensor = torch.linalg.eigvalsh(matrix)[:, -1]
-            return n / 2 * largest
-        sigma: Tensor = torch.linalg.matrix_norm(matrix, 2)
-        return n * sigma
-    xi, other = (couplings.of_layer(i) for i in (a, b))
-    # ξ = R Q with orthonormal Q: the singular values of ξ_a ξ_b are those of K × K numbers.
-    left, right = (torch.linalg.qr(x.mT, mode="r")[1] for x in (xi, other))
-    norm: Tensor = n * torch.linalg.matrix_norm(left @ right.mT, 2)
-    if a == b:
-        norm = (norm - xi.square().sum((1, 2))) / 2
-    return couplings.scale * norm
 
 
 @torch.no_grad()

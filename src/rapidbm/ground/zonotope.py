@@ -33,12 +33,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..accel.memory import keep_freed_memory
+from ..accel.devices import prepare
 from ..errors import InputError
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
-from ..machines.spins import sign, states
+from ..machines.units import SPIN
 from ..progress import Watch, watch
 from ..random import stream
 
@@ -120,12 +119,12 @@ class Zonotope:
         """Signs (c, t) moved uphill, s ← sign(g · ∇f): f is convex, so no step goes down."""
         for _ in range(100):
             p = signs @ self.generators
-            slope = sign(p @ self.rows.T + self.offsets) @ self.rows
+            slope = SPIN.nearest(p @ self.rows.T + self.offsets) @ self.rows
             for where in self.squares:
                 slope[:, where] += self.scale * p[:, where]
             if self.has_bias:
                 slope[:, -1] += 1.0
-            new = sign(slope @ self.generators.T)
+            new = SPIN.nearest(slope @ self.generators.T)
             if torch.equal(new, signs):
                 break
             signs = new
@@ -141,7 +140,7 @@ class Zonotope:
 
 def zonotopes(machine: Machine) -> list[Zonotope] | None:
     """For each replica the zonotope with the fewest candidates; None where eq. (1) does not hold."""
-    if not isinstance(machine.couplings, Patterns):
+    if machine.patterns is None:
         return None
     choices = [
         (chosen, cliques)
@@ -185,8 +184,8 @@ def _cliques(layers: Layers, chosen: tuple[int, ...]) -> list[tuple[int, ...]] |
 def _zonotope(
     machine: Machine, replica: int, chosen: tuple[int, ...], cliques: list[tuple[int, ...]]
 ) -> Zonotope:
-    couplings, layers = machine.couplings, machine.layers
-    assert isinstance(couplings, Patterns)
+    couplings, layers = machine.couplings.patterned, machine.layers
+    assert couplings is not None  # `zonotopes`
     xi = couplings.patterns[replica].detach().double().T  # (n, k)
     k = xi.shape[1]
     biases = xi.new_zeros(layers.units)
@@ -298,8 +297,7 @@ def lowest_spins(machine: Machine, plan: list[Zonotope] | None) -> tuple[Tensor,
     spins = torch.zeros(
         (machine.replicas, machine.layers.units), dtype=torch.float64, device=machine.device
     )
-    if machine.device.type == "cpu":
-        keep_freed_memory()
+    prepare(machine.device)
     for replica, zonotope in enumerate(plan):
         spins_of_a = zonotope.spins(_best_signs(zonotope))
         start = 0
@@ -350,7 +348,9 @@ def _search_signs(zonotope: Zonotope) -> Tensor:
     best, winner = -math.inf, None
     with watch("signs of a zonotope", count) as tick:
         for start in range(0, count, step):
-            signs = states(t, start, min(start + step, count), device=zonotope.generators.device)
+            signs = SPIN.states(
+                t, torch.arange(start, min(start + step, count), device=zonotope.generators.device)
+            )
             best, winner = _better(zonotope, signs.double(), best, winner)
             tick(start + len(signs))
     assert winner is not None
@@ -378,7 +378,7 @@ def _search_faces(
     step = _rows_at_a_time(zonotope)
     # A good vertex to start from lets eq. (3) close most faces at once.
     start = torch.randn((CLIMBS, d), generator=stream(0, "climb"), dtype=torch.float64)
-    climbed = zonotope.climb(sign(start.to(directions) @ directions.T))
+    climbed = zonotope.climb(SPIN.nearest(start.to(directions) @ directions.T))
     best, winner = _better(zonotope, climbed, -math.inf, None)
     margin = 1e-12 * float(slopes.sum())  # rounding must not close a face
     for all_sets, all_u in _rays(directions):
@@ -404,7 +404,7 @@ def _search_faces(
 
 def corner_signs(count: int) -> Tensor:
     """All signs of the generators of a face: its corners."""
-    return states(count, 0, 2**count)
+    return SPIN.states(count, torch.arange(2**count))
 
 
 def _rays(directions: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

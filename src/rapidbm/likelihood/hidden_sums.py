@@ -113,7 +113,7 @@ def _of_images(
 def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     """b⁰ of the two paths, (e, d, n): near the mean-field mode, and far from every mode."""
     edge = 1.0 - 1e-4  # a base that is certain could not be left
-    near = torch.atanh(means.clamp(-edge, edge))
+    near = machine.layers.by_layer(lambda unit, m: unit.field_of(m), means.clamp(-edge, edge))
     near[..., : machine.visible] = 0.0
     far = torch.zeros_like(near)
     for layer in machine.layers.hidden:

@@ -28,7 +28,8 @@ from torch import Tensor
 from ..errors import FitWarning
 from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins, sign
+from ..machines.spins import as_spins
+from ..machines.units import SPIN
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import relax, variational_bound
 from ..sampling.paths import free_at_0
@@ -84,7 +85,7 @@ def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
     """Chains a few sweeps after random spins, data and patterns, (e, c, n)."""
     starts = [machine.random(CHAINS, rng), machine.with_visible(visible[:CHAINS])]
     if machine.patterns is not None:
-        starts.append(sign(machine.patterns.detach()[:, :CHAINS]))
+        starts.append(SPIN.nearest(machine.patterns.detach()[:, :CHAINS]))
     return sweeps(machine, torch.cat(starts, 1), rng, SWEEPS, means=True)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..accel.devices import by_device
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import WIDE, Bounds
 from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
@@ -60,7 +61,7 @@ def log_z(
     if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
         with watch("exact log Z", limit=limit, remedy="anneal it (method='ais')"):
             return _exact(machine, beta)
-    chains = (500 if machine.device.type == "cpu" else 2000) if chains is None else chains
+    chains = by_device(machine.device, 500, 2000) if chains is None else chains
     machine.check_chains(chains, least=2)
     check_count("the largest number of temperatures", most, least=2)
     return annealed(

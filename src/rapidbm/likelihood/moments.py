@@ -21,6 +21,7 @@ from torch import Tensor
 from ..errors import check_beta
 from ..machines.enumeration import enumerate_spins, free_layers, infer, log_weight
 from ..machines.machine import Machine
+from ..machines.units import SPIN
 from ..progress import Watch, watch, watched
 from .counting import sides
 from .counting import terms as terms_by_kinds
@@ -71,7 +72,7 @@ def _by_quadrature(
     machine: Machine, replica: int, beta: float, tick: Watch
 ) -> tuple[Tensor, Tensor]:
     kinds, parts = lattice(machine, replica, beta)
-    mean, pairs = _average(((logs, torch.tanh(field)) for logs, field in parts), tick)
+    mean, pairs = _average(((logs, SPIN.mean(field)) for logs, field in parts), tick)
     return _of_units(mean, pairs, kinds.which, kinds.flip)
 
 
@@ -79,7 +80,7 @@ def _by_counting(machine: Machine, replica: int, beta: float, tick: Watch) -> tu
     layer, counted, summed = sides(machine, replica)
     n = counted.counts.double()
     parts = (
-        (logs, torch.cat([magnet / n, torch.tanh(field)], 1))
+        (logs, torch.cat([magnet / n, SPIN.mean(field)], 1))
         for logs, magnet, field in terms_by_kinds(machine, replica, counted, summed, beta)
     )
     mean, pairs = _average(parts, tick)

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
-from ..machines.spins import log_2cosh
+from ..machines.units import SPIN
 from ..progress import watch
 from .counting import Kinds, log_sum, rows_of
 
@@ -33,14 +32,15 @@ CHUNK = 2**22  # numbers at a time
 
 def can_integrate(machine: Machine) -> bool:
     """True for patterns that couple every pair of units."""
-    return machine.layers.full and isinstance(machine.couplings, Patterns)
+    return machine.layers.full and machine.patterns is not None
 
 
 def _grids(machine: Machine, replica: int, beta: float) -> tuple[Tensor, list[int]]:
     """√β K^(−1/4) ξ and β b as rows (n, k + 1), and how many lattice points a field has on a side."""
-    assert isinstance(machine.couplings, Patterns)
+    patterned = machine.couplings.patterned
+    assert patterned is not None  # `can_integrate`
     rows = rows_of(machine, replica, range(len(machine.layers.sizes)))
-    rows[:, :-1] *= (beta * machine.couplings.scale) ** 0.5
+    rows[:, :-1] *= (beta * patterned.scale) ** 0.5
     rows[:, -1] *= beta
     reach = rows[:, :-1].abs().sum(0).tolist()
     return rows, [math.ceil((far + MARGIN) / SPACING) for far in reach]
@@ -74,7 +74,7 @@ def lattice(
             z = torch.stack(torch.unravel_index(index, sizes), 1).double()
             z = (z - middle) * SPACING  # (c, k)
             field = z @ kinds.rows[:, :-1].T + kinds.rows[:, -1]
-            log_cosh = log_2cosh(field) @ kinds.counts.double()
+            log_cosh = SPIN.log_sum(field) @ kinds.counts.double()
             yield constant - 0.5 * z.square().sum(1) + log_cosh, field
 
     return kinds, parts()

@@ -93,17 +93,6 @@ class Couplings(nn.Module, ABC):
     def matrix(self, a: int, b: int) -> Tensor:
         """J between two coupled layers, (e, n_a, n_b); a layer with itself has a zero diagonal."""
 
-    def whole(self) -> Tensor:
-        """J between all units, (e, n, n) in float64, 0 where nothing is coupled."""
-        layers, slices = self.layers, self.layers.slices
-        shape = (self.replicas, layers.units, layers.units)
-        whole = torch.zeros(shape, dtype=torch.float64, device=self.first.device)
-        for a, b in layers.edges:
-            block = self.matrix(a, b).double()
-            whole[:, slices[a], slices[b]] = block
-            whole[:, slices[b], slices[a]] = block.mT
-        return whole
-
     @abstractmethod
     def mixed(self, other: Couplings, x: float) -> Couplings:
         """Those of the energy (1 − x) E + x E', the other's of the same kind."""

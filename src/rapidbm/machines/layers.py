@@ -8,7 +8,7 @@ a layer are of one kind (`units.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
@@ -79,6 +79,13 @@ class Layers:
             numbers = torch.div(numbers, count, rounding_mode="floor")
         none = torch.empty((len(numbers), 0), dtype=torch.int8, device=numbers.device)
         return torch.cat([none, *reversed(parts)], 1)
+
+    def by_layer(self, what: Callable[[Unit, Tensor], Tensor], values: Tensor) -> Tensor:
+        """Something that each unit does, for whole configurations (…, n)."""
+        if len(set(self.kinds)) == 1:
+            return what(self.kinds[0], values)
+        parts = zip(self.kinds, self.slices, strict=True)
+        return torch.cat([what(unit, values[..., where]) for unit, where in parts], -1)
 
     def self_coupled(self, layer: int) -> bool:
         return (layer, layer) in self.edges

@@ -20,7 +20,7 @@ from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
-from ..machines.spins import sign
+from ..machines.units import SPIN
 from ..random import generator
 from ..training.negative import HasConfigurations
 from .folder import RunFolder, as_list
@@ -86,7 +86,7 @@ def evaluation(
     spins = machine.random(100, rng)
     rows["energy_random"] = machine.energy(spins).mean(1)
     if machine.patterns is not None:
-        rows["energy_patterns"] = machine.energy(sign(machine.patterns)).mean(1)
+        rows["energy_patterns"] = machine.energy(SPIN.nearest(machine.patterns)).mean(1)
     return {name: as_list(value) for name, value in rows.items()}, notes
 
 

@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
 from ..likelihood.log_z import log_likelihood
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..machines.spins import up_probability
+from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..registry import Registry
 from ..sampling.gibbs import sweep, sweeps
@@ -135,7 +136,7 @@ def hamming_distance(
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins, means=True)
-    room = ROOM if machine.device.type == "cpu" else 2**8 * ROOM
+    room = by_device(machine.device, ROOM, 2**8 * ROOM)
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     with watch("reconstructions", tries * len(split)) as tick:
@@ -154,7 +155,7 @@ def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generato
     spins = _started(machine, *_masked(split))
     keep = torch.arange(machine.layers.units, device=machine.device) < machine.visible
     spins = sweep(machine, spins, rng, clamp=keep, means=True)
-    wrong = up_probability(-truth * machine.field(spins, 0, means=True))
+    wrong = SPIN.up(-truth * machine.field(spins, 0, means=True))
     return wrong.sum((1, 2), dtype=torch.float64)
 
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..accel.devices import device_named
+from ..accel.devices import device_named, words
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes, write_json
@@ -146,7 +145,7 @@ class Run(RunFolder):
         self._ready = None
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
-        self._describe(trainer, "running", seconds, device=_device_words(device))
+        self._describe(trainer, "running", seconds, device=words(device))
         try:
             if trainer.update == 0:
                 yield self._look(trainer, data, seconds)
@@ -319,7 +318,3 @@ class Run(RunFolder):
         self.info["status"] = "interrupted"
         write_json(self.folder / "run.json", self.info)
         return told
-
-
-def _device_words(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machines.machine import Machine
-from ..machines.spins import sign, to_spins
+from ..machines.spins import to_spins
+from ..machines.units import SPIN
 from .gibbs import sweep
 from .mean_field import relax, variational_bound
 from .paths import Cooling
@@ -59,7 +60,7 @@ def marginals(machine: Machine, data: Any) -> Tensor:
             f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
     mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
-    field = torch.atanh(mean).to(machine.device, machine.dtype)
+    field = machine.layers.unit(0).field_of(mean).to(machine.device, machine.dtype)
     bases = own_biases(machine).repeat(2, 1, 1, 1)
     bases[0, ..., : machine.visible] = field
     bases[1, ..., : machine.visible] = -field
@@ -95,10 +96,12 @@ def paths_to(
 
 def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
-    fields = torch.atanh(means.double()).clamp(-STRONGEST, STRONGEST).to(machine.dtype)
+    layers = machine.layers
+    fields = layers.by_layer(lambda unit, m: unit.field_of(m), means.double())
+    fields = fields.clamp(-STRONGEST, STRONGEST).to(machine.dtype)
     bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
-    for layer, where in enumerate(machine.layers.slices):
-        if layer not in machine.layers.inferred:
+    for layer, where in enumerate(layers.slices):
+        if layer not in layers.inferred:
             bases[..., where] = fields.movedim(1, 0)[:, :, None, where]
     # Mean field knows the weight of a mode roughly: the square root spreads the chains more evenly.
     parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
@@ -137,16 +140,16 @@ def _hints(machine: Machine) -> Tensor:
     each hidden unit's couplings, the other units unknown; the signs of the biases."""
     visible = machine.visible
     if machine.patterns is not None:
-        whole = sign(machine.patterns.detach())
+        whole = SPIN.nearest(machine.patterns.detach())
         rows = machine.with_visible(whole[..., :visible], means=True)
         hints = [whole, rows]
     else:
         ends = [b for a, b in machine.layers.edges if a == 0]
         columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
-        signs = [sign(torch.cat(columns, 1)[:, :200])] if columns else []
+        signs = [SPIN.nearest(torch.cat(columns, 1)[:, :200])] if columns else []
         hints = [machine.with_visible(x, means=True) for x in signs]
     if machine.biases is not None:
-        hints.append(sign(machine.biases.detach())[:, None])
+        hints.append(SPIN.nearest(machine.biases.detach())[:, None])
     whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
 

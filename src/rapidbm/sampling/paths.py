@@ -33,13 +33,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.couplings import Couplings
-from ..machines.dense import Dense
 from ..machines.enumeration import log_weight
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
-from ..machines.spins import draw, log_2cosh
 from ..random import check_rng
 from .gibbs import sweep
 
@@ -92,7 +88,7 @@ class Cooling:
     @cached_property
     def masses(self) -> Tensor:
         """The log of eq. (1)'s products of 2 cosh, (j, e, 1) or (1, e, c)."""
-        each = log_2cosh(self.bases.double())
+        each = self.machine.layers.by_layer(lambda unit, b: unit.log_sum(b), self.bases.double())
         return (each if self.given is None else torch.where(self.given == 0, each, 0.0)).sum(-1)
 
     @cached_property
@@ -132,7 +128,8 @@ class Cooling:
             offset = torch.rand((len(base), 1), generator=rng, device=base.device)
             level = (torch.arange(chains, device=base.device) + offset) / chains  # (e, c)
             base = _of(self.bases, (total[:-1] < level).sum(0))
-        spins = draw(base.expand(-1, chains, -1), rng)
+        base = base.expand(-1, chains, -1)
+        spins = self.machine.layers.by_layer(lambda unit, b: unit.draw(b, rng), base)
         return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
@@ -161,7 +158,7 @@ class Cooling:
         energy, log_q = self.precise.energy(kept, means=True), self.log_q(kept)
         base = self.bases[0].to(self.precise.dtype)
         free = [
-            (self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
+            (layer, self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
             for layer in layers.inferred
         ]
 
@@ -170,8 +167,10 @@ class Cooling:
             pulled = torch.logsumexp(self.shares + ((1.0 - beta) * log_q).double(), 0)
             total = pulled - (beta * energy).double()
             inner = beta[..., None] if isinstance(beta, Tensor) else beta
-            for field, b in free:
-                total = total + log_2cosh(field * inner + b * (1.0 - inner)).sum(-1)
+            for layer, field, b in free:
+                total = total + layers.unit(layer).log_sum(field * inner + b * (1.0 - inner)).sum(
+                    -1
+                )
             return total
 
         return log_f
@@ -279,19 +278,20 @@ class Crossing:
 
     def weights(self, spins: Tensor) -> Weights:
         """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
-        kept = free_at_0(self.here.layers, spins)
+        layers = self.here.layers
+        kept = free_at_0(layers, spins)
         one, two = self.precise
         energies = one.energy(kept, means=True), two.energy(kept, means=True)
         fields = [
-            (one.field(kept, layer, means=True), two.field(kept, layer, means=True))
-            for layer in self.here.layers.inferred
+            (layer, one.field(kept, layer, means=True), two.field(kept, layer, means=True))
+            for layer in layers.inferred
         ]
 
         def log_f(at: Position) -> Tensor:
             x = float(at)
             total = -torch.lerp(*energies, x)
-            for here, there in fields:
-                total = total + log_2cosh(torch.lerp(here, there, x)).sum(-1)
+            for layer, here, there in fields:
+                total = total + layers.unit(layer).log_sum(torch.lerp(here, there, x)).sum(-1)
             return total
 
         return log_f
@@ -299,23 +299,7 @@ class Crossing:
 
 def mixed(here: Machine, there: Machine, x: float) -> Machine:
     """The machine of eq. (4); its couplings are those of both, so 2K patterns where there were K."""
-    a, b = here.couplings, there.couplings
-    made: Couplings
-    if isinstance(a, Patterns) and isinstance(b, Patterns):
-        more = 2.0**0.25  # 1/√(2K) instead of 1/√K
-        parts = [more * (1 - x) ** 0.5 * a.patterns.detach(), more * x**0.5 * b.patterns.detach()]
-        made = Patterns(a.layers, torch.cat(parts, 1))
-    else:
-        assert isinstance(a, Dense)
-        assert isinstance(b, Dense)
-        edges = {edge: f"{edge[0]}-{edge[1]}" for edge in a.layers.edges}
-        made = Dense(
-            a.layers,
-            {
-                edge: torch.lerp(a.weights[key].detach(), b.weights[key].detach(), x)
-                for edge, key in edges.items()
-            },
-        )
+    made = here.couplings.mixed(there.couplings, x)
     if here.biases is None or there.biases is None:
         return Machine(made)
     return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x))

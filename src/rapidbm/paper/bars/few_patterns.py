@@ -36,7 +36,7 @@ from ...machines.couplings import Couplings
 from ...machines.enumeration import enumerate_spins, free_layers, log_weight
 from ...machines.machine import Machine
 from ...machines.patterns import Patterns
-from ...machines.spins import sign
+from ...machines.units import SPIN
 from ...runs.metrics import hamming_distance
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, curve, item, label, panels, points
@@ -84,7 +84,7 @@ SCALES = scales(Scale)
 @torch.no_grad()
 def rounded(dense: Couplings, patterns: int) -> Patterns:
     """Patterns ±x with the x of eq. (2)."""
-    spins = sign(Patterns.from_dense(dense, patterns).patterns)
+    spins = SPIN.nearest(Patterns.from_dense(dense, patterns).patterns)
     shape = Patterns(dense.layers, spins).matrix(0, 1)
     square = (shape * dense.matrix(0, 1)).sum((1, 2)) / shape.square().sum((1, 2))
     return Patterns(dense.layers, spins * square.clamp(min=0).sqrt()[:, None, None])

@@ -23,7 +23,7 @@ from ...errors import InputError
 from ...glass.neighbours import adversarial_accuracy
 from ...likelihood.annealed import annealed
 from ...machines.machine import Machine
-from ...machines.spins import sign
+from ...machines.units import SPIN
 from ...runs.metrics import mean_free_energy
 from ...sampling import annealing
 from ...sampling.bases import path_to
@@ -195,7 +195,7 @@ def _samples(lab: Lab, scale: Scale, names: tuple[str, ...]) -> Values:
 def upright(images: Tensor, training: Tensor) -> Tensor:
     """Images (…, v) turned to the side of the data: without biases v and −v are equally likely."""
     mean = training.float().mean(0).to(images)
-    return images * sign((images * mean).sum(-1, keepdim=True))
+    return images * SPIN.nearest((images * mean).sum(-1, keepdim=True))
 
 
 def nearest_distance(images: Tensor, training: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def _patterns(lab: Lab, scale: Scale) -> Values:
     assert machine.patterns is not None
     assert data.train.labels is not None
     visible = machine.patterns[0, :, : machine.visible]  # (k, v)
-    starts = sign(visible)[:64]
+    starts = SPIN.nearest(visible)[:64]
     chains = 32
     spins = machine.with_visible(starts.repeat_interleave(chains, 0))
     ends = sweeps(machine, spins, rng, scale.sample_sweeps)[0, :, : machine.visible]
@@ -253,10 +253,10 @@ def _binarized(lab: Lab, scale: Scale) -> Values:
     """Energies of binarized patterns, of random states and of samples, over the lowest one found."""
     machine, rng = lab.kept("mnist.rapid"), lab.rng("energies")
     assert machine.patterns is not None
-    patterns = sign(machine.patterns)
+    patterns = SPIN.nearest(machine.patterns)
     inferred = machine.with_visible(patterns[..., : machine.visible])
     for layer, where in list(enumerate(machine.layers.slices))[1:]:
-        inferred[..., where] = sign(machine.field(inferred, layer))
+        inferred[..., where] = SPIN.nearest(machine.field(inferred, layer))
     swept = sweeps(machine, inferred, rng, 10)
     lowest = torch.full((machine.replicas,), torch.inf, device=machine.device)
     found: Values = {}

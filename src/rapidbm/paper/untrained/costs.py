@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...accel.devices import wait
 from ...machines.ensembles import WeightedSpins
 from ...machines.machine import Machine
-from ...machines.spins import random_spins, sign
+from ...machines.units import SPIN
 from ...training.negative import ContrastiveDivergence, NegativePhase, PatternInduced
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, Pen, item, label, panels
@@ -78,8 +79,7 @@ def seconds(lab: Lab, work: Callable[[], object], repeats: int) -> list[float]:
 
 
 def _wait(lab: Lab) -> None:
-    if lab.device.type == "cuda":
-        torch.cuda.synchronize(lab.device)
+    wait(lab.device)
 
 
 def _machine(lab: Lab, visible: int, hidden: int, patterns: int | None) -> Machine:
@@ -91,7 +91,7 @@ def phase(
 ) -> Callable[[], Any]:
     """One negative phase and its gradient, ready to run."""
     rng = lab.rng("phase")
-    data = random_spins((1, configurations, machine.visible), rng, machine.dtype)
+    data = SPIN.random((1, configurations, machine.visible), rng, machine.dtype)
     chains = negative.init(machine, rng)
 
     def run() -> dict[str, torch.Tensor]:
@@ -106,7 +106,7 @@ def built(machine: Machine) -> Callable[[], Any]:
     def run() -> dict[str, torch.Tensor]:
         assert machine.patterns is not None
         dense = Machine(machine.couplings.dense()).requires_grad_(False)  # type: ignore[operator]
-        visible = sign(machine.patterns[..., : machine.visible])
+        visible = SPIN.nearest(machine.patterns[..., : machine.visible])
         spins = dense.complete(visible, means=True)
         return machine.gradient(WeightedSpins.even(spins))
 

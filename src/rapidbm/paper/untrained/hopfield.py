@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...machines.spins import draw, random_spins, sign, states
+from ...machines.units import SPIN
 from ..claims import Finding, Number, all_of, claim, crossing
 from ..drawing import PENS, Figure, curve, item, label, legend_below, panels
 from ..lab import Lab, Part, Rows, by_scale, each, scales
@@ -127,12 +127,12 @@ def log_marginal(visible: Tensor, weights: Tensor, order: int = 80) -> Tensor:
 def _hybrid(lab: Lab, scale: Scale) -> Values:
     rng = lab.rng()
     v, h, k = scale.visible, scale.hidden, scale.patterns
-    xi = random_spins((k, v + h), rng, torch.float64)
+    xi = SPIN.random((k, v + h), rng, torch.float64)
     # ±1 patterns are cold: √scale of them keeps the sampler's chains moving.
     xi = xi * (2.0 / v) ** 0.5 / h**0.25
     xi_v, xi_h = xi[:, :v], xi[:, v:]
     weights, coupling = axons(xi_v, xi_h), effective(xi_v, xi_h)
-    every = states(v, 0, 2**v, device=lab.device).double()
+    every = SPIN.states(v, torch.arange(2**v, device=lab.device)).double()
     integral = log_marginal(every, weights)
     closed = 0.5 * ((every @ coupling) * every).sum(1) + 0.5 * h * math.log(2 * math.pi)
     probability = torch.softmax(closed, 0)
@@ -143,7 +143,7 @@ def _hybrid(lab: Lab, scale: Scale) -> Values:
     spins = every[at]
     for _ in range(20):
         noise = torch.randn((len(spins), h), generator=rng, dtype=torch.float64, device=rng.device)
-        spins = draw((spins @ weights + noise) @ weights.mT, rng)
+        spins = SPIN.draw((spins @ weights + noise) @ weights.mT, rng)
     pairs = torch.triu_indices(v, v, 1, device=lab.device)
     exact = (every.mT * probability @ every)[pairs[0], pairs[1]]
     found = (spins.mT @ spins / len(spins))[pairs[0], pairs[1]]
@@ -209,7 +209,7 @@ def settle(coupling: Tensor, spins: Tensor, passes: int = 100) -> Tensor:
     """Eq. (4), all units at once, until nothing turns; a unit without a field stays, (e, c, n)."""
     for _ in range(passes):
         field = spins @ coupling.mT
-        new = torch.where(field == 0, spins, sign(field))
+        new = torch.where(field == 0, spins, SPIN.nearest(field))
         if torch.equal(new, spins):
             break
         spins = new
@@ -236,7 +236,7 @@ def _storage(lab: Lab, scale: Scale, rule: str) -> Values:
         for j, load in enumerate(loads):
             rng = lab.rng(ratio, load)
             count = max(1, round(load * scale.units))
-            xi = random_spins((scale.instances, count, scale.units), rng)
+            xi = SPIN.random((scale.instances, count, scale.units), rng)
             start = (i * len(loads) + j) * part
             if rule == "free":
                 coupling = learnt(xi, scale.passes, lab.within(start, start + part).tell)
@@ -254,7 +254,7 @@ def _couplings(rule: str, xi: Tensor, ratio: float, rng: torch.Generator) -> Ten
     if rule == "best":
         return best(xi)
     count, units = xi.shape[1:]
-    hidden = random_spins((len(xi), count, round(ratio * units)), rng)
+    hidden = SPIN.random((len(xi), count, round(ratio * units)), rng)
     return _hollow(effective(xi, hidden)) / units
 
 

@@ -36,7 +36,7 @@ from ...glass.overlaps import ultrametricity
 from ...ground.ground_state import ground_state
 from ...likelihood.log_z import log_likelihood, log_z
 from ...machines.machine import Machine
-from ...machines.spins import sign
+from ...machines.units import SPIN
 from ...sampling.samplers import ParallelTempering
 from ..claims import Number
 from ..lab import Lab, Part, Rows, by_scale, random_rbm, scales
@@ -131,7 +131,7 @@ def _frustration(lab: Lab, scale: Scale) -> Values:
     machine = random_rbm(*sizes, rng, replicas=scale.instances, continuous=True)
     spins = ground_state(machine, method="exact").spins  # (e, n)
     assert machine.patterns is not None
-    overlap = (spins * sign(machine.patterns[:, 0])).mean(1).abs()
+    overlap = (spins * SPIN.nearest(machine.patterns[:, 0])).mean(1).abs()
     found["continuous_overlap"] = overlap
     found["continuous_satisfied"] = satisfied(machine)
     found["continuous_minima"] = minima(machine, scale.starts, rng).distinct
@@ -170,7 +170,7 @@ def shares(machine: Machine, rng: torch.Generator) -> dict[str, Tensor]:
     visible part with hidden units that follow; and random states, likewise."""
     assert machine.patterns is not None
     ground = ground_state(machine, method="exact").energy
-    whole = sign(machine.patterns)  # (e, k, n)
+    whole = SPIN.nearest(machine.patterns)  # (e, k, n)
     random = machine.random(100, rng)
     return {
         "whole": machine.energy(whole).mean(1) / ground,
@@ -184,7 +184,7 @@ def shares(machine: Machine, rng: torch.Generator) -> dict[str, Tensor]:
 def _follow(machine: Machine, spins: Tensor) -> Tensor:
     """The visible layer of `spins`, and hidden units that each take the sign of their field."""
     seen = machine.with_visible(spins[..., : machine.visible])
-    seen[..., machine.layers.slices[1]] = sign(machine.field(seen, 1))
+    seen[..., machine.layers.slices[1]] = SPIN.nearest(machine.field(seen, 1))
     return seen
 
 
