@@ -9,7 +9,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from zonotope_module import (
+
+from conftest import machines
+from rapidbm.errors import InputError
+from rapidbm.ground import lower_bound as bounds
+from rapidbm.ground import zonotope as zonotope_module
+from rapidbm.ground.ground_state import HEURISTICS, ground_state
+from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
+from rapidbm.ground.zonotope import (
     Zonotope,
     _cliques,
     _directions,
@@ -18,13 +25,6 @@ from zonotope_module import (
     _zonotope,
     zonotopes,
 )
-
-from conftest import machines
-from rapidbm.errors import InputError
-from rapidbm.ground import lower_bound as bounds
-from rapidbm.ground import zonotope as zonotope_module
-from rapidbm.ground.ground_state import HEURISTICS, ground_state
-from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
