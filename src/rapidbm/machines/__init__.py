@@ -1,1 +1,14 @@
-"""What a Boltzmann machine is: units, layers, couplings, energies, exact sums, and machines in files."""
+"""What a Boltzmann machine is: units, layers, couplings, energies, sums over states, and files of them.
+
+    units          what one kind of unit is, with all its formulas: `SPIN`, `Unit`, `Beta`
+    spins          what counts as spins: `to_spins`, `as_spins`, `to_bits`
+    layers         which layers there are and which are coupled: `Layers`
+    couplings      what all couplings can do: `Couplings`, `Patterned`; `Dense` in dense, `Patterns` in patterns
+    machine        couplings and biases: `Machine`, `stack`, `scaled`
+    constructors   from sizes: `rbm`, `dbm`, `bm`
+    enumeration    sums over states that need no sampling
+    ensembles      weighted states and the gradient over them: `WeightedSpins`, `GivenVisible`, `AllStates`
+    files          `save_machine`, `load_machine`, and tensors with a header
+
+It knows accel and the modules below the rooms; no data set, no sampler, no training.
+"""
