@@ -29,11 +29,11 @@ from rapidbm.estimates import Estimate
 from rapidbm.likelihood import bridging
 from rapidbm.likelihood import log_z as likelihood
 from rapidbm.likelihood.log_z import log_z
-from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.machine import Machine, scaled
 from rapidbm.progress import quiet
 from rapidbm.random import generator
-from rapidbm.sampling import annealing as ais
+from rapidbm.sampling import annealing as weights
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.paths import Crossing
 from rapidbm.sampling.samplers import TrajectoryTempering
@@ -96,11 +96,11 @@ def bennett(numbers: Iterable[int]) -> list[Check]:
         here = scaled(here, 1.0).double()
         there = scaled(here, 1.1)
         rng = generator(number, "bennett")
-        route = Crossing(here, there, exact_samples(here, 500, rng))
+        path = Crossing(here, there, exact_samples(here, 500, rng))
         places = [0.0, 0.5, 1.0]
-        logs, _ = ais.forward(route, places, 500, rng)
-        back = ais.backward(route, places, exact_samples(there, 500, rng), rng)
-        found = ais.bennett(logs, back)
+        logs, _ = weights.forward(path, places, 500, rng)
+        back = weights.backward(path, places, exact_samples(there, 500, rng), rng)
+        found = weights.bennett(logs, back)
         value, error = float(found.value), 1.96 * float(found.error)
         exact = float(log_z(there, method="exact").value - log_z(here, method="exact").value)
         checks.append(Check(value - error, value + error, exact))

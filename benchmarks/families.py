@@ -18,12 +18,13 @@ from torch import Tensor
 
 from rapidbm.data.catalogue import load
 from rapidbm.errors import FitWarning, LoadWarning
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine
 from rapidbm.machines.spins import sign
 from rapidbm.random import generator
 from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 Member = tuple[Machine, Tensor | None]
 Family = Callable[[int], Member]

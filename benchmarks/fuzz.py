@@ -36,8 +36,8 @@ import rapidbm as rb
 from rapidbm.data import files, hdf5_child
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_machine, load_tensors
-from rapidbm.paper.folder import Reproduction
-from rapidbm.paper.study import Record, read_record, write_record
+from rapidbm.paper.records import Record, read_record, write_record
+from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.samples import read_mask

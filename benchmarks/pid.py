@@ -12,8 +12,8 @@ from unittest import mock
 import torch
 
 from rapidbm.bench.clock import interleaved
-from rapidbm.machines.couplings import Patterns
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins
 from rapidbm.random import generator
 from rapidbm.training.negative import PatternInduced

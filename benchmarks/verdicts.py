@@ -25,13 +25,14 @@ from rapidbm.glass.verdict import (
     PARAMAGNET,
     glassiness,
 )
-from rapidbm.machines.machine import Machine, bm, rbm
+from rapidbm.machines.constructors import bm, rbm
+from rapidbm.machines.machine import Machine
 from rapidbm.random import generator
 from rapidbm.runs.diagnosis import gibbs_series
 from rapidbm.training.negative import PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.projections import Sign
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 Case = tuple[str, tuple[str, ...], Callable[[], Machine]]  # name, right verdicts, machine
 GLASSY, ONE, LEARNT = (GLASS, LOST, CROSSED), (ORDERED, ERGODIC), (ORDERED, ERGODIC, CROWDED)

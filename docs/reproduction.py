@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from rapidbm import paper as experiments
-from rapidbm.paper.folder import FAILS, HOLDS, MISSED, OPEN, Reproduction
+from rapidbm.paper.claims import FAILS, HOLDS, MISSED, OPEN
 from rapidbm.paper.page import MARKS, duration
+from rapidbm.paper.reproduction import Reproduction
 
 HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"
@@ -42,7 +43,7 @@ def times(found: Reproduction) -> str:
     lines = ["| study | parts | time | on |", "| --- | --- | --- | --- |"]
     took, total = found.times(), 0.0
     for study in experiments.STUDIES:
-        names = [n for n in experiments.parts(study, found.scale) if n in took]
+        names = [n for n in experiments.parts(study) if n in took]
         if not names:
             lines.append(f"| {study} | – | not measured | |")
             continue

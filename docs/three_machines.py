@@ -10,9 +10,7 @@ from pathlib import Path
 import rapidbm as rb
 from rapidbm.glass import pictures as draw
 from rapidbm.glass.overlaps import energies
-from rapidbm.glass.phase_pictures import show_phases
 from rapidbm.pictures import INK, figure, save
-from rapidbm.random import generator
 
 
 def machines() -> dict[str, rb.Machine]:
@@ -34,18 +32,18 @@ def main(folder: Path) -> None:
         rb.save_machine(machine, folder / f"{name}.safetensors")
         machine.requires_grad_(False)
         spins = rb.sample(machine, 64, sampler=rb.ParallelTempering(), seed=0)
-        found = rb.minima(machine, 400, generator(0, "minima"))
+        found = rb.minima(machine, 400, rb.stream(0, "minima"))
         draw.show_overlaps(row[0], rb.overlap_distribution(spins))
         draw.show_energies(row[1], energies(machine, spins), found)
         draw.show_rarefaction(row[2], found)
-        draw.show_growth(row[3], rb.growth(machine, 400, generator(0, "growth")))
+        draw.show_growth(row[3], rb.growth(machine, 400, rb.stream(0, "growth")))
         row[0].set_title(name, fontsize=11, color=INK, loc="left")
         here = rb.standing(machine)
         places.append((name, (float(here.load[0]), float(here.temperature[0]))))
     save(fig, folder / "three-machines.png")
     fig = figure(6.2, 4.4)
     names, points = zip(*places, strict=True)
-    show_phases(fig.subplots(), rb.boundaries(), points, names=names)
+    draw.show_phases(fig.subplots(), rb.boundaries(), points, names=names)
     save(fig, folder / "three-places.png")
 
 

@@ -30,7 +30,7 @@ GROUPS = {
                  "sampling/bases", "sampling/annealing", "sampling/samplers", "sampling/mean_field"),
     "likelihood": ("likelihood/log_z", "likelihood/annealed", "likelihood/counting",
                    "likelihood/quadrature", "likelihood/bridging", "likelihood/hidden_sums",
-                   "likelihood/moments", "estimates"),
+                   "likelihood/moments", "likelihood/exact", "estimates"),
     "ground": ("ground/ground_state", "ground/zonotope", "ground/lower_bound", "sampling/quench"),
     "training": ("training/trainer", "training/positive", "training/negative", "training/optimisers",
                  "training/projections", "runs/metrics", "likelihood/independent"),
@@ -39,8 +39,8 @@ GROUPS = {
 }  # fmt: skip
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
-    "experiment|reproduction|gpu|bench|docs|imports|coverage|mutants|cli|diagram|quality|landscape|glass"
-    "|progress|limits|convergence|fast"
+    "experiment|reproduction|gpu|bench|docs|imports|coverage|mutants|cli|diagram|quality|minima|glass"
+    "|progress|limits|fast"
 )
 
 

@@ -16,16 +16,20 @@ from dataclasses import dataclass
 TINY = 1e-4  # a number below it is a tolerance, or keeps a division from 0/0
 SILENT = re.compile(  # statements and conditions with one of these words change no number
     r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|capturable|cast|TypeVar"
-    r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM)\b"
+    r"|TYPE_CHECKING|device\.type|(GPU_)?CHUNK(_BYTES)?|keep_freed_memory|ROOM|replay)\b"
 )
-# The same numbers without them: where a tensor lies, what may be written over, what is told; and the
-# checks of our own mistakes.
+# The same numbers without them: where a tensor lies, in which type it is summed, what may be written
+# over, what is told; the checks of our own mistakes; how often an iteration is made is a setting.
 QUIET = {
     "device",
+    "dtype",
+    "means",
+    "stderr",
     "out",
     "overwrite",
     "strict",
     "stacklevel",
+    "iterations",
     "remedy",
     "limit",
     "encoding",
@@ -87,6 +91,7 @@ DROPPED = {
 }
 ALONG = {"sum", "mean", "amin", "amax", "argmin", "argmax", "logsumexp", "softmax", "cumsum", "cat"}
 TEXTS = {"__repr__", "__str__", "describe"}
+GRAPHS = {"replayed"}  # only a GPU's updates are graphs
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,40 @@ def sound(mutation: Mutation, source: str) -> bool:
     return ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
 
+def _says(statement: ast.stmt) -> bool:
+    """A docstring, or the dots of a method that others fill in."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _plain(node: ast.expr) -> bool:
+    """A word, which may be a choice."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or _plain(node)
+
+
+def _chunk(call: ast.Call) -> bool:
+    """max(1, room // size): how many go at a time."""
+    if len(call.args) != 2:
+        return False
+    first, second = call.args
+    one = isinstance(first, ast.Constant) and first.value == 1
+    return one and isinstance(second, ast.BinOp) and isinstance(second.op, ast.FloorDiv)
+
+
+def _times(loop: ast.For) -> bool:
+    """for _ in range(50): how often an iteration is made."""
+    call = loop.iter
+    return (
+        isinstance(loop.target, ast.Name)
+        and loop.target.id == "_"
+        and isinstance(call, ast.Call)
+        and all(isinstance(part, ast.Constant) for part in call.args)
+    )
+
+
 class _Walk(ast.NodeVisitor):
     def __init__(self, module: str, source: str) -> None:
         self.module, self.data = module, source.encode()
@@ -182,9 +221,8 @@ class _Walk(ast.NodeVisitor):
 
     def block(self, body: list[ast.stmt]) -> None:
         for statement in body:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                continue  # a docstring
-            self.visit(statement)
+            if not _says(statement):
+                self.visit(statement)
 
     def head(self, node: ast.stmt, *parts: ast.AST) -> None:
         """The head of a block; silent ones are passed over."""
@@ -209,7 +247,7 @@ class _Walk(ast.NodeVisitor):
                 self.reach = (node.lineno, node.end_lineno or node.lineno)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name in TEXTS:
+        if node.name in TEXTS | GRAPHS or all(map(_says, node.body)):
             return
         outer = self.reach
         self.reach = (node.body[0].lineno, node.end_lineno or node.lineno)
@@ -225,6 +263,11 @@ class _Walk(ast.NodeVisitor):
             self.visit(value)
 
     def visit_If(self, node: ast.If) -> None:
+        if "replay is None" in self.text(
+            node.test
+        ):  # the rest belongs to a graph, which is a GPU's
+            self.block(node.body)
+            return
         if not self.silent(node.test):
             self.head(node, node.test)
             self.condition(node.test)
@@ -236,7 +279,8 @@ class _Walk(ast.NodeVisitor):
         self.block(node.body)
 
     def visit_For(self, node: ast.For) -> None:
-        self.head(node, node.iter)
+        if not _times(node):
+            self.head(node, node.iter)
         self.block(node.body)
         self.block(node.orelse)
 
@@ -300,6 +344,10 @@ class _Walk(ast.NodeVisitor):
             self.replace("turned", test, f"(not {self.text(test)})")
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
+        if all(map(_text, (node.body, node.orelse))) and not all(
+            map(_plain, (node.body, node.orelse))
+        ):
+            return  # one text or another
         if not self.silent(node.test):
             self.condition(node.test)
             self.visit(node.test)
@@ -355,7 +403,7 @@ class _Walk(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else self.text(function)
-        if self.silent(function) or name == "isinstance":
+        if self.silent(function) or name == "isinstance" or _chunk(node):
             return
         if name in SWAPPED and (isinstance(function, ast.Attribute) or name != "sum"):
             stop = self.stop(function)

@@ -1,4 +1,4 @@
-"""Annealing from several bases: machines on which one base alone was confidently wrong."""
+"""Annealed importance sampling against enumeration."""
 
 import itertools
 import math
@@ -8,404 +8,274 @@ import torch
 
 from conftest import machines
 from rapidbm.data.catalogue import load
-from rapidbm.errors import InputError, TimeLimit
-from rapidbm.estimates import Bounds
-from rapidbm.likelihood import annealed as annealing
+from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood, log_z
-from rapidbm.machines.machine import bm, rbm, stack
-from rapidbm.machines.spins import sign, states
+from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.machine import scaled
 from rapidbm.random import generator
-from rapidbm.sampling import annealing as ais
-from rapidbm.sampling import bases
-from rapidbm.sampling.paths import Path
-from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
+from rapidbm.sampling import annealing
+from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
+from rapidbm.sampling.paths import Cooling
 from rapidbm.testing import chi_squared, exact_distribution
-from rapidbm.training.negative import Persistent
-from rapidbm.training.optimisers import adam
-from rapidbm.training.trainer import train
+
+EVERY = machines(3) + machines(2, biases=False)
 
 
-def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):
-    """One pattern, and biases that agree with it on every other unit: near a first-order transition."""
-    scale = math.sqrt(2.0 * ratio * field / units)
-    machine = bm(units, 0, 1, biases=True, seed=seed, scale=scale, dtype=torch.float64)
-    turns = torch.ones(units, dtype=torch.float64)
-    turns[1::2] = -1.0
-    machine.biases.data.copy_(field * sign(machine.patterns.detach()[:, 0]) * turns)
-    return machine.requires_grad_(False)
+def inside(found, exact, times=1.5):
+    """The exact value within the interval, or half as far again from its middle."""
+    middle, half = 0.5 * (found.lower + found.upper), 0.5 * (found.upper - found.lower)
+    return bool(((exact - middle).abs() <= times * half).all())
 
 
-def hole(visible=14, gain=1.1, seed=0):
-    """One state of weight e^{gain · V log 2} beside a plain of 2^V states."""
-    rng = generator(seed, "hole")
-    machine = rbm(visible, 1, biases=True, seed=seed, scale=0.1, dtype=torch.float64)
-    signs = 2.0 * torch.randint(2, (visible,), generator=rng).double() - 1.0
-    machine.couplings.weights["0-1"].data[0, :, 0] = 3.0 * signs
-    machine.biases.data[0, :visible] = 3.0 * signs
-    machine.biases.data[0, visible] = 0.5 * gain * visible * math.log(2.0) - 3.0 * visible
-    return machine.requires_grad_(False)
-
-
-def holds(found, exact):
-    return bool(((found.lower <= exact) & (exact <= found.upper)).all())
-
-
-def test_biases_that_hold_the_spins_are_not_believed():
-    """From the biases alone the interval was 97.485 to 97.515 for 112.859."""
-    machine = random_field_mattis()
-    exact = log_z(machine, method="exact").value
-    assert float(exact) == pytest.approx(112.859, abs=1e-3)
-    alone = Path(machine, bases.own_biases(machine))
-    logs, _ = ais.forward(alone, ais.schedule(alone, generator(0)), 500, generator(1))
-    one = ais.LogMean.of(logs)
-    assert float(one.value + 10 * one.error - exact) < -10
-    for seed in range(3):
-        found = log_z(machine, method="ais", seed=seed)
-        assert holds(found, exact)
-        assert float(found.upper - found.lower) < 0.5
-
-
-def test_machines_near_a_first_order_transition():
-    """Six of them, and layers that biases pull apart while couplings hold them together."""
-    for seed in range(0, 12, 2):
-        machine = random_field_mattis(20 + 4 * seed, 1.0 + 0.25 * seed, 0.9 + 0.03 * seed, seed)
-        exact = log_z(machine, method="exact").value
-        found = log_z(machine, method="ais", seed=seed)
-        assert float((found.value - exact).abs()) < 0.2
-        assert float((found.lower - exact).clamp(min=0) + (exact - found.upper).clamp(min=0)) < 0.05
-    for coupling in (0.4, 0.7, 1.0, 1.3):
-        machine = rbm(8, 10, biases=True, seed=0, scale=0.1, dtype=torch.float64)
-        machine.couplings.weights["0-1"].data.add_(coupling)
-        machine.biases.data[:, :8], machine.biases.data[:, 8:] = 4.0, -4.0
-        exact = log_z(machine, method="exact").value
-        assert float((log_z(machine, method="ais", seed=0).value - exact).abs()) < 0.1
-
-
-@pytest.mark.parametrize("gain", [0.8, 1.0, 1.2])
-def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
-    machine = hole(gain=gain)
-    exact = log_z(machine, method="exact").value
-    paths, proven = bases.paths_to(machine, None, generator(0))
-    assert bool((proven <= exact).all())
-    assert list(paths) == ["free spins", "biases", "modes"]
-    logs, _ = ais.forward(paths["free spins"], [0.0, 0.5, 1.0], 500, generator(1))
-    found = log_z(machine, method="ais", seed=0)
-    assert holds(found, exact)
-    plain = math.log(1.0 + math.exp(gain * 14 * math.log(2.0)) / 2**14)
-    assert float(exact - ais.LogMean.of(logs).value) > 0.5 * plain  # free spins see the plain alone
-    assert "modes" in found.effort
-
-
-# -- mirror images ------------------------------------------------------------------------------------
-
-
-def one_sided(machine, count=200):
-    rng = generator(0, "rows")
-    return 2.0 * (torch.rand((count, machine.visible), generator=rng) < 0.1).double() - 1.0
-
-
-@pytest.mark.parametrize("machine", machines(2, biases=False))
-def test_a_machine_without_biases_is_annealed_to_both_sides(machine):
-    data = one_sided(machine)
-    path = bases.path_to(machine, data)
-    assert path.bases.shape == (2, machine.replicas, 1, machine.layers.units)
-    assert torch.equal(path.bases[0], -path.bases[1])
-    exact = log_z(machine, method="exact").value
-    found = log_z(machine, method="ais", data=data, seed=0)
-    assert bool(((found.value - exact).abs() < 0.15).all())
-    betas = ais.schedule(path, generator(0))
-    logs, _ = ais.forward(path, betas, 2000, generator(1))
-    assert bool(((ais.LogMean.of(logs).value - exact).abs() < 0.15).all())
-
-
-def test_trained_on_one_side_the_likelihood_has_its_log_2():
-    """With the marginals alone −24.54 to −24.50 for −25.20."""
-    data = load("digits")
-    machine = rbm(64, 12, seed=1)
-    with pytest.warns(UserWarning, match="below independent columns"):
-        for _ in train(
-            machine, data.train, Persistent(100, 5), adam(3e-3), epochs=20, batch_size=50, seed=0
-        ):
-            pass
-    exact = log_likelihood(machine, data.test, method="exact").value
-    found = log_likelihood(machine, data.test, method="ais", seed=0)
-    assert holds(found, exact)
-    assert float(found.upper - found.lower) < 0.1
-    mean = data.train.spins.double().mean(0)
-    for sampler, steps in (
-        (Annealing(100, data=data.train), 0),
-        (ParallelTempering(6, data=data.train), 20),
-    ):
-        spins = sample(machine, 200, sampler=sampler, steps=steps, seed=0)[0, :, :64].double()
-        up = float(((spins @ mean) > 0).double().mean())
-        assert 0.3 < up < 0.7  # v and −v are equally likely
-
-
-def test_samples_of_both_sides_are_those_of_the_machine():
-    machine = rbm(4, 3, scale=0.9, seed=3, dtype=torch.float64).requires_grad_(False)
-    _, exact = exact_distribution(machine)
-    spins = sample(machine, 20_000, sampler=Annealing(50, data=one_sided(machine)), seed=0)
-    powers = 2 ** torch.arange(machine.layers.units - 1, -1, -1)
-    numbers = ((spins[0] > 0).long() * powers).sum(1)
-    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
-
-
-@pytest.mark.parametrize("biases", [0.0, 0.01])
-def test_weak_biases_leave_both_sides(biases):
-    """Samplers from data see the side on which the data do not lie."""
-    machine = rbm(20, 10, 1, scale=1.0, seed=0, biases=True)
-    machine.biases.data.fill_(biases)
-    assert bases.mirrored(machine) == (biases == 0.0)
-    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
-    for sampler, steps in ((Annealing(100, data=data), 0), (ParallelTempering(6, data=data), 20)):
-        spins = sample(machine, 400, sampler=sampler, steps=steps, seed=0)
-        other = float(((spins[0, :, :20] @ data[0]) < 0).double().mean())
-        exact = 1.0 / (1.0 + math.exp(2.0 * biases * float(machine.patterns.detach().sum())))
-        assert abs(other - exact) < 0.12
-
-
-def test_without_the_mirror_image_log_2_is_missing():
-    machine = rbm(20, 10, 1, scale=1.0, seed=0)
-    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
-    path = Path(machine, bases.marginals(machine, data)[:1])
-    logs, _ = ais.forward(path, ais.schedule(path, generator(0)), 500, generator(1))
-    exact = log_z(machine, method="exact").value
-    assert float(exact - ais.LogMean.of(logs).value) == pytest.approx(math.log(2), abs=0.1)
-
-
-# -- modes --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("machine", machines(2) + machines(1, biases=False))
-def test_modes_are_mean_field_solutions_and_their_bound_is_one(machine):
-    means, bounds = bases.modes(machine, generator(0))
-    assert means.shape[:2] == bounds.shape
-    assert float(means.abs().max()) <= 1.0
-    assert bool((bounds <= log_z(machine, method="exact").value[:, None] + 1e-9).all())
-    assert bool((bounds.argmax(1) == 0).all())
-    layers = machine.layers
-    if not any(layers.self_coupled(i) for i in range(len(layers.sizes))):
-        fields = [machine.field(means, i, means=True) for i in range(len(layers.sizes))]
-        assert torch.allclose(torch.cat(fields, -1).tanh(), means, atol=0.05)
-
-
-def test_all_minima_of_a_cold_machine_are_modes():
-    machine = rbm(10, 40, 2, scale=1.0, seed=0, dtype=torch.float64).requires_grad_(False)
-    means, _ = bases.modes(machine, generator(0))
-    every = states(10, 0, 2**10).double()
-    weights = machine.log_prob_unnormalised(every)[0]
-    likely = every[weights > weights.max() - 3.0]
-    found = {tuple(row) for row in sign(means[0, :, :10]).tolist()}
-    found |= {tuple(-x for x in row) for row in found}
-    assert {tuple(row) for row in likely.tolist()} <= found
-
-
-# -- several paths ------------------------------------------------------------------------------------
-
-
-def test_a_base_that_misses_a_mode_does_not_count():
-    """Two walks of one machine, one of which never left a part of weight e^−3."""
-    machine = rbm(3, 2, seed=0).requires_grad_(False)
-    path = bases.path_to(machine)
-    ends = machine.random(100, generator(0))
-    noise = 0.1 * torch.randn((1, 100), generator=generator(1), dtype=torch.float64)
-    whole = annealing.Walk(path, [0.0, 1.0], 5.0 + noise, ends)
-    short = annealing.Walk(path, [0.0, 1.0], 2.0 + noise, -ends)
-    walks = {"whole": whole, "short": short}
-    sees = annealing._seeing(walks)
-    assert {name: bool(x) for name, x in sees.items()} == {"whole": True, "short": False}
-    drawn, apart = annealing._population(walks, sees, 100, generator(2))
-    assert all(any(torch.equal(x, y) for y in ends[0]) for x in drawn[0])
-    assert 30 < int(apart) < 100
-
-
-def weighed(value, spread, count=100):
-    """Weights that are 1 + spread and 1 − spread by turns: log (mean w) is `value`, and its error
-    spread / √(count − 1)."""
-    turns = torch.ones((1, count), dtype=torch.float64)
-    turns[:, 1::2] = -1.0
-    return value + torch.log1p(spread * turns)
-
-
-@pytest.mark.parametrize("spreads", [(0.3, 0.6), (0.6, 0.3)])
-@pytest.mark.parametrize("apart", [1.5, 2.5, -1.5, -2.5, 50.0, -50.0])
-def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spreads, monkeypatch):
-    """`apart` is the distance of the two, in errors of their difference."""
-    one, two = (spread / math.sqrt(99) for spread in spreads)
-    forward, backward = 1.0, 1.0 + apart * math.hypot(one, two)
-    logs, back = weighed(forward, spreads[0]), weighed(-backward, spreads[1])
-    monkeypatch.setattr(ais, "backward", lambda *given: back)
-    walk = annealing.Walk(None, [0.0, 1.0], logs, None)
-    found = annealing._joined(walk, None, None, generator(0), None)
-    best = ais.bennett(logs, back)
-    ends = [float(best.value + side * annealing.WIDE * best.error) for side in (-1, 1)]
-    wide = annealing.WIDE if abs(apart) > 1.96 else 0.0
-    ends += [
-        forward - wide * one,
-        forward + wide * one,
-        backward - wide * two,
-        backward + wide * two,
-    ]
-    assert float(found.lower) == pytest.approx(min(ends), abs=1e-12)
-    assert float(found.upper) == pytest.approx(max(ends), abs=1e-12)
-    assert (float(found.forward), float(found.back)) == pytest.approx((forward, backward))
-    few = annealing._joined(walk, None, torch.tensor([4]), generator(0), None)
-    assert (
-        float(few.upper - few.lower) > 2 * annealing.WIDE / 4
-    )  # of four chains a quarter may miss
-
-
-def test_the_ways_back_start_from_chains_that_have_settled(monkeypatch):
-    """Whatever was drawn, here one state again and again, sweeps at the machine's own temperature
-    have to bring it to the machine's distribution first."""
-    machine = rbm(4, 3, scale=0.5, biases=True, seed=0, dtype=torch.float64).requires_grad_(False)
-    machine.biases.data.fill_(0.2)
-    one, starts, plain = torch.ones((1, 2000, 7), dtype=torch.float64), [], annealing._joined
-
-    def joined(walk, settled, *given):
-        starts.append((settled, given[0]))
-        return plain(walk, settled, *given)
-
-    monkeypatch.setattr(annealing, "_joined", joined)
-    monkeypatch.setattr(annealing, "NARROW", math.inf)  # one round does
-    with monkeypatch.context() as patch:
-        patch.setattr(annealing, "_population", lambda *given: (one, torch.tensor([7])))
-        _, settled, _ = annealing.annealed(machine, 1.5, 0, None, None, 50, 200)
-    assert all(torch.equal(start, settled) and int(apart) == 7 for start, apart in starts)
-    _, exact = exact_distribution(machine, 1.5)
-    powers = 2 ** torch.arange(6, -1, -1)
-    numbers = ((settled[0] > 0).long() * powers).sum(1)
-    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
-    starts.clear()
-    _, settled, _ = annealing.annealed(machine, 1.5, 0, None, one, 50, 200)
-    assert torch.equal(settled, one)  # what is given is taken as it is
-    assert all(torch.equal(start, one) and apart is None for start, apart in starts)
-
-
-def test_a_walk_counts_until_its_errors_and_the_bests_are_spent():
-    one, two = (spread / math.sqrt(99) for spread in (0.3, 0.6))
-    for short, counts in ((0.9, True), (1.1, False)):
-        gap = short * annealing.WIDE * (one + two)
-        walks = {
-            "high": annealing.Walk(None, [0.0, 1.0], weighed(2.0, 0.3), None),
-            "low": annealing.Walk(None, [0.0, 1.0], weighed(2.0 - gap, 0.6), None),
-        }
-        sees = annealing._seeing(walks)
-        assert (bool(sees["high"]), bool(sees["low"])) == (True, counts)
-
-
-def test_the_population_has_from_each_walk_as_many_as_it_has_effective_ones():
-    even = torch.zeros((2, 100), dtype=torch.float64)
-    few = even.clone()
-    few[:, 25:] = -torch.inf
-    walks = {
-        "even": annealing.Walk(None, [0.0, 1.0], even + 3.0, torch.ones(2, 100, 1)),
-        "few": annealing.Walk(None, [0.0, 1.0], few - 3.0, -torch.ones(2, 100, 1)),
-    }
-    sees = {"even": torch.tensor([True, False]), "few": torch.tensor([True, True])}
-    drawn, apart = annealing._population(walks, sees, 10_000, generator(0))
-    assert float((drawn[0] > 0).double().mean()) == pytest.approx(0.8, abs=0.02)
-    assert float(drawn[1].max()) == -1.0  # in the second replica the first walk does not count
-    assert apart.tolist() == [125, 25]
-
-
-def test_a_walk_without_an_error_sees_itself():
-    """All weights of a machine without couplings are the same."""
-    walk = annealing.Walk(None, [0.0, 1.0], torch.full((1, 4), 2.0, dtype=torch.float64), None)
-    assert float(walk.mean.error) == 0.0
-    assert bool(annealing._seeing({"free spins": walk})["free spins"])
-
-
-def bounds_of(*rows):
-    """One `Bounds` per row of (value, lower, upper)."""
-    found = []
-    for row in rows:
-        value, lower, upper = (torch.tensor([x], dtype=torch.float64) for x in row)
-        found.append(Bounds(value, lower, upper, value, value, value, value, "ais", ""))
-    return found
-
-
-def test_paths_that_contradict_each_other_are_spanned():
-    def believed(proven, *rows):
-        found = bounds_of(*rows)
-        width = torch.stack([b.upper - b.lower for b in found])
-        return annealing._believed(found, width, torch.tensor([proven], dtype=torch.float64))
-
-    one = believed(-9.0, (1.0, 0.9, 1.1), (1.05, 0.5, 1.6))
-    assert (float(one.lower), float(one.upper), one.note) == (0.9, 1.1, "")
-    two = believed(-9.0, (1.0, 0.9, 1.1), (2.0, 1.5, 2.5))
-    assert (float(two.value), float(two.lower), float(two.upper)) == (1.0, 0.9, 2.5)
-    assert "disagree" in two.note
-    near = believed(-9.0, (1.0, 0.9, 1.1), (1.2, 1.15, 1.36))
-    assert (float(near.lower), float(near.upper), near.note) == (0.9, 1.36, "")  # still narrow
-    below = believed(-9.0, (1.0, 0.9, 1.1), (0.0, -0.5, 0.5))
-    assert (float(below.lower), float(below.upper)) == (-0.5, 1.1)
-    three = believed(3.0, (1.0, 0.9, 1.1), (2.0, 0.5, 2.5))
-    assert float(three.upper) == 3.0  # the proven bound lies above all
-    assert "disagree" in three.note
-    found = bounds_of((1.0, 0.9, 1.1), (9.0, 8.9, 9.4))  # that misses something here says nothing
-    width = torch.tensor([[0.2], [torch.inf]], dtype=torch.float64)
-    alone = annealing._believed(found, width, torch.tensor([-9.0], dtype=torch.float64))
-    assert (float(alone.lower), float(alone.upper), alone.note) == (0.9, 1.1, "")
-
-
-def test_longer_paths_where_the_interval_is_wide():
-    walks = {
-        name: annealing.Walk(None, [0.0] * (steps + 1), None, None)
-        for name, steps in (("a", 10), ("b", 60))
-    }
-    width = torch.tensor([[0.4, 0.9, 2.0], [3.0, 0.8, 1.0]])
-    names = list(walks)
-    assert annealing._wanting(names, width, walks, 1000) == {"b"}
-    assert annealing._wanting(names, width, walks, 100) == {"a"}  # b may not grow
-    assert annealing._wanting(names, width, walks, 120) == {"b"}
-    assert annealing._wanting(names, width, walks, 119) == {"a"}
-    assert annealing._wanting(names, width, walks, 10) == set()
-    assert annealing._wanting(names, width[:, :1], walks, 1000) == set()
-
-
-def test_replicas_choose_for_themselves():
-    """A frozen machine beside a free one: each has the interval that it would have alone."""
-    cold, warm = random_field_mattis(20, 3.0, 1.2, 1), random_field_mattis(20, 0.2, 1.0, 2)
-    both = stack([cold, warm])
-    exact = log_z(both, method="exact").value
-    found = log_z(both, method="ais", seed=0)
-    assert bool(((found.value - exact).abs() < 0.1).all())
+@pytest.mark.parametrize("machine", EVERY)
+@pytest.mark.parametrize("beta", [1.0, 1.8])
+def test_both_directions_are_close_and_the_interval_holds(machine, beta):
+    exact = log_z(machine, method="exact", beta=beta).value
+    found = log_z(machine, method="ais", beta=beta, seed=0, chains=300)
+    assert inside(found, exact)
     assert float((found.upper - found.lower).max()) < 0.5
+    assert float((found.value - exact).abs().max()) < 0.1
+    assert float((found.forward - exact).abs().max()) < 0.2
+    assert float((found.back - exact).abs().max()) < 0.2
+    assert float(found.ess.min()) > 20
+    assert found.method == "ais"
+    assert not found.note
 
 
-def test_temperatures_and_time_are_limited():
-    machine = rbm(12, 40, 3, scale=2.0, seed=0).requires_grad_(False)
-    paths, _ = bases.paths_to(machine, None, generator(0))
-    found = annealing._schedules(paths, 40, lambda *words: generator(1, *words))
-    assert list(found) == ["modes"]  # free spins are too far
-    with pytest.raises(InputError, match="more than 20 temperatures"):
-        annealing._schedules(
-            {"free spins": paths["free spins"]}, 40, lambda *words: generator(1, *words)
-        )
-    with pytest.raises(TimeLimit, match="annealing log Z stopped at its limit"):
-        log_z(machine, method="ais", seed=0, limit=1e-9)
-    with pytest.raises(TimeLimit, match="log-likelihood"):
-        log_likelihood(machine, torch.ones(3, 12), method="ais", seed=0, limit=1e-9)
+def test_the_pilot_says_where_its_chains_stood():
+    machine = rbm(5, 4, scale=0.8, seed=0)
+    betas, stood = annealing.pilot(path_to(machine), generator(0), chains=7)
+    assert len(betas) > 2
+    assert [tuple(spins.shape) for spins in stood] == [(1, 7, 9)] * len(betas)
 
 
-def test_a_path_of_one_component_with_given_units_has_no_mirror():
-    """Hidden sums hold the visible units: E(v, h) is not E(v, −h)."""
-    machine = rbm(4, 3, scale=0.5, seed=0, dtype=torch.float64).requires_grad_(False)
-    given = machine.with_visible(states(4, 0, 5))
-    base = torch.zeros((1, 1, 5, 7), dtype=torch.float64)
-    path = Path(machine, base, given=given)
-    logs, ends = ais.forward(path, [0.0, 1.0], 5, generator(0))
-    assert torch.equal(ends[..., :4], given[..., :4])
-    # The hidden layer is summed, so that a step is exact at once.
-    assert torch.allclose(logs, machine.log_prob_unnormalised(states(4, 0, 5)))
+def test_a_schedule_spreads_the_variance_that_it_may(monkeypatch):
+    # Two steps of the pilot, 0.6² each; in p pieces they add 2 · 0.6² / p to the variance of log w.
+    monkeypatch.setattr(annealing, "pilot", lambda *given, **named: ([0.0, 0.4, 1.0], []))
+    for spread, most, pieces in (
+        (0.25, 10_000, 3),
+        (0.1, 10_000, 8),
+        (1.0, 10_000, 1),
+        (0.1, 9, 4),
+    ):
+        found = annealing.schedule(None, generator(0), spread=spread, most=most)
+        assert len(found) == 2 * pieces + 1
+        assert found[::pieces] == [0.0, 0.4, 1.0]
 
 
-def test_the_floor_of_a_path_is_a_distribution():
-    """Eq. (1) of routes.py: f_0 sums to one, over the free layers too."""
-    machine = rbm(4, 3, biases=True, scale=0.5, seed=0, dtype=torch.float64).requires_grad_(False)
-    path = bases.path_to(machine, one_sided(machine))
-    seen = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4)), dtype=torch.float64)
-    whole = torch.cat([seen, torch.ones(16, 3, dtype=torch.float64)], 1)[None]
-    logs = path.terms(whole).log_f(0.0)
-    assert float(torch.logsumexp(logs, 1)) == pytest.approx(0.0, abs=1e-12)
+def test_the_interval_holds_as_often_as_it_says():
+    """100 machines at once: their 95 % intervals hold the exact value in at least 90 cases."""
+    for machine in (
+        rbm(6, 5, replicas=100, scale=0.5, seed=0),
+        dbm(5, (4, 3), 2, replicas=100, seed=1),
+    ):
+        exact = log_z(machine, method="exact").lower
+        found = log_z(machine, method="ais", seed=1, chains=300)
+        held = (found.lower <= exact) & (exact <= found.upper)
+        assert int(held.sum()) >= 90
+        assert float((found.upper - found.lower).median()) < 0.3
+
+
+def test_the_interval_is_not_wider_than_it_must_be():
+    """It leans to the safe side, by less than a factor of two."""
+    machine = rbm(6, 5, replicas=100, scale=0.5, seed=0)
+    exact = log_z(machine, method="exact").lower
+    low, high = log_z(machine, method="ais", seed=1, chains=300).interval
+    off = (0.5 * (low + high) - exact) / ((high - low) / 3.92)
+    assert 0.55 < float(off.square().mean().sqrt()) < 1.1
+
+
+def test_log_mean_by_hand():
+    """Weights 1, 1, 2 and 4 have mean 2, variance 2, and squares that add up to 22."""
+    logs = torch.tensor([[1.0, 1.0, 2.0, 4.0]], dtype=torch.float64).log()
+    found = annealing.LogMean.of(logs)
+    assert float(found.value) == pytest.approx(math.log(2))
+    assert float(found.error) == pytest.approx(math.sqrt(2 / 4) / 2)
+    assert float(found.ess) == pytest.approx(8**2 / 22)
+    assert float(found.largest) == pytest.approx(0.5)
+
+
+def test_chains_are_drawn_again_by_their_weights():
+    spins = torch.arange(3.0)[None, :, None].repeat(1, 1000, 1)  # 0, 1, 2, 0, 1, 2, …
+    logs = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log().repeat(1, 1000)
+    drawn, apart = annealing.resample(spins, logs, generator(0))
+    counts = drawn.flatten().long().bincount(minlength=3)
+    assert chi_squared(counts, torch.tensor([0.125, 0.25, 0.625])) > 1e-4
+    one = torch.full((1, 3000), -torch.inf, dtype=torch.float64)
+    one[0, [4, 8]] = 0.0
+    drawn, apart = annealing.resample(spins, one, generator(0))
+    assert int(apart) == 2
+    assert set(drawn.flatten().tolist()) == {1.0, 2.0}
+
+
+def two_components(machine):
+    """A path from two bases that agree on the layers that are summed."""
+    base = own_biases(machine) * 0.5 + 0.2
+    other = base.clone()
+    for layer, where in enumerate(machine.layers.slices):
+        if layer not in machine.layers.inferred:
+            other[..., where] *= -0.7
+    parts = torch.tensor([[0.3, -0.2], [-0.1, 0.4]], dtype=torch.float64)
+    return Cooling(machine, torch.cat([base, other]), parts)
+
+
+def brute(path, every, beta):
+    """The log of eq. (2) for whole configurations, (e, c), by hand."""
+    bases = path.bases[:, :, 0].double()  # (j, e, n)
+    norm = (2 * bases.cosh()).log().sum(-1, keepdim=True)
+    base = torch.einsum("jen,cn->jec", bases, every.double()) - norm
+    parts = torch.zeros(base.shape[:2]) if path.parts is None else path.parts
+    shares = torch.log_softmax(parts.double(), 0)[..., None]
+    mixed = torch.logsumexp(shares + (1 - beta) * base, 0)
+    return mixed - beta * path.machine.energy(every).detach().double()
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_every_machine_of_the_path_is_sampled_rightly(machine):
+    """Eq. (1): a move at β leaves its distribution in place."""
+    path = two_components(machine)
+    beta = 0.6
+    every, _ = exact_distribution(machine)
+    p = torch.softmax(brute(path, every, beta), 1)
+    rng = generator(0)
+    spins = every[torch.multinomial(p, 30_000, replacement=True, generator=rng)]
+    for _ in range(2):
+        spins = path.move(spins, rng, beta)
+    powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
+    numbers = ((spins > 0).long() * powers).sum(2)
+    for e in range(2):
+        assert chi_squared(numbers[e].bincount(minlength=len(every)), p[e]) > 1e-4
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_f_is_the_sum_over_the_free_layers(machine):
+    path = two_components(machine)
+    every, _ = exact_distribution(machine)
+    free = [
+        i
+        for layer in machine.layers.inferred
+        for i in range(*machine.layers.slices[layer].indices(99))
+    ]
+    kept = [i for i in range(machine.layers.units) if i not in free]
+    for beta in (0.0, 0.4, 1.0):
+        minus = brute(path, every, beta)
+        found = path.weights(every[None].expand(2, -1, -1))(beta).detach()
+        for row in (0, 5):
+            same = (every[:, kept] == every[row, kept]).all(1)
+            assert torch.allclose(found[:, row], torch.logsumexp(minus[:, same], 1), atol=1e-12)
+
+
+def test_a_wrong_weight_shows(monkeypatch):
+    machine = rbm(6, 5, replicas=3, scale=0.6, seed=0)
+    exact = log_z(machine, method="exact").lower
+    plain = Cooling.weights
+
+    def wrong(self, spins):
+        log_f = plain(self, spins)
+        return lambda beta: log_f(0.9 * beta)
+
+    monkeypatch.setattr(Cooling, "weights", wrong)
+    assert not inside(log_z(machine, method="ais", seed=0, chains=300), exact)
+
+
+def test_the_steps_are_even_and_the_limit_is_kept():
+    machine = rbm(10, 30, 3, seed=0)
+    path = path_to(machine)
+    betas = annealing.schedule(path, generator(0), spread=0.25)
+    assert betas[0] == 0.0
+    assert betas[-1] == 1.0
+    assert all(a < b for a, b in itertools.pairwise(betas))
+    few = annealing.schedule(path, generator(0), most=60)
+    assert len(few) <= 61 < len(betas)
+    with pytest.raises(InputError, match="more than 3 temperatures"):
+        annealing.schedule(path, generator(0), most=3)
+
+
+def test_steps_of_the_pilot_are_divided_by_their_variance(monkeypatch):
+    """Two steps of variance 0.36 each: in three pieces they add up to less than 0.25."""
+    monkeypatch.setattr(annealing, "pilot", lambda *given, **named: ([0.0, 0.3, 1.0], None))
+    found = annealing.schedule(None, None, spread=0.25)
+    assert found == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.3 + 0.7 / 3, 1.0 - 0.7 / 3, 1.0])
+    assert len(annealing.schedule(None, None, spread=0.25, most=5)) == 5
+    assert len(annealing.schedule(None, None, spread=2.0)) == 3
+    assert len(annealing.resized([0.0, 0.3, 1.0], 4)) == 5  # about: 1.5 pieces are two
+    assert len(annealing.resized([0.0, 0.3, 1.0], 6)) == 5  # 2.5 are too
+
+
+def test_base_samples_and_likelihood():
+    machine = rbm(16, 8, biases=True, replicas=2, seed=0, scale=0.4)
+    data = load("bars4")
+    machine.start_biases(data.train.spins)
+    exact = log_z(machine, method="exact").lower
+    from_data = log_z(machine, method="ais", seed=0, data=data.train, chains=300)
+    assert inside(from_data, exact)
+    every = exact_samples(machine, 300)
+    assert inside(log_z(machine, method="ais", seed=0, samples=every, chains=300), exact)
+    found = log_likelihood(machine, data.test, method="ais", seed=0)
+    wanted = log_likelihood(machine, data.test, method="exact").lower
+    assert inside(found, wanted)
+    with pytest.raises(InputError, match=r"\(samples, 16\)"):
+        log_z(machine, method="ais", data=torch.ones(3, 5))
+    with pytest.raises(InputError, match="two samples or more, not 1"):
+        log_z(machine, method="ais", samples=every[:, :1])
+
+
+def test_what_is_given_is_used():
+    """`samples` are where the way back starts, and `data` are where the way there does."""
+    machine = rbm(5, 4, biases=True, replicas=2, seed=0, scale=0.3)
+    options = {"method": "ais", "chains": 50}
+    one, two, plain = (
+        log_z(machine, seed=0, samples=samples, **options)
+        for samples in (exact_samples(machine, 50), exact_samples(machine, 40), None)
+    )
+    assert len({float(x.back[0]) for x in (one, two, plain)}) == 3
+    assert not torch.equal(log_z(machine, seed=1, **options).value, plain.value)
+    data = torch.tensor([[1.0, 1, -1, 1, -1], [1, -1, -1, 1, 1], [1, 1, -1, 1, 1]])
+    assert "from each of free spins" in plain.effort
+    assert "data" not in plain.effort
+    assert "data" in log_z(machine, seed=0, data=data, **options).effort
+    base = marginals(machine, data)
+    means = torch.tensor([3.0, 1, -3, 3, 1]) / 5  # of two more images, which cancel
+    assert torch.allclose(base[0, ..., :5].tanh(), means.expand(2, 1, -1))
+    assert torch.equal(base[1, ..., :5], -base[0, ..., :5])
+    assert torch.equal(base[..., 5:], machine.biases.detach()[None, :, None, 5:].repeat(2, 1, 1, 1))
+    assert torch.equal(path_to(machine).bases, free_spins(machine))
+    bits = marginals(machine, (data > 0).int())
+    assert torch.equal(bits, base)  # {0, 1} and ±1 are one
+
+
+def exact_samples(machine, count):
+    from rapidbm.machines.ensembles import AllStates
+    from rapidbm.sampling.gibbs import sweep
+
+    whole = AllStates(machine).whole()
+    rows = torch.multinomial(whole.weights, count, True, generator=generator(7))
+    known = whole.spins.gather(1, rows[..., None].expand(-1, -1, whole.spins.shape[2]))
+    cover = machine.layers.cover()
+    clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+    for layer in cover:
+        clamp[machine.layers.slices[layer]] = True
+    return sweep(machine, known, generator(8), clamp=clamp, means=True)
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_scaled_energy(machine):
+    spins = machine.random(5, generator(0))
+    assert torch.allclose(
+        scaled(machine, 0.3).energy(spins), 0.3 * machine.energy(spins), atol=1e-12
+    )
+
+
+def test_the_same_seed_gives_the_same_bits():
+    machine = rbm(6, 5, replicas=2, seed=0)
+    a, b = (log_z(machine, method="ais", seed=3, chains=50) for _ in range(2))
+    assert torch.equal(a.lower, b.lower)
+    assert torch.equal(a.upper, b.upper)
+
+
+def test_auto_is_exact_where_it_can_be():
+    assert log_z(rbm(6, 5, seed=0)).method == "exact"
+    large = rbm(40, 50, seed=0)
+    found = log_z(large, seed=0, chains=100)
+    assert found.method == "ais"
+    assert "100 chains" in found.effort

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from rapidbm.accel import fast
+from rapidbm.accel import rounding
 from rapidbm.bench import clock, peers, report, roofline, run, sizes
 from rapidbm.bench.jobs import Size, ours, plain, rapid
 from rapidbm.bench.peak import peak_bytes
@@ -115,7 +115,7 @@ def test_bytes_against_a_hand_count():
     images, means = c * v, 4 * c * h
     found = roofline.update_count(Size(v, h, k, c, e), s).bytes
     assert found == 4 * e * ((read + written) * patterns + images + 2 * chains + means)
-    with fast.precision("bf16"):  # operands of two bytes
+    with rounding.precision("bf16"):  # operands of two bytes
         low = roofline.update_count(Size(v, h, k, c, e), s).bytes
         sweep = roofline.sweep_count(Size(v, h, k, c, e), s).bytes
     assert sweep == e * (2 * words[0] + 4 * sum(words[1:]))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,21 +10,20 @@ import torch
 from conftest import machines
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
-from rapidbm.estimates import Bounds
+from rapidbm.estimates import WIDE, Bounds
 from rapidbm.likelihood import bridging
-from rapidbm.likelihood.annealed import WIDE
 from rapidbm.likelihood.bridging import log_z_along
 from rapidbm.likelihood.log_z import log_z
-from rapidbm.machines.couplings import Patterns
-from rapidbm.machines.machine import Machine, bm, dbm, rbm, scaled
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine, scaled
+from rapidbm.machines.patterns import Patterns
 from rapidbm.random import generator
-from rapidbm.sampling import annealing as ais
-from rapidbm.sampling import paths as routes
+from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.paths import Crossing, mixed
 from rapidbm.testing import chi_squared, exact_distribution
 from rapidbm.training.negative import Exact
 from rapidbm.training.optimisers import adam
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 EVERY = machines(2) + machines(1, biases=False)
 
@@ -58,7 +58,7 @@ def exact_values(chain):
     return [log_z(machine, method="exact").lower for machine in chain]
 
 
-# -- eq. (4) of routes.py -----------------------------------------------------------------------------
+# -- eq. (4) of paths.py -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("machine", EVERY)
@@ -83,10 +83,10 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     free = {i for layer in layers.inferred for i in range(layers.units)[layers.slices[layer]]}
     kept = [i for i in range(layers.units) if i not in free]
     whole = every[None].expand(machine.replicas, -1, -1)
-    terms = Crossing(machine, there, whole).terms(whole)
+    log_f = Crossing(machine, there, whole).weights(whole)
     for x in (0.0, 0.35, 1.0):
         minus = -((1 - x) * machine.energy(every) + x * there.energy(every)).detach()
-        found = terms.log_f(x).detach()
+        found = log_f(x).detach()
         assert found.dtype == torch.float64
         for row in (0, 5, 17):
             same = (every[:, kept] == every[row, kept]).all(1)
@@ -100,9 +100,9 @@ def move_p_values(machine, x=0.6, chains=20_000):
     p = torch.softmax(minus, 1)
     rng = generator(0)
     spins = every[torch.multinomial(p, chains, True, generator=rng)]
-    route = Crossing(machine, there, spins)
+    path = Crossing(machine, there, spins)
     for _ in range(2):
-        spins = route.move(spins, rng, x)
+        spins = path.move(spins, rng, x)
     powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
     numbers = ((spins > 0).long() * powers).sum(2)
     return [
@@ -118,19 +118,19 @@ def test_a_move_leaves_its_distribution_in_place(machine):
 
 @pytest.mark.parametrize("machine", machines(2))
 def test_a_wrong_mixture_shows(machine, monkeypatch):
-    monkeypatch.setattr(routes, "mixed", lambda a, b, x: mixed(a, b, 0.8 * x))
+    monkeypatch.setattr(paths, "mixed", lambda a, b, x: mixed(a, b, 0.8 * x))
     assert min(move_p_values(machine)) < 1e-4
 
 
 def test_a_crossing_starts_from_its_chains():
     machine = rbm(4, 3, seed=0)
     first = machine.random(3, generator(0))
-    route = Crossing(machine, other(machine), first)
-    assert torch.equal(route.start(5, generator(0)), first[:, [0, 1, 2, 0, 1]])
-    assert route.end == 1.0
+    path = Crossing(machine, other(machine), first)
+    assert torch.equal(path.start(5, generator(0)), first[:, [0, 1, 2, 0, 1]])
+    assert path.end == 1.0
 
 
-# -- eq. (2) of ais.py --------------------------------------------------------------------------------
+# -- eq. (2) of annealing.py ---------------------------------------------------------------------------
 
 RATIO = 1.3
 
@@ -168,7 +168,7 @@ def least_error(forward, back, spread):
 )
 def test_bennett_has_the_known_value_and_error(forward, back, spread):
     """1000 repetitions: no bias, the least possible error, and an error bar that says so."""
-    found = ais.bennett(*gaussian(1000, forward, back, spread))
+    found = annealing.bennett(*gaussian(1000, forward, back, spread))
     wanted = least_error(forward, back, spread)
     off = found.value - RATIO
     assert abs(float(off.mean())) < 4 * wanted / math.sqrt(1000) + 0.1 * wanted**2
@@ -179,21 +179,21 @@ def test_bennett_has_the_known_value_and_error(forward, back, spread):
     # Better than either direction alone.
     works = gaussian(1000, forward, back, spread)
     for one, sign in zip(works, (1, -1), strict=True):
-        assert float(off.std()) < float((sign * ais.LogMean.of(one).value - RATIO).std())
+        assert float(off.std()) < float((sign * annealing.LogMean.of(one).value - RATIO).std())
 
 
 def test_bennett_ignores_no_count():
     """The numbers of chains enter as log(n / m); without them the value is off."""
     forward, back = gaussian(500, 1000, 25, 2.0)
-    right = ais.bennett(forward, back).value
-    repeated = ais.bennett(forward, back.repeat(1, 40)).value  # forty times as sure, wrongly
+    right = annealing.bennett(forward, back).value
+    repeated = annealing.bennett(forward, back.repeat(1, 40)).value  # forty times as sure, wrongly
     assert abs(float((right - RATIO).std())) < 0.9 * abs(float((repeated - RATIO).std()))
 
 
 def test_bennett_solves_its_equation_where_the_two_ways_hardly_meet():
     forward = torch.tensor([[2.0, 2.5]], dtype=torch.float64)
     back = -torch.tensor([[0.0, 0.1, 0.2, 2.0]], dtype=torch.float64)
-    c, mirrored = ais.bennett(forward, back).value, ais.bennett(back, forward).value
+    c, mirrored = annealing.bennett(forward, back).value, annealing.bennett(back, forward).value
     assert torch.allclose(mirrored, -c, atol=1e-12)
     ratio = math.log(2 / 4)
     there, again = (forward - c - ratio).sigmoid().sum(), (back + c + ratio).sigmoid().sum()
@@ -202,7 +202,7 @@ def test_bennett_solves_its_equation_where_the_two_ways_hardly_meet():
 
 def test_bennett_of_equal_works_is_exact():
     logs = torch.full((2, 10), 0.7, dtype=torch.float64)
-    found = ais.bennett(logs, -logs[:, :4])
+    found = annealing.bennett(logs, -logs[:, :4])
     assert torch.allclose(found.value, logs[:, 0])
     # Four chains may all have missed a quarter of the states.
     assert torch.allclose(found.error, torch.full((2,), 0.25, dtype=torch.float64))
@@ -213,7 +213,7 @@ def test_bennett_tells_the_worse_of_both_directions():
     even = torch.zeros((1, 4), dtype=torch.float64)
     heavy = torch.tensor([[0.0, 0.0, 0.0, math.log(3.0)]], dtype=torch.float64)
     for one, other in ((even, heavy), (heavy, even)):
-        found = ais.bennett(one, other)
+        found = annealing.bennett(one, other)
         assert float(found.largest) == pytest.approx(0.5)
         assert float(found.ess) == pytest.approx(36 / 12)
 
@@ -266,10 +266,10 @@ def test_bennett_knows_how_many_chains_are_apart():
     """Back from copies of few chains: the copies add no certainty."""
     forward, back = gaussian(500, 200, 20, 1.5)
     apart = torch.full((500,), 20)
-    copied = ais.bennett(forward, back.repeat(1, 10), apart)
+    copied = annealing.bennett(forward, back.repeat(1, 10), apart)
     spread = float((copied.value - RATIO).std())
     assert 0.8 < float(copied.error.mean()) / spread < 1.25
-    assert float(ais.bennett(forward, back.repeat(1, 10)).error.mean()) < 0.7 * spread
+    assert float(annealing.bennett(forward, back.repeat(1, 10)).error.mean()) < 0.7 * spread
 
 
 def test_between_two_anchors_by_hand():
@@ -282,7 +282,9 @@ def test_between_two_anchors_by_hand():
 
     def bridge(value, error):
         def mean(x):
-            return ais.LogMean(numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1))
+            return annealing.LogMean(
+                numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1)
+            )
 
         return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), value, True)
 
@@ -327,8 +329,13 @@ def test_exact_anchors_are_used(monkeypatch):
 def test_a_wrong_weight_shows(monkeypatch):
     chain = training(TRAINED["bm-patterns"](20), epochs=3)
     exact = exact_values(chain)
-    plain = routes.CrossingTerms.log_f
-    monkeypatch.setattr(routes.CrossingTerms, "log_f", lambda self, at: plain(self, 0.6 * at))
+    plain = Crossing.weights
+
+    def wrong(self, spins):
+        log_f = plain(self, spins)
+        return lambda at: log_f(0.6 * at)
+
+    monkeypatch.setattr(Crossing, "weights", wrong)
     monkeypatch.setattr(bridging, "_doubtful", lambda *a: None)
     found = log_z_along(chain, seed=0, chains=200)
     assert float(held(found[1:-1], exact[1:-1]).double().mean()) < 0.6
@@ -402,7 +409,7 @@ def test_a_bridge_that_is_too_long_fails_and_does_not_raise():
     """Patterns that have nothing in common: thousands of steps would be needed."""
     here, there = (rbm(250, 250, 2, seed=seed) for seed in (0, 1))
     start = here.patterns.detach().repeat(1, 10, 1)
-    bridge, arrived = bridging._bridge(here, there, start, 0, 0, bridging.LONGEST)
+    bridge, arrived = bridging._bridge(here, there, start, partial(generator, 0), bridging.LONGEST)
     assert not bridge.holds
     assert arrived.shape == start.shape
 
@@ -412,11 +419,11 @@ def test_a_bridge_goes_back_from_chains_that_have_settled_on_the_other_side(monk
     here = rbm(4, 3, scale=0.3, biases=True, seed=0, dtype=torch.float64).requires_grad_(False)
     there = other(here, step=0.3).requires_grad_(False)
     start = torch.ones((1, 2000, 7), dtype=torch.float64)
-    seen, back, joined = [], ais.backward, ais.bennett
-    monkeypatch.setattr(ais, "resample", lambda *given: (start, torch.tensor([7])))
-    monkeypatch.setattr(ais, "backward", lambda *x: (seen.append(x[2]), back(*x))[1])
-    monkeypatch.setattr(ais, "bennett", lambda *x: (seen.append(x[2]), joined(*x))[1])
-    _, arrived = bridging._bridge(here, there, start, 0, 0, bridging.LONGEST)
+    seen, back, joined = [], annealing.backward, annealing.bennett
+    monkeypatch.setattr(annealing, "resample", lambda *given: (start, torch.tensor([7])))
+    monkeypatch.setattr(annealing, "backward", lambda *x: (seen.append(x[2]), back(*x))[1])
+    monkeypatch.setattr(annealing, "bennett", lambda *x: (seen.append(x[2]), joined(*x))[1])
+    _, arrived = bridging._bridge(here, there, start, partial(generator, 0), bridging.LONGEST)
     assert torch.equal(seen[-2], arrived)
     assert int(seen[-1]) == 7  # of those that were drawn so many are apart
     _, exact = exact_distribution(there)

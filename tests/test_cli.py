@@ -19,12 +19,12 @@ from rapidbm.cli.main import COMMANDS, main
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.glass.minima import minima
+from rapidbm.glass.neighbours import nearest
 from rapidbm.glass.overlaps import freezing, overlap_distribution, ultrametricity
-from rapidbm.glass.quality import nearest
 from rapidbm.glass.spectra import spectrum
 from rapidbm.ground.ground_state import ground_state
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_tensors, save_machine
-from rapidbm.machines.machine import rbm
 from rapidbm.random import generator
 from rapidbm.registry import options_of
 from rapidbm.runs import evaluation

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.machines.machine import Machine, rbm
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.machine import Machine
 from rapidbm.random import generator
 from rapidbm.sampling.convergence import mixing, statistics
 from rapidbm.sampling.samplers import Gibbs, ParallelTempering, record, sample

@@ -14,8 +14,10 @@ from rapidbm.likelihood.counting import (
     terms,
     terms_of,
 )
-from rapidbm.likelihood.log_z import can_be_exact, log_z
-from rapidbm.machines.machine import Machine, dbm, rbm, stack
+from rapidbm.likelihood.exact import can_be_exact
+from rapidbm.likelihood.log_z import log_z
+from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.spins import states
 
 

@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.dense import Dense
+from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, dbm, rbm
-from rapidbm.machines.spins import WeightedSpins, states
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.patterns import Patterns
+from rapidbm.machines.spins import states
 from rapidbm.random import generator
 
 EVERY = machines(1) + machines(3)
@@ -46,6 +49,14 @@ def test_energy_counts_every_pair_once(machine):
             assert torch.equal(J, J.mT)
     total -= (spins * machine.biases[:, None]).sum(-1)
     assert torch.allclose(machine.energy(spins), total, atol=1e-12)
+
+
+@pytest.mark.parametrize("machine", EVERY)
+def test_the_field_of_the_couplings_includes_a_layers_own(machine):
+    spins = some_spins(machine)
+    for layer, where in enumerate(machine.layers.slices):
+        field = machine.couplings.field(spins, layer) + machine.biases[:, None, where]
+        assert torch.allclose(field, machine.field(spins, layer), atol=1e-12)
 
 
 @pytest.mark.parametrize("machine", [m for m in EVERY if "patterns" in m.id])

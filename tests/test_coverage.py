@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rapidbm.likelihood.log_z import can_be_exact
+from rapidbm.likelihood.exact import can_be_exact
 
 RANDOM = (
     "generic",

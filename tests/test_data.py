@@ -377,6 +377,7 @@ def test_a_file_with_both_splits_and_with_images(bits, tmp_path):
     data = load(tmp_path / "both.npz")
     assert (len(data.train), len(data.test), data.shape) == (20, 5, (3, 4))
     assert torch.equal(data.train.spins > 0, torch.from_numpy(bits))
+    assert data.name == "both"
     with pytest.raises(InputError, match="nothing to seed"):
         load(tmp_path / "both.npz", seed=3)
 
@@ -402,6 +403,10 @@ def test_what_nobody_reads_is_named(extra, bits, tmp_path):
     np.savez(tmp_path / "a.npz", train=bits, test=bits, **{extra: bits})
     with pytest.warns(DataWarning, match=f"also holds '{extra}', which nobody reads.*valid"):
         load(tmp_path / "a.npz")
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["train"] = file["test"] = file[extra] = bits.astype(np.uint8)
+    with pytest.warns(DataWarning, match=f"also holds '{extra}', which nobody reads.*valid"):
+        load(tmp_path / "b.h5")
 
 
 def save(path, **arrays):

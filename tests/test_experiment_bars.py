@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from rapidbm import load
+from rapidbm.glass.accessibility import gibbs_accessibility
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.paper import courses, parts
-from rapidbm.paper.bars import fig2, fig3, fig4, fig5
-from rapidbm.paper.bars import trainings as bars
-from rapidbm.paper.folder import MISSED, judged
-from rapidbm.paper.study import Bench, Record, plain, settings_of
-from rapidbm.runs.metrics import gibbs_accessibility
+from rapidbm.paper import observables, parts
+from rapidbm.paper.bars import accessibility, bars_and_stripes, reconstruction, singular_values
+from rapidbm.paper.bars import bars4 as bars
+from rapidbm.paper.claims import MISSED, claims_of, crossing, judged
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain, settings_of
 from rapidbm.runs.recipe import Recipe
 
 EPOCHS = [0, 1, 10, 100, 1000]
@@ -22,7 +23,7 @@ RELEASED, USUAL = list(bars.RELEASED.values()), list(bars.USUAL.values())
 
 
 def claim_of(module, name):
-    return next(claim for claim in module.CLAIMS if claim.name == name)
+    return next(claim for claim in claims_of(module) if claim.name == name)
 
 
 def record(name, **values):
@@ -43,18 +44,18 @@ def test_claims_on_whole_trainings_are_not_judged_below_the_papers_scale():
     several = {}
     for name in RELEASED:
         several |= record(f"bars.{name}", gibbs=rows(0.1, 0.2, 0.3, 0.4, 0.5))
-    assert verdict(fig2, "access-ends-efficient", several) == MISSED
+    assert verdict(accessibility, "access-ends-efficient", several) == MISSED
     smaller = {n: Record(n, "quick", 0, {}, r.values) for n, r in several.items()}
-    assert verdict(fig2, "access-ends-efficient", smaller) == "not measured"
-    assert verdict(fig2, "access-rises-in-training", smaller) == "holds"
+    assert verdict(accessibility, "access-ends-efficient", smaller) == "not measured"
+    assert verdict(accessibility, "access-rises-in-training", smaller) == "holds"
 
 
 def test_large_singular_values_are_counted():
     values = np.array([[3.0, 3.0, 3.0, 3.0, 0.1, 0.1], [10.0, 0.1, 0.05, 0.04, 0.03, 0.02]])
-    assert fig4.large(values).tolist() == [4, 1]
-    assert fig4.gap(values).tolist() == [4, 1]
+    assert singular_values.large(values).tolist() == [4, 1]
+    assert singular_values.gap(values).tolist() == [4, 1]
     dropped = np.array([[5.0, 4.0, 3.0, 0.001, 0.0009, 0.0]])
-    assert fig4.gap(dropped).tolist() == [3]
+    assert singular_values.gap(dropped).tolist() == [3]
 
 
 @pytest.mark.parametrize(("kept", "expected"), [(4, "holds"), (3, "does not hold")])
@@ -63,17 +64,19 @@ def test_four_singular_values(kept, expected):
     several = {}
     for name in bars.NAMES:
         several |= record(f"bars.{name}", singular=values, start_singular=[[1.0] * 16] * 5)
-    assert verdict(fig4, "four-singular-values", several) == expected
-    assert verdict(fig4, "few-singular-values", several) == "holds"
+    assert verdict(singular_values, "four-singular-values", several) == expected
+    assert verdict(singular_values, "few-singular-values", several) == "holds"
 
 
 def test_epochs_until_a_set_is_learnt():
     mean = np.array([0.4, 0.2, 0.05, 0.04, 0.03])
-    assert fig3.first_below(EPOCHS, mean) == pytest.approx(1 + 9 * 2 / 3)  # by a straight line
-    assert fig3.first_below(EPOCHS, mean, 0.25) == pytest.approx(0.75)
-    assert fig3.first_below(EPOCHS, mean, 0.001) == float("inf")
+    assert crossing(EPOCHS, mean, reconstruction.LEARNT) == pytest.approx(
+        1 + 9 * 2 / 3
+    )  # by a straight line
+    assert crossing(EPOCHS, mean, 0.25) == pytest.approx(0.75)
+    assert crossing(EPOCHS, mean, 0.001) is None
     found = record("bars.rapid", hamming_test=rows(*mean, spread=0.02))["bars.rapid"]
-    several = fig3.crossings(found, "hamming_test", 0.1)
+    several = reconstruction.crossings(found, "hamming_test", 0.1)
     assert several[0] == pytest.approx(7.0)
     assert 0 < several[1:].std() < 2
 
@@ -97,7 +100,7 @@ def test_fewer_epochs(rapid, others, expected):
     several = record("bars.rapid", hamming_test=rows(*rapid))
     for name in RELEASED:
         several |= record(f"bars.{name}", hamming_test=rows(*others))
-    assert verdict(fig3, "fewer-epochs", several) == expected
+    assert verdict(reconstruction, "fewer-epochs", several) == expected
 
 
 def test_the_released_adam_decides_and_the_usual_one_is_told():
@@ -107,16 +110,18 @@ def test_the_released_adam_decides_and_the_usual_one_is_told():
         several |= record(f"bars.{name}", hamming_test=rows(0.4, 0.4, 0.4, 0.05, 0.05))
     for name in USUAL:
         several |= record(f"bars.{name}", hamming_test=rows(0.4, 0.05, 0.05, 0.05, 0.05))
-    found = judged(claim_of(fig3, "fewer-epochs"), several)
+    found = judged(claim_of(reconstruction, "fewer-epochs"), several)
     assert found.verdict == "holds"
     assert "with the released Adam" in found.finding.measured
     assert "1.0 times as many as RAPID with the usual Adam" in found.finding.measured
     alone = {name: r for name, r in several.items() if "epoch" not in name}
-    assert verdict(fig3, "fewer-epochs", alone) == "not measured"
+    assert verdict(reconstruction, "fewer-epochs", alone) == "not measured"
 
 
 @pytest.mark.parametrize(
-    "claim", [c for m in (fig2, fig3, fig4) for c in m.CLAIMS], ids=lambda claim: claim.name
+    "claim",
+    [c for m in (accessibility, reconstruction, singular_values) for c in claims_of(m)],
+    ids=lambda claim: claim.name,
 )
 def test_claims_on_standard_machines_say_which_adam(claim):
     standard = [need for need in claim.needs if need != "bars.rapid"]
@@ -135,8 +140,9 @@ def test_a_longer_course_is_judged_where_the_paper_stops():
 def test_both_adams_start_alike_and_part_ways(tmp_path):
     made = {}
     for name in ("bars.cd-epoch", "bars.cd-update"):
-        part = parts("bars", "tiny")[name]
-        found = part.run(Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None))
+        part = parts("bars")[name]
+        lab = Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
+        found = part.run(lab, bars.SCALES["tiny"])
         made[name] = Record(name, "tiny", 0, settings_of(bars.SCALES["tiny"]), plain(found))
     one, other = made.values()
     assert one["start_singular"] == other["start_singular"]
@@ -147,9 +153,8 @@ def test_both_adams_start_alike_and_part_ways(tmp_path):
     assert bars.paper_end(one) == other["epochs"].index(6)
     config = replace(bars.SCALES["tiny"], longer_epochs=6)
     name = "bars.cd-epoch"
-    short = bars.parts(config)["cd-epoch"].run(
-        Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
-    )
+    lab = Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
+    short = bars.PARTS["cd-epoch"].run(lab, config)
     assert plain(short)["singular"] == one["singular"]
     assert np.shape(one["likelihood_train"]) == np.shape(one["hamming_train"])
 
@@ -164,7 +169,7 @@ def test_training_and_test_set_together(test, expected):
         hamming_train=rows(0.4, 0.2, 0.1, 0.05, 0.03),
         hamming_test=rows(0.4, 0.2, 0.1, 0.05, test, spread=0.1 if test == 0.08 else 0.01),
     )
-    assert verdict(fig3, "train-and-test-together", several) == expected
+    assert verdict(reconstruction, "train-and-test-together", several) == expected
 
 
 @pytest.mark.parametrize(("last", "expected"), [(0.5, "holds"), (0.9, MISSED)])
@@ -172,15 +177,15 @@ def test_pid_early_and_late(last, expected):
     several = record("bars.rapid", method=rows(0.9, 0.8, 0.7, 0.7, last))
     for name in RELEASED[:2]:
         several |= record(f"bars.{name}", method=rows(0.1, 0.1, 0.3, 0.6, 0.7))
-    assert verdict(fig2, "pid-early-and-late", several) == expected
+    assert verdict(accessibility, "pid-early-and-late", several) == expected
 
 
 def test_accessibility_that_rises_but_not_to_the_top():
     several = {}
     for name in RELEASED:
         several |= record(f"bars.{name}", gibbs=rows(0.1, 0.2, 0.3, 0.4, 0.5))
-    assert verdict(fig2, "access-rises-in-training", several) == "holds"
-    assert verdict(fig2, "access-ends-efficient", several) == MISSED
+    assert verdict(accessibility, "access-rises-in-training", several) == "holds"
+    assert verdict(accessibility, "access-ends-efficient", several) == MISSED
 
 
 @pytest.mark.parametrize(
@@ -198,7 +203,7 @@ def test_method_beside_gibbs(cd, pcd, expected):
     for name, gain in (("cd-epoch", cd), ("pcd-epoch", pcd)):
         method = (np.array(rows(*[0.4 + gain] * 5)) + np.array(rows(*[0] * 5))).tolist()
         several |= record(f"bars.{name}", gibbs=rows(*[0.4] * 5), method=method)
-    assert verdict(fig2, "method-like-gibbs", several) == expected
+    assert verdict(accessibility, "method-like-gibbs", several) == expected
 
 
 @pytest.mark.parametrize(
@@ -214,7 +219,7 @@ def test_method_beside_gibbs_is_a_mean_over_the_course(gains, spread, expected):
     for name in RELEASED[:2]:
         method = rows(*(0.4 + gain for gain in gains), spread=spread)
         several |= record(f"bars.{name}", gibbs=rows(*[0.4] * 5, spread=0), method=method)
-    found = judged(claim_of(fig2, "method-like-gibbs"), several)
+    found = judged(claim_of(accessibility, "method-like-gibbs"), several)
     assert found.verdict == expected
     if spread < 0.1:
         low, high = (f"{x:.4f}" for x in (min(gains), max(gains)))
@@ -237,7 +242,10 @@ def test_pid_that_ends_where_it_began_does_not_improve(start, end, spread, expec
     method = rows(start, 0.3, 0.1, 0.6, end, spread=spread)
     if expected == "not measured":
         method[-1] = method[-1][::-1]
-    assert verdict(fig2, "pid-does-not-improve", record("bars.rapid", method=method)) == expected
+    assert (
+        verdict(accessibility, "pid-does-not-improve", record("bars.rapid", method=method))
+        == expected
+    )
 
 
 def test_samples_are_told_apart():
@@ -246,14 +254,14 @@ def test_samples_are_told_apart():
     odd = ones.clone()
     odd[0, 3] = -1
     samples = torch.cat([data.train.spins[:2].float(), data.test.spins[:1].float(), -ones, odd])
-    assert fig5.kinds(samples, data).tolist() == [0, 0, 1, 2, 3]
+    assert bars_and_stripes.kinds(samples, data).tolist() == [0, 0, 1, 2, 3]
 
 
 def test_generation_is_judged_by_the_images_that_were_not_trained_on():
     cases = (([3, 4] * 5, "holds"), ([0, 1] * 5, "does not hold"), ([0, 3] * 5, "not measured"))
     for distinct, expected in cases:
         found = record("bas.rapid", shares=[[0.9, 0.05, 0.05, 0.0]] * 10, distinct_test=distinct)
-        assert verdict(fig5, "generates-unseen", found) == expected
+        assert verdict(bars_and_stripes, "generates-unseen", found) == expected
 
 
 # -- looks on the way ---------------------------------------------------------------------------------
@@ -268,7 +276,7 @@ def trainers(data):
 
 
 def test_a_look_takes_the_ground_state_of_the_machine_that_it_sees():
-    data, looks = load("bars4"), courses.accessibilities(method=True)
+    data, looks = load("bars4"), observables.accessibilities(method=True)
     (one, two), grounds = trainers(data), []
     for trainer in (
         one,
@@ -281,7 +289,6 @@ def test_a_look_takes_the_ground_state_of_the_machine_that_it_sees():
         grounds.append(ground_state(progress.machine, method="exact").energy)
         wanted = gibbs_accessibility(progress.machine, None, progress.rng, ground=grounds[-1])
         assert torch.equal(looks["gibbs"](progress, data, progress.rng), wanted)
-        assert torch.equal(courses.gibbs(progress, data, progress.rng), wanted)
         energy = progress.machine.energy(trainer.chains).amin(1)
         found = looks["method"](progress, data, progress.rng)
         assert torch.allclose(found, energy / grounds[-1])
@@ -290,11 +297,12 @@ def test_a_look_takes_the_ground_state_of_the_machine_that_it_sees():
 
 
 def test_likelihoods_on_the_way_are_those_of_the_machine_that_is_seen():
-    data = load("bars4")
+    data, looks = load("bars4"), observables.likelihoods("train", "test")
     trainer = next(trainers(data))
     for _ in range(3):
         progress = trainer.progress()
-        found = courses.likelihoods(progress, data, progress.rng)
-        for row, split in zip(found, (data.train, data.test), strict=True):
-            assert torch.allclose(row, log_likelihood(trainer.machine, split, method="exact").value)
+        for part, split in data.parts.items():
+            found = looks[f"likelihood_{part}"](progress, data, progress.rng)
+            wanted = log_likelihood(trainer.machine, split, method="exact").value
+            assert torch.allclose(found, wanted)
         trainer.step(3)

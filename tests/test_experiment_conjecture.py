@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins
-from rapidbm.paper import parts
-from rapidbm.paper.study import Bench, Record, plain
-from rapidbm.paper.theory import conjecture
-from rapidbm.paper.theory.conjecture import (
+from rapidbm.paper import item, parts
+from rapidbm.paper.bars import few_patterns
+from rapidbm.paper.bars.few_patterns import (
     described,
     divergence,
     enough,
@@ -23,6 +23,9 @@ from rapidbm.paper.theory.conjecture import (
     rounded,
     visible_weights,
 )
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 from rapidbm.random import generator
 
 
@@ -33,8 +36,11 @@ def some_machine(biases=False):
     return machine.requires_grad_(False)
 
 
+TINY = few_patterns.SCALES["tiny"]
+
+
 def bench_for(name, folder):
-    return Bench(name, torch.device("cpu"), 0, folder, lambda share: None)
+    return Lab(name, torch.device("cpu"), 0, folder, lambda share: None)
 
 
 @pytest.mark.parametrize("biases", [False, True])
@@ -92,7 +98,7 @@ def bars_record(tmp_path_factory):
     machine = rbm(16, 20, seed=0)
     machine.couplings = Dense(machine.layers, {(0, 1): 0.3 * left @ right + noise})
     bench_for("bars.cd-update", folder).keep(machine)
-    values = parts("conjecture", "tiny")["conjecture.cd"].run(bench_for("conjecture.cd", folder))
+    values = parts("conjecture")["conjecture.cd"].run(bench_for("conjecture.cd", folder), TINY)
     return Record("conjecture.cd", "quick", 0, {}, plain(values)), machine
 
 
@@ -111,7 +117,7 @@ def test_a_machine_of_rank_four_needs_four_patterns(bars_record):
 
 def test_claims_follow_the_records(bars_record):
     record, _ = bars_record
-    four = conjecture.CLAIMS[0]
+    four = claims_of(few_patterns)[0]
     assert four.check(dict.fromkeys(four.needs, record)).holds is True
     values = {**record.values, "patterns": [1, 8]}
     more = Record(record.name, "quick", 0, {}, values)
@@ -135,7 +141,7 @@ def larger(lost, shape=(64, 64)):
 )
 def test_the_conjecture_asks_for_fewer_parameters(lost, holds):
     trained = Record("conjecture.trained", "quick", 0, {}, {"patterns": [], "likelihood": []})
-    found = conjecture.CLAIMS[1].check(
+    found = claims_of(few_patterns)[1].check(
         {"conjecture.larger": larger(lost), "conjecture.trained": trained}
     )
     assert found.holds is holds
@@ -143,8 +149,8 @@ def test_the_conjecture_asks_for_fewer_parameters(lost, holds):
 
 
 def test_digits_lose_nothing_at_full_rank_and_repeat(tmp_path):
-    part = parts("conjecture", "tiny")["conjecture.larger"]
-    one, two = (part.run(bench_for("conjecture.larger", tmp_path)) for _ in range(2))
+    part = parts("conjecture")["conjecture.larger"]
+    one, two = (part.run(bench_for("conjecture.larger", tmp_path / str(i)), TINY) for i in range(2))
     assert one["likelihood"] == two["likelihood"]
     assert one["patterns"][-1] == one["shape"][1]  # as many patterns as hidden units
     assert np.allclose(one["likelihood"][-1], one["dense_likelihood"], atol=1e-3)
@@ -153,7 +159,7 @@ def test_digits_lose_nothing_at_full_rank_and_repeat(tmp_path):
 
 def test_the_figure_shows_the_record(bars_record):
     record, _ = bars_record
-    fig = conjecture.ITEMS["conjecture"].draw({"conjecture.cd": record})
+    fig = item("conjecture").draw({"conjecture.cd": record})
     shown = fig.axes[0].lines[0].get_ydata()
     assert np.allclose(shown, record.array("continuous_hamming_test").mean(1))
     assert len(fig.axes[1].lines) >= 2

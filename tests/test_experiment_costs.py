@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.machine import rbm
-from rapidbm.paper.study import Bench, Record
-from rapidbm.paper.theory import costs
+from rapidbm.machines.constructors import rbm
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
+from rapidbm.paper.untrained import costs
 from rapidbm.training.negative import PatternInduced
 
 TINY = costs.SCALES["tiny"]
 
 
 def bench(tmp_path, name="costs.size"):
-    return Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
+    return Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
 
 
 def test_built_couplings_and_overlaps_give_one_gradient(tmp_path):
@@ -66,7 +68,7 @@ def test_verdicts_follow_the_exponents():
             values[f"cd_{name}"] = [[s**power] * 3 for s in sizes]
         return {"costs.cd": record("costs.cd", values)}
 
-    claim = next(c for c in costs.CLAIMS if c.name == "cd-cost")
+    claim = next(c for c in claims_of(costs) if c.name == "cd-cost")
     assert claim.check(made(1)).holds is True
     assert claim.check(made(2)).holds is False
     assert claim.check(made(0.5)).holds is None  # the device was not full
@@ -90,7 +92,7 @@ def sized(**times):
 
 
 def test_pid_is_cheaper_both_ways_than_both_cds():
-    claim = next(c for c in costs.CLAIMS if c.name == "pid-cheaper")
+    claim = next(c for c in claims_of(costs) if c.name == "pid-cheaper")
     assert claim.check(sized()).holds is True
     for name in PID:
         assert claim.check(sized(**{name: 4.0})).holds is False
@@ -102,12 +104,12 @@ def test_pid_is_cheaper_both_ways_than_both_cds():
 
 def test_a_small_study_decides_nothing_and_draws_with_gaps(tmp_path):
     found = {}
-    for name, part in costs.parts(TINY).items():
+    for name, part in costs.PARTS.items():
         full = f"costs.{name}"
-        found[full] = record(full, part.run(bench(tmp_path, full)), "tiny")
-    assert all(claim.check(found).holds is None for claim in costs.CLAIMS)
+        found[full] = record(full, part.run(bench(tmp_path, full), TINY), "tiny")
+    assert all(claim.check(found).holds is None for claim in claims_of(costs))
     assert (found["costs.size"].array("times") > 0).all()
     del found["costs.cd"]
-    fig = costs.ITEMS["costs"].draw(found)
+    fig = costs.costs.draw(found)
     names = [t.get_text() for t in fig.legends[0].get_texts()]
     assert names == ["PID, couplings built", "PID, overlaps"]

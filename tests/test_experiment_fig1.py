@@ -8,28 +8,30 @@ import torch
 
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.machine import scaled
-from rapidbm.paper.study import Bench, Record
-from rapidbm.paper.theory import fig1
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
+from rapidbm.paper.untrained import accessibility
 
-TINY = fig1.SCALES["tiny"]
+TINY = accessibility.SCALES["tiny"]
 
 
 def bench(tmp_path, name):
-    return Bench(f"untrained.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    return Lab(f"untrained.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
 
 
 def records(tmp_path, config=TINY):
     found = {}
-    for name, part in fig1.parts(config).items():
-        values = part.run(bench(tmp_path, name))
+    for name, part in accessibility.PARTS.items():
+        values = part.run(bench(tmp_path, name), config)
         found[f"untrained.{name}"] = Record(f"untrained.{name}", "tiny", 0, {}, values)
     return found
 
 
-@pytest.mark.parametrize("name", fig1.NAMES)
+@pytest.mark.parametrize("name", accessibility.NAMES)
 def test_couplings_have_mean_0_and_deviation_1(name):
     config = dataclasses.replace(TINY, instances=4, hidden=2000, patterns=200)
-    machine = fig1.untrained(name, 40, config, torch.Generator().manual_seed(0))
+    machine = accessibility.untrained(name, 40, config, torch.Generator().manual_seed(0))
     couplings = machine.couplings.matrix(0, 1)
     assert couplings.std().item() == pytest.approx(1, abs=0.03)
     assert couplings.mean().item() == pytest.approx(0, abs=0.03)
@@ -37,9 +39,9 @@ def test_couplings_have_mean_0_and_deviation_1(name):
         assert couplings.abs().max().item() == pytest.approx(3**0.5, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", fig1.NAMES)
+@pytest.mark.parametrize("name", accessibility.NAMES)
 def test_one_ground_state_serves_every_deviation(name):
-    machine = fig1.untrained(name, 6, TINY, torch.Generator().manual_seed(1))
+    machine = accessibility.untrained(name, 6, TINY, torch.Generator().manual_seed(1))
     once = ground_state(machine, method="exact").energy
     again = ground_state(scaled(machine, 0.3), method="exact").energy
     torch.testing.assert_close(again, 0.3 * once, rtol=1e-5, atol=0)
@@ -57,9 +59,9 @@ def test_records_repeat_and_no_accessibility_is_above_1(tmp_path):
 
 
 def test_glorot_and_the_allowance_for_many_tests():
-    assert fig1.glorot(20, 1000) == pytest.approx(0.04428, abs=1e-5)
-    assert fig1.allowance(1) == pytest.approx(1.96, abs=1e-3)
-    assert fig1.allowance(16) == pytest.approx(2.95, abs=0.01)
+    assert accessibility.glorot(20, 1000) == pytest.approx(0.04428, abs=1e-5)
+    assert accessibility.allowance(1) == pytest.approx(1.96, abs=1e-3)
+    assert accessibility.allowance(16) == pytest.approx(2.95, abs=0.01)
 
 
 def made(low, high, inset=(0.9, 0.9)):
@@ -85,7 +87,7 @@ def made(low, high, inset=(0.9, 0.9)):
 def verdicts(ra, gaussian, uniform):
     found = dict(zip(("ra", "gaussian", "uniform"), (ra, gaussian, uniform), strict=True))
     given = {f"untrained.{name}": record for name, record in found.items()}
-    return {claim.name: claim.check(given).holds for claim in fig1.CLAIMS}
+    return {claim.name: claim.check(given).holds for claim in claims_of(accessibility)}
 
 
 def test_claims_hold_for_the_paper_s_picture():
@@ -107,5 +109,5 @@ def test_claims_fail_for_the_opposite_one():
 def test_figure_without_some_records(tmp_path):
     found = records(tmp_path)
     del found["untrained.gaussian"]
-    fig = fig1.ITEMS["fig1"].draw(found)
+    fig = accessibility.fig1.draw(found)
     assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["RA", "uniform"]

@@ -5,19 +5,20 @@ import torch
 
 from rapidbm.data.bars import bars4
 from rapidbm.paper import parts
-from rapidbm.paper.bars import figC1
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.bars import corruption
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 from rapidbm.runs.metrics import corrupt
 
 
 def images(tmp_path):
-    bench = Bench("corruption.images", torch.device("cpu"), 0, tmp_path, lambda share: None)
-    values = plain(parts("corruption", "tiny")["corruption.images"].run(bench))
+    bench = Lab("corruption.images", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    values = plain(parts("corruption")["corruption.images"].run(bench, corruption.SCALES["tiny"]))
     return Record(bench.name, "tiny", 0, {}, values)
 
 
 def test_bars_as_reconstruction_takes_them(tmp_path):
-    originals, corrupted = figC1.corrupted(images(tmp_path), "bars")
+    originals, corrupted = corruption.corrupted(images(tmp_path), "bars")
     split = bars4().test
     assert np.array_equal(originals, split.spins.numpy())
     assert np.array_equal(corrupted, corrupt(split).nan_to_num().numpy())
@@ -25,7 +26,7 @@ def test_bars_as_reconstruction_takes_them(tmp_path):
 
 
 def test_the_known_line_crosses_bars_and_stripes(tmp_path):
-    originals, corrupted = figC1.corrupted(images(tmp_path), "bas")
+    originals, corrupted = corruption.corrupted(images(tmp_path), "bas")
     side = 12
     for original, given, bars in zip(originals, corrupted, (True, True, False, False), strict=True):
         image, left = original.reshape(side, side), given.reshape(side, side)
@@ -40,7 +41,7 @@ def test_the_known_line_crosses_bars_and_stripes(tmp_path):
 
 def test_the_figure_draws_unknown_pixels_as_unknown(tmp_path):
     record = images(tmp_path)
-    fig = figC1.ITEMS["figC1"].draw({"corruption.images": record})
+    fig = corruption.figC1.draw({"corruption.images": record})
     shown = [np.ma.filled(axes.images[0].get_array(), np.nan) for axes in fig.axes]
     levels = [set(np.unique(a[np.isfinite(a)])) for a in shown]
     assert levels == [{-1.0, 1.0}, {-1.0, 0.0, 1.0}] * 2

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from rapidbm.machines.spins import random_spins, states
-from rapidbm.paper.study import Bench, Record
-from rapidbm.paper.theory import hopfield
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
+from rapidbm.paper.untrained import hopfield
 
 TINY = hopfield.SCALES["tiny"]
 
@@ -106,7 +108,7 @@ def stored(name, kept, retrieved=None, loads=(0.05, 0.1, 0.2, 0.4)):
 def test_a_higher_capacity_lies_above_hebbs(hebb, best, holds):
     records = {"hopfield.hebb": stored("hebb", hebb), "hopfield.free": stored("free", hebb)}
     records["hopfield.best"] = stored("best", best, (1.0, 0.999, 0.5, 0.2))
-    claim = next(c for c in hopfield.CLAIMS if c.name == "higher-capacity")
+    claim = next(c for c in claims_of(hopfield) if c.name == "higher-capacity")
     found = claim.check(records)
     assert found.holds is holds
     assert "come back from a tenth turned up to 0.1 N" in found.measured
@@ -114,19 +116,19 @@ def test_a_higher_capacity_lies_above_hebbs(hebb, best, holds):
 
 def test_claims_of_a_small_study(tmp_path):
     found = {}
-    for name, part in hopfield.parts(TINY).items():
+    for name, part in hopfield.PARTS.items():
         full = f"hopfield.{name}"
-        bench = Bench(full, torch.device("cpu"), 0, tmp_path, lambda share: None)
-        values = part.run(bench)
+        bench = Lab(full, torch.device("cpu"), 0, tmp_path, lambda share: None)
+        values = part.run(bench, TINY)
         if name == "hybrid":
             values["z"] = values["z"].tolist()
         found[full] = Record(full, "tiny", 0, {}, values)
-    verdicts = {claim.name: claim.check(found).holds for claim in hopfield.CLAIMS}
+    verdicts = {claim.name: claim.check(found).holds for claim in claims_of(hopfield)}
     assert verdicts["hybrid-marginal"] is True
     assert verdicts["hebbian-capacity"] is None  # too small to say
     # A sampler with the wrong couplings is caught.
     found["hopfield.hybrid"].values["z"][0] = 6.0
-    assert hopfield.CLAIMS[0].check(found).holds is False
+    assert claims_of(hopfield)[0].check(found).holds is False
     del found["hopfield.random"]
-    names = hopfield.ITEMS["hopfield"].draw(found).legends[0].get_texts()
+    names = hopfield.hopfield.draw(found).legends[0].get_texts()
     assert [t.get_text() for t in names] == ["Hebb", "RA, best hidden parts", "unrestricted"]

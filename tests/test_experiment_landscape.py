@@ -8,25 +8,27 @@ import torch
 
 from rapidbm.glass.minima import minima
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.spins import random_spins
-from rapidbm.paper.study import Bench, Record, plain
-from rapidbm.paper.theory import landscape, landscape_report
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
+from rapidbm.paper.untrained import landscape, landscape_claims
 
 TINY = landscape.SCALES["tiny"]
 
 
 def bench(tmp_path, name):
-    return Bench(f"landscape.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    return Lab(f"landscape.{name}", torch.device("cpu"), 0, tmp_path, lambda share: None)
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("landscape")
     found = {}
-    for name, part in landscape.parts(TINY).items():
+    for name, part in landscape.PARTS.items():
         full = f"landscape.{name}"
-        found[full] = Record(full, "tiny", 0, {}, plain(part.run(bench(folder, name))))
+        found[full] = Record(full, "tiny", 0, {}, plain(part.run(bench(folder, name), TINY)))
     return found
 
 
@@ -71,8 +73,8 @@ def test_bounds_hold_the_exact_likelihood():
 
 def test_rank_correlation_with_ties():
     x = np.array([1.0, 2.0, 2.0, 5.0])
-    assert landscape_report.rank_correlation(x, x**3) == pytest.approx(1)
-    assert landscape_report.rank_correlation(x, -x) == pytest.approx(-1)
+    assert landscape_claims.rank_correlation(x, x**3) == pytest.approx(1)
+    assert landscape_claims.rank_correlation(x, -x) == pytest.approx(-1)
 
 
 def made(total, overlap=lambda v, h, k: 1.0):
@@ -85,7 +87,7 @@ def made(total, overlap=lambda v, h, k: 1.0):
 
 
 def check(name, records):
-    return next(claim.check for claim in landscape.CLAIMS if claim.name == name)(records)
+    return next(claim.check for claim in claims_of(landscape_claims) if claim.name == name)(records)
 
 
 def test_minima_are_compared_where_patterns_are_few():
@@ -124,14 +126,14 @@ def test_a_start_of_fair_coins_is_below_the_patterns(records):
 
 
 def test_a_part_gives_the_same_record_again(records, tmp_path):
-    again = landscape.parts(TINY)["minima"].run(bench(tmp_path, "minima"))
+    again = landscape.PARTS["minima"].run(bench(tmp_path, "minima"), TINY)
     assert plain(again) == records["landscape.minima"].values
 
 
 def test_every_claim_has_an_answer_and_the_figure_copes_with_gaps(records):
-    answers = {claim.name: claim.check(records) for claim in landscape.CLAIMS}
+    answers = {claim.name: claim.check(records) for claim in claims_of(landscape_claims)}
     assert answers["one-and-two-patterns-unfrustrated"].holds is True
     assert answers["many-patterns-random"].holds is None  # 8 patterns are not many
     some = {name: r for name, r in records.items() if not name.endswith(("minima", "initial"))}
-    fig = landscape.ITEMS["landscape"].draw(some)
+    fig = landscape_claims.landscape.draw(some)
     assert [a.axison for a in fig.axes] == [True, False, False, True, True, False]

@@ -1,26 +1,30 @@
 """Dense machines from large weights: the same starts, the rates apart, and what claims say."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.paper import parts
-from rapidbm.paper.bars import large_start
-from rapidbm.paper.bars.large_start import STARTS, of_rate
-from rapidbm.paper.bars.trainings import METHODS
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.bars import large_weights
+from rapidbm.paper.bars.bars4 import METHODS
+from rapidbm.paper.bars.large_weights import STARTS, of_rate
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     found = {}
-    for name, part in parts("large-start", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+    for name, part in parts("large-start").items():
+        values = part.run(
+            Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
+            large_weights.SCALES["tiny"],
+        )
         found[name] = Record(name, "tiny", 0, {}, plain(values))
     return found
 
@@ -51,15 +55,15 @@ def test_the_larger_rate_moves_further(records):
 def test_the_halves_of_a_record_are_the_rates(monkeypatch, tmp_path, method, each):
     """Training is replaced by the rates that it would have had, replica by replica."""
 
-    def rates_of(bench, recipe, looks):
-        found = {name: [list(recipe.rate)] for name in looks}
-        return found, SimpleNamespace(machine=rbm(2, 2, seed=0))
+    def rates_of(lab, recipe, observables):
+        return {name: [list(recipe.rate)] for name in observables}, None
 
-    monkeypatch.setattr(large_start, "course", rates_of)
-    monkeypatch.setattr(large_start, "gibbs_accessibility", lambda *_: torch.zeros(1))
-    config = replace(large_start.SCALES["tiny"], instances=3, exact_instances=2)
-    bench = Bench("large-start.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
-    record = Record("x", "tiny", 0, {}, plain(large_start._train(bench, config, method, "one")))
+    monkeypatch.setattr(Lab, "train", rates_of)
+    monkeypatch.setattr(Lab, "machine", lambda lab, run: rbm(2, 2, seed=0))
+    monkeypatch.setattr(large_weights, "gibbs_accessibility", lambda *_: torch.zeros(1))
+    config = replace(large_weights.SCALES["tiny"], instances=3, exact_instances=2)
+    bench = Lab("large-start.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    record = Record("x", "tiny", 0, {}, plain(large_weights._train(bench, config, method, "one")))
     for part in ("hamming_train", "hamming_test"):
         for rate, value in enumerate(record["rates"]):
             assert of_rate(record, part, rate).tolist() == [[value] * each]
@@ -73,7 +77,7 @@ def record_of(name, test, epochs=(0, 10, 100), **more):
 def made(one_fast):
     """All starts never learn, but the larger rate from 1 by PCD does at the epoch `one_fast`."""
     found = {}
-    for need in large_start.CLAIMS[1].needs:
+    for need in claims_of(large_weights)[1].needs:
         never = [[0.5] * 4] * 3
         found[need] = record_of(need, never)
     rows = [[0.5, 0.5, 0.5, 0.5] for _ in range(3)]
@@ -92,15 +96,15 @@ def test_as_fast_means_within_twice_the_epochs(rapid, one_fast, holds):
     found = made(one_fast)
     test = [[0.01] * 2 if epoch >= rapid else [0.4] * 2 for epoch in (0, 10, 100)]
     found["bars.rapid"] = record_of("bars.rapid", test)
-    assert large_start.CLAIMS[1].check(found).holds is holds
+    assert claims_of(large_weights)[1].check(found).holds is holds
 
 
 def test_a_distance_that_comes_back_is_not_settled():
     rows = np.array([[0.5, 0.4], [0.01, 0.02], [0.3, 0.3], [0.01, 0.03]])
     record = record_of("bars.rapid", rows.tolist(), epochs=(0, 1, 2, 5))
-    assert large_start.settled(record, rows) == 5
-    assert large_start.settled(record, rows[:2]) == 1
-    assert large_start.settled(record, rows[:3]) == np.inf
+    assert large_weights.settled(record, rows) == 5
+    assert large_weights.settled(record, rows[:2]) == 1
+    assert large_weights.settled(record, rows[:3]) == np.inf
 
 
 @pytest.mark.parametrize(("gain", "holds"), [(0.8, True), (0.1, False)])
@@ -110,21 +114,21 @@ def test_accessible_means_well_above_the_small_start(gain, holds):
         level = 0.1 + (gain if start == "one" else 0)
         values = {"gibbs_start": [level, level + 0.01]}
         found[f"large-start.cd-{start}"] = Record(start, "quick", 0, {}, values)
-    assert large_start.CLAIMS[0].check(found).holds is holds
+    assert claims_of(large_weights)[0].check(found).holds is holds
 
 
 def test_the_figure_shows_the_paper_rate(records):
-    fig = large_start.ITEMS["large-start"].draw(records)
+    fig = large_weights.large_start.draw(records)
     shown = fig.axes[1].lines[0].get_ydata()
     wanted = of_rate(records["large-start.cd-hundredth"], "hamming_test", 0).mean(1)
     assert np.allclose(shown, wanted)
 
 
 def test_the_ends_are_drawn_under_the_rate_that_they_had(records):
-    fig = large_start.ITEMS["large-start"].draw(records)
+    fig = large_weights.large_start.draw(records)
     distance, access = fig.axes[2], fig.axes[5]
     shown = dict(zip(*reversed(distance.get_legend_handles_labels()), strict=True))
-    for method in large_start.SAMPLED:
+    for method in large_weights.SAMPLED:
         of = [records[f"large-start.{method}-{start}"] for start in STARTS]
         for rate, value in enumerate((0.001, 0.01)):
             line = shown[f"{METHODS[method]}, rate {value:g}"].lines[0]

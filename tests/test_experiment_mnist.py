@@ -1,7 +1,6 @@
 """The trainings on MNIST: likelihoods from below, images turned upright, verdicts."""
 
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ import torch
 
 import rapidbm as rb
 from rapidbm.data.catalogue import load
-from rapidbm.paper.digits import fig6, fig7, probe
-from rapidbm.paper.digits import trainings as mnist
-from rapidbm.paper.drawing import pack
-from rapidbm.paper.folder import MISSED, judged
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.claims import MISSED, claims_of, judged
+from rapidbm.paper.digits import likelihood, mnist, patterns, probe
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, pack
 from rapidbm.random import generator
 from rapidbm.runs.recipe import Recipe
 
@@ -21,7 +19,7 @@ CONFIG = mnist.SCALES["tiny"]
 
 
 def verdict(module, name, records):
-    return judged(next(c for c in module.CLAIMS if c.name == name), records).verdict
+    return judged(next(c for c in claims_of(module) if c.name == name), records).verdict
 
 
 def record(name, scale="paper", **values):
@@ -49,12 +47,14 @@ def test_each_look_has_a_log_z_of_its_own(monkeypatch):
     data = load("bars4")
     chosen = {"hidden": (8,), "patterns": 3, "replicas": 2, "rate": (0.3,), "device": "cpu"}
     trainer = Recipe.made("bars4", chosen, "paper-mnist").trainer(data, torch.device("cpu"))
-    looks = dict(zip(("train", "test"), mnist._nll(CONFIG), strict=True))
+    looks = mnist._nll(CONFIG)
     for count in (1, 2, 3):
         progress = trainer.progress()
         for part, see in looks.items():
             found = see(progress, data, progress.rng)
-            wanted = -rb.log_likelihood(progress.machine, data.parts[part], method="exact").value
+            wanted = -rb.log_likelihood(
+                progress.machine, data.parts[part.removeprefix("nll_")], method="exact"
+            ).value
             assert torch.allclose(found.double(), wanted, rtol=1e-5)
         assert len(asked) == count
         trainer.step()
@@ -66,13 +66,14 @@ def test_what_each_training_is(monkeypatch, tmp_path, name):
     """The variants differ in what their names say; all but one take the nominal size of a batch."""
     made = []
 
-    def course(bench, recipe, looks, **_):
+    def train(lab, recipe, observables, **_):
         made.append(recipe)
-        return {}, SimpleNamespace(machine=rb.rbm(64, 2, seed=0))
+        return {}, None
 
-    monkeypatch.setattr(mnist, "course", course)
+    monkeypatch.setattr(Lab, "train", train)
+    monkeypatch.setattr(Lab, "machine", lambda lab, run: rb.rbm(64, 2, seed=0))
     monkeypatch.setattr(mnist, "_final", lambda *_: {"final": True})
-    bench = Bench(f"mnist.{name}", torch.device("cpu"), 5, tmp_path, lambda share: None)
+    bench = Lab(f"mnist.{name}", torch.device("cpu"), 5, tmp_path, lambda share: None)
     found = mnist._train(bench, CONFIG, name)
     (recipe,) = made
     assert recipe.batch_mean == ("true" if name == "true-mean" else "nominal")
@@ -118,30 +119,30 @@ def course(start, end, gap=1.0, instances=10):
 
 def test_verdicts_on_likelihoods():
     three = record("mnist.rapid", **course(100_000, 120))
-    assert verdict(fig6, "nll-falls-by-orders", three) == "does not hold"  # 2.9 are not four
-    assert verdict(fig6, "nll-comparable", three) == MISSED  # the table ends at 106
+    assert verdict(likelihood, "nll-falls-by-orders", three) == "does not hold"  # 2.9 are not four
+    assert verdict(likelihood, "nll-comparable", three) == MISSED  # the table ends at 106
     four = record("mnist.rapid", **course(900_000, 100))
-    assert verdict(fig6, "nll-falls-by-orders", four) == "holds"
-    assert verdict(fig6, "nll-in-parallel", four) == "holds"
-    assert verdict(fig6, "nll-comparable", four) == "holds"
+    assert verdict(likelihood, "nll-falls-by-orders", four) == "holds"
+    assert verdict(likelihood, "nll-in-parallel", four) == "holds"
+    assert verdict(likelihood, "nll-comparable", four) == "holds"
     wide = record("mnist.rapid", **course(100_000, 120, gap=20))
-    assert verdict(fig6, "nll-in-parallel", wide) == "does not hold"
+    assert verdict(likelihood, "nll-in-parallel", wide) == "does not hold"
     slow = record("mnist.rapid", **course(200, 120, gap=60))
-    assert verdict(fig6, "nll-falls-by-orders", slow) == "does not hold"
-    assert verdict(fig6, "nll-in-parallel", slow) == "does not hold"
-    assert verdict(fig6, "nll-comparable", slow) == MISSED
+    assert verdict(likelihood, "nll-falls-by-orders", slow) == "does not hold"
+    assert verdict(likelihood, "nll-in-parallel", slow) == "does not hold"
+    assert verdict(likelihood, "nll-comparable", slow) == MISSED
     apart = course(900_000, 100)
     apart["nll_test"][0] = [2 * x for x in apart["nll_test"][0]]  # at the start, not at the end
     found = record("mnist.rapid", **apart)
-    assert verdict(fig6, "nll-in-parallel", found) == "does not hold"
+    assert verdict(likelihood, "nll-in-parallel", found) == "does not hold"
     small = record("mnist.rapid", "quick", **course(100_000, 120))
-    assert verdict(fig6, "nll-comparable", small) == "not measured"
+    assert verdict(likelihood, "nll-comparable", small) == "not measured"
 
 
 @pytest.mark.parametrize(("more", "expected"), [(200, "holds"), (100, "does not hold")])
 def test_fewer_patterns(more, expected):
     several = record("mnist.rapid", **course(1e5, 120)) | record("mnist.more", **course(1e5, more))
-    assert verdict(fig6, "fewer-patterns-lower-nll", several) == expected
+    assert verdict(likelihood, "fewer-patterns-lower-nll", several) == expected
 
 
 def test_the_same_machines_have_one_likelihood():
@@ -153,7 +154,7 @@ def test_the_same_machines_have_one_likelihood():
         for other in ("pure", "one", "true-mean", "more")
         for name, r in record(f"mnist.{other}", **course(1e5, 700)).items()
     }
-    told = [judged(claim, several).finding.measured for claim in fig6.CLAIMS[:8]]
+    told = [judged(claim, several).finding.measured for claim in claims_of(likelihood)[:8]]
     told = [text for text in told if "nearest" not in text and not text.startswith("no record")]
     assert len(told) == 7
     assert all("122.0" in text or "122 ± 0" in text for text in told)
@@ -169,7 +170,7 @@ ENDS = {"train": 120.0, "test": 122.0}
 def test_the_divisors_are_told_apart(true, expected):
     several = record("mnist.rapid", **course(1e5, 120, gap=0))
     several |= record("mnist.true-mean", **course(1e5, true, gap=0))
-    assert verdict(fig6, "needs-the-divisor", several) == expected
+    assert verdict(likelihood, "needs-the-divisor", several) == expected
     told = judged(claim_named("needs-the-divisor"), several).finding.measured
     assert re.search(rf"120.* divided by the nominal batch size, {true}.* when by its own", told)
     for name in ("nll-falls-by-orders", "nll-comparable"):
@@ -178,14 +179,14 @@ def test_the_divisors_are_told_apart(true, expected):
 
 
 def claim_named(name):
-    return next(claim for claim in fig6.CLAIMS if claim.name == name)
+    return next(claim for claim in claims_of(likelihood) if claim.name == name)
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(50, "holds"), (0.1, MISSED)])
 def test_overfitting(gap, expected):
     several = record("mnist.rapid", **course(1e5, 120))
     several |= record("mnist.pure", **course(1e5, 120, gap=gap))
-    assert verdict(fig6, "pure-pid-overfits", several) == expected
+    assert verdict(likelihood, "pure-pid-overfits", several) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,21 +196,21 @@ def test_one_sweep_must_beat_fair_coins(end, expected):
     several = {}
     for name in ("one", "rapid", "pure"):
         several |= record(f"mnist.{name}", **course(1e5, end, gap=0))
-    assert verdict(fig6, "one-sweep-is-enough", several) == expected
+    assert verdict(likelihood, "one-sweep-is-enough", several) == expected
 
 
 def test_what_is_not_finite_is_no_verdict():
     values = course(1e5, 120)
     values["nll_train"][-1] = [None] * 10
     several = record("mnist.rapid", **course(1e5, 120)) | record("mnist.pure", **values)
-    assert verdict(fig6, "pure-pid-overfits", several) == "not measured"
-    assert verdict(fig6, "nll-in-parallel", record("mnist.rapid", **values)) == "not measured"
+    assert verdict(likelihood, "pure-pid-overfits", several) == "not measured"
+    assert verdict(likelihood, "nll-in-parallel", record("mnist.rapid", **values)) == "not measured"
 
 
 def test_errors_of_the_probe_are_standard_errors():
     rows = (0.9 + 0.01 * np.linspace(-1, 1, 25)).tolist()
     found = record("probe.rapid", train=rows, test=rows)
-    told = judged(probe.CLAIMS[0], found).finding.measured
+    told = judged(claims_of(probe)[0], found).finding.measured
     deviation = 100 * np.std(rows, ddof=1)
     assert f"90.00 ± {deviation / 5:.2f} %" in told
     assert f"standard deviations over machines {deviation:.2f} and {deviation:.2f}" in told
@@ -222,17 +223,17 @@ def test_trained_patterns_are_binarized_as_released(visible, whole, expected):
     energies = {"pattern_visible": visible, "pattern": whole, "pattern_swept": 0.6, "sample": 0.63}
     rows = {key: (x + 0.001 * np.linspace(-1, 1, 9)).tolist() for key, x in energies.items()}
     found = record("mnist.binarized", **rows, random=[0.0] * 9)
-    assert verdict(fig6, "binarized-trained-patterns", found) == expected
+    assert verdict(likelihood, "binarized-trained-patterns", found) == expected
 
 
 def test_twins():
     images = torch.tensor([[1.0] * 100, [1.0] * 99 + [-1], [-1.0] * 100])
-    assert fig6.twins(pack(images), 100) == pytest.approx(2 / 3)
+    assert likelihood.twins(pack(images), 100) == pytest.approx(2 / 3)
 
 
 def test_the_interval_is_preferred_to_the_bound():
     found = record("mnist.rapid", **course(1e5, 120), final_test_interval=[[130.0], [132.0]])
-    assert fig6.last(found["mnist.rapid"], "test").tolist() == [131.0]
+    assert likelihood.last(found["mnist.rapid"], "test").tolist() == [131.0]
 
 
 @pytest.mark.parametrize(
@@ -245,9 +246,9 @@ def test_the_interval_is_preferred_to_the_bound():
 )
 def test_one_pattern_several_classes(classes, expected):
     found = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.5)
-    assert verdict(fig7, "one-pattern-several-classes", found) == expected
+    assert verdict(patterns, "one-pattern-several-classes", found) == expected
     few = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.01)
-    assert verdict(fig7, "one-pattern-several-classes", few) == "not measured"
+    assert verdict(patterns, "one-pattern-several-classes", few) == "not measured"
 
 
 def test_the_probe_is_judged_against_its_controls():

@@ -6,7 +6,9 @@ import torch
 
 from rapidbm.paper import parts
 from rapidbm.paper.bars import projections
-from rapidbm.paper.study import Bench, Record, settings_of
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -14,8 +16,11 @@ def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     settings = settings_of(projections.SCALES["tiny"])
     found = {}
-    for name, part in parts("projections", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+    for name, part in parts("projections").items():
+        values = part.run(
+            Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
+            projections.SCALES["tiny"],
+        )
         found[name] = Record(name, "tiny", 0, settings, values)
     return found
 
@@ -35,7 +40,7 @@ def test_the_sign_is_taken_when_it_is_due(tmp_path):
         """A trainer of two patterns after a given epoch."""
 
         def __init__(self, epoch):
-            from rapidbm.machines.machine import rbm
+            from rapidbm.machines.constructors import rbm
 
             self.machine = rbm(4, 6, 2, scale=0.5, seed=0)
             self.rng = torch.Generator()
@@ -70,7 +75,7 @@ GOOD, BAD, WIDE = (0.01, 0.02) * 4, (0.4, 0.42) * 4, (0.0, 0.9)  # instances
 
 @pytest.mark.parametrize(("often", "holds"), [(BAD, True), ((0.0, 0.001) * 4, False), (WIDE, None)])
 def test_too_often(often, holds):
-    claim = projections.CLAIMS[0]
+    claim = claims_of(projections)[0]
     assert claim.check(made(sign_epoch=GOOD, sign_update=often)).holds is holds
 
 
@@ -79,12 +84,12 @@ def test_too_often_may_erase_and_need_not_everywhere():
     found["projections.bars-sign-update"] = made(sign_update=(0.0, 0.001) * 4)[
         "projections.bars-sign-update"
     ]
-    assert projections.CLAIMS[0].check(found).holds is True
+    assert claims_of(projections)[0].check(found).holds is True
 
 
 @pytest.mark.parametrize(("rare", "holds"), [(BAD, True), ((0.0, 0.001) * 4, False)])
 def test_too_rarely(rare, holds):
-    claim = projections.CLAIMS[1]
+    claim = claims_of(projections)[1]
     found = made(sign_epoch=GOOD, sign_some=GOOD, sign_many=rare, sign_end=BAD)
     assert claim.check(found).holds is holds
 
@@ -93,7 +98,7 @@ def test_too_rarely(rare, holds):
     ("one", "two", "holds"), [(GOOD, GOOD, True), (GOOD, BAD, False), (BAD, BAD, None)]
 )
 def test_a_bound_matters_only_where_something_is_learnt(one, two, holds):
-    found = projections.CLAIMS[2].check(made(clip_half=one, clip_one=one, clip_two=two))
+    found = claims_of(projections)[2].check(made(clip_half=one, clip_one=one, clip_two=two))
     assert found.holds is holds
     assert ("nowhere" in found.note) == (one == BAD)
 
@@ -104,18 +109,18 @@ def test_a_bound_matters_only_where_something_is_learnt(one, two, holds):
 )
 def test_gibbs_works_at_either_rate(fast, slow, holds):
     found = made(gibbs_update=fast, gibbs_slow=slow, gibbs_epoch=BAD)
-    assert projections.CLAIMS[3].check(found).holds is holds
+    assert claims_of(projections)[3].check(found).holds is holds
 
 
 def test_claims_do_not_judge_the_tiny_scale(records):
-    assert all(claim.check(records).holds is None for claim in projections.CLAIMS)
+    assert all(claim.check(records).holds is None for claim in claims_of(projections))
 
 
 def test_the_figure_names_intervals_and_shows_means(records):
-    fig = projections.ITEMS["projections"].draw(records)
+    fig = projections.projections.draw(records)
     words = [text.get_text() for legend in fig.legends for text in legend.get_texts()]
     assert "sign, every 1/1 epochs" in words
     shown = fig.axes[0].lines[0].get_ydata()
     wanted = records["projections.bars-sign-epoch"].array("hamming_test").mean(1)
     assert np.allclose(shown, wanted)
-    assert projections.ITEMS["projections"].draw({}).axes  # no record, no curve, no error
+    assert projections.projections.draw({}).axes  # no record, no curve, no error

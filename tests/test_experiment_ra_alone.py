@@ -7,22 +7,27 @@ import pytest
 import torch
 
 from rapidbm.paper import parts
-from rapidbm.paper.bars import ra_alone
-from rapidbm.paper.study import Bench, Record, plain
+from rapidbm.paper.bars import without_pid
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record, plain
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     found = {}
-    for name, part in parts("ra-alone", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+    for name, part in parts("ra-alone").items():
+        values = part.run(
+            Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
+            without_pid.SCALES["tiny"],
+        )
         found[name] = Record(name, "tiny", 0, {}, plain(values))
     return found
 
 
 def test_looks_are_few():
-    assert [e for e in range(1, 300) if ra_alone.few(e)] == [1, 2, 5, 10, 20, 50, 100, 200]
+    assert [e for e in range(1, 300) if without_pid.few(e)] == [1, 2, 5, 10, 20, 50, 100, 200]
 
 
 def test_every_negative_phase_starts_from_the_same_machines(records):
@@ -39,10 +44,10 @@ def test_every_negative_phase_starts_from_the_same_machines(records):
 
 def test_small_patterns_start_at_the_uniform_distribution(records):
     """ξ = ±0.1 couples by 0.01 √K, next to nothing; ξ = ±1 puts the data far below chance."""
-    assert pytest.approx(-math.log(2**16)) == ra_alone.UNIFORM
+    assert pytest.approx(-math.log(2**16)) == without_pid.UNIFORM
     small = records["ra-alone.small-pcd"].array("likelihood_train")[0]
-    assert small == pytest.approx(ra_alone.UNIFORM, abs=0.1)
-    assert (records["ra-alone.pid"].array("likelihood_train")[0] < ra_alone.UNIFORM - 5).all()
+    assert small == pytest.approx(without_pid.UNIFORM, abs=0.1)
+    assert (records["ra-alone.pid"].array("likelihood_train")[0] < without_pid.UNIFORM - 5).all()
 
 
 def test_the_exact_gradient_raises_the_likelihood(records):
@@ -58,15 +63,15 @@ def made(hamming, likelihood, scale="quick"):
         "likelihood_train": [likelihood],
         **{f"hamming_{part}": [hamming] for part in ("train", "test")},
     }
-    return {need: Record(need, scale, 0, {}, values) for need in ra_alone.CLAIMS[0].needs}
+    return {need: Record(need, scale, 0, {}, values) for need in claims_of(without_pid)[0].needs}
 
 
 @pytest.mark.parametrize(
     ("hamming", "holds"), [((0.01, 0.02), True), ((0.3, 0.31), False), ((0.0, 0.25), None)]
 )
 def test_independent_when_the_others_learn(hamming, holds):
-    assert ra_alone.CLAIMS[0].check(made(hamming, (-5.0, -5.0))).holds is holds
-    assert ra_alone.CLAIMS[0].check(made(hamming, (-5.0, -5.0), "tiny")).holds is None
+    assert claims_of(without_pid)[0].check(made(hamming, (-5.0, -5.0))).holds is holds
+    assert claims_of(without_pid)[0].check(made(hamming, (-5.0, -5.0), "tiny")).holds is None
 
 
 def test_one_other_phase_that_learns_is_enough():
@@ -74,17 +79,17 @@ def test_one_other_phase_that_learns_is_enough():
     found = made((0.3, 0.31), (-5.0, -5.0)) | {
         "ra-alone.cd": made((0.01, 0.02), (-5.0, -5.0))["ra-alone.cd"]
     }
-    assert ra_alone.CLAIMS[0].check(found).holds is True
+    assert claims_of(without_pid)[0].check(found).holds is True
     only_pid = made((0.3, 0.31), (-5.0, -5.0)) | {
         "ra-alone.pid": made((0.01, 0.02), (-5.0, -5.0))["ra-alone.pid"]
     }
-    assert ra_alone.CLAIMS[0].check(only_pid).holds is False
+    assert claims_of(without_pid)[0].check(only_pid).holds is False
 
 
 def followed(shift, *, likelihoods=(-6, -5, -4, -3, -2, -1)):
     """Trainings whose distances fall; instance i sees the likelihoods turned by i·shift looks."""
     found = {}
-    for n, need in enumerate(ra_alone.CLAIMS[1].needs):
+    for n, need in enumerate(claims_of(without_pid)[1].needs):
         rows = np.array([np.roll(likelihoods, i * shift) for i in range(6)], dtype=float).T
         distances = np.repeat(np.arange(6, 0, -1)[:, None] / 10, 6, 1)
         values = {
@@ -97,7 +102,7 @@ def followed(shift, *, likelihoods=(-6, -5, -4, -3, -2, -1)):
 
 
 def test_distance_and_likelihood_must_go_together_along_a_training():
-    claim = ra_alone.CLAIMS[1]
+    claim = claims_of(without_pid)[1]
     assert claim.check(followed(0)).holds is True
     # Now and then two looks change places.
     near = followed(0)
@@ -109,7 +114,7 @@ def test_distance_and_likelihood_must_go_together_along_a_training():
     assert claim.check(near).holds is True
     assert claim.check(followed(1)).holds is False
     # From training to training the smaller distance is the less likely one; with its error.
-    between = ra_alone.between(near)
+    between = without_pid.between(near)
     assert between.value == pytest.approx(-1)
     assert between.error >= 0
     assert str(between) in claim.check(near).measured
@@ -117,6 +122,6 @@ def test_distance_and_likelihood_must_go_together_along_a_training():
 
 def test_the_figure_shows_what_is_there(records):
     some = {"ra-alone.cd": records["ra-alone.cd"]}
-    fig = ra_alone.ITEMS["ra-alone"].draw(some)
+    fig = without_pid.ra_alone.draw(some)
     shown = fig.axes[1].lines[0].get_ydata()
     assert np.allclose(shown, records["ra-alone.cd"].array("hamming_test").mean(1))

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
 from rapidbm.paper import parts
-from rapidbm.paper.bars import readings
-from rapidbm.paper.bars.readings import RawPatterns
-from rapidbm.paper.study import Bench, Record
+from rapidbm.paper.bars import algorithm
+from rapidbm.paper.bars.algorithm import RawPatterns
+from rapidbm.paper.claims import claims_of
+from rapidbm.paper.lab import Lab
+from rapidbm.paper.records import Record
 from rapidbm.training.negative import PatternInduced
 
 
@@ -16,8 +18,10 @@ from rapidbm.training.negative import PatternInduced
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     found = {}
-    for name, part in parts("readings", "tiny").items():
-        values = part.run(Bench(name, torch.device("cpu"), 0, folder, lambda share: None))
+    for name, part in parts("readings").items():
+        values = part.run(
+            Lab(name, torch.device("cpu"), 0, folder, lambda share: None), algorithm.SCALES["tiny"]
+        )
         found[name] = Record(name, "tiny", 0, {}, values)
     return found
 
@@ -37,8 +41,8 @@ def test_raw_patterns_are_spins_where_the_patterns_are():
 
 
 def test_readings_share_their_start_and_part_ways(records):
-    for data in readings.DATA:
-        found = [records[f"readings.{data}-{name}"].values for name in readings.READINGS]
+    for data in algorithm.DATA:
+        found = [records[f"readings.{data}-{name}"].values for name in algorithm.READINGS]
         first = [values["hamming_test"][0] for values in found]
         assert all(each == first[0] for each in first)
         assert len({str(values) for values in found}) == len(found)
@@ -48,14 +52,14 @@ GOOD, BAD, WIDE = (0.01, 0.02), (0.4, 0.42), (0.0, 0.2)
 
 
 @pytest.mark.parametrize(
-    ("claim", "name"), list(zip(readings.CLAIMS, ("all-true", "visible-true"), strict=False))
+    ("claim", "name"), list(zip(claims_of(algorithm), ("all-true", "visible-true"), strict=False))
 )
 @pytest.mark.parametrize(("end", "holds"), [(GOOD, True), (BAD, False), (WIDE, None)])
 def test_a_claim_is_about_its_own_reading(claim, name, end, holds):
     made = {}
     for need in claim.needs:
         last = end if need.endswith(f"-{name}") else GOOD
-        values = {f"hamming_{part}": [list(last)] for part in readings.PARTS}
+        values = {f"hamming_{part}": [list(last)] for part in algorithm.SPLITS}
         made[need] = Record(need, "quick", 0, {}, values)
     assert claim.check(made).holds is holds
     tiny = {k: Record(k, "tiny", 0, {}, r.values) for k, r in made.items()}
@@ -84,8 +88,11 @@ def test_the_sign_taken_by_hand_is_the_papers_training(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "together", watched)
     for name in ("readings.bars-visible", "readings.bars-drift"):
-        part = parts("readings", "tiny")[name]
-        part.run(Bench(name, torch.device("cpu"), 0, tmp_path, lambda share: None))
+        part = parts("readings")[name]
+        part.run(
+            Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None),
+            algorithm.SCALES["tiny"],
+        )
     assert torch.equal(*ends.values())
 
 
@@ -93,11 +100,11 @@ def test_the_sign_taken_by_hand_is_the_papers_training(tmp_path, monkeypatch):
 def test_close_to_spins_is_what_the_components_are(share, holds):
     """Not how well a machine learns that averages over them."""
     values = {"close": [[share - 0.01, share + 0.01] * 4], "off": [[0.2] * 8]}
-    claim = next(c for c in readings.CLAIMS if c.name == "patterns-stay-close-to-spins")
+    claim = next(c for c in claims_of(algorithm) if c.name == "patterns-stay-close-to-spins")
     made = {need: Record(need, "quick", 0, {}, values) for need in claim.needs}
-    for data in readings.DATA:
+    for data in algorithm.DATA:
         for name in ("raw", "visible"):
-            bad = {f"hamming_{part}": [list(BAD)] for part in readings.PARTS}
+            bad = {f"hamming_{part}": [list(BAD)] for part in algorithm.SPLITS}
             key = f"readings.{data}-{name}"
             made[key] = Record(key, "quick", 0, {}, bad)
     found = claim.check(made)
@@ -106,6 +113,6 @@ def test_close_to_spins_is_what_the_components_are(share, holds):
 
 
 def test_the_figure_shows_means(records):
-    fig = readings.ITEMS["readings"].draw(records)
+    fig = algorithm.readings.draw(records)
     shown = fig.axes[3].lines[0].get_ydata()
     assert np.allclose(shown, records["readings.bas-visible"].array("hamming_test").mean(1))

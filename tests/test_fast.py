@@ -6,12 +6,12 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from rapidbm.accel import fast
+from rapidbm.accel import executors, fused, rounding
 from rapidbm.errors import InputError
-from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.ensembles import AllStates, GivenVisible, WeightedSpins
 from rapidbm.machines.files import load_tensors
-from rapidbm.machines.machine import GivenVisible, Machine, dbm, rbm
-from rapidbm.machines.spins import WeightedSpins
+from rapidbm.machines.machine import Machine
 from rapidbm.random import generator
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
@@ -27,7 +27,8 @@ from rapidbm.training import trainer as training
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.projections import Clip, Sign
-from rapidbm.training.trainer import Trainer, descent, train
+from rapidbm.training.train import train
+from rapidbm.training.trainer import Trainer
 
 pytest.importorskip("triton")
 from rapidbm.accel.kernels import chains, layers, states
@@ -46,28 +47,28 @@ pytestmark = [
 @pytest.fixture
 def kernels(monkeypatch):
     """They serve wherever the tests run."""
-    monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
-    monkeypatch.setattr(fast, "WORTH", 0)
-    monkeypatch.setattr(fast, "_refused", set())
+    monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(fused, "WORTH", 0)
+    monkeypatch.setattr(fused, "_refused", set())
 
 
 @pytest.fixture
-def fused(kernels, monkeypatch):
+def nothing_plain(kernels, monkeypatch):
     """And nothing is left to the plain path."""
     for name in ("sweeps", "gradient", "products"):
-        serve = getattr(fast, name)
+        serve = getattr(fused, name)
 
         def served(*args, serve=serve, name=name):
             found = serve(*args)
             assert found is not None, f"the plain path took {name}"
             return found
 
-        monkeypatch.setattr(fast, name, served)
+        monkeypatch.setattr(fused, name, served)
 
 
 @pytest.fixture
 def plain(monkeypatch):
-    monkeypatch.setattr(fast, "DEVICES", ())
+    monkeypatch.setattr(fused, "DEVICES", ())
 
 
 def machine(v, h, patterns=None, *, replicas=2, biases=True, scale=0.35) -> Machine:
@@ -109,9 +110,9 @@ def test_pieces_hold_all_patterns_with_the_least_left_over():
 
 @pytest.mark.parametrize("patterns", [None, 2], ids=["dense", "patterns"])
 @pytest.mark.parametrize("road", ["chains", "layers"])
-def test_spins_have_the_exact_distribution(fused, monkeypatch, patterns, road):
+def test_spins_have_the_exact_distribution(nothing_plain, monkeypatch, patterns, road):
     small = machine(4, 3, patterns, scale=0.7)
-    monkeypatch.setattr(fast, "_road", lambda *_, **__: road)
+    monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
 
     def sampler(m, s, rng, beta):
         return sweeps(m, s, rng, 2, beta)
@@ -123,7 +124,7 @@ def test_spins_have_the_exact_distribution(fused, monkeypatch, patterns, road):
 
 @kinds
 @pytest.mark.parametrize("special", ["plain", "pushed", "clamped"])
-def test_both_roads_draw_the_same_spins(fused, sizes, special):
+def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     these = machine(*sizes)
     start = these.random(21, generator(3, device=DEVICE))
     beta = torch.rand((2, 21), generator=generator(5)).to(DEVICE) + 0.5
@@ -135,11 +136,11 @@ def test_both_roads_draw_the_same_spins(fused, sizes, special):
     }[special]
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
     found = [
-        layers.sample(fast._matrix(these), start, how, cut)
+        layers.sample(fused._matrix(these.pair()), start, how, cut)
         for cut in (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
     ]
-    if these.patterns is not None or these.visible <= fast.NARROW:
-        given = fast._operands(these)
+    if these.patterns is not None or these.visible <= fused.NARROW:
+        given = fused._operands(these.pair())
         found += [
             chains.sample(given, start, how, cut) for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
         ]
@@ -153,7 +154,7 @@ def test_both_roads_draw_the_same_spins(fused, sizes, special):
 
 
 @pytest.mark.parametrize("patterns", [None, 2], ids=["dense", "patterns"])
-def test_clamped_and_pushed_spins_have_the_exact_distribution(fused, patterns):
+def test_clamped_and_pushed_spins_have_the_exact_distribution(nothing_plain, patterns):
     """One visible unit clamped, the others pushed: a machine with other biases, given that unit."""
     small = machine(3, 3, patterns, replicas=1, biases=False, scale=0.7)
     push = torch.tensor([0.0, 0.5, -0.4, 0.3, -0.2, 0.6], device=DEVICE)
@@ -171,8 +172,8 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(fused, patterns):
 
 
 @pytest.mark.parametrize("road", ["chains", "layers"])
-def test_values_may_lie_in_memory_in_any_order(fused, monkeypatch, road):
-    monkeypatch.setattr(fast, "_road", lambda *_, **__: road)
+def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road):
+    monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     these = machine(9, 20, 3)
     start = these.random(10, generator(0, device=DEVICE))
     push = torch.randn((2, 10, 29), generator=generator(1)).to(DEVICE)
@@ -190,13 +191,13 @@ def test_values_may_lie_in_memory_in_any_order(fused, monkeypatch, road):
 
 def test_more_patterns_than_fit_on_the_chip(kernels):
     these = machine(10, 20, 400, replicas=1)
-    assert fast._road(these, 10, plain=True) == "layers"
+    assert fused._road(these.pair(), 10, plain=True) == "layers"
     start = these.random(50, generator(0, device=DEVICE))
     spins = sweeps(these, start, generator(1, device=DEVICE), 1)
     assert bool((spins.abs() == 1).all())
     rows = visible(these, 5)
     weights = torch.ones((1, 5), device=DEVICE)
-    assert fast.gradient(these, rows, weights) is None  # the plain path's
+    assert fused.gradient(these.pair(), rows, weights) is None  # the plain path's
     found = these.gradient(GivenVisible(these, rows, weights))
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
     assert torch.equal(found["couplings.patterns"], wanted["couplings.patterns"])
@@ -217,8 +218,8 @@ def test_more_patterns_than_fit_on_the_chip(kernels):
 )
 def test_the_road_is_the_one_that_was_measured_to_win(sizes, count, precision, plain, road):
     these = machine(*sizes, replicas=1)
-    with fast.precision(precision):
-        assert fast._road(these, count, plain=plain) == road
+    with rounding.precision(precision):
+        assert fused._road(these.pair(), count, plain=plain) == road
 
 
 @pytest.mark.parametrize(
@@ -233,13 +234,13 @@ def test_the_road_is_the_one_that_was_measured_to_win(sizes, count, precision, p
 )
 def test_gradients_by_kernels_where_they_win(kernels, monkeypatch, sizes, precision, served):
     these = machine(*sizes, replicas=1)
-    monkeypatch.setattr(fast, "_gradient", lambda *_: {})
-    with fast.precision(precision):
-        found = fast.gradient(these, visible(these, 3), torch.ones((1, 3), device=DEVICE))
+    monkeypatch.setattr(fused, "_gradient", lambda *_: {})
+    with rounding.precision(precision):
+        found = fused.gradient(these.pair(), visible(these, 3), torch.ones((1, 3), device=DEVICE))
     assert (found is not None) == served
 
 
-def test_every_chain_unit_and_sweep_has_a_number_of_its_own(fused):
+def test_every_chain_unit_and_sweep_has_a_number_of_its_own(nothing_plain):
     free = machine(32, 32, None, biases=False, scale=1e-9)
     spins = sweeps(
         free, free.random(64, generator(0, device=DEVICE)), generator(1, device=DEVICE), 1
@@ -253,7 +254,7 @@ def test_every_chain_unit_and_sweep_has_a_number_of_its_own(fused):
     assert abs(float(whole.mean())) < 4 / 128
 
 
-def test_strong_fields_leave_no_choice(fused):
+def test_strong_fields_leave_no_choice(nothing_plain):
     strong = machine(6, 8, None, biases=False, scale=1e4)
     start = strong.random(20, generator(0, device=DEVICE))
     spins = sweeps(strong, start, generator(1, device=DEVICE), 1)
@@ -261,7 +262,7 @@ def test_strong_fields_leave_no_choice(fused):
     assert torch.equal(spins[..., :6], torch.sign(field))
 
 
-def test_a_temperature_for_each_chain(fused):
+def test_a_temperature_for_each_chain(nothing_plain):
     these = machine(9, 20, 3, biases=False)
     beta = torch.cat([torch.zeros(50), torch.full((50,), 1e5)]).to(DEVICE)
     start = these.random(100, generator(0, device=DEVICE))
@@ -281,14 +282,14 @@ def test_a_temperature_for_each_chain(fused):
     [("float32", 2e-6), ("tf32", 3e-3), pytest.param("bf16", 2e-2, marks=on_gpu)],
 )
 def test_gradients_are_those_of_the_plain_path(
-    fused, monkeypatch, sizes, biases, precision, tolerance
+    nothing_plain, monkeypatch, sizes, biases, precision, tolerance
 ):
-    monkeypatch.setattr(fast, "_gradient_served", lambda _: True)
+    monkeypatch.setattr(fused, "_gradient_served", lambda _: True)
     these = machine(*sizes, biases=biases)
     rows = visible(these, 37)
     weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE) - 0.3
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
-    with fast.precision(precision):
+    with rounding.precision(precision):
         found = these.gradient(GivenVisible(these, rows.to(torch.int8), weights))
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
@@ -317,9 +318,9 @@ COUNTS = (
 @on_gpu
 @pytest.mark.parametrize(
     ("precision", "patterns"),
-    [(p, k) for p, most in fast.MOST_PATTERNS.items() for k in COUNTS if k <= most],
+    [(p, k) for p, most in fused.MOST_PATTERNS.items() for k in COUNTS if k <= most],
 )
-def test_large_blocks(fused, precision, patterns):
+def test_large_blocks(nothing_plain, precision, patterns):
     """As they are compiled for many chains, which the interpreter does not show."""
     these = machine(64, 333, patterns, biases=patterns % 3 == 0, scale=1.2 / patterns**0.5)
     start = these.random(2**15, generator(3, device=DEVICE))
@@ -327,13 +328,13 @@ def test_large_blocks(fused, precision, patterns):
     weights = torch.rand((2, 2**15), generator=generator(2)).to(DEVICE) - 0.3
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
     how = chains.Settings(2, torch.ones_like(weights), torch.tensor([7], device=DEVICE))
-    with fast.precision(precision):
-        found = fast.gradient(these, rows, weights)
-        cut = fast._cut(these, 2**15, drawing=True)
-        drawn = chains.sample(fast._operands(these), start, how, cut)
+    with rounding.precision(precision):
+        found = fused.gradient(these.pair(), rows, weights)
+        cut = fused._cut(these.pair(), 2**15, drawing=True)
+        drawn = chains.sample(fused._operands(these.pair()), start, how, cut)
         others = [
-            layers.sample(fast._matrix(these), start, how, cut)
-            for cut in (Cut(64, 32, 4, 4), fast._layer_cut(these, 2**15))
+            layers.sample(fused._matrix(these.pair()), start, how, cut)
+            for cut in (Cut(64, 32, 4, 4), fused._layer_cut(these.pair(), 2**15))
         ]
     tolerance = {"float32": 1e-5, "tf32": 3e-3, "bf16": 1e-2}[precision]
     for name, value in wanted.items():
@@ -346,13 +347,13 @@ def test_rounded_weights_favour_no_phase():
     """A pixel that is always +1, in 8,000 images and in 190 chains: the phases cancel."""
     weights = torch.cat([torch.full((1, 8000), 1 / 8000), torch.full((1, 190), -1 / 190)], 1)
     ones = torch.ones((1, 8190, 1), device=DEVICE)
-    with fast.precision("bf16"):
-        assert abs(float(fast._weighted(weights.to(DEVICE), ones, ones))) < 1e-4
-        plain = fast._product(weights.to(DEVICE)[..., None], ones)
+    with rounding.precision("bf16"):
+        assert abs(float(fused._weighted(weights.to(DEVICE), ones, ones))) < 1e-4
+        plain = fused._product(weights.to(DEVICE)[..., None], ones)
     assert abs(float(plain)) > 1e-3  # what it would be
 
 
-def test_the_average_is_that_of_the_machine_whose_weights_they_are(fused):
+def test_the_average_is_that_of_the_machine_whose_weights_they_are(nothing_plain):
     one, other = machine(5, 9, 2), machine(5, 9, 2, scale=0.9)
     rows, weights = visible(one, 4), torch.ones((2, 4), device=DEVICE)
     for mine, plain_spins in (
@@ -365,7 +366,7 @@ def test_the_average_is_that_of_the_machine_whose_weights_they_are(fused):
 
 
 @pytest.mark.parametrize("wrong", [5, 29])
-def test_visible_spins_of_another_width_are_refused(fused, wrong):
+def test_visible_spins_of_another_width_are_refused(nothing_plain, wrong):
     these = machine(9, 20, 3)
     with pytest.raises(InputError, match="visible configuration"):
         these.given_visible(torch.ones((2, 4, wrong), device=DEVICE))
@@ -373,23 +374,23 @@ def test_visible_spins_of_another_width_are_refused(fused, wrong):
         these.given_visible(torch.full((2, 4, 9), torch.nan, device=DEVICE))
 
 
-def test_a_large_batch_comes_in_parts(fused, monkeypatch):
+def test_a_large_batch_comes_in_parts(nothing_plain, monkeypatch):
     these = machine(9, 20, 3)
     rows = visible(these, 37)
     weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE)
-    whole = fast.gradient(these, rows, weights)
-    monkeypatch.setattr(fast, "ROOM", 2 * 20 * 4 * 10)
-    parts = fast.gradient(these, rows, weights)
+    whole = fused.gradient(these.pair(), rows, weights)
+    monkeypatch.setattr(fused, "ROOM", 2 * 20 * 4 * 10)
+    parts = fused.gradient(these.pair(), rows, weights)
     for name, value in whole.items():
         assert torch.allclose(parts[name], value, atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [(5, 70, None), (5, 70, 2), (40, 6, None)], ids=str)
 @pytest.mark.parametrize("biases", [True, False], ids=["biases", "none"])
-def test_sums_over_all_states(fused, sizes, biases):
+def test_sums_over_all_states(nothing_plain, sizes, biases):
     these = machine(*sizes, biases=biases)
     product, mean = AllStates(these).products()
-    fused_product, fused_mean = fast.products(these)
+    fused_product, fused_mean = fused.products(these.pair())
     assert torch.allclose(fused_product, product, atol=1e-5)
     assert torch.allclose(fused_mean, mean, atol=1e-5)
     gradient = these.gradient(AllStates(these))
@@ -416,7 +417,7 @@ def test_log_weights_count_no_unit_that_is_not_there():
     [PatternInduced(), PatternInduced(2), Persistent(7, 2), ContrastiveDivergence(1), Exact()],
     ids=lambda n: type(n).__name__ + str(getattr(n, "sweeps", "")),
 )
-def test_phases_keep_their_contract(fused, negative):
+def test_phases_keep_their_contract(nothing_plain, negative):
     check_negative_phase(negative, machine(6, 9, 2))
 
 
@@ -433,7 +434,7 @@ def ends(negative):
 def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
     found = []
     for devices in (("cuda", "cpu"), ()):
-        monkeypatch.setattr(fast, "DEVICES", devices)
+        monkeypatch.setattr(fused, "DEVICES", devices)
         found.append(ends(negative))
     assert torch.allclose(*found, atol=1e-4)
     assert found[0].std() > 0.05
@@ -449,11 +450,21 @@ class AsItIs:
         work()
 
 
+def graph_for(device, rng, parameters, parts, rounding=None):
+    return executors.Graph(rng, parameters, rounding)
+
+
+def as_graph(trainer):
+    """The same training, as a graph would run it."""
+    trainer.executor = graph_for(None, trainer.rng, trainer.parameters.values(), ())
+    trainer.spins = trainer.executor.stored(trainer.spins)
+
+
 @pytest.mark.parametrize("every", ["update", "epoch"])
 def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
     """The work of a graph, run as it is, gives the updates of the plain loop."""
     rows = torch.where(torch.rand((25, 12), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
-    monkeypatch.setattr(training, "Replay", AsItIs)
+    monkeypatch.setattr(executors, "Replay", AsItIs)
     found = []
     for replayed in (True, False):
         these = machine(12, 40, 3)
@@ -469,7 +480,8 @@ def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
             average=5,
             seed=0,
         )
-        trainer.replay = AsItIs() if replayed else None
+        if replayed:
+            as_graph(trainer)
         start = trainer.state()
         begun = {key: value.clone() for key, value in start.items()}
         for _ in range(2):  # once more from the start: rates go back to what they were
@@ -491,24 +503,24 @@ def test_a_graph_is_for_one_place_and_one_precision(monkeypatch):
             heard.append(key)
             work()
 
-    monkeypatch.setattr(training, "Replay", Listening)
-    monkeypatch.setattr(Trainer, "capturable", lambda _: True)
+    monkeypatch.setattr(executors, "Replay", Listening)
     these = machine(6, 9, 2)
     rows = torch.ones((4, 6), dtype=torch.int8, device=DEVICE)
     trainer = Trainer(these, rows, Persistent(8, 1), adam(0.1), epochs=9, batch_size=2, seed=0)
+    as_graph(trainer)
     trainer.step(2)
     trainer.step(2)
     assert heard[0] == heard[1]
-    with fast.precision("tf32"):
+    with rounding.precision("tf32"):
         trainer.step(2)
     for parameter in these.parameters():
         parameter.data = parameter.data.clone()
     trainer.step(2)
     trainer.step(1)
     assert len(set(heard)) == 4  # other products; another place; another number of updates
-    before = trainer.replay
+    before = trainer.executor.replay
     trainer.load(trainer.state())
-    assert trainer.replay is not before  # its graphs know chains that are no longer there
+    assert trainer.executor.replay is not before  # its graphs know chains that are no longer there
 
 
 def test_a_run_of_graphs_halts_where_it_should(tmp_path, monkeypatch):
@@ -517,8 +529,9 @@ def test_a_run_of_graphs_halts_where_it_should(tmp_path, monkeypatch):
     ends = []
     for name in ("single", "together"):
         with monkeypatch.context() as patch:
-            patch.setattr(training, "Replay", AsItIs)
-            patch.setattr(Trainer, "capturable", lambda _, name=name: name == "together")
+            patch.setattr(executors, "Replay", AsItIs)
+            if name == "together":
+                patch.setattr(training, "executor_for", graph_for)
             run = Run.create(tmp_path / name, Recipe.made("bars4", chosen))
             steps = [step.update for step in run.go()]
         looks = [record["update"] for record in run.metrics()]
@@ -532,7 +545,7 @@ def test_a_run_of_graphs_halts_where_it_should(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("projection", [None, Sign("update"), Clip(0.5)], ids=str)
-def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
+def test_in_a_graph_a_replica_that_diverges_stays(nothing_plain, monkeypatch, projection):
     these = machine(6, 9, None if projection is None else 2, biases=False, scale=0.8)
     trainer = Trainer(
         these,
@@ -544,7 +557,8 @@ def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
         projection=projection,
         seed=0,
     )
-    trainer.replay = AsItIs()
+    monkeypatch.setattr(executors, "Replay", AsItIs)
+    as_graph(trainer)
     values = next(iter(these.parameters())).data
     values[1, 0, 0] = float("nan")
     before = values.clone()
@@ -559,54 +573,54 @@ def test_in_a_graph_a_replica_that_diverges_stays(fused, projection):
 
 
 def test_which_machines_are_served(kernels):
-    assert fast.serves(machine(4, 3, 2))
-    assert fast.serves(machine(200, 3))
-    assert not fast.serves(machine(4, 3).double())
-    assert not fast.serves(dbm(4, (3, 2), seed=0, device=DEVICE))
+    assert fused.serves(machine(4, 3, 2).pair())
+    assert fused.serves(machine(200, 3).pair())
+    assert not fused.serves(machine(4, 3).double().pair())
+    assert not fused.serves(dbm(4, (3, 2), seed=0, device=DEVICE).pair())
 
 
 def test_small_work_is_left_to_the_plain_path(monkeypatch):
-    monkeypatch.setattr(fast, "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
     these = machine(4, 3, 2)
     start = these.random(10, generator(0, device=DEVICE))
     work = 3 * 2 * 10 * 7 * 2  # sweeps, replicas, chains, units, patterns
     for worth, served in ((work, True), (work + 1, False)):
-        monkeypatch.setattr(fast, "WORTH", worth)
-        found = fast.sweeps(these, start, generator(1, device=DEVICE), 3, 1.0)
+        monkeypatch.setattr(fused, "WORTH", worth)
+        found = fused.sweeps(these.pair(), start, generator(1, device=DEVICE), 3, 1.0)
         assert (found is not None) == served
 
 
 def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
-    monkeypatch.setattr(fast, "_refused", set())
+    monkeypatch.setattr(fused, "_refused", set())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     gpu = type("OnGPU", (), {"device": torch.device("cuda")})()
-    assert fast._tried(gpu, "chains", lambda: 3) == 3
+    assert fused._tried(gpu, "chains", lambda: 3) == 3
 
     def refuse():
         raise ValueError("no such instruction")
 
     with pytest.warns(RuntimeWarning, match="chains does not run here in float32 .*instruction"):
-        assert fast._tried(gpu, "chains", refuse) is None
-    assert fast._tried(gpu, "chains", lambda: 3) is None  # not tried again
-    assert fast._tried(gpu, "layers", lambda: 3) == 3
-    with fast.precision("bf16"):
-        assert fast._tried(gpu, "chains", lambda: 3) == 3
+        assert fused._tried(gpu, "chains", refuse) is None
+    assert fused._tried(gpu, "chains", lambda: 3) is None  # not tried again
+    assert fused._tried(gpu, "layers", lambda: 3) == 3
+    with rounding.precision("bf16"):
+        assert fused._tried(gpu, "chains", lambda: 3) == 3
 
     def full():
         raise torch.OutOfMemoryError("full")
 
     with pytest.raises(torch.OutOfMemoryError):  # that is no fault of the kernel
-        fast._tried(gpu, "layers", full)
+        fused._tried(gpu, "layers", full)
 
 
 def test_the_plain_path_where_nothing_serves(plain):
     these = machine(4, 3, 2)
-    assert not fast.serves(these)
-    assert fast.products(these) is None
+    assert not fused.serves(these.pair())
+    assert fused.products(these.pair()) is None
     rows = visible(these, 5)
-    assert fast.gradient(these, rows, torch.ones((2, 5), device=DEVICE)) is None
-    many = visible(these, fast.FEW_ROWS + 1)
-    assert isinstance(these.given_visible(many), WeightedSpins)
+    assert fused.gradient(these.pair(), rows, torch.ones((2, 5), device=DEVICE)) is None
+    many = visible(these, fused.FEW_ROWS + 1)
+    assert not fused.joins(these.pair(), many.shape[1])
     with pytest.raises(InputError, match="at least one value"):
         these.given_visible(many[:, :0])
 
@@ -616,7 +630,7 @@ def test_few_rows_go_as_one_batch(plain):
     these = machine(4, 30, 2)
     data, model = (these.given_visible(rows) for rows in (visible(these, 5), visible(these, 9)))
     assert isinstance(data, GivenVisible)
-    found = descent(these, data, model)
+    found = data.against(model, these)
     first, second = (these.gradient(WeightedSpins(x.spins, x.weights)) for x in (data, model))
     for name, value in found.items():
         assert torch.allclose(value, first[name] - second[name], atol=1e-5)
@@ -627,18 +641,18 @@ def test_threads_do_not_disturb_each_others_precision():
     a_in, b_in, a_out = (threading.Event() for _ in range(3))
 
     def low():
-        with fast.precision("bf16"):
+        with rounding.precision("bf16"):
             a_in.set()
             assert b_in.wait(10)
-            steps.append((fast.current(), torch.get_float32_matmul_precision()))
+            steps.append((rounding.current(), torch.get_float32_matmul_precision()))
         a_out.set()
 
     def exact():
         assert a_in.wait(10)
-        with fast.precision("float32"):
+        with rounding.precision("float32"):
             b_in.set()
             assert a_out.wait(10)
-            steps.append((fast.current(), torch.get_float32_matmul_precision()))
+            steps.append((rounding.current(), torch.get_float32_matmul_precision()))
 
     threads = [threading.Thread(target=work) for work in (low, exact)]
     for thread in threads:
@@ -651,12 +665,12 @@ def test_threads_do_not_disturb_each_others_precision():
 
 def test_precision_is_put_back():
     before = torch.get_float32_matmul_precision()
-    with fast.precision("bf16"):
+    with rounding.precision("bf16"):
         assert torch.get_float32_matmul_precision() == "high"
-        with fast.precision("float32"):
+        with rounding.precision("float32"):
             assert torch.get_float32_matmul_precision() == "highest"
     assert torch.get_float32_matmul_precision() == before
-    with pytest.raises(InputError, match="precision"), fast.precision("fp8"):
+    with pytest.raises(InputError, match="precision"), rounding.precision("fp8"):
         pass
 
 

@@ -5,8 +5,8 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines import spins
-from rapidbm.machines.machine import rbm
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import generator
 from rapidbm.sampling import gibbs
 from rapidbm.sampling.gibbs import sweep, sweeps
@@ -23,9 +23,7 @@ def test_sweep_samples_the_boltzmann_distribution(machine, beta):
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_that_test_fails_when_2_beta_becomes_beta(machine, monkeypatch):
-    monkeypatch.setattr(
-        spins, "up_probability", lambda field, beta=1.0, **_: torch.sigmoid(field * beta)
-    )
+    monkeypatch.setattr(Ising, "up", lambda _, field, beta=1.0, **__: torch.sigmoid(field * beta))
     assert max(sampler_p_values(sweep, machine)) < 1e-6
 
 
@@ -46,7 +44,7 @@ def test_that_test_fails_when_the_gaussian_field_is_scaled_wrongly(machine, powe
             field = machine.field(outside, layer, own=False) + (root * z) @ couplings.of_layer(
                 layer
             )
-            outside[..., where] = spins.draw(field, rng)
+            outside[..., where] = SPIN.draw(field, rng)
         return outside
 
     assert max(sampler_p_values(wrong, machine)) < 1e-6

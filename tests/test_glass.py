@@ -18,9 +18,11 @@ from rapidbm.glass.overlaps import (
     ultrametricity,
 )
 from rapidbm.glass.spectra import pattern_overlaps, spectrum
-from rapidbm.machines.couplings import Dense, Patterns
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweep

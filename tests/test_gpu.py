@@ -3,15 +3,16 @@
 import pytest
 import torch
 
-from rapidbm.accel import fast
+from rapidbm.accel import fused
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.likelihood.moments import exact_moments
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.files import load_tensors
-from rapidbm.machines.machine import rbm, scaled
-from rapidbm.machines.spins import WeightedSpins
+from rapidbm.machines.machine import scaled
 from rapidbm.random import generator
 from rapidbm.runs.diagnosis import diagnose
 from rapidbm.runs.recipe import Recipe
@@ -22,7 +23,8 @@ from rapidbm.testing import check_sampler, chi_squared, exact_distribution, smal
 from rapidbm.training.negative import PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.projections import Sign
-from rapidbm.training.trainer import Trainer, train
+from rapidbm.training.train import train
+from rapidbm.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 MACHINES = [pytest.param(machine, id=name) for name, machine in small_machines(2)]
@@ -72,7 +74,7 @@ def test_training_repeats_to_the_bit(negative):
 @pytest.mark.parametrize("clock", ["update", "epoch"])
 def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns, clock):
     """Kernels included: no sweep is too small for them here."""
-    monkeypatch.setattr(fast, "WORTH", 0)
+    monkeypatch.setattr(fused, "WORTH", 0)
     data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
     ends = []
     for launches in ("graph", "single"):
@@ -80,7 +82,7 @@ def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns
         optimizer = adam(1e-3, clock=clock)
         trainer = Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
         if launches == "single":
-            monkeypatch.setattr(trainer.replay, "run", lambda key, work: work())
+            monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
         for _ in trainer.run("epoch"):
             pass
         ends.append([*machine.parameters(), trainer.chains, trainer.rng.get_state()])

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-import rapidbm.ground.zonotope
 from conftest import machines
 from rapidbm.errors import InputError
+from rapidbm.ground import lower_bound as bounds
+from rapidbm.ground import zonotope as zonotope_module
 from rapidbm.ground.ground_state import HEURISTICS, ground_state
 from rapidbm.ground.lower_bound import edge_bound, lower_bound, semidefinite_bound
 from rapidbm.ground.zonotope import (
@@ -24,9 +25,11 @@ from rapidbm.ground.zonotope import (
     _zonotope,
     zonotopes,
 )
-from rapidbm.machines.couplings import Patterns
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
-from rapidbm.machines.machine import Machine, bm, dbm, rbm, stack
+from rapidbm.machines.machine import Machine, stack
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.spins import random_spins, states
 from rapidbm.progress import watch
 from rapidbm.random import generator
@@ -86,9 +89,9 @@ def no_head_start(monkeypatch):
     """The faces alone must find the best vertex: no climb before them, no descent after, and no
     short cut through all signs."""
     monkeypatch.setattr("rapidbm.ground.ground_state.descend", lambda machine, spins: spins)
-    monkeypatch.setattr(rapidbm.ground.zonotope, "CLIMBS", 1)
+    monkeypatch.setattr(zonotope_module, "CLIMBS", 1)
     monkeypatch.setattr(Zonotope, "climb", lambda self, signs: torch.ones_like(signs))
-    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
+    monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.directions.shape[1] < 2))
 
 
 # -- exact --------------------------------------------------------------------------------------------
@@ -120,13 +123,13 @@ def test_faces_of_sign_patterns_are_not_in_general_position(k, monkeypatch):
         machine = rbm(14, 40, k, replicas=2, seed=1, dtype=torch.float64)
     wanted = ground_state(machine, method="enumeration")
     shaken = []
-    search = rapidbm.ground.zonotope._search_faces
+    search = zonotope_module._search_faces
 
     def searched(zonotope, directions, tick, check=True):
         shaken.append((not check, float((directions - zonotope.directions).abs().max())))
         return search(zonotope, directions, tick, check=check)
 
-    monkeypatch.setattr(rapidbm.ground.zonotope, "_search_faces", searched)
+    monkeypatch.setattr(zonotope_module, "_search_faces", searched)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
     assert any(again for again, _ in shaken)
@@ -219,7 +222,7 @@ def test_only_sums_of_squares_are_convex():
 def test_general_position_is_not_shaken(monkeypatch):
     machine = rbm(14, 30, 3, continuous=True, seed=0)
     wanted = ground_state(machine, method="enumeration")
-    monkeypatch.setattr(rapidbm.ground.zonotope, "SHAKE", torch.nan)
+    monkeypatch.setattr(zonotope_module, "SHAKE", torch.nan)
     found = ground_state(machine, method="zonotope")
     assert torch.allclose(found.energy, wanted.energy)
     assert found.effort == "364 corners of a zonotope in 3 dimensions"  # C(14, 2) · 4
@@ -238,7 +241,7 @@ def test_small_integers(graph, xi, k, biases):
     b = None if biases is None else torch.from_numpy(biases)[None, :n].double()
     machine = Machine(Patterns(layers, torch.from_numpy(xi)[None, :k, :n].double()), b)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Zonotope, "by_signs", property(lambda self: self.dimensions < 2))
+        patch.setattr(Zonotope, "by_signs", property(lambda self: self.directions.shape[1] < 2))
         check(machine, ground_state(machine, method="zonotope"))
     check(machine, ground_state(machine, method="zonotope"))
 
@@ -284,7 +287,7 @@ MUTATIONS = {
     "negatives": ("Zonotope.value", without_negatives),
     "faces": (
         "_rays",
-        lambda directions, rays=rapidbm.ground.zonotope._rays: islice(rays(directions), 1),
+        lambda directions, rays=zonotope_module._rays: islice(rays(directions), 1),
     ),
 }
 
@@ -293,9 +296,9 @@ MUTATIONS = {
 @pytest.mark.usefixtures("no_head_start")
 def test_a_broken_search_shows(name, monkeypatch):
     where, wrong = MUTATIONS[name]
-    monkeypatch.setattr(f"rapidbm.ground.zonotope.{where}", wrong)
+    monkeypatch.setattr(f"zonotope_module.{where}", wrong)
     if name == "faces":  # one chunk of sets, of several
-        monkeypatch.setattr(rapidbm.ground.zonotope, "SETS", 40)
+        monkeypatch.setattr(zonotope_module, "SETS", 40)
     assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
 
 
@@ -326,8 +329,8 @@ def test_slopes_limit_every_slope(graph, biases, aligned):
 def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
     """Few rows at a time, and one set of prefixes at a time, some of which lead to no face."""
     monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: signs))
-    monkeypatch.setattr(rapidbm.ground.zonotope, "_rows_at_a_time", lambda zonotope: count)
-    monkeypatch.setattr(rapidbm.ground.zonotope, "SETS", count**2)
+    monkeypatch.setattr(zonotope_module, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(zonotope_module, "SETS", count**2)
     for seed in range(5):
         small, large = machine_of("rbm", 3, kind, "both", seed), larger("rbm", 3, kind, True, seed)
         assert not misses(small if signs else large)
@@ -338,10 +341,10 @@ def test_many_chunks_give_the_same(kind, signs, count, monkeypatch):
 def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
     """C(14, 3) faces of eight corners each, however they are divided, after one start."""
     shown = []
-    monkeypatch.setattr(rapidbm.ground.zonotope, "_rows_at_a_time", lambda zonotope: count)
+    monkeypatch.setattr(zonotope_module, "_rows_at_a_time", lambda zonotope: count)
     monkeypatch.setattr(Zonotope, "slopes", lambda self: torch.full((14,), 1e9).double())
     monkeypatch.setattr(
-        rapidbm.ground.zonotope,
+        zonotope_module,
         "_better",
         lambda z, signs, *best: (shown.extend(signs.tolist()), best)[1],
     )
@@ -350,6 +353,15 @@ def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
         _search_faces(zonotope, zonotope.directions, tick)
     assert len(shown) == 1 + 364 * 8
     assert all(abs(x) == 1 for row in shown for x in row)
+
+
+def test_as_many_candidates_as_may_be_are_searched():
+    machine = rbm(9, 7, 2, continuous=True, seed=0)
+    count = zonotopes(machine)[0].candidates
+    spins, _ = zonotope_module.lowest_spins(machine, largest=count)
+    assert spins.shape == (1, 16)
+    with pytest.raises(InputError, match=f"up to {count - 1:,} candidates"):
+        zonotope_module.lowest_spins(machine, largest=count - 1)
 
 
 def test_the_cheaper_side_is_taken():
@@ -500,6 +512,20 @@ def test_seeds_are_heard():
         assert not torch.equal(one.spins, two.spins)
 
 
+def test_descent_infers_hidden_layers_from_the_visible_one_outwards():
+    layers = Layers((3, 2, 4), ((0, 2), (1, 2)))  # the last layer is next to the visible one
+    xi = torch.randn(2, 3, 9, generator=generator(0), dtype=torch.float64)
+    machine = Machine(Patterns(layers, xi))
+    found = HEURISTICS["descent"](machine, 5, 1, generator(1)).detach()
+    whole = torch.cat([xi.sign(), -xi.sign()], 1)
+    assert found.shape == (2, 6 + 6 + 5, 9)
+    assert torch.equal(found[:, :6], whole)
+    visible = whole[..., :3]
+    near = (visible @ machine.couplings.matrix(0, 2)).sign()
+    far = (near @ machine.couplings.matrix(2, 1)).sign()
+    assert torch.equal(found[:, 6:12], torch.cat([visible, far, near], 2))
+
+
 def test_cooling_does_not_depend_on_the_units_of_energy():
     glass = bm(24, 0, scale=1.0, seed=0, dtype=torch.float64)
     cold = stack([glass, glass])
@@ -527,6 +553,11 @@ def test_bad_input():
     machine = rbm(100, 200, 30, seed=0)
     with pytest.raises(InputError, match=r"2\^100 .* zonotope has 10\^\d+ of them.*method='auto'"):
         ground_state(machine, method="exact")
+    both = rbm(100, 200, 30, replicas=2, seed=0)
+    with pytest.raises(InputError, match=r"2\^100 .* zonotope has 10\^\d+ of them"):
+        ground_state(both, method="exact")
+    with pytest.raises(InputError, match=r"up to 2,147,483,648 candidates.*30 dimensions"):
+        ground_state(both, method="zonotope")
     with pytest.raises(InputError, match=r"up to 2,147,483,648 candidates.*30 dimensions"):
         ground_state(machine, method="zonotope")
     with pytest.raises(InputError, match=r"2\^100"):
@@ -536,7 +567,7 @@ def test_bad_input():
     ring = Layers((2, 2, 2), ((0, 1), (0, 2), (1, 2)))
     with pytest.raises(InputError, match="two sides"):
         ground_state(Machine(Patterns(ring, torch.ones(1, 1, 6))), method="zonotope")
-    with pytest.raises(InputError, match="did you mean 'annealing'"):
+    with pytest.raises(InputError, match="known are annealing, auto, descent, enumeration"):
         ground_state(machine, method="anealing")
     with pytest.raises(InputError, match="number of starts must be"):
         ground_state(machine, method="descent", starts=0)
@@ -558,6 +589,43 @@ def tight_ones():
         yield bm(4, 3, 1, **options)
         yield rbm(5, 4, scale=1.0, seed=seed, dtype=torch.float64)
         yield bm(7, scale=1.0, seed=seed, dtype=torch.float64)
+
+
+def test_the_bounds_of_an_edge_by_hand():
+    """Eq. (1) of one pattern: every pair once, and no unit with itself."""
+    xi = torch.tensor([[[1.0, -2.0, 3.0, 0.5]]], dtype=torch.float64)
+    full = Machine(Patterns(Layers((4,), ((0, 0),)), xi))
+    assert bounds._absolute(full, 0, 0).tolist() == [2 + 3 + 0.5 + 6 + 1 + 1.5]
+    assert torch.allclose(bounds._spectral(full, 0, 0), (4 - 1) / 2 * xi.square().sum((1, 2)))
+    pair = Machine(Patterns(Layers((3, 1), ((0, 1),)), xi))
+    assert bounds._absolute(pair, 0, 1).tolist() == [(1 + 2 + 3) * 0.5]
+    assert torch.allclose(bounds._spectral(pair, 0, 1), (3.0 * 14 * 0.25 * xi[:, 0, 0] ** 2).sqrt())
+    for machine in (full, pair):
+        dense = Machine(machine.couplings.dense())
+        edge = machine.layers.edges[0]
+        for bound in (bounds._absolute, bounds._spectral):
+            assert bool((bound(dense, *edge) >= -ground_state(machine).energy - 1e-12).all())
+        assert torch.allclose(bounds._absolute(dense, *edge), bounds._absolute(machine, *edge))
+
+
+def test_biases_alone_are_bounded_by_their_sizes():
+    machine = Machine(Patterns(Layers((2, 2), ((0, 1),)), torch.zeros(1, 1, 4)), [[1, -2, 3, -4]])
+    assert edge_bound(machine).item() == pytest.approx(-10, abs=1e-12)
+    assert semidefinite_bound(machine).item() == pytest.approx(-10, abs=1e-6)
+
+
+def test_what_rounding_may_take_by_hand():
+    """Eq. (4): 4 ε for each of N terms, of √(n_a n_b) |J|_F, and of the biases."""
+    weights = {(0, 1): torch.tensor([[[3.0, 0.0], [0.0, 4.0]]], dtype=torch.float64)}
+    dense = Dense(Layers((2, 2), ((0, 1),)), weights)
+    eps = torch.finfo(torch.float64).eps
+    assert bounds._rounding(Machine(dense)).tolist() == [4 * eps * 4 * 2 * 5]
+    biased = Machine(dense, [[1.0, -2.0, 3.0, -4.0]])
+    assert bounds._rounding(biased).tolist() == [4 * eps * 4 * (2 * 5 + 10)]
+    xi = torch.tensor([[[3.0, 4.0, 1.0], [0.0, 0.0, 1.0]]], dtype=torch.float64)
+    patterns = Machine(Patterns(Layers((2, 1), ((0, 1),)), xi))
+    norm = 2**0.5 * 2**-0.5 * 5 * 2**0.5  # √(n_a n_b / K) |ξ_a| |ξ_b|
+    assert bounds._rounding(patterns).item() == pytest.approx(4 * eps * 3 * norm, rel=1e-12)
 
 
 def test_rounding_lifts_no_bound_above_the_ground_state():

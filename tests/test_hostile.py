@@ -6,7 +6,9 @@ import json
 import shutil
 import sys
 import threading
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,9 +18,9 @@ from safetensors.torch import save_file
 import rapidbm as rb
 from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
-from rapidbm.machines.machine import rbm
-from rapidbm.paper.folder import Reproduction
+from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.diagnosis import opened
 from rapidbm.runs.evaluation import evaluation, likelihood_curve
 from rapidbm.runs.recipe import Recipe
@@ -38,7 +40,7 @@ from rapidbm.schema import (
 )
 from rapidbm.training import negative
 from rapidbm.training.optimisers import adam, sgd
-from rapidbm.training.trainer import train
+from rapidbm.training.train import train
 
 TINY = {"hidden": (6,), "patterns": 3, "epochs": 4, "replicas": 2, "device": "cpu"}
 DOORS = (
@@ -338,7 +340,7 @@ def test_a_run_that_was_opened_before_another_changed_it(run):
 
 
 def test_of_two_that_open_one_reproduction_one_wins(tmp_path, monkeypatch):
-    from rapidbm.paper import folder as reproduction
+    from rapidbm.paper import reproduction
 
     make = reproduction.make_folder
 
@@ -585,8 +587,9 @@ def test_saving_into_a_missing_folder(tmp_path):
 
 RIGHT_AND_WRONG = {
     "whole": (Whole(1, 9), [1, 9], [0, 10, 1.0, True, "1", None]),
-    "real": (Real(0), [0, 0.5, 3], [-1, 1e301, 10**400, True, "1", None, [1]]),
-    "text": (Text(3), ["", "abc"], ["abcd", "\0", "\ud800", 1, None]),
+    "a count": (Whole(), [0, 2**63 - 1], [-1, 2**63]),
+    "real": (Real(0), [0, 0.5, 3, 9.9e299], [-1, 1e300, 1e301, 10**400, True, "1", None, [1]]),
+    "text": (Text(3), ["", "abc", "\ud7ff\ue000"], ["abcd", "\0", "\ud800", "\udfff", 1, None]),
     "flag": (Flag(), [True, False], [0, 1, None, "true"]),
     "one of": (OneOf(("a", "b")), ["a"], ["c", None, ["a"]]),
     "maybe": (Maybe(Whole()), [None, 3], ["x", -1]),
@@ -597,11 +600,23 @@ RIGHT_AND_WRONG = {
         [{"a": 1}, {"a": 1, "b": ""}],
         [{}, {"b": ""}, {"a": 1, "c": 1}, {"a": "x"}, [], {"a": 1, "b": 2}],
     ),
-    "others": (Names({}, others=Whole()), [{}, {"x": 1}], [{"x": "y"}, {"\ud800": 1}]),
+    "others": (
+        Names({}, others=Whole()),
+        [{}, {"x": 1}, {"x" * 200: 1}],
+        [{"x": "y"}, {"\ud800": 1}, {"x" * 201: 1}],
+    ),
     "anything": (
         Anything(),
-        [None, True, 1, 0.5, "x", [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
-        [1e301, [1.0, 1e301], [-1e301, 0.0], ["\ud800"], {"\0": 1}, {"a": [[10**400]]}],
+        [None, True, 1, 0.5, "x" * 2**20, [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
+        [
+            "x" * (2**20 + 1),
+            1e301,
+            [1.0, 1e301],
+            [-1e301, 0.0],
+            ["\ud800"],
+            {"\0": 1},
+            {"a": [[10**400]]},
+        ],
     ),
     "a recipe": (
         of_fields(Recipe),
@@ -621,3 +636,45 @@ def test_shapes(kind):
         assert not shape.fits(value), value
         with pytest.raises(InputError, match=r"^it: .* must be .*, not .*; mend it$"):
             shape.checked(value, "it:", "mend it")
+
+
+@dataclass
+class Choices:
+    name: str
+    rate: float
+    count: int = 3
+    flag: bool = False
+    word: Literal["a", "b"] = "a"
+    sizes: tuple[int, ...] = field(default_factory=tuple)
+    limit: float | None = None
+
+
+def test_the_shape_of_a_dataclass_is_that_of_its_fields():
+    shape, least = of_fields(Choices), {"name": "x", "rate": 0.5}
+    assert set(shape.must) == set(least)
+    for more in (
+        {},
+        {"count": -(2**63)},
+        {"flag": True},
+        {"word": "b"},
+        {"sizes": [1, 2]},
+        {"limit": None},
+        {"limit": 2},
+    ):
+        assert shape.fits(least | more), more
+    for wrong in (
+        {"name": 1},
+        {"rate": None},
+        {"count": 2.0},
+        {"count": -(2**63) - 1},
+        {"flag": 1},
+        {"word": "c"},
+        {"sizes": 1},
+        {"sizes": [0.5]},
+        {"limit": "x"},
+        {"other": 1},
+    ):
+        assert not shape.fits(least | wrong), wrong
+    assert not shape.fits({"name": "x"})
+    with pytest.raises(TypeError, match="no shape for"):
+        of_fields(make_dataclass("Odd", [("pair", dict[str, int])]))

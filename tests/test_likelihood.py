@@ -6,8 +6,9 @@ import torch
 from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.ground.ground_state import ground_state
-from rapidbm.likelihood.log_z import can_enumerate, log_likelihood, log_z
-from rapidbm.machines.machine import bm, rbm
+from rapidbm.likelihood.exact import can_be_exact
+from rapidbm.likelihood.log_z import log_likelihood, log_z
+from rapidbm.machines.constructors import bm, rbm
 from rapidbm.machines.spins import states
 from rapidbm.random import generator
 
@@ -58,6 +59,9 @@ def test_bounds_of_log_z_change_sides_in_the_likelihood():
     weight = log_likelihood(machine, rows).lower + log_z(machine).lower
     assert torch.allclose(found.lower, weight - z.upper)
     assert torch.allclose(found.upper, weight - z.lower)
+    assert torch.allclose(found.value, weight - z.value)
+    assert torch.allclose(found.forward, weight - z.forward)
+    assert torch.allclose(found.back, weight - z.back)
     assert torch.allclose(found.interval[0], weight - z.interval[1])
     assert torch.allclose(found.interval[1], weight - z.interval[0])
 
@@ -97,12 +101,41 @@ def test_mattis_has_two_ground_states_that_are_the_pattern():
 
 def test_too_large_machines_are_refused_with_the_cost():
     machine = rbm(100, 200, 30, seed=0)
-    assert not can_enumerate(machine)
+    assert not can_be_exact(machine)
     for call in (log_z, ground_state):
         with pytest.raises(InputError, match=r"2\^100 ≈ 10\^30 of them, each costing .* 300 units"):
             call(machine, method="exact")
+    for options, words in (
+        ({"chains": 1}, "chains must be a whole number of at least 2"),
+        ({"most": 1}, "temperatures must be a whole number of at least 2"),
+        ({"beta": -1.0}, "at least 0, not -1"),
+        ({"samples": torch.ones(1, 1, 5)}, "two samples or more, not 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            log_z(rbm(3, 2, seed=0), method="ais", seed=0, **options)
     with pytest.raises(InputError, match="known are ais, auto, exact"):
         log_z(rbm(3, 2, seed=0), method="guess")
+
+
+def test_two_samples_and_two_chains_are_enough_for_both_ways():
+    machine = rbm(3, 2, scale=0.1, seed=0)
+    found = log_z(machine, method="ais", seed=0, chains=2, samples=torch.ones(1, 2, 5), most=20)
+    assert abs(float(found.value - log_z(machine).value)) < 0.1
+
+
+def test_a_likelihood_has_a_temperature_whatever_log_z_is_given():
+    machine = rbm(3, 2, seed=0)
+    with pytest.raises(InputError, match="at least 0, not -1"):
+        log_likelihood(machine, states(3, 0, 2), beta=-1.0, normaliser=log_z(machine))
+
+
+def test_within_reach_are_as_many_terms_as_there_may_be():
+    machine = rbm(6, 9, seed=0)  # ±: 2^6 states, 2^5 up to a common sign
+    assert can_be_exact(machine, 2**5)
+    assert not can_be_exact(machine, 2**5 - 1)
+    biased = rbm(6, 9, biases=True, seed=0)
+    assert can_be_exact(biased, 2**6)
+    assert not can_be_exact(biased, 2**6 - 1)
 
 
 def test_data_of_another_kind_are_refused_or_converted():

@@ -3,11 +3,14 @@ import pytest
 import torch
 
 from conftest import machines
-from rapidbm.errors import InputError, LoadWarning
-from rapidbm.machines.machine import Machine, bm, critical_patterns, dbm, rbm, stack
+from rapidbm.errors import InputError
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.spins import sign
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
+from rapidbm.training.load import critical_patterns
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 
@@ -60,6 +63,15 @@ def test_hidden_means_of_other_machines_are_refused(make):
         make().hidden_mean(torch.ones(1, 4))
 
 
+def test_inference_leaves_its_input_as_it_was():
+    machine = rbm(4, 3, scale=0.5, seed=0)
+    spins = machine.random(2, generator(0))
+    before = spins.clone()
+    found = machine.infer(spins)
+    assert torch.equal(spins, before)
+    assert torch.equal(found[..., 4:], machine.hidden_mean(spins[..., :4]))
+
+
 def test_complete_is_the_visible_layer_with_the_hidden_means():
     machine = rbm(4, 3, 2, replicas=2, seed=0, dtype=torch.float64)
     row = torch.tensor([[1.0, -1.0, 1.0, 1.0]])
@@ -88,8 +100,11 @@ def test_stack_and_replica_are_inverses():
             assert torch.equal(a, b)
     with pytest.raises(InputError, match="shapes and types agree"):
         stack([rbm(4, 3, seed=0), rbm(4, 2, seed=0)])
-    with pytest.raises(InputError, match="no replica 3"):
-        machine.replica(3)
+    first, last = (machine.replica(i).couplings.matrix(0, 1) for i in (-3, -1))
+    assert torch.equal(torch.cat([first, last]), machine.couplings.matrix(0, 1)[[0, 2]])
+    for index in (3, -4):
+        with pytest.raises(InputError, match=f"no replica {index}"):
+            machine.replica(index)
 
 
 def test_seed_and_rng():
@@ -109,6 +124,17 @@ def test_starts():
     assert len(spread.unique()) > 1000
     dense = rbm(300, 200, seed=0).couplings.matrix(0, 1).detach()
     assert abs(float(dense.std()) - 0.01) < 1e-4
+
+
+@pytest.mark.parametrize("made", [rbm, dbm, bm])
+def test_patterns_start_at_spins_and_dense_couplings_small(made):
+    hidden = (20, 10) if made is dbm else 20
+    sharp = made(30, hidden, 2, seed=0).patterns
+    assert torch.equal(sharp.abs(), torch.ones_like(sharp))
+    assert len(made(30, hidden, 2, seed=0, continuous=True).patterns.unique()) > 90
+    dense = made(300, hidden, seed=0, scale=0.5).couplings.matrix(0, 1).detach()
+    assert abs(float(dense.std()) - 0.5) < 0.02
+    assert abs(float(dense.mean())) < 0.03
 
 
 def test_numbers_and_arrays_of_numpy_serve():
@@ -135,21 +161,17 @@ def test_biases_start_at_the_marginals():
         rbm(3, 2).start_biases(data)
 
 
-@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
-def test_load_at_which_patterns_are_lost():
-    dbm(100, (100, 20), 15, seed=0)
-    bm(50, 450, 40, seed=0)
-    for machine in ((16, 1000, 8), (144, 1000, 40), (784, 3000, 190), (784, 3000, 290)):
-        rbm(*machine, seed=0)  # the paper's: no warning
-    for make in (
-        lambda: rbm(16, 1000, 13, seed=0),
-        lambda: rbm(100, 100, 30, seed=0),
-        lambda: dbm(100, (100, 20), 25, seed=0),
-        lambda: bm(100, 0, 15, seed=0),
-        lambda: bm(60, 40, 15, seed=0),
+def test_the_limit_of_the_load_by_hand():
+    for made, limit in (
+        (bm(60, 40), 13.8),
+        (bm(10), 1.38),
+        (rbm(100, 400), 40.0),
+        (rbm(16, 1000), 11.2),
+        (dbm(100, (25, 900)), 10.0),  # the third layer does not meet the visible one
     ):
-        with pytest.warns(LoadWarning, match="no longer low-energy states"):
-            make()
+        assert critical_patterns(made.layers) == pytest.approx(limit)
+    alone = Layers((100, 3), ((0, 0),))  # a visible layer that meets no other
+    assert critical_patterns(alone) == pytest.approx(13.8)
 
 
 LOADED = {
@@ -196,6 +218,7 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(name):
         (lambda: rbm(0, 3), "size of a layer"),
         (lambda: rbm(4, 3, replicas=0), "replicas"),
         (lambda: rbm(4, 3, scale=-1.0), "positive, not -1"),
+        (lambda: rbm(4, 3, scale=0.0), "positive, not 0.0"),
         (lambda: rbm(4, 3, dtype=torch.float16), "float32 or torch.float64"),
         (lambda: dbm(4, ()), "hidden is empty"),
         (lambda: bm(4, -1), "at least 0"),
@@ -207,6 +230,7 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(name):
         (lambda: dbm(4, 3), r"\(3,\) for one"),
         (lambda: rbm(4, 3, seed=2**63), r"below 2\^63"),
         (lambda: stack([rbm(4, 3), rbm(4, 3, dtype=torch.float64)]), "types agree"),
+        (lambda: stack([rbm(4, 3), rbm(4, 3), rbm(4, 2)]), "shapes and types agree"),
     ],
 )
 def test_bad_machines(make, words):

@@ -4,18 +4,19 @@ import torch
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split
 from rapidbm.errors import InputError
+from rapidbm.glass import accessibility
+from rapidbm.glass.accessibility import gibbs_accessibility, method_accessibility
 from rapidbm.ground.ground_state import ground_state
-from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.runs import metrics
 from rapidbm.runs.metrics import (
     METRICS,
     corrupt,
-    gibbs_accessibility,
     hamming_distance,
     mean_free_energy,
-    method_accessibility,
     reconstruct,
     wrong_pixels,
 )
@@ -233,3 +234,43 @@ def test_mean_free_energy(monkeypatch, room):
     wanted = machine.free_energy(DATA.train.spins).mean(1)
     monkeypatch.setattr(metrics, "ROOM", room)  # of the 10 images all at once, 2 or 1 at a time
     assert torch.allclose(mean_free_energy(machine, DATA.train, generator(0)), wanted)
+
+
+def test_metrics_that_a_machine_is_too_large_for_are_refused_beforehand():
+    small, deep, wide = bm(3, 16, seed=0), bm(3, 17, seed=0), rbm(27, 27, seed=0)
+    for name in METRICS:
+        METRICS[name].check(small)
+    for name in ("log_likelihood", "free_energy"):
+        with pytest.raises(InputError, match=r"the metric .* 65,536 states per image .* 2\^17"):
+            METRICS[name].check(deep)
+    with pytest.raises(InputError, match=r"the metric log_likelihood enumerates .* 2\^27"):
+        METRICS["log_likelihood"].check(wide)
+    METRICS["free_energy"].check(wide)  # its hidden units are summed in closed form
+    METRICS["hamming"].check(deep)
+
+
+def test_the_ground_state_is_searched_with_the_callers_numbers(monkeypatch):
+    machine, heard = rbm(4, 3, seed=0), []
+    lowest = ground_state(machine)
+    monkeypatch.setattr(
+        accessibility, "ground_state", lambda machine, **options: (heard.append(options), lowest)[1]
+    )
+    rng = generator(0)
+    gibbs_accessibility(machine, None, rng, steps=0)
+    assert heard == [{"rng": rng}]
+    gibbs_accessibility(machine, None, rng, ground=lowest.energy)
+    assert len(heard) == 1
+
+
+def test_the_likelihood_of_a_run_is_exact_however_long_it_takes(monkeypatch):
+    heard, machine = [], rbm(16, 4, seed=0)
+    wanted = log_likelihood(machine, DATA.test)
+
+    def likelihood(machine, split, **options):
+        heard.append(options)
+        return wanted
+
+    monkeypatch.setattr(metrics, "log_likelihood", likelihood)
+    found = METRICS["log_likelihood"](machine, DATA.test, generator(0))
+    assert torch.equal(found, wanted.value)
+    assert heard == [{"method": "exact"}]

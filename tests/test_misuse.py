@@ -13,6 +13,7 @@ import scipy.sparse
 import torch
 
 import rapidbm as rb
+from rapidbm.arrays import as_labels, as_tensor
 from rapidbm.pictures import curve_figure, image_figure
 from rapidbm.random import generator
 from rapidbm.sampling.bases import path_to
@@ -689,3 +690,11 @@ def test_no_name_commands_the_terminal(name, capsys):
     told = "".join(capsys.readouterr())
     assert "data" in told
     assert not set(told) & {chr(i) for i in [*range(32), *range(127, 160)] if chr(i) != "\n"}
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
+def test_unsigned_numbers_keep_their_values(dtype):
+    large = np.array([0, 1, min(np.iinfo(dtype).max, 2**63 - 1)], dtype=dtype)
+    assert as_labels(large).tolist() == as_tensor(large, what="x").tolist() == large.tolist()
+    with pytest.raises(rb.InputError, match=r"x must be below 2\^63, not 9223372036854775808"):
+        as_tensor(np.array([2**63], dtype=np.uint64), what="x")

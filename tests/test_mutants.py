@@ -85,6 +85,32 @@ def test_every_kind_of_mutation(mutants, old, new):
     assert line.replace(old, new) in changes(mutants, SOURCE).values()
 
 
+def test_graphs_stubs_and_choices_between_texts_are_left_alone(mutants):
+    source = """def step(self):
+    few = f"{widths[:3]}…" if len(widths) > 3 else "few"
+    if self.replay is None:
+        self.chains = 2 * chains
+    elif chains.numel():
+        self.chains.copy_(2 * chains)
+
+
+def replayed(self):
+    return 2 * self.chains
+
+
+def moments(rows, room):
+    for _ in range(50):
+        rows.sum(0, dtype=torch.float64)
+    return torch.split(rows, max(1, room // len(rows)))
+
+
+def field(self, own: bool = True):
+    \"\"\"What a coupling gives.\"\"\"
+    ...
+"""
+    assert {m.line for m in mutants.mutations("toy", source)} == {4, 15}  # the axis
+
+
 TOY = """def grown(x):
     if x > 3:
         return x + 1

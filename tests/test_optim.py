@@ -9,6 +9,8 @@ from torch import nn
 from rapidbm.errors import InputError
 from rapidbm.random import generator
 from rapidbm.training.optimisers import (
+    SGD,
+    Adam,
     Schedule,
     TorchOptimizer,
     adam,
@@ -72,6 +74,16 @@ def test_weight_decay_is_decoupled_and_spares_biases():
             b.step(gradients(i), (0.1,))
         for name in mine:
             assert torch.allclose(mine[name], yours[name], atol=1e-12)
+
+
+def test_torch_moves_the_biases_with_the_rest():
+    mine, yours = parameters(), parameters()
+    a, b = TorchOptimizer("SGD", 0.1).bind(mine), sgd(0.1).bind(yours)
+    for i in range(2):
+        a.step(gradients(i), (0.1,))
+        b.step(gradients(i), (0.1,))
+    for name in mine:
+        assert torch.allclose(mine[name], yours[name], atol=1e-12), name
 
 
 def test_torch_spares_the_biases_too():
@@ -140,6 +152,33 @@ def test_schedules():
         assert Schedule(fall=fall).rate(0.5, 3, 1.0) == pytest.approx(0, abs=1e-15)
 
 
+def test_what_nobody_asks_of_an_optimiser():
+    plain = Schedule(decay=1.0, after=0, floor=0.0, fall="none", ends=())
+    assert Schedule() == plain
+    assert sgd(0.1) == SGD(0.1) == SGD(0.1, momentum=0.0, weight_decay=0.0, schedule=plain)
+    assert adam(0.1) == Adam(0.1)
+    assert Adam(0.1) == Adam(0.1, (0.9, 0.999), 1e-8, 0.0, plain, "update")
+    assert TorchOptimizer("SGD", 0.1) == TorchOptimizer("SGD", 0.1, (), plain)
+    assert Adam(0.1, clock="epoch").bind(parameters()).per_tick == 1  # epochs of one update
+    chosen = Schedule(decay=0.9, after=3, floor=1e-3, fall="cosine")
+    options = {"decay": 0.9, "after": 3, "floor": 1e-3, "fall": "cosine"}
+    assert sgd(0.1, **options).schedule == adam(0.1, **options).schedule == chosen
+
+
+def test_the_ends_of_what_is_allowed_are_allowed():
+    assert sgd(1e6, momentum=0, weight_decay=0, decay=1, after=0, floor=0).rate == 1e6
+    assert adam(0.1, betas=(0.0, 0.0), weight_decay=0).betas == (0.0, 0.0)
+    assert Schedule(fall="linear", ends=(1, 2)).ends == (1, 2)
+
+
+def test_every_fall_goes_from_the_full_rate_to_nothing():
+    fall = Schedule(fall="linear", ends=(2, 3))  # of 5 epochs with 4 updates each
+    found = [fall.fraction(update, 4, 5) for update in range(20)]
+    wanted = [*(i / 8 for i in range(8)), *(i / 4 for i in range(4)), *(i / 8 for i in range(8))]
+    assert found == wanted
+    assert Schedule(fall="linear").fraction(20, 4, 5) == 0.0  # after the end
+
+
 def test_optimisers_that_mix_elements_are_refused():
     assert "LBFGS" not in torch_optimizers()
     assert "RMSprop" in torch_optimizers()
@@ -152,11 +191,24 @@ def test_optimisers_that_mix_elements_are_refused():
     [
         (lambda: sgd(0.0), "positive and at most"),
         (lambda: sgd(math.nan), "positive"),
+        (lambda: sgd(1.1e6), "at most 10⁶"),
+        (lambda: sgd(()), r"not \(\)"),
+        (lambda: sgd((0.1, 0.0)), "not 0.0"),
         (lambda: adam([0.1, -1.0]), "not -1"),
         (lambda: sgd(0.1, momentum=1.0), r"\[0, 1\)"),
+        (lambda: sgd(0.1, momentum=-0.1), r"\[0, 1\)"),
         (lambda: sgd(0.1, weight_decay=-1), "at least 0"),
+        (lambda: adam(0.1, weight_decay=-1), "at least 0"),
         (lambda: sgd(0.1, decay=1.5), r"\(0, 1\]"),
+        (lambda: sgd(0.1, decay=0.0), r"\(0, 1\]"),
+        (lambda: sgd(0.1, after=-1), "at least 0"),
+        (lambda: sgd(0.1, floor=-1e-3), "floor of the rate"),
         (lambda: sgd(0.1, floor=math.nan), "floor of the rate"),
+        (lambda: Schedule(fall="linear", ends=(0,)), "rising epochs from 1 on"),
+        (lambda: Schedule(fall="linear", ends=(2, 2)), "rising epochs"),
+        (lambda: Schedule(fall="linear", ends=(1.5,)), "rising epochs"),
+        (lambda: Schedule(fall="linear", ends=[1]), "rising epochs"),
+        (lambda: Schedule(ends=(1,)), "of a rate that falls"),
         (
             lambda: TorchOptimizer("Adagrad", 0.1, (("momentum", 0.5),)).bind(parameters()),
             "refuses",
@@ -167,6 +219,11 @@ def test_optimisers_that_mix_elements_are_refused():
         ),
         (lambda: sgd(0.1, fall="sudden"), "known are cosine, linear, none"),
         (lambda: adam(0.1, betas=(1.0, 0.9)), "betas"),
+        (lambda: adam(0.1, betas=(0.9, -0.1)), "betas"),
+        (lambda: adam(0.1, betas=(0.9, 0.9, 0.9)), "betas"),
+        (lambda: adam(0.1, betas=0.9), "betas"),
+        (lambda: adam(0.1, epsilon=0.0), "ε > 0"),
+        (lambda: TorchOptimizer("RMSprop", -0.1), "positive"),
         (lambda: adam(0.1, clock="week"), "known are epoch, update"),
         (lambda: TorchOptimizer("RMSProp", 0.1), "did you mean 'RMSprop'"),
         (lambda: TorchOptimizer("RMSprop", (0.1, 0.2)), "one rate for all"),

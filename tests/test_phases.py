@@ -5,12 +5,14 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines import spins as spin_module
-from rapidbm.machines.enumeration import AllStates
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
-from rapidbm.machines.spins import WeightedSpins, sign, states
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.ensembles import AllStates, WeightedSpins
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.spins import sign, states
+from rapidbm.machines.units import Ising
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweeps
+from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import check_negative_phase, exact_distribution
 from rapidbm.training.negative import (
     NEGATIVE,
@@ -26,10 +28,9 @@ from rapidbm.training.positive import (
     ConditionalMean,
     Enumerated,
     MeanField,
-    mean_field,
     positive_for,
 )
-from rapidbm.training.trainer import log_likelihood_gradient
+from rapidbm.training.train import log_likelihood_gradient
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 CHOICES = {
@@ -280,6 +281,22 @@ def test_which_positive_phase_serves_by_default():
     assert positive_for(dbm(4, (30, 20))) == MeanField()
     assert positive_for(bm(40)) == ConditionalMean()  # nothing is hidden
     assert positive_for(bm(4, 30)) == MeanField()
+    assert positive_for(bm(3, 6)) == Enumerated()  # 64 hidden states
+    assert positive_for(bm(3, 7)) == MeanField()
+
+
+def test_what_nobody_asks_of_a_phase():
+    assert ContrastiveDivergence() == ContrastiveDivergence(sweeps=1)
+    assert Persistent(9) == Persistent(9, sweeps=1)
+    assert PatternInduced() == PatternInduced(sweeps=0, units="visible")
+    assert Tempered(9, 3) == Tempered(9, 3, sweeps=1)
+
+
+def test_as_many_states_as_a_phase_takes():
+    assert Exact().init(rbm(20, 21), generator(0)).shape == (1, 0, 41)
+    Enumerated().check(bm(2, 10), 43_690)  # · 2^10 states · 12 units: just below 2^29 numbers
+    Enumerated().check(bm(6, 10), 2**15)  # 2^29 of them
+    Enumerated().check(bm(6, 10, replicas=2), 2**14)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +304,20 @@ def test_which_positive_phase_serves_by_default():
     [
         (lambda: Exact().init(rbm(30, 40), generator(0)), r"2\^30 ≈ 10\^9 .* 70 units"),
         (lambda: Enumerated().step(bm(3, 40), torch.ones(1, 1, 3), generator(0)), r"2\^40"),
+        (lambda: Exact().init(rbm(21, 21), generator(0)), r"at most 1,048,576 states .* 2\^21"),
+        (lambda: Enumerated().check(bm(2, 11), 1), r"at most 1,024 states per image .* 2\^11"),
+        (lambda: Enumerated().check(bm(2, 10), 43_691), "at once; take smaller batches"),
+        (lambda: Enumerated().check(bm(6, 10, replicas=2), 2**14 + 1), "at once"),
+        (
+            lambda: ConditionalMean().step(bm(3, 2), torch.ones(1, 1, 3), generator(0)),
+            "independent",
+        ),
         (lambda: ContrastiveDivergence(0), "at least 1, not 0"),
         (lambda: Persistent(0), "particles"),
+        (lambda: Persistent(1, 0), "sweeps of persistent"),
+        (lambda: Tempered(0), "particles"),
+        (lambda: Tempered(1, 1), "rungs"),
+        (lambda: Tempered(1, 2, 0), "sweeps of tempered"),
         (lambda: PatternInduced(-1), "at least 0"),
         (lambda: PatternInduced(0, "hidden"), "known are all, visible"),
         (lambda: MeanField(0), "iterations"),
@@ -304,9 +333,7 @@ def test_a_wrong_factor_in_the_field_shows_in_the_gradient(monkeypatch):
     """The mutation that the sampler tests apply, seen by the identity of the gradient."""
     machine = next(m.values[0] for m in machines(1))
     right = machine.gradient(AllStates(machine))
-    monkeypatch.setattr(
-        spin_module, "up_probability", lambda field, beta=1.0: torch.sigmoid(field * beta)
-    )
+    monkeypatch.setattr(Ising, "mean", lambda _, field, beta=1.0: torch.tanh(field * beta / 2))
     wrong = machine.gradient(AllStates(machine))
     assert (
         float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3

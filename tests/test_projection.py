@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.machines.machine import bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import resample
 from rapidbm.training.projections import PROJECTIONS, Clip, GibbsProjection, NoProjection, Sign
@@ -75,9 +75,9 @@ def test_gibbs_sweeps_more_than_once():
 
 
 def test_moments():
-    assert Sign().every == "epoch"
-    assert Clip().every == "update"
-    assert GibbsProjection().every == "update"
+    assert Sign().every == NoProjection().every == "epoch"
+    assert Clip() == Clip(1.0, "update")
+    assert GibbsProjection() == GibbsProjection(1, "update")
     assert set(PROJECTIONS) == {"sign", "clip", "gibbs", "none"}
 
 

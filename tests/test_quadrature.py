@@ -11,7 +11,8 @@ from rapidbm.likelihood import quadrature
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.likelihood.moments import exact_moments
 from rapidbm.likelihood.quadrature import can_integrate, log_z_by_quadrature, points_of
-from rapidbm.machines.machine import Machine, bm, dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine
 from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
@@ -56,6 +57,13 @@ def test_the_spacing_is_as_wide_as_its_bound_says(monkeypatch):
     monkeypatch.setattr(quadrature, "SPACING", 0.7)
     monkeypatch.setattr(quadrature, "MARGIN", 0.0)
     assert float((log_z_by_quadrature(machine) - exact).abs()) > 1e-6
+
+
+def test_points_are_those_of_the_replica_that_has_most():
+    machine = bm(6, 0, 2, replicas=3, seed=0)
+    machine.patterns.data.mul_(torch.tensor([1.0, 3.0, 2.0])[:, None, None])
+    each = [points_of(machine.replica(i)) for i in range(3)]
+    assert points_of(machine) == each[1] > each[2] > each[0]
 
 
 def test_a_large_full_machine_is_exact():

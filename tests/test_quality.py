@@ -6,18 +6,13 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
-from rapidbm.estimates import Estimate
-from rapidbm.glass import quality, quality_pictures
-from rapidbm.glass.quality import (
-    _nearest,
-    _wasserstein,
-    adversarial_accuracy,
-    moments,
-    nearest,
-    projections,
-    relaxation,
-)
-from rapidbm.machines.machine import rbm
+from rapidbm.estimates import Estimate, jackknife
+from rapidbm.glass import pictures
+from rapidbm.glass import relaxation as relaxing
+from rapidbm.glass.neighbours import AdversarialAccuracy, _nearest, adversarial_accuracy, nearest
+from rapidbm.glass.relaxation import relaxation
+from rapidbm.glass.sample_moments import _wasserstein, moments, projections
+from rapidbm.machines.constructors import rbm
 from rapidbm.machines.spins import random_spins
 from rapidbm.pictures import figure, save
 from rapidbm.random import generator
@@ -147,15 +142,16 @@ def test_errors_of_the_ratio_are_what_repetition_gives():
 def test_a_jackknife_of_means_has_their_standard_error():
     values = torch.tensor([3.0, 1.0, 4.0, 1.0, 5.0, 9.0], dtype=torch.float64)
     parts = (values.sum() - values) / 5
-    found = quality._left_out(values.mean(), parts)
+    found = jackknife(torch.cat([values.mean()[None], parts]))
+    assert float(found.value) == float(values.mean())
     assert float(found.error) == pytest.approx(float(values.std()) / math.sqrt(6))
 
 
 def test_agreement_is_within_three_combined_errors():
     one, two = torch.tensor([[0.012]]), torch.tensor([[0.016]])  # 0.02 together
     for apart, agree in ((0.055, True), (-0.055, True), (0.065, False), (-0.065, False)):
-        value = torch.tensor([[apart]])
-        assert bool(quality._agree(value, one, torch.zeros(1, 1), two)) is agree
+        value = Estimate(torch.tensor([[apart]]), one)
+        assert bool(relaxing._agree(value, Estimate(torch.zeros(1, 1), two))) is agree
 
 
 @pytest.mark.parametrize(
@@ -166,9 +162,9 @@ def test_chains_are_each_others_equals_by_both_halves(truth, synthetic, agree, m
     def estimate(value):
         return Estimate(torch.tensor([value]), torch.tensor([0.01]))
 
-    made = quality.AdversarialAccuracy(*(estimate(x) for x in (truth, synthetic, 0.1)))
-    monkeypatch.setattr(quality, "adversarial_accuracy", lambda *given: made)
-    distance, found = quality._each_other(torch.ones(2, 3, 4), torch.ones(2, 3, 4), generator(0))
+    made = AdversarialAccuracy(*(estimate(x) for x in (truth, synthetic, 0.1)))
+    monkeypatch.setattr(relaxing, "adversarial_accuracy", lambda *given: made)
+    distance, found = relaxing._each_other(torch.ones(2, 3, 4), torch.ones(2, 3, 4), generator(0))
     assert found.tolist() == [agree, agree]
     assert distance.value.tolist() == pytest.approx([0.1, 0.1])
 
@@ -351,9 +347,9 @@ def test_equilibrium_by_hand(random, data, met, monkeypatch):
         made.append(count)
         return spins
 
-    monkeypatch.setattr(quality, "run_sweeps", no_sweeps)
-    monkeypatch.setattr(quality, "_quality", lambda *given: (at(next(told)), at(0.1)))
-    monkeypatch.setattr(quality, "_each_other", lambda *given: (at(0.0), torch.tensor([True])))
+    monkeypatch.setattr(relaxing, "run_sweeps", no_sweeps)
+    monkeypatch.setattr(relaxing, "_quality", lambda *given: (at(next(told)), at(0.1)))
+    monkeypatch.setattr(relaxing, "_each_other", lambda *given: (at(0.0), torch.tensor([True])))
     found = relaxation(rbm(4, 3, seed=0), torch.ones(8, 4), generator(0), sweeps=(0, 1, 3, 10))
     assert found.equilibrium == (met,)
     assert made == [0, 0, 1, 1, 2, 2, 7, 7]
@@ -402,9 +398,9 @@ def test_pictures(tmp_path):
     course = relaxation(machine, data, rng, sweeps=(0, 1, 3), chains=60)
     fig = figure(9, 5)
     axes = fig.subplots(2, 3).ravel()
-    quality_pictures.show_moments(axes[0], moments(samples, data, rng)[1], 1)
-    quality_pictures.show_projections(axes[1], projections(samples, data, rng, components=2))
-    quality_pictures.show_nearest(axes[2], nearest(samples, data, mixture(rng, 80)))
-    quality_pictures.show_relaxation(axes[3], course)
-    quality_pictures.show_relaxation(axes[4], course, 1, "second")
+    pictures.show_moments(axes[0], moments(samples, data, rng)[1], 1)
+    pictures.show_projections(axes[1], projections(samples, data, rng, components=2))
+    pictures.show_nearest(axes[2], nearest(samples, data, mixture(rng, 80)))
+    pictures.show_relaxation(axes[3], course)
+    pictures.show_relaxation(axes[4], course, 1, "second")
     assert save(fig, tmp_path / "quality.png").stat().st_size > 20_000

@@ -18,22 +18,22 @@ from typer.testing import CliRunner
 from rapidbm import InputError
 from rapidbm import paper as experiments
 from rapidbm.cli.main import app
-from rapidbm.paper import study as bench
-from rapidbm.paper.bars import fig5, large_start
-from rapidbm.paper.bars import trainings as bars
-from rapidbm.paper.courses import recipe_for
-from rapidbm.paper.folder import (
+from rapidbm.paper.bars import bars4, bars_and_stripes, large_weights
+from rapidbm.paper.claims import (
     FAILS,
     HOLDS,
     MISSED,
     OPEN,
+    STUDENT,
     VERDICTS,
-    Interrupted,
-    Reproduction,
-    item_names,
+    Claim,
+    Finding,
+    Number,
     judged,
 )
-from rapidbm.paper.study import Claim, Finding, Number, Part, Record
+from rapidbm.paper.lab import SCALE_NAMES, Part
+from rapidbm.paper.records import Record, read_record, write_record
+from rapidbm.paper.reproduction import Interrupted, Reproduction, item_names
 from rapidbm.random import generator
 
 ITEMS = ["fig3a", "fig5"]
@@ -63,9 +63,13 @@ def whole(tmp_path_factory):
 # -- registries ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", bench.SCALE_NAMES)
-def test_items_and_claims_ask_for_records_that_exist(scale):
-    parts = {name for study in experiments.STUDIES for name in experiments.parts(study, scale)}
+def test_every_study_has_settings_at_every_scale():
+    for study in experiments.STUDIES:
+        assert len({type(experiments.settings(study, scale)) for scale in SCALE_NAMES}) == 1
+
+
+def test_items_and_claims_ask_for_records_that_exist():
+    parts = {name for study in experiments.STUDIES for name in experiments.parts(study)}
     for name in experiments.ITEMS:
         for need in experiments.item(name).needs:
             assert need in parts or need in experiments.STUDIES, (name, need)
@@ -75,7 +79,7 @@ def test_items_and_claims_ask_for_records_that_exist(scale):
         assert {*claim.needs, *claim.also} <= parts, claim.name
         assert claim.needs, claim.name
     for study in experiments.STUDIES:
-        for part in experiments.parts(study, scale).values():
+        for part in experiments.parts(study).values():
             assert set(part.needs) <= parts
 
 
@@ -128,7 +132,7 @@ def test_the_page_is_self_contained(whole):
 def test_what_is_finished_is_not_done_again(whole, monkeypatch):
     before, page = records(whole), (whole / "report.html").stat().st_mtime_ns
     drawn = (whole / "figures" / "fig5.png").stat().st_mtime_ns
-    monkeypatch.setattr(fig5, "parts", lambda config: {"rapid": Part(_broken)})
+    monkeypatch.setattr(bars_and_stripes, "PARTS", {"rapid": Part(_broken)})
     events = []
     assert reproduce(whole, tell=events.append)[1]
     assert not events
@@ -137,7 +141,7 @@ def test_what_is_finished_is_not_done_again(whole, monkeypatch):
     assert (whole / "report.html").stat().st_mtime_ns > page
 
 
-def _broken(bench):
+def _broken(lab, scale):
     raise ZeroDivisionError("on purpose")
 
 
@@ -175,18 +179,18 @@ def test_killed_at_any_moment_and_started_again_gives_the_same_records(whole, tm
     assert records(tmp_path / "r") == records(whole)
 
 
-def _draws(bench):
+def _draws(lab, scale):
     """A part that only says which numbers it would have used."""
-    recipe = recipe_for(bench, "bars4", "paper-bars")
-    drawn = torch.rand(4, generator=bench.rng("here"), dtype=torch.float64)
-    return {"drawn": drawn, "trained_with": recipe.seed, "seed": bench.seed}
+    recipe = lab.recipe("bars4", "paper-bars")
+    drawn = torch.rand(4, generator=lab.rng("here"), dtype=torch.float64)
+    return {"drawn": drawn, "trained_with": recipe.seed, "seed": lab.seed}
 
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_every_part_draws_from_the_seed_and_its_own_name(tmp_path, monkeypatch, seed):
     study = {"cd-one": Part(_draws), "pcd-one": Part(_draws)}
-    monkeypatch.setattr(large_start, "parts", lambda config: study)
-    monkeypatch.setattr(bars, "parts", lambda config: {"rapid": Part(_draws)})
+    monkeypatch.setattr(large_weights, "PARTS", study)
+    monkeypatch.setattr(bars4, "PARTS", {"rapid": Part(_draws)})
     monkeypatch.setattr(Reproduction, "draw", lambda *_: True)
     words = ["large-start", "--scale", "tiny", "--out", tmp_path / "r", "--device", "cpu"]
     assert invoke(*words, *(["--seed", seed] if seed else [])).exit_code == 0
@@ -216,7 +220,7 @@ def test_a_machine_that_is_gone_is_made_again(tmp_path):
 
 def test_a_failing_part_is_reported_and_the_others_go_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(fig5, "parts", lambda config: {"rapid": Part(_broken)})
+        patch.setattr(bars_and_stripes, "PARTS", {"rapid": Part(_broken)})
         done = invoke("fig5", "figC1", "--scale", "tiny", "--out", tmp_path / "r")
         assert done.exit_code == 1
         assert "bas.rapid failed: ZeroDivisionError: on purpose" in done.output
@@ -368,7 +372,7 @@ def test_interrupted_while_drawing(whole, tmp_path):
 
 def test_a_failure_is_remembered_until_it_is_mended(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(fig5, "parts", lambda config: {"rapid": Part(_broken)})
+        patch.setattr(bars_and_stripes, "PARTS", {"rapid": Part(_broken)})
         assert not reproduce(tmp_path / "r", ["fig5"])[1]
     found, well = reproduce(tmp_path / "r", ["figC1"])
     assert well
@@ -402,8 +406,8 @@ def test_json_and_lists(whole):
 
 def test_a_record_survives_its_file(tmp_path):
     values = {"x": torch.tensor([[1.0, float("nan")], [1 / 3, 2.0]]), "n": 3, "words": ["a", "b"]}
-    bench.write_record(tmp_path, Record("s.p", "tiny", 4, {"a": 1}, values))
-    found = bench.read_record(tmp_path / "s.p.json")
+    write_record(tmp_path, Record("s.p", "tiny", 4, {"a": 1}, values))
+    found = read_record(tmp_path / "s.p.json")
     assert (found.name, found.scale, found.seed, found.settings) == ("s.p", "tiny", 4, {"a": 1})
     assert np.isnan(found.array("x")[0, 1])
     assert found.array("x")[1, 0] == pytest.approx(1 / 3, rel=1e-6)
@@ -422,7 +426,7 @@ def test_numbers_say_what_their_errors_allow():
     assert Number.of([1.0, 1.4] * 3).above(0.0) is True
     from scipy.stats import t
 
-    for free, value in enumerate(bench.STUDENT, 1):
+    for free, value in enumerate(STUDENT, 1):
         assert value == pytest.approx(t.ppf(0.97725, free), abs=0.02)
     assert str(Number(0.12344, 0.0067)) == "0.1234 ± 0.0067"
 

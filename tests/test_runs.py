@@ -14,16 +14,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from rapidbm.disk import locked
 from rapidbm.errors import InputError
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
-from rapidbm.machines.machine import bm, dbm, rbm
 from rapidbm.random import generator
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.runs.presets import PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.spacing import on_log_grid
-from rapidbm.training.optimisers import adam
+from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
+from rapidbm.training.positive import ClampedChains, MeanField
+from rapidbm.training.projections import Sign
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
 PCD = {
@@ -70,6 +73,7 @@ def test_what_a_run_folder_holds(tmp_path):
     assert list(run.checkpoints()) == [0, 1, 2, 4, 8, 16, 32, 48]
     assert torch.equal(run.machine().patterns, run.machine(48).patterns)
     assert not torch.equal(run.machine(0).patterns, run.machine(48).patterns)
+    assert torch.equal(run.machine(8, replica=1).patterns, run.machine(8).patterns[1:])
     assert not list((tmp_path / "R").rglob("*.part*"))
 
 
@@ -175,6 +179,31 @@ def test_epochs_that_are_looked_at():
     assert looked_at[:21] == [*range(1, 11), 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80]
     assert looked_at[21:34] == [90, 100, 150, 200, 250, 300, 350, 400, 450, 500, 600, 700, 800]
     assert looked_at[34:] == [900, 1000]
+
+
+def test_a_number_spaces_evaluations_and_checkpoints_in_updates(tmp_path):
+    run = go(tmp_path / "R", epochs=3, evaluate="5", checkpoints="epoch")  # of 4 updates each
+    assert [line["update"] for line in run.metrics()] == [0, 5, 10, 12]
+    assert list(run.checkpoints()) == [0, 4, 8, 12]
+
+
+def test_a_metric_of_the_machine_alone_is_recorded_beside_those_of_the_splits(tmp_path):
+    metrics = ("gibbs_accessibility", "hamming")
+    run = go(tmp_path / "R", epochs=1, metrics=metrics, evaluate="end")
+    last = run.metrics()[-1]
+    assert set(last) == {"epoch", "update", "seconds", "hamming_train", "hamming_test", metrics[0]}
+    assert len(last["gibbs_accessibility"]) == 2
+    assert all(0 < share <= 1 for share in last["gibbs_accessibility"])
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
+    left = tmp_path / "below" / ".run.json.1234.part"
+    left.parent.mkdir()
+    for path in (left, tmp_path / "kept.part", tmp_path / ".kept"):
+        path.write_text("x")
+    with locked(tmp_path, "training"):
+        assert not left.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"below", "kept.part", ".kept", ".lock"}
 
 
 COMMAND = [sys.executable, "-m", "rapidbm", "train", "bars4", "--device", "cpu"]
@@ -516,6 +545,13 @@ def test_machines_in_files(machine, tmp_path):
     assert again.layers == machine.layers
     for (name, a), (_, b) in zip(machine.named_parameters(), again.named_parameters(), strict=True):
         assert torch.equal(a, b), name
+    last = machine.replicas - 1
+    for i in range(machine.replicas):
+        one, alone = load_machine(tmp_path / "m.safetensors", replica=i), machine.replica(i)
+        assert all(map(torch.equal, one.parameters(), alone.parameters()))
+    for i in (-1, last + 1):
+        with pytest.raises(InputError, match=f"has replicas 0 to {last}, there is no replica {i}"):
+            load_machine(tmp_path / "m.safetensors", replica=i)
     with pytest.raises(InputError, match="holds no average"):
         load_machine(tmp_path / "m.safetensors", averaged=True)
     with pytest.raises(InputError, match="no checkpoint"):
@@ -613,6 +649,44 @@ def test_the_schedule_of_a_recipe_is_that_of_its_training(optimizer):
         replace(recipe, decay=1.0)
 
 
+def test_what_a_recipe_leaves_open():
+    plain = Recipe("bars4")
+    assert (plain.continuous, plain.biases, plain.replicas, plain.seed) == (False, False, 1, 0)
+    assert (plain.decay, plain.decay_after, plain.rate_floor) == (1.0, 0, 0.0)
+    assert plain.optimizer_choice() == sgd(0.02)
+    assert Recipe("bars4", optimizer="adam").optimizer_choice() == adam(1e-3)
+    assert Recipe("bars4", optimizer="adamw").optimizer_choice() == TorchOptimizer("AdamW", 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sizes"),
+    [
+        ({"model": "rbm", "hidden": (5,)}, (16, 5)),
+        ({"model": "dbm", "hidden": (5, 4)}, (16, 5, 4)),
+        ({"model": "bm", "hidden": (5,)}, (16, 5)),
+        ({"model": "bm", "hidden": ()}, (16,)),
+    ],
+)
+def test_a_recipe_builds_its_machine(chosen, sizes):
+    recipe = Recipe("bars4", **chosen, replicas=2, biases=True, scale=0.5, patterns=2, seed=7)
+    data = recipe.data()
+    made = recipe.machine(data, torch.device("cpu"))
+    plain = {"rbm": rbm, "dbm": dbm, "bm": bm}[recipe.model]
+    hidden = recipe.hidden if recipe.model == "dbm" else (*recipe.hidden, 0)[0]
+    wanted = plain(16, hidden, 2, replicas=2, biases=True, scale=0.5, seed=7)
+    assert made.layers == wanted.layers
+    assert made.layers.sizes == sizes
+    assert torch.equal(made.patterns, wanted.patterns)
+
+
+def test_steps_of_a_positive_phase():
+    assert Recipe("bars4", positive="meanfield", positive_steps=7).positive_phase() == MeanField(7)
+    assert Recipe("bars4", positive="clamped", positive_steps=7).positive_phase() == ClampedChains(
+        7
+    )
+    assert Recipe("bars4").positive_phase() is None
+
+
 def test_choices_reach_the_training():
     chosen = {"batch_mean": "true", "average": 7, "seed": 5, "batch_size": 6, "epochs": 9}
     recipe = Recipe.made("bars4", {**TINY, **chosen})
@@ -621,6 +695,9 @@ def test_choices_reach_the_training():
         assert trainer.batch_mean == mean
     assert (trainer.average, trainer.seed) == (7, 5)
     assert (trainer.batch_size, trainer.epochs) == (6, 9)
+    assert trainer.projection == recipe.projection_choice() == Sign()
+    held = replace(recipe, positive="clamped").trainer(recipe.data(), torch.device("cpu"))
+    assert held.positive == ClampedChains()
 
 
 def test_options_reach_the_optimiser():
@@ -666,6 +743,13 @@ def test_a_changed_choice_drops_what_belonged_to_the_old_one():
         ({"batch_mean": "nominl"}, "did you mean 'nominal'"),
         ({"fall": "lin"}, "fall of the rate"),
         ({"patterns": None, "continuous": True}, "continuous patterns need patterns"),
+        ({"precision": "int8"}, "unknown precision 'int8'"),
+        ({"bias_start": "one", "biases": True}, "known are marginals, zero"),
+        ({"replicas": 0}, "number of replicas"),
+        ({"adam_clock": "epoch"}, "sgd has no clock"),
+        ({"optimizer": "adam", "adam_clock": "week"}, "known are epoch, update"),
+        ({"decay": 1.0, "decay_after": 3}, "no effect"),
+        ({"optimizer": "rmsprop", "projection": "none", "sweeps": -1}, "at least 0"),
     ],
 )
 def test_bad_recipes(chosen, words):

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from rapidbm.accel.elementwise import MANY
 from rapidbm.errors import InputError
+from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.spins import (
-    MANY,
-    WeightedSpins,
     draw,
     log_2cosh,
     mean_spin,

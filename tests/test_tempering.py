@@ -5,13 +5,13 @@ import torch
 
 from conftest import machines
 from rapidbm.errors import InputError
-from rapidbm.machines.machine import Machine, rbm, scaled
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.machine import Machine, scaled
 from rapidbm.random import generator
-from rapidbm.sampling import annealing as ais
-from rapidbm.sampling import samplers, tempering
+from rapidbm.sampling import annealing, samplers, tempering
 from rapidbm.sampling.bases import own_biases, path_to
 from rapidbm.sampling.gibbs import sweeps
-from rapidbm.sampling.paths import Path, Trajectory
+from rapidbm.sampling.paths import Cooling, Trajectory
 from rapidbm.sampling.samplers import (
     SAMPLERS,
     Annealing,
@@ -20,7 +20,7 @@ from rapidbm.sampling.samplers import (
     TrajectoryTempering,
     sample,
 )
-from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.testing import check_sampler, chi_squared, exact_distribution
 from rapidbm.training.negative import Tempered
 
 EVERY = machines(2) + machines(1, biases=False)
@@ -42,7 +42,7 @@ def p_values(spins, exact):
 
 def three_rungs(machine, chains, seed=0):
     """Exact draws on three rungs of a path, and the exact distributions there."""
-    path = Path(machine, own_biases(machine))
+    path = Cooling(machine, own_biases(machine))
     rungs = torch.tensor([[0.0, 0.45, 1.0]] * machine.replicas, dtype=torch.float64)
     every, _ = exact_distribution(machine)
     base = path.bases[0, :, 0].double() @ every.double().T
@@ -57,7 +57,7 @@ def three_rungs(machine, chains, seed=0):
 
 def turned(machine, chains=20_000, turns=4):
     path, rungs, spins, exact = three_rungs(machine, chains)
-    walkers = tempering._walkers(spins, rungs)
+    walkers = tempering.walkers_on(rungs, spins)
     rng = generator(1)
     for _ in range(turns):
         walkers = tempering.turn(path, walkers, rng)
@@ -83,8 +83,8 @@ def test_chances_are_those_of_equation_one():
     machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
     path, rungs, spins, _ = three_rungs(machine, 5)
     index, chance = tempering.exchange(path, spins, rungs, generator(0), odd=False)
-    terms = path.terms(spins)
-    f = [terms.log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
+    log_f = path.weights(spins)
+    f = [log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
     _, other = tempering.exchange(path, spins, rungs, generator(0), odd=True)
     assert chance.shape == other.shape == (1, 1, 5)
     for t, found in enumerate((chance, other)):
@@ -108,7 +108,7 @@ def test_the_ladder_has_even_rates_and_counts_round_trips():
     assert float(walkers.rates.max()) < 0.75
     assert int(walkers.trips.min()) > 10
     plain = torch.linspace(0, 1, walkers.rungs.shape[1], dtype=torch.float64)
-    spread = tempering._walkers(walkers.spins, plain.expand(2, -1).clone())
+    spread = tempering.walkers_on(plain.expand(2, -1).clone(), walkers.spins)
     for _ in range(100):
         spread = tempering.turn(path, spread, rng)
     assert float(spread.rates.min()) < 0.1  # evenly spaced β do much worse
@@ -122,7 +122,7 @@ def test_the_ladder_has_even_rates_and_counts_round_trips():
 def test_heading_and_trips_by_hand(monkeypatch):
     """One walker is carried up a ladder of three rungs and back: one round trip."""
     spins = torch.arange(3.0).reshape(1, 3, 1)
-    walkers = tempering._walkers(spins, torch.tensor([[0.0, 0.5, 1.0]]))
+    walkers = tempering.walkers_on(torch.tensor([[0.0, 0.5, 1.0]]), spins)
     trades = iter([[1, 0, 2], [0, 2, 1], [0, 2, 1], [1, 0, 2]])
     monkeypatch.setattr(
         tempering, "exchange", lambda *a: (torch.tensor([next(trades)]), torch.ones(1, 1, 1))
@@ -166,18 +166,13 @@ def test_tempering_crosses_where_gibbs_does_not():
     assert chi_squared(counts, torch.tensor([1 - right, right])) > 1e-4
 
 
-def exact_draws(machine, chains):
-    every, exact = exact_distribution(machine)
-    return every[torch.multinomial(exact, chains, True, generator=generator(3))]
-
-
 def choices(machine):
     steps = tuple(scaled(machine, beta) for beta in (0.5, 1.0))
     return {
-        "gibbs": (Gibbs(), 3),
-        "annealing": (Annealing(temperatures=60), 0),
-        "pt": (ParallelTempering(), 25),
-        "trajectory": (TrajectoryTempering(steps), 25),
+        "gibbs": Gibbs(),
+        "annealing": Annealing(temperatures=60),
+        "pt": ParallelTempering(),
+        "trajectory": TrajectoryTempering(steps),
     }
 
 
@@ -190,20 +185,8 @@ def choices(machine):
         if name != "trajectory" or case.values[0].replicas == 1  # the slowest
     ],
 )
-def test_every_sampler_against_enumeration(machine, name):
-    sampler, steps = choices(machine)[name]
-    _, exact = exact_distribution(machine)
-    if name == "gibbs":  # for want of mixing, from exact draws
-        sampler, steps = Gibbs(start=exact_draws(machine, 3000)), 3
-    before = {key: p.detach().clone() for key, p in machine.named_parameters()}
-    chains = 2000
-    spins = sample(machine, chains, sampler=sampler, steps=steps, seed=5)
-    assert spins.shape == (machine.replicas, chains, machine.layers.units)
-    assert spins.dtype == machine.dtype
-    assert min(p_values(spins, exact)) > 1e-4
-    again = sample(machine, chains, sampler=sampler, steps=steps, seed=5)
-    assert torch.equal(spins, again)
-    assert all(torch.equal(p, before[key]) for key, p in machine.named_parameters())
+def test_every_sampler_keeps_the_contract(machine, name):
+    check_sampler(choices(machine)[name], machine, chains=2000, seed=5)
 
 
 def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
@@ -232,8 +215,8 @@ def test_sweeps_of_a_step_are_made(monkeypatch):
     both = (ParallelTempering(2, sweeps=3), TrajectoryTempering((machine,), 2, sweeps=3))
     states, moves = [sampler.init(machine, 2, generator(0)) for sampler in both], []
     assert [(state.turns, state.rungs.dtype) for state in states] == [(0, torch.float64)] * 2
-    for route in (Path, Trajectory):
-        monkeypatch.setattr(route, "move", lambda self, x, *rest: (moves.append(1), x)[1])
+    for path in (Cooling, Trajectory):
+        monkeypatch.setattr(path, "move", lambda self, x, *rest: (moves.append(1), x)[1])
     for sampler, state in zip(both, states, strict=True):
         sampler.step(machine, state, generator(1))
     assert len(moves) == 6
@@ -256,12 +239,12 @@ def test_data_and_temperatures_are_heard(monkeypatch):
         seen.append(data)
         return path_to(machine, data, **options)
 
-    def forward(route, betas, *rest, plain=ais.forward):
+    def forward(path, betas, *rest, plain=annealing.forward):
         lengths.append(len(betas))
-        return plain(route, betas, *rest)
+        return plain(path, betas, *rest)
 
     monkeypatch.setattr(samplers, "path_to", noted)
-    monkeypatch.setattr(ais, "forward", forward)
+    monkeypatch.setattr(annealing, "forward", forward)
     sample(machine, 4, sampler=ParallelTempering(rungs=2, data=data), steps=2, seed=0)
     sample(machine, 4, sampler=Annealing(40, data=data), steps=1, seed=0)
     assert len(seen) == 5
@@ -273,7 +256,7 @@ def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
     machine = rbm(4, 3, scale=0.5, seed=0)
     ends = machine.random(5, generator(0))
     logs = torch.tensor([[-1e3, -1e3, 0.0, -1e3, -1e3]], dtype=torch.float64)
-    monkeypatch.setattr(ais, "forward", lambda *given: (logs, ends))
+    monkeypatch.setattr(annealing, "forward", lambda *given: (logs, ends))
     monkeypatch.setattr(samplers, "run_sweeps", lambda machine, spins, *rest: spins)
     found = sample(machine, 5, sampler=Annealing(), seed=0)
     assert torch.equal(found, ends[:, [2] * 5])
@@ -282,17 +265,19 @@ def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
 @pytest.mark.parametrize("machine", machines(3))
 def test_trajectories_pass_through_their_machines(machine):
     other = scaled(machine, 0.4)
-    route = Trajectory([other, machine])
+    path = Trajectory([other, machine])
     spins = machine.random(6, generator(0))
     at = torch.tensor([[0.0, 1.0]] * 3)
-    both = route.at(at)
+    both = path.at(at)
     assert both.replicas == 6
     wanted = torch.stack([other.energy(spins), machine.energy(spins)], 1).flatten(0, 1)
     doubled = spins.repeat_interleave(2, 0)
     assert torch.allclose(both.energy(doubled), wanted)
-    logs = route.terms(spins).log_f(1.0)
-    assert torch.allclose(logs, path_to(machine).terms(spins).log_f(1.0))
-    half = route.at(0.5)
+    before = spins.clone()
+    logs = path.weights(spins)(1.0)
+    assert torch.allclose(logs, path_to(machine).weights(spins)(1.0))
+    assert torch.equal(spins, before)
+    half = path.at(0.5)
     name, parameter = next(iter(half.named_parameters()))
     mean = 0.5 * (other.get_parameter(name) + machine.get_parameter(name))
     assert torch.allclose(parameter, mean)
@@ -312,6 +297,16 @@ def test_the_tempered_phase_against_enumeration(machine):
     cold = phase.configurations(machine, chains, data, rng)
     assert torch.equal(answer.spins, machine.infer(cold))
     assert torch.equal(cold, chains[:, -2000:, :-1])
+
+
+def test_the_coldest_chains_are_those_of_the_tempered_phase():
+    machine, phase = rbm(4, 3, replicas=2, seed=0), Tempered(particles=3, rungs=4)
+    chains = phase.init(machine, generator(0))
+    assert chains.shape == (2, 12, 8)
+    assert torch.equal(phase.ladder(chains), torch.linspace(0, 1, 4).expand(2, -1))
+    data = torch.ones(2, 1, 4)
+    cold = phase.configurations(machine, chains, data, generator(1))
+    assert torch.equal(cold, chains[:, 9:, :7])
 
 
 def test_the_tempered_ladder_follows_the_machine():
@@ -338,6 +333,29 @@ def test_the_tempered_ladder_follows_the_machine():
     assert bool((ladder.diff(dim=1) > 0).all())
 
 
+@pytest.mark.parametrize("patterns", [None, 2])
+def test_every_draw_along_a_route_is_the_generators(patterns):
+    machine = rbm(6, 5, patterns, replicas=2, scale=0.5, seed=0)
+    data = machine.random(9, generator(0))[0, :, :6]
+    rungs = torch.tensor([[0.0, 0.5, 1.0]] * 2, dtype=torch.float64)
+    for route in (path_to(machine, data), Trajectory([scaled(machine, 0.1), machine])):
+        drawn = []
+        for _ in range(2):
+            rng = generator(1)
+            start = route.start(60, rng)
+            moved = route.move(start, rng, rungs)
+            index, _ = tempering.exchange(route, moved, rungs, rng, odd=False)
+            drawn.append((start, moved, index))
+        assert all(map(torch.equal, *drawn))
+
+
+def test_the_fewest_temperatures_and_rungs():
+    assert Annealing(2).temperatures == 2
+    assert ParallelTempering(2, most=2).most == TrajectoryTempering((None,), 2, most=2).most == 2
+    assert (Gibbs().sweeps, ParallelTempering().sweeps) == (1, 1)
+    assert TrajectoryTempering((None,)).sweeps == 1
+
+
 def test_bad_choices():
     machine = rbm(4, 3, seed=0)
     for call, text in (
@@ -348,6 +366,14 @@ def test_bad_choices():
         (lambda: Trajectory([machine, rbm(4, 3, biases=True, seed=0)]), "one shape"),
         (lambda: Tempered(rungs=1), "rungs"),
         (lambda: Gibbs(sweeps=0), "sweeps a step"),
+        (lambda: Annealing(1), "number of temperatures must be a whole number of at least 2"),
+        (lambda: Annealing(2).init(machine, 1, generator(0)), "at least 2, not 1"),
+        (lambda: ParallelTempering(sweeps=0), "sweeps a step"),
+        (lambda: ParallelTempering(most=1), "largest number of rungs"),
+        (lambda: tempering.climb(path_to(machine), 0, generator(0)), "chains"),
+        (lambda: tempering.climb(path_to(machine), 2, generator(0), rungs=1), "rungs"),
+        (lambda: sample(machine, 2, steps=-1), "number of steps"),
+        (lambda: sample(machine, 2, beta=-1.0), "at least 0, not -1"),
         (lambda: sample(machine, 0), "chains"),
         (
             lambda: sample(machine, 2, sampler=TrajectoryTempering((scaled(machine, 2.0),))),

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from rapidbm.machines.spins import WeightedSpins
+from rapidbm.errors import InputError
+from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.sampling.gibbs import sweep
+from rapidbm.sampling.samplers import Gibbs, ParallelTempering, sample
 from rapidbm.testing import check_negative_phase, check_sampler, chi_squared, small_machines
 from rapidbm.training.negative import ContrastiveDivergence, Exact
 
@@ -77,6 +79,61 @@ def test_broken_samplers_are_caught(machine):
         check_sampler(lambda m, s, rng, beta: s.neg_(), machine)
     with pytest.raises(AssertionError, match="returns spins"):
         check_sampler(lambda m, s, rng, beta: s * 0.5, machine)
+
+
+def test_a_sampler_is_an_object_or_a_function(machine):
+    def three(machine, spins, rng):
+        return sweep(machine, spins, rng)
+
+    for sampler in (Gibbs(), three, sweep, ParallelTempering(rungs=3)):
+        check_sampler(sampler, machine, chains=5000)
+    check_sampler(three, machine, beta=0.6)
+    check_sampler(Gibbs(sweeps=2), machine, beta=0.6)
+    found = sample(machine, 4, sampler=three, steps=2, seed=0)
+    assert torch.equal(found, sample(machine, 4, sampler=Gibbs(), steps=2, seed=0))
+    with pytest.raises(InputError, match=r"not its class: Gibbs\(…\)"):
+        check_sampler(Gibbs, machine)
+    with pytest.raises(InputError, match=r"a sampler has init, step, spins and steps"):
+        sample(machine, 4, sampler=3)
+
+
+class Hot(Gibbs):
+    """A sampler with one fault."""
+
+    def __init__(self, fault):
+        super().__init__()
+        object.__setattr__(self, "fault", fault)
+
+    def step(self, machine, state, rng):
+        if self.fault == "input":
+            return state.neg_()
+        if self.fault == "parameters":
+            machine.couplings.patterns.data.neg_()
+        if self.fault == "seed":
+            rng = torch.Generator()
+            rng.seed()
+        return sweep(machine, state, rng, 0.8 if self.fault == "heat" else 1.0)
+
+    def spins(self, state):
+        if self.fault == "shape":
+            return state[:, 1:]
+        return state.float() if self.fault == "type" else state
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("heat", "differ from the exact distribution"),
+        ("input", "leaves its input"),
+        ("parameters", "changed the parameter couplings.patterns"),
+        ("seed", "same bits"),
+        ("shape", "answers spins"),
+        ("type", "spins are torch.float64"),
+    ],
+)
+def test_broken_sampler_objects_are_caught(machine, fault, words):
+    with pytest.raises(AssertionError, match=words):
+        check_sampler(Hot(fault), machine)
 
 
 def test_chi_squared_is_scipys():

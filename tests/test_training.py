@@ -4,16 +4,18 @@ import pytest
 import torch
 
 from rapidbm.data.catalogue import load
-from rapidbm.errors import InputError
+from rapidbm.errors import InputError, LoadWarning
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.machine import bm, dbm, rbm, stack
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import stack
 from rapidbm.random import generator
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ConditionalMean
 from rapidbm.training.projections import Clip, GibbsProjection, Sign
-from rapidbm.training.trainer import Trainer, train
+from rapidbm.training.train import train
+from rapidbm.training.trainer import Trainer
 
 BARS = load("bars4").train
 
@@ -372,6 +374,13 @@ def test_data_as_an_array_of_numpy():
     assert torch.equal(a.patterns, b.patterns)
 
 
+def test_no_epochs_are_no_updates():
+    machine = rbm(16, 4, seed=0)
+    before = parameters(machine)
+    assert list(train(machine, BARS, Persistent(3), sgd(0.1), epochs=0, batch_size=4, seed=0)) == []
+    assert all(map(torch.equal, parameters(machine), before))
+
+
 def test_stopping_is_leaving_the_loop():
     machine = rbm(16, 4, 2, seed=0)
     for progress in train(
@@ -402,6 +411,8 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         ({"batch_size": 0}, "batch size"),
         ({"batch_mean": "half"}, "known are nominal, true"),
         ({"average": 0}, "average over"),
+        ({"precision": "bf16"}, "is for a GPU, but this machine is on cpu"),
+        ({"precision": "int8"}, "unknown precision 'int8'"),
         ({"every": "day"}, "known are epoch, update"),
         ({"projection": Sign()}, "dense"),
         ({"data": torch.ones(3, 15)}, r"\(samples, 16\), not \(3, 15\)"),
@@ -428,6 +439,14 @@ def test_bad_training(options, words):
     data, negative, optimizer = (given.pop(k) for k in ("data", "negative", "optimizer"))
     with pytest.raises(InputError, match=words):
         list(train(rbm(16, 4, seed=0), data, negative, optimizer, seed=0, **given))
+
+
+def test_a_cpu_has_one_precision_and_may_say_so():
+    ours, plain = (
+        finish(rbm(16, 4, seed=0), Persistent(3), sgd(0.1), precision=precision)
+        for precision in ("float32", None)
+    )
+    assert all(map(torch.equal, parameters(ours), parameters(plain)))
 
 
 def test_a_state_of_another_machine_is_refused():
@@ -481,3 +500,35 @@ def test_the_papers_settings_learn(preset):
         rng = progress.rng
     assert float(hamming_distance(machine, data.train, rng, tries=1).mean()) < train_bar
     assert float(hamming_distance(machine, data.test, rng, tries=5).mean()) < test_bar
+
+
+def started(machine, negative):
+    spins = torch.ones((2, machine.visible))
+    Trainer(machine, spins, negative, sgd(0.1), epochs=1, batch_size=2, seed=0)
+
+
+@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
+def test_a_training_by_patterns_says_when_they_are_too_many():
+    few = [dbm(100, (100, 20), 15, seed=0), bm(50, 450, 40, seed=0)]
+    papers = ((16, 1000, 8), (144, 1000, 40), (784, 3000, 190), (784, 3000, 290))
+    for machine in [*few, *(rbm(*sizes, seed=0) for sizes in papers)]:
+        started(machine, PatternInduced())
+    for machine in (
+        rbm(16, 1000, 13, seed=0),
+        rbm(100, 100, 30, seed=0),
+        dbm(100, (100, 20), 25, seed=0),
+        bm(100, 0, 15, seed=0),
+        bm(60, 40, 15, seed=0),
+    ):
+        started(machine, Persistent(2))  # which does not rely on them
+        with pytest.warns(LoadWarning, match="no longer low-energy states"):
+            started(machine, PatternInduced())
+
+
+@pytest.mark.filterwarnings("error::rapidbm.errors.LoadWarning")
+def test_one_pattern_is_never_too_many():
+    started(bm(3, 0, 1, seed=0), PatternInduced())
+    started(rbm(100, 400, 40, seed=0), PatternInduced())  # as many as the limit
+    for machine in (rbm(100, 400, 41, seed=0), bm(3, 0, 2, seed=0)):
+        with pytest.warns(LoadWarning):
+            started(machine, PatternInduced())

@@ -8,16 +8,17 @@ from rapidbm.ground.ground_state import ground_state
 from rapidbm.ground.lower_bound import lower_bound
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.likelihood.moments import exact_moments
-from rapidbm.machines.couplings import Dense, Patterns
-from rapidbm.machines.enumeration import AllStates
+from rapidbm.machines.dense import Dense
+from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
+from rapidbm.machines.patterns import Patterns
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import check_sampler, exact_distribution
 from rapidbm.training.negative import Exact
 from rapidbm.training.positive import positive_for
-from rapidbm.training.trainer import log_likelihood_gradient
+from rapidbm.training.train import log_likelihood_gradient
 
 GRAPHS = {
     "a spare hidden layer": Layers((3, 2, 4), ((0, 1),)),

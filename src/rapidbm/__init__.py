@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .accel.rounding import precision as precision
     from .data.catalogue import load as load
     from .data.files import from_arrays as from_arrays
     from .data.splits import Dataset as Dataset
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from .errors import TimeLimit as TimeLimit
     from .estimates import Bounds as Bounds
     from .estimates import Estimate as Estimate
+    from .glass.accessibility import gibbs_accessibility as gibbs_accessibility
+    from .glass.accessibility import method_accessibility as method_accessibility
     from .glass.growth import growth as growth
     from .glass.minima import minima as minima
+    from .glass.neighbours import adversarial_accuracy as adversarial_accuracy
     from .glass.overlaps import edwards_anderson as edwards_anderson
     from .glass.overlaps import freezing as freezing
     from .glass.overlaps import overlap_distribution as overlap_distribution
@@ -27,8 +31,7 @@ if TYPE_CHECKING:
     from .glass.overlaps import ultrametricity as ultrametricity
     from .glass.phases import boundaries as boundaries
     from .glass.phases import standing as standing
-    from .glass.quality import adversarial_accuracy as adversarial_accuracy
-    from .glass.quality import relaxation as relaxation
+    from .glass.relaxation import relaxation as relaxation
     from .glass.spectra import pattern_overlaps as pattern_overlaps
     from .glass.spectra import spectrum as spectrum
     from .glass.verdict import glassiness as glassiness
@@ -39,28 +42,27 @@ if TYPE_CHECKING:
     from .likelihood.log_z import log_z as log_z
     from .likelihood.moments import Moments as Moments
     from .likelihood.moments import exact_moments as exact_moments
+    from .machines.constructors import bm as bm
+    from .machines.constructors import dbm as dbm
+    from .machines.constructors import rbm as rbm
     from .machines.couplings import Couplings as Couplings
-    from .machines.couplings import Dense as Dense
-    from .machines.couplings import Patterns as Patterns
+    from .machines.dense import Dense as Dense
+    from .machines.ensembles import WeightedSpins as WeightedSpins
     from .machines.files import load_machine as load_machine
     from .machines.files import save_machine as save_machine
     from .machines.layers import Layers as Layers
     from .machines.machine import Machine as Machine
-    from .machines.machine import bm as bm
-    from .machines.machine import dbm as dbm
-    from .machines.machine import rbm as rbm
     from .machines.machine import stack as stack
-    from .machines.spins import WeightedSpins as WeightedSpins
+    from .machines.patterns import Patterns as Patterns
     from .machines.spins import to_bits as to_bits
     from .machines.spins import to_spins as to_spins
+    from .random import stream as stream
     from .registry import Setting as Setting
     from .registry import setting as setting
     from .runs.diagnosis import Diagnosis as Diagnosis
     from .runs.diagnosis import diagnose as diagnose
     from .runs.metrics import Metric as Metric
-    from .runs.metrics import gibbs_accessibility as gibbs_accessibility
     from .runs.metrics import hamming_distance as hamming_distance
-    from .runs.metrics import method_accessibility as method_accessibility
     from .runs.metrics import reconstruct as reconstruct
     from .runs.recipe import Recipe as Recipe
     from .runs.run import Run as Run
@@ -96,21 +98,25 @@ if TYPE_CHECKING:
     from .training.projections import NoProjection as NoProjection
     from .training.projections import Projection as Projection
     from .training.projections import Sign as Sign
+    from .training.train import log_likelihood_gradient as log_likelihood_gradient
+    from .training.train import train as train
     from .training.trainer import Progress as Progress
-    from .training.trainer import log_likelihood_gradient as log_likelihood_gradient
-    from .training.trainer import train as train
 
 # A name is imported when it is first used, so that `rapidbm --help` does not wait for torch.
 _HOME = {
     "likelihood.bridging": ("log_z_along",),
     "machines.files": ("load_machine", "save_machine"),
     "sampling.convergence": ("Mixing", "mixing"),
-    "machines.couplings": ("Couplings", "Dense", "Patterns"),
+    "machines.couplings": ("Couplings",),
+    "machines.dense": ("Dense",),
+    "machines.patterns": ("Patterns",),
     "data.catalogue": ("load",),
     "glass.growth": ("growth",),
     "sampling.quench": ("descend",),
     "runs.diagnosis": ("Diagnosis", "diagnose"),
     "glass.phases": ("boundaries", "standing"),
+    "random": ("stream",),
+    "registry": ("Setting", "setting"),
     "errors": (
         "DataWarning",
         "FitWarning",
@@ -133,15 +139,10 @@ _HOME = {
     "glass.minima": ("minima",),
     "machines.layers": ("Layers",),
     "likelihood.log_z": ("log_likelihood", "log_z"),
-    "machines.machine": ("Machine", "bm", "dbm", "rbm", "stack"),
-    "registry": ("Setting", "setting"),
-    "runs.metrics": (
-        "Metric",
-        "gibbs_accessibility",
-        "hamming_distance",
-        "method_accessibility",
-        "reconstruct",
-    ),
+    "machines.constructors": ("bm", "dbm", "rbm"),
+    "machines.machine": ("Machine", "stack"),
+    "runs.metrics": ("Metric", "hamming_distance", "reconstruct"),
+    "glass.accessibility": ("gibbs_accessibility", "method_accessibility"),
     "likelihood.moments": ("Moments", "exact_moments"),
     "training.negative": (
         "ContrastiveDivergence",
@@ -160,7 +161,8 @@ _HOME = {
         "PositivePhase",
     ),
     "training.projections": ("Clip", "GibbsProjection", "NoProjection", "Projection", "Sign"),
-    "glass.quality": ("adversarial_accuracy", "relaxation"),
+    "glass.neighbours": ("adversarial_accuracy",),
+    "glass.relaxation": ("relaxation",),
     "runs.recipe": ("Recipe",),
     "runs.run": ("Run",),
     "sampling.samplers": (
@@ -173,9 +175,12 @@ _HOME = {
         "sample",
     ),
     "glass.spectra": ("pattern_overlaps", "spectrum"),
-    "machines.spins": ("WeightedSpins", "to_bits", "to_spins"),
+    "machines.ensembles": ("WeightedSpins",),
+    "machines.spins": ("to_bits", "to_spins"),
+    "accel.rounding": ("precision",),
     "data.splits": ("Dataset", "Split"),
-    "training.trainer": ("Progress", "log_likelihood_gradient", "train"),
+    "training.train": ("log_likelihood_gradient", "train"),
+    "training.trainer": ("Progress",),
     "glass.verdict": ("glassiness",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -1,12 +1,21 @@
-"""What a sampled number is worth: its standard error, or the ends of its interval; one per replica."""
+"""What a sampled number is worth: its standard error, or the ends of its interval; one per replica.
+
+The jackknife leaves out one of B blocks of independent samples at a time. A statistic that is x_b without
+block b has
+
+    error² = (B − 1)/B · Σ_b (x_b − x̄)²                                                   (1)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+BLOCKS = 20  # of samples in a jackknife
+WIDE = 2.6  # standard errors to each side of an interval: they are themselves estimates
 
 
 @dataclass(frozen=True)
@@ -25,32 +34,40 @@ class Estimate:
         return Estimate(samples.mean(1), spread / count**0.5)
 
     @staticmethod
-    def jackknife(
-        function: Callable[[Tensor], Tensor], samples: Tensor, blocks: int = 20
-    ) -> Estimate:
-        """A function (e, c, …) → (e,) of independent samples, by leaving out blocks of them."""
-        samples = samples.double()
-        count = samples.shape[1]
-        blocks = min(blocks, count)
-        index = torch.arange(count, device=samples.device)
-        parts = torch.stack([function(samples[:, index % blocks != b]) for b in range(blocks)])
-        spread = (parts - parts.mean(0)).square().sum(0)
-        return Estimate(function(samples), (spread * (blocks - 1) / blocks).sqrt())
+    def share(value: Tensor, count: int) -> Estimate:
+        """The share of `count` independent samples that have some property."""
+        return Estimate(value, (value * (1 - value) / count).sqrt())
+
+    @staticmethod
+    def stack(estimates: Sequence[Estimate], dim: int = 0) -> Estimate:
+        return Estimate(
+            torch.stack([x.value for x in estimates], dim),
+            torch.stack([x.error for x in estimates], dim),
+        )
 
     def replica(self, index: int) -> tuple[float, float]:
         """Value and error of one replica."""
         return float(self.value[index]), float(self.error[index])
 
 
+def jackknife(rows: Tensor) -> Estimate:
+    """A statistic with the error of eq. (1), from (1 + B, …): of all samples, then without each block."""
+    whole, parts = rows[0], rows[1:]
+    spread = (parts - parts.mean(0)).square().sum(0)
+    return Estimate(whole, (spread * (len(parts) - 1) / len(parts)).sqrt())
+
+
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Estimate):
     """A quantity between the ends of its 95 % interval, and how it was obtained.
 
     `forward` and `back` are the plain estimates of the two directions of annealing. Neither is a bound:
     either lies above or below the truth by its own error.
     """
 
-    value: Tensor  # (e,) float64
+    error: Tensor = field(
+        init=False
+    )  # (e,): of the interval, which may lie unevenly about the value
     lower: Tensor  # (e,): the truth lies below in at most 2.5 % of cases
     upper: Tensor  # (e,): or above
     forward: Tensor  # (e,)
@@ -62,6 +79,9 @@ class Bounds:
     gap: Tensor | None = None  # (e,): how far the variational bound over hidden units lies below
     note: str = ""  # what keeps it from being better known
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", (self.upper - self.lower) / (2.0 * WIDE))
+
     @property
     def interval(self) -> tuple[Tensor, Tensor]:
         return self.lower, self.upper
@@ -69,6 +89,5 @@ class Bounds:
     @staticmethod
     def exactly(value: Tensor, effort: str) -> Bounds:
         none = torch.zeros_like(value)
-        return Bounds(
-            value, value, value, value, value, none + torch.inf, none, "exact", effort
-        )  # fmt: skip
+        ends = (value, value, value, value)
+        return Bounds(value, *ends, none + torch.inf, none, "exact", effort)

@@ -5,6 +5,7 @@ replaying what was drawn before, so a resumed run and an uninterrupted one draw 
 
 Where a call takes `rng`, it draws from it and moves it on. A number cannot be moved on: taken for a
 generator, it would give every call of a loop the same draws. So `rng` is a generator and nothing else.
+What a person calls takes `seed=` as well; inner functions take `rng` alone, after machine and data.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ import torch
 from .errors import InputError, check_count
 
 
-def generator(
-    seed: int, *words: object, device: torch.device | str | None = None
-) -> torch.Generator:
-    """The generator of the stream that `words` name under `seed`."""
+def stream(seed: int, *words: object, device: torch.device | str | None = None) -> torch.Generator:
+    """The generator of the stream that `words` name under `seed`: the same draws whenever it is made."""
     check_seed(seed)
     text = "/".join(str(word) for word in (int(seed), *words))
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
@@ -30,18 +29,7 @@ def generator(
     return rng
 
 
-def usable(device: Any) -> torch.device:
-    """The device, if it is one and is here."""
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-        torch.Generator(found)
-    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-        reason = (str(error).splitlines() or ["unknown"])[0].partition(". ")[0]
-        raise InputError(
-            f"the device {device!r} cannot be used here: {reason}; use cpu, or cuda where there is a GPU"
-        ) from error
-    return found
+generator = stream  # the same, where a call reads better so
 
 
 def check_rng(rng: Any, device: torch.device | None = None) -> None:
@@ -49,7 +37,7 @@ def check_rng(rng: Any, device: torch.device | None = None) -> None:
     if not isinstance(rng, torch.Generator):
         raise InputError(
             f"rng is a torch.Generator, which moves on with every draw, not {rng!r}; make one with "
-            "torch.Generator().manual_seed(7), or give seed= where the call takes one"
+            "rapidbm.stream(7), or give seed= where the call takes one"
         )
     if device is not None and rng.device.type != device.type:
         raise InputError(
@@ -67,7 +55,7 @@ def check_seed(seed: Any) -> None:
 def seed_from(seed: int | None, rng: torch.Generator | None) -> int:
     """The seed that the caller gave, or one drawn from `rng`, or a fresh one."""
     if seed is not None and rng is not None:
-        raise InputError("give seed= or rng=, not both: each of them fixes every draw")
+        raise _both_given()
     if seed is not None:
         check_seed(seed)
         return int(seed)
@@ -75,3 +63,22 @@ def seed_from(seed: int | None, rng: torch.Generator | None) -> int:
         check_rng(rng)
         return int(torch.randint(2**62, (), generator=rng, device=rng.device))
     return secrets.randbits(62)
+
+
+def rng_from(
+    seed: int | None,
+    rng: torch.Generator | None,
+    *words: object,
+    device: torch.device | None = None,
+) -> torch.Generator:
+    """The generator that the caller gave, or the stream of these words under a seed, given or fresh."""
+    if rng is None:
+        return stream(seed_from(seed, None), *words, device=device)
+    if seed is not None:
+        raise _both_given()
+    check_rng(rng, device)
+    return rng
+
+
+def _both_given() -> InputError:
+    return InputError("give seed= or rng=, not both: each of them fixes every draw")

@@ -1,1 +1,19 @@
-"""Accelerators: fused kernels, CUDA graphs, precision, memory. Tensors in, tensors out."""
+"""Accelerators: the one place that knows a GPU. Tensors and small frozen descriptions in, tensors out.
+
+    devices      which there are, and what differs between them
+    rounding     how operands of products are stored
+    memory       what a call would take
+    elementwise  what every unit does for itself
+    fused        when kernels run instead of the plain path: sweeps, gradient, products of a `Pair`
+    executors    who runs updates: the host, or a graph
+    kernels/     the kernels themselves, in Triton
+
+It knows `errors` and nothing else of this library. Other rooms use
+
+    devices.by_device, device_named, usable, prepare, wait, words, peak_bytes
+    rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
+    elementwise.sigmoid, tanh, signs, bits_of
+    fused.Pair, sweeps, gradient, products, joins;  executors.executor_for, Plan
+
+All of them answer on a CPU, too.
+"""

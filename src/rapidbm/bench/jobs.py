@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ..errors import LoadWarning
-from ..machines.machine import Machine, rbm
+from ..machines.constructors import rbm
+from ..machines.machine import Machine
 from ..random import generator
 from ..runs.recipe import Recipe
 from ..sampling.gibbs import sweeps as gibbs_sweeps

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from ..accel import fast
+from ..accel import rounding
 from .clock import interleaved
 from .jobs import Size
 
@@ -53,7 +53,7 @@ def parameters(size: Size) -> int:
 
 def operand() -> int:
     """Bytes of an operand of products, in the precision of this moment."""
-    return 2 if fast.current() == "bf16" else WORD
+    return 2 if rounding.current() == "bf16" else WORD
 
 
 def sweep_count(size: Size, sweeps: int) -> Count:
@@ -81,7 +81,7 @@ def measured(device: torch.device, rounds: int, quick: bool) -> dict[str, Any]:
     gpu = device.type == "cuda"
     found: dict[str, Any] = {}
     sizes = (512,) if quick else (4096, 8192) if gpu else (1024, 2048)
-    for name in fast.PRECISIONS if gpu else ("float32",):
+    for name in rounding.PRECISIONS if gpu else ("float32",):
         rates = [_products(n, name, device, rounds) for n in sizes]
         found[name] = max(rates, key=lambda rate: rate["median"])
     words = 2**22 if quick else 2**28 if gpu else 2**26
@@ -99,11 +99,11 @@ def best(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _products(
-    n: int, precision: fast.Precision, device: torch.device, rounds: int
+    n: int, precision: rounding.Precision, device: torch.device, rounds: int
 ) -> dict[str, Any]:
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     a, b, out = (torch.randn((n, n), device=device).to(dtype) for _ in range(3))
-    with fast.precision(precision):
+    with rounding.precision(precision):
         times = interleaved(
             {"product": lambda: torch.mm(a, b, out=out)},
             rounds,

@@ -11,9 +11,9 @@ from typing import Any, cast
 import torch
 
 from .. import __version__
-from ..accel import fast
+from ..accel import rounding
+from ..accel.devices import device_named
 from ..errors import InputError, check_choice
-from ..machines.files import device_named
 from . import peers, roofline, sizes
 from .jobs import Size
 from .peak import HOW
@@ -28,9 +28,9 @@ def busy() -> float | None:
     return load if load + torch.get_num_threads() > (os.cpu_count() or 1) + 0.5 else None
 
 
-def checked(device: str, precision: str) -> tuple[torch.device, fast.Precision]:
+def checked(device: str, precision: str) -> tuple[torch.device, rounding.Precision]:
     """The device and the precision by their names."""
-    check_choice("precision", precision, fast.PRECISIONS)
+    check_choice("precision", precision, rounding.PRECISIONS)
     on = device_named(device)
     if on.type not in HOW:
         raise InputError(f"bench knows cpu and cuda, not {on.type!r}; give --device cpu or cuda")
@@ -39,12 +39,12 @@ def checked(device: str, precision: str) -> tuple[torch.device, fast.Precision]:
             f"products on a CPU are float32, not {precision}; leave --precision out or give "
             "--device cuda"
         )
-    return on, cast(fast.Precision, precision)
+    return on, cast(rounding.Precision, precision)
 
 
 def measured(
     device: torch.device,
-    precision: fast.Precision,
+    precision: rounding.Precision,
     quick: bool,
     seed: int,
     tell: Callable[[str], object],
@@ -63,7 +63,7 @@ def measured(
         torch.manual_seed(seed)
         tell("roofline")
         machine = roofline.measured(device, rounds, quick)
-        with fast.precision(precision):
+        with rounding.precision(precision):
             tell("peers")
             packages = peers.peers(dense, SWEEPS, rounds, device, seed)
             tell("Regularized Axons")

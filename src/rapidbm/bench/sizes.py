@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ..paper.theory.costs import exponent
+from ..paper.untrained.costs import exponent
 from .clock import WARM_UP, Action, Times, interleaved
 from .jobs import Size, gibbs, ours
 from .peak import peak_bytes

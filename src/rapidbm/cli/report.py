@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..paper import ITEMS
-from ..paper.folder import Event, Reproduction
+from ..paper.reproduction import Event, Reproduction
 from .console import Screen
 from .options import Json
 from .reproduce import tell_claims, tell_passed_over

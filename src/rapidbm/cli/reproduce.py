@@ -11,19 +11,10 @@ import typer
 from rich.progress import TextColumn, TimeElapsedColumn
 
 from .. import paper
-from ..machines.files import device_named
-from ..paper.folder import (
-    FAILS,
-    HOLDS,
-    MISSED,
-    OPEN,
-    Event,
-    Interrupted,
-    Reproduction,
-    Verdict,
-    item_names,
-)
+from ..accel.devices import device_named
+from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, Verdict
 from ..paper.page import duration
+from ..paper.reproduction import Event, Interrupted, Reproduction, item_names
 from ..progress import quiet
 from .console import Screen, Stopper
 from .options import Device, Json, Seed

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import pictures
-from ..machines.files import device_named
+from ..accel.devices import device_named
 from ..runs.run import Run
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.spins import states, to_spins
+from ..machines.spins import to_spins
+from ..machines.units import SPIN
 from ..random import check_seed, generator
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split
 
@@ -35,7 +36,9 @@ def bars_and_stripes(size: int, seed: Annotated[int, SPLIT_SEED] = 0) -> Dataset
     check_seed(seed)
     rng = generator(seed, "bas", size)
     if size <= 16:
-        half = states(size, 1, 2 ** (size - 1))  # first line at −1; the rest are the negatives
+        half = SPIN.states(
+            size, torch.arange(1, 2 ** (size - 1))
+        )  # first line at −1; the rest are the negatives
     else:
         half = torch.randint(2, (2**15, size), generator=rng, dtype=torch.int8) * 2 - 1
         half[:, 0] = -1

@@ -1,1 +1,15 @@
-"""Spin glass or not: overlaps, minima, growth, spectra, phases, sample quality, the verdict."""
+"""Is it a spin glass? What a physicist measures of a trained machine, and how good its samples are.
+
+May know machines, sampling, ground states and negative phases; knows nothing of run folders or commands.
+
+    overlaps       between chains and in time: `overlap_distribution`, `freezing`, `ultrametricity`
+    minima, growth how many minima there are, and how their number grows: `minima`, `stability`, `growth`
+    spectra        couplings against random ones: `spectrum`, `pattern_overlaps`
+    phases         load and temperature beside the phases of random machines: `standing`, `boundaries`
+    verdict        paramagnet, ordered or glass, in words: `glassiness`
+    accessibility  how near the ground state chains come: `gibbs_accessibility`, `method_accessibility`
+    neighbours     are samples and data each other's equals? `adversarial_accuracy`, `nearest`
+    sample_moments moments and projections of samples beside data's: `moments`, `projections`
+    relaxation     how many sweeps that takes: `relaxation`
+    pictures       all of it drawn, one panel each
+"""

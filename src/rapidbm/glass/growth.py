@@ -3,8 +3,8 @@
     log(minima) = a + slope · N                                                           (1)
 
 In an ordered machine the number of minima stays finite and the slope falls to 0; in a glass it is a
-constant. K is kept, so that a cut machine of patterns has a higher load than the whole. The number is
-Chao's estimate, `landscape.chao1`: it goes on rising when every start finds a minimum of its own.
+constant. K is kept, so that a diluted machine of patterns has a higher load than the whole. The number is
+Chao's estimate (`minima.py`): it goes on rising when every start finds a minimum of its own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from torch import Tensor
 
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
-from ..machines.couplings import Couplings, Dense, Patterns
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..progress import watch, watched
-from ..random import check_rng
+from ..random import check_rng, rng_from
 from .minima import Minima, minima
 
 
-def cut(machine: Machine, share: float, rng: torch.Generator) -> Machine:
+def diluted(machine: Machine, share: float, rng: torch.Generator) -> Machine:
     """A machine of a random share of the units of each layer, chosen anew in each replica; the
     couplings between those that stay, and K, are the same."""
     if not (is_number(share) and 0 < share <= 1):
@@ -43,28 +42,14 @@ def cut(machine: Machine, share: float, rng: torch.Generator) -> Machine:
     starts = [where.start for where in layers.slices]
     units = torch.cat([k + s for k, s in zip(kept, starts, strict=True)], 1)  # (e, n)
     smaller = Layers(sizes, layers.edges)
-    couplings: Couplings
-    if isinstance(machine.couplings, Patterns):
-        xi = machine.couplings.patterns.detach()
-        couplings = Patterns(smaller, xi.gather(2, units[:, None].expand(-1, xi.shape[1], -1)))
-    else:
-        replica = torch.arange(machine.replicas, device=device)[:, None, None]
-        couplings = Dense(
-            smaller,
-            {
-                (a, b): machine.couplings.matrix(a, b).detach()[
-                    replica, kept[a][:, :, None], kept[b][:, None]
-                ]
-                for a, b in layers.edges
-            },
-        )
+    couplings = machine.couplings.part(smaller, kept)
     biases = machine.biases
     return Machine(couplings, None if biases is None else biases.detach().gather(1, units))
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Minima of machines cut to several sizes."""
+    """Minima of machines diluted to several sizes."""
 
     units: Tensor  # (f,)
     distinct: Tensor  # (e, tries, f) found
@@ -84,30 +69,32 @@ class Growth:
 def growth(
     machine: Machine,
     starts: int,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
     *,
     fractions: Sequence[float] = (0.25, 0.5, 0.75, 1.0),
     tries: int = 5,
+    seed: int | None = None,
     limit: float | None = None,
 ) -> Growth:
-    """How the number of minima grows with the number of units, over `tries` random cuts, within `limit`
-    seconds."""
+    """How the number of minima grows with the number of units, over `tries` random dilutions, within
+    `limit` seconds."""
     machine.check_chains(starts, least=2)
     check_count("the number of tries", tries, least=2)
     fractions = tuple(fractions)
     if len({repr(share) for share in fractions}) < 2:
         raise InputError(f"growth needs at least two different fractions, not {fractions}")
-    machines = [[cut(machine, share, rng) for share in fractions] for _ in range(tries)]
-    found: list[list[Minima]] = []
-    with watch("cuts", tries * len(fractions)) as tick:
+    rng = rng_from(seed, rng, "growth", device=machine.device)
+    machines = [[diluted(machine, share, rng) for share in fractions] for _ in range(tries)]
+    rows: list[list[Minima]] = []
+    with watch("dilutions", tries * len(fractions)) as tick:
         for row in machines:
-            found.append([])
+            rows.append([])
             for small in row:
-                found[-1].append(minima(small, starts, rng))
+                rows[-1].append(minima(small, starts, rng))
                 tick()
     units = torch.tensor([small.layers.units for small in machines[0]], dtype=torch.float64)
-    distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in found], 1)
-    total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in found], 1)
+    distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in rows], 1)
+    total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in rows], 1)
     away = units - units.mean()
     weights = away / away.square().sum()  # least squares
     slopes = [Estimate.of((y.double().log() * weights).sum(-1)) for y in (total, distinct)]

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..errors import check_count
-from ..estimates import Estimate
+from ..estimates import Estimate, jackknife
 from ..machines.machine import Machine
-from ..machines.spins import random_spins, sign
+from ..machines.units import SPIN
 from ..progress import watch, watched
+from ..random import rng_from
 from ..sampling.quench import descend
 
 RETRIEVED = 0.9  # an overlap above which a minimum is a pattern
@@ -67,17 +67,17 @@ class Minima:
     def top(self) -> Estimate:
         """The share of starts that ended in the most frequent minimum."""
         share = torch.stack([v.counts[0] for v in self.valleys]).double().cpu() / self.starts
-        return Estimate(share, (share * (1 - share) / self.starts).sqrt())
+        return Estimate.share(share, self.starts)
 
     @property
     def total(self) -> Estimate:
         """Eq. (1): how many minima there are, from below."""
-        return _together([chao1(v.counts) for v in self.valleys])
+        return Estimate.stack([chao1(v.counts) for v in self.valleys])
 
     @property
     def coincidence(self) -> Estimate:
         """Y of eq. (2)."""
-        return _together([coincidence(v.counts) for v in self.valleys])
+        return Estimate.stack([coincidence(v.counts) for v in self.valleys])
 
     @property
     def retrieval(self) -> Estimate | None:
@@ -88,7 +88,7 @@ class Minima:
             if v.overlaps is not None
         ]
         share = torch.tensor(shares, dtype=torch.float64)
-        return Estimate(share, (share * (1 - share) / self.starts).sqrt()) if shares else None
+        return Estimate.share(share, self.starts) if shares else None
 
     @property
     def patterns(self) -> Tensor | None:
@@ -100,16 +100,16 @@ class Minima:
         ]
         return torch.tensor(shares, dtype=torch.float64) if shares else None
 
-    def rarefaction(self, points: int = 40) -> tuple[Tensor, Estimate]:
+    def rarefaction(self) -> tuple[Tensor, Estimate]:
         """Numbers of starts m (p,) and D(m) of eq. (3), (e, p), with the errors of Colwell et al.
         (2012), up to half too large for a fixed landscape: a curve that still rises has more to find."""
-        m = torch.unique(torch.linspace(1, self.starts, min(points, self.starts)).round().long())
+        m = torch.unique(torch.linspace(1, self.starts, min(40, self.starts)).round().long())
         values, errors = [], []
         for valley in self.valleys:
-            found = 1.0 - _missed(valley.counts.cpu(), m, self.starts)  # (d, p)
-            value = found.sum(0)
-            total = max(chao1(valley.counts)[0], 1.0)
-            errors.append((found.square().sum(0) - value.square() / total).clamp_min(0).sqrt())
+            seen = 1.0 - _missed(valley.counts.cpu(), m, self.starts)  # (d, p)
+            value = seen.sum(0)
+            total = max(float(chao1(valley.counts).value), 1.0)
+            errors.append((seen.square().sum(0) - value.square() / total).clamp_min(0).sqrt())
             values.append(value)
         return m, Estimate(torch.stack(values), torch.stack(errors))
 
@@ -117,10 +117,16 @@ class Minima:
 @watched("minima", remedy="take fewer starts")
 @torch.no_grad()
 def minima(
-    machine: Machine, starts: int, rng: torch.Generator, *, limit: float | None = None
+    machine: Machine,
+    starts: int,
+    rng: torch.Generator | None = None,
+    *,
+    seed: int | None = None,
+    limit: float | None = None,
 ) -> Minima:
     """Distinct minima below `starts` random configurations, within `limit` seconds."""
     check_count("the number of starts", starts, least=2)
+    rng = rng_from(seed, rng, "minima", device=machine.device)
     spins, tied = settle(machine, machine.random(starts, rng), rng)
     keys = torch.where(tied, 0.0, spins).to(torch.int8)
     first = (keys != 0).to(torch.int8).argmax(-1, keepdim=True)
@@ -130,14 +136,14 @@ def minima(
     best = _largest_overlap(machine, spins)
     valleys = []
     for e in range(machine.replicas):
-        found, where, counts = torch.unique(one[e], dim=0, return_inverse=True, return_counts=True)
+        states, where, counts = torch.unique(one[e], dim=0, return_inverse=True, return_counts=True)
         order = counts.argsort(descending=True, stable=True)
         member = torch.empty_like(counts).scatter_(
             0, where, torch.arange(starts, device=where.device)
         )[order]  # one start that ended there
         signed = len(torch.unique(keys[e], dim=0))
         overlap = None if best is None else best[e, member]
-        valleys.append(Valleys(found[order], counts[order], energy[e, member], overlap, signed))
+        valleys.append(Valleys(states[order], counts[order], energy[e, member], overlap, signed))
     return Minima(tuple(valleys), starts)
 
 
@@ -153,7 +159,7 @@ def settle(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tenso
     with watch("rounds of descent") as tick:
         for _ in range(ROUNDS):
             half = torch.rand(shape, generator=rng, dtype=torch.float64, device=rng.device) / 2
-            nudge = random_spins(shape, rng, torch.float64) * (0.5 + half)
+            nudge = SPIN.random(shape, rng, torch.float64) * (0.5 + half)
             moving = tied.any(-1).any(0)  # (c,)
             nudged = Machine(exact.couplings, biases + nudge * (NUDGE * scale[:, None]))
             ends = descend(nudged, spins[:, moving], means=True)
@@ -172,17 +178,19 @@ def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
     if machine.patterns is None:
         return None
     xi = machine.patterns.detach()
-    ends, _ = settle(machine, sign(xi), rng)
+    ends, _ = settle(machine, SPIN.nearest(xi), rng)
     kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
-    found = Estimate.of(kept)
-    return Estimate(found.value, found.error.nan_to_num(0.0))  # of one pattern: nothing is sampled
+    overlap = Estimate.of(kept)
+    return Estimate(
+        overlap.value, overlap.error.nan_to_num(0.0)
+    )  # of one pattern: nothing is sampled
 
 
-def chao1(counts: Tensor) -> tuple[float, float]:
+def chao1(counts: Tensor) -> Estimate:
     """Eq. (1) and its standard error (Chao 1987, for the bias-corrected form)."""
     f1, f2 = int((counts == 1).sum()), int((counts == 2).sum())
-    found, starts = len(counts), int(counts.sum())
-    total = found + f1 * (f1 - 1) / (2 * (f2 + 1))
+    distinct, starts = len(counts), int(counts.sum())
+    total = distinct + f1 * (f1 - 1) / (2 * (f2 + 1))
     if f1 == 0:
         left = torch.exp(-counts.double())
         variance = float(left.sum() - (counts * left).sum().square() / starts)
@@ -192,19 +200,19 @@ def chao1(counts: Tensor) -> tuple[float, float]:
         g = f2 + 1
         variance = f1 * (f1 - 1) / (2 * g) + f1 * (2 * f1 - 1) ** 2 / (4 * g**2)
         variance += f1**2 * f2 * (f1 - 1) ** 2 / (4 * g**4)
-    return total, math.sqrt(max(variance, 0.0))
+    return Estimate(*torch.tensor([total, math.sqrt(max(variance, 0.0))], dtype=torch.float64))
 
 
-def coincidence(counts: Tensor) -> tuple[float, float]:
+def coincidence(counts: Tensor) -> Estimate:
     """Eq. (2) and its jackknife error; never below one coincidence in all pairs of starts."""
-    c = counts.double()
+    c = counts.double().cpu()
     s = float(c.sum())
     pairs = (c * (c - 1)).sum()
     # Leaving out one start of minimum i takes 2(c_i − 1) ordered pairs away.
     without = (pairs - 2 * (c - 1)) / ((s - 1) * max(s - 2, 1))
-    mean = (c * without).sum() / s
-    error = ((s - 1) / s * (c * (without - mean).square()).sum()).sqrt()
-    return float(pairs / (s * (s - 1))), max(float(error), 2 / (s * (s - 1)))
+    whole = pairs / (s * (s - 1))
+    left_out = jackknife(torch.cat([whole[None], without.repeat_interleave(c.long())]))
+    return Estimate(whole, left_out.error.clamp(min=2 / (s * (s - 1))))
 
 
 def _field(machine: Machine, spins: Tensor) -> Tensor:
@@ -228,8 +236,3 @@ def _missed(counts: Tensor, m: Tensor, starts: int) -> Tensor:
     logs = torch.lgamma(starts - c + 1) + torch.lgamma(starts - m + 1)
     logs = logs - torch.lgamma(rest.clamp_min(0) + 1) - math.lgamma(starts + 1)
     return torch.where(rest < 0, 0.0, logs.exp())
-
-
-def _together(pairs: Sequence[tuple[float, float]]) -> Estimate:
-    value, error = torch.tensor(pairs, dtype=torch.float64).unbind(1)
-    return Estimate(value, error)

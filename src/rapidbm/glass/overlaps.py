@@ -28,12 +28,10 @@ from torch import Tensor
 from ..accel.memory import check_room
 from ..arrays import as_tensor
 from ..errors import InputError, check_count, is_number
-from ..estimates import Estimate
+from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.machine import Machine
 from ..progress import pulse, watched
-from ..random import check_rng
-
-BLOCKS = 20  # of chains in a jackknife
+from ..random import rng_from
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,9 @@ def overlap_distribution(
     gram = _gram(spins, fold)
 
     def density(q: Tensor) -> Tensor:
-        found = torch.bucketize(q, edges, right=True) - 1  # (e, pairs)
-        found = torch.where(q == edges[-1], len(edges) - 2, found)  # the last bin is closed
-        counts = torch.stack([(found == b).double().mean(1) for b in range(len(edges) - 1)], 1)
+        bins = torch.bucketize(q, edges, right=True) - 1  # (e, pairs)
+        bins = torch.where(q == edges[-1], len(edges) - 2, bins)  # the last bin is closed
+        counts = torch.stack([(bins == b).double().mean(1) for b in range(len(edges) - 1)], 1)
         return counts / edges.diff()
 
     def binder(q: Tensor) -> Tensor:
@@ -105,10 +103,10 @@ def overlap_distribution(
     )
 
 
-def aligned_edges(units: int, bins: int = 40) -> Tensor:
-    """Edges, symmetric about 0, of about `bins` bins that hold equally many of the values of q; the
+def aligned_edges(units: int) -> Tensor:
+    """Edges, symmetric about 0, of about forty bins that hold equally many of the values of q; the
     outermost two may reach beyond ±1 and hold fewer."""
-    step = max(1, round(units / bins))
+    step = max(1, round(units / 40))
     step += units % 2 == 0 and step % 2 == 0  # else values of q would lie on edges
     first = 0 if units % 2 and step % 2 else step  # the values of odd N avoid 0
     side = torch.arange(first, units + 2 * step, 2 * step, dtype=torch.float64)
@@ -182,7 +180,12 @@ class Ultrametricity:
 
 
 def ultrametricity(
-    spins: Tensor, rng: torch.Generator, *, triples: int = 5000, fold: bool = False
+    spins: Tensor,
+    rng: torch.Generator | None = None,
+    *,
+    triples: int = 5000,
+    fold: bool = False,
+    seed: int | None = None,
 ) -> Ultrametricity:
     """⟨K⟩ and the share of isosceles triples of random triples of chains.
 
@@ -191,7 +194,7 @@ def ultrametricity(
     """
     spins = _chains(spins, 4)
     check_count("the number of triples", triples)
-    check_rng(rng)
+    rng = rng_from(seed, rng, "triples")
     e, c, n = spins.shape
     check_room(f"{triples:,} triples", 6 * e * triples, size=8, device=spins.device)
     # Three different chains: the second and the third are steps away from the first.
@@ -235,18 +238,15 @@ def _triangles(gram: Tensor, chosen: Tensor) -> Triangles:
     blocks = min(BLOCKS, count)
     index = torch.arange(count, device=gram.device)
 
-    def means(without: int) -> tuple[Tensor, Tensor]:
+    def means(without: int) -> Tensor:
         keep = index[index % blocks != without]  # −1: all
         kept = (chosen % blocks != without).all(-1).double()
         spread = _pairs(distance[:, keep][:, :, keep]).std(1, correction=0)
-        return (
-            (long * kept).sum(1) / kept.sum(1) / spread,
-            (closer * kept).sum(1) / kept.sum(1),
-        )
+        return torch.stack([(long * kept).sum(1) / kept.sum(1) / spread,
+                            (closer * kept).sum(1) / kept.sum(1)])  # fmt: skip
 
-    parts = [means(b) for b in range(blocks)]
-    k, isosceles = (_jackknife(w, [p[i] for p in parts]) for i, w in enumerate(means(-1)))
-    return Triangles(sides, _pairs(distance).std(1, correction=0), k, isosceles)
+    rows = torch.stack([means(b) for b in range(-1, blocks)], 1)  # (2, 1 + blocks, e)
+    return Triangles(sides, _pairs(distance).std(1, correction=0), *map(jackknife, rows))
 
 
 def _chains(spins: Any, least: int) -> Tensor:
@@ -268,8 +268,8 @@ def _chains(spins: Any, least: int) -> Tensor:
             f"overlaps are of spins, ±1, but there is a {wrong:g}; draw the units, their means "
             "would lower every overlap"
         )
-    found: Tensor = spins.double()
-    return found
+    exact: Tensor = spins.double()
+    return exact
 
 
 def _halves(series: Any) -> tuple[Tensor, Tensor]:
@@ -305,14 +305,8 @@ def _over_chains(function: Callable[[Tensor], Tensor], gram: Tensor) -> Estimate
     """A function of the chains that are kept."""
     index = torch.arange(gram.shape[1], device=gram.device)
     blocks = min(BLOCKS, len(index))
-    parts = []
-    for b in range(blocks):
+    rows = []
+    for b in range(-1, blocks):
         pulse()
-        parts.append(function(index[index % blocks != b]))
-    return _jackknife(function(index), parts)
-
-
-def _jackknife(whole: Tensor, parts: list[Tensor]) -> Estimate:
-    left = torch.stack(parts)
-    spread = (left - left.mean(0)).square().sum(0)
-    return Estimate(whole, (spread * (len(parts) - 1) / len(parts)).sqrt())
+        rows.append(function(index[index % blocks != b]))  # −1: all
+    return jackknife(torch.stack(rows))

@@ -42,11 +42,12 @@ from torch import Tensor
 
 from ..arrays import as_tensor
 from ..errors import InputError, check_beta, check_choice, is_number
-from ..machines.couplings import Couplings, Patterns
+from ..machines.couplings import Couplings
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.spins import log_2cosh
+from ..machines.units import SPIN
 from ..progress import pulse, watch, watched
+from .spectra import whole_matrix
 
 BIDIRECTIONAL, HOPFIELD = "bidirectional associative memory", "Hopfield"
 COLD = 1e-3  # stands for T = 0: the capacities change by less than 10⁻³ below it
@@ -123,10 +124,11 @@ def _strength(couplings: Couplings, theory: str) -> tuple[Tensor, Tensor]:
     full = theory == HOPFIELD
     a, b = (layers.units, layers.units) if full else layers.sizes[:2]
     pairs = a * (a - 1) if full else a * b
-    if isinstance(couplings, Patterns):
-        xi = couplings.patterns.double()
+    patterned = couplings.patterned
+    if patterned is not None:
+        xi = patterned.patterns.double()
         first, second = (
-            (xi, xi) if full else (couplings.of_layer(0).double(), couplings.of_layer(1).double())
+            (xi, xi) if full else (patterned.of_layer(0).double(), patterned.of_layer(1).double())
         )
         # ‖ξ_vᵀ ξ_h‖² = Σ_kl G_kl G'_kl with the Gram matrices of the layers: V×H is never built.
         total = ((first @ first.mT) * (second @ second.mT)).sum((1, 2))
@@ -134,18 +136,11 @@ def _strength(couplings: Couplings, theory: str) -> tuple[Tensor, Tensor]:
             total = total - xi.square().sum(1).square().sum(1)
         k = xi.shape[1]
         return total / (k * pairs), torch.full_like(total, k)
-    matrix = _whole(couplings) if full else couplings.matrix(0, 1).double()
+    matrix = whole_matrix(couplings) if full else couplings.matrix(0, 1).double()
     gram = matrix @ matrix.mT if a <= b else matrix.mT @ matrix
     total = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
     rest = gram.square().sum((1, 2)) / total.square() - (1 / a + 1 / b)
     return total / pairs, 1.0 / rest.clamp(min=2 / pairs if full else 1 / pairs)
-
-
-def _whole(couplings: Couplings) -> Tensor:
-    count = range(len(couplings.layers.sizes))
-    return torch.cat(
-        [torch.cat([couplings.matrix(i, j) for j in count], 2) for i in count], 1
-    ).double()
 
 
 # -- the lines ----------------------------------------------------------------------------------------
@@ -299,14 +294,14 @@ class _Model:
         low, high = torch.full_like(self.load, 1e-4), torch.ones_like(self.load)
         for _ in range(20):
             middle = (low * high).sqrt()
-            found = (
+            trial = (
                 c  # of a smaller D, so with more noise: from less the overlaps would fall to zero
             )
             for _ in range(20):
-                found = beta * _averages(none, self.noise(beta, found, middle))[1]
-            more = self.stiffness(found) > middle
+                trial = beta * _averages(none, self.noise(beta, trial, middle))[1]
+            more = self.stiffness(trial) > middle
             low, high = torch.where(more, middle, low), torch.where(more, high, middle)
-            c = torch.where(more, found, c)
+            c = torch.where(more, trial, c)
         return c
 
     def potential(self, temperature: Tensor, m: Tensor, c: Tensor) -> Tensor:
@@ -326,10 +321,10 @@ class _Model:
     def compare(self, temperature: Tensor, passes: int) -> tuple[Tensor, Tensor]:
         """Whether retrieval is a minimum of f, and whether it is lower than the spin glass, (x,)."""
         m, c = self.retrieval(temperature, *self.start(), passes)
-        found = self.potential(temperature, m, c)
+        retrieved = self.potential(temperature, m, c)
         glass = self.potential(temperature, torch.zeros_like(m), self.spin_glass(temperature))
         kept = m[0] > LOST
-        return kept, kept & (found > glass)
+        return kept, kept & (retrieved > glass)
 
 
 def _averages(signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -347,7 +342,7 @@ def _log_2cosh(signal: Tensor, noise: Tensor) -> Tensor:
     """∫Dz log 2cosh(signal + noise·z)."""
     y, step, density = _wide(signal, noise)
     wide = ((y * step + density) @ _W) * noise.clamp(min=_NARROW)
-    narrow = log_2cosh(signal[..., None] + noise[..., None] * _Z) @ _G
+    narrow = SPIN.log_sum(signal[..., None] + noise[..., None] * _Z) @ _G
     return torch.where(noise < _NARROW, narrow, wide)
 
 

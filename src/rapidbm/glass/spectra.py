@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.couplings import Patterns
+from ..machines.couplings import Couplings
 from ..machines.machine import Machine
 
 CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
@@ -58,7 +58,7 @@ def spectrum(machine: Machine) -> Spectrum:
     visible layer is coupled to itself."""
     layers = machine.layers
     if layers.self_coupled(0):
-        values = torch.linalg.eigvalsh(_whole(machine)).flip(-1)
+        values = torch.linalg.eigvalsh(whole_matrix(machine.couplings)).flip(-1)
         n = values.shape[1]
         rms = values.square().sum(1).div(n * (n - 1)).sqrt()
         edge = 2.0 * rms * math.sqrt(n)
@@ -69,13 +69,7 @@ def spectrum(machine: Machine) -> Spectrum:
         )
     other = min(layers.neighbours(0))
     v, h = layers.sizes[0], layers.sizes[other]
-    couplings = machine.couplings
-    if isinstance(couplings, Patterns) and couplings.patterns.shape[1] < min(v, h):  # eq. (3)
-        _, left = torch.linalg.qr(couplings.of_layer(0).double().mT)
-        _, right = torch.linalg.qr(couplings.of_layer(other).double().mT)
-        values = torch.linalg.svdvals(left @ right.mT) * couplings.scale
-    else:
-        values = torch.linalg.svdvals(couplings.matrix(0, other).double())
+    values = machine.couplings.singular_values(0, other)
     rms = values.square().sum(1).div(v * h).sqrt()  # the Frobenius norm is that of J
     r = math.sqrt(v - 1) + math.sqrt(h)
     width = r * (1 / math.sqrt(max(v - 1, 1)) + 1 / math.sqrt(h)) ** (1 / 3)
@@ -95,8 +89,8 @@ class PatternOverlaps:
 @torch.no_grad()
 def pattern_overlaps(machine: Machine) -> PatternOverlaps | None:
     """How correlated the patterns are, layer by layer; None for dense couplings."""
-    couplings = machine.couplings
-    if not isinstance(couplings, Patterns):
+    couplings = machine.couplings.patterned
+    if couplings is None:
         return None
     matrices = []
     for layer in range(len(machine.layers.sizes)):
@@ -109,13 +103,14 @@ def pattern_overlaps(machine: Machine) -> PatternOverlaps | None:
     return PatternOverlaps(tuple(matrices), rms, sizes.rsqrt())
 
 
-def _whole(machine: Machine) -> Tensor:
-    # The diagonal that is taken out is no multiple of 1, so the patterns are no shortcut here.
-    layers, slices = machine.layers, machine.layers.slices
-    shape = (machine.replicas, layers.units, layers.units)
-    whole = torch.zeros(shape, dtype=torch.float64, device=machine.device)
-    for a, b in layers.edges:
-        block = machine.couplings.matrix(a, b).double()
+def whole_matrix(couplings: Couplings) -> Tensor:
+    """All couplings as one symmetric matrix, (e, n, n) float64. The diagonal that patterns leave out is
+    no multiple of 1, so that they are no shortcut here."""
+    layers, slices = couplings.layers, couplings.layers.slices
+    blocks = {(a, b): couplings.matrix(a, b).double() for a, b in layers.edges}
+    one = next(iter(blocks.values()))
+    whole = one.new_zeros((len(one), layers.units, layers.units))
+    for (a, b), block in blocks.items():
         whole[:, slices[a], slices[b]] = block
         whole[:, slices[b], slices[a]] = block.mT
     return whole

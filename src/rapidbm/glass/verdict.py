@@ -51,7 +51,7 @@ from ..arrays import as_tensor
 from ..errors import InputError
 from ..estimates import Estimate
 from ..machines.machine import Machine
-from ..random import check_rng
+from ..random import rng_from
 from .growth import Growth, growth
 from .minima import Minima, minima, stability
 from .overlaps import freezing, overlap_distribution
@@ -180,18 +180,19 @@ class Glassiness:
 def glassiness(
     machine: Machine,
     series: Tensor,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
     *,
     starts: int = 400,
     fractions: Sequence[float] = (0.25, 0.5, 0.75, 1.0),
     tries: int = 5,
+    seed: int | None = None,
 ) -> Glassiness:
     """Where the machine stands, from a series (e, c, t, n) of independent chains at equilibrium.
 
     Chains that could not equilibrate are themselves a sign: each stays where it fell, and q_EA is
     far above their overlaps. Start them from random spins, not from each other.
     """
-    check_rng(rng, machine.device)
+    rng = rng_from(seed, rng, "glassiness", device=machine.device)
     series = as_tensor(series, what="a series")
     if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
         raise InputError(

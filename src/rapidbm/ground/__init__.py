@@ -1,1 +1,8 @@
-"""Ground states: exact, searched for, and bounded from below."""
+"""The lowest energy: exact where that can be had, else the best of a search above a proven bound.
+
+May know machines and sampling; knows nothing of training or files.
+
+    ground_state   what others call: `ground_state`, `GroundState`
+    zonotope       the exact search for patterns, polynomial in the number of units
+    lower_bound    below which no configuration lies
+"""

@@ -5,12 +5,13 @@ Over the free units of an enumeration the energy has its minimum in closed form,
     min_free E = E(s; free = 0) − Σ_{i free} |field_i|                                    (1)
 
 so that the ground state of an RBM costs 2^min(V, H) states, half of them without biases. Patterns have a
-second way, polynomial in the number of units (`zonotope`). Beyond both, many starts descend or cool down,
+second way, polynomial in the number of units (`zonotope.py`). Beyond both, many starts descend or cool
+down,
 
     β_t = β_0 (β_1 / β_0)^{t/T},        β_0 = 0.1 / max_l F_l,   β_1 = 10 / min_l F_l         (2)
 
-with F_l the typical field on layer l in a random state, and the lowest energy stands above the lower
-bound of `bounds`.
+with F_l the typical field on layer l in a random state, and the lowest energy stands above the bound of
+`lower_bound.py`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from ..machines.enumeration import (
     states_of,
 )
 from ..machines.machine import Machine, scaled
-from ..machines.spins import sign
+from ..machines.units import SPIN
 from ..progress import watch, watched
-from ..random import generator, seed_from
+from ..random import seed_from, stream
 from ..sampling.bases import path_to
 from ..sampling.gibbs import sweep
 from ..sampling.quench import descend
@@ -100,8 +101,8 @@ def ground_state(
         if method == "exact":
             raise _out_of_reach(machine, plan)
         names = ["descent", "annealing"]
-    stream = generator(seed_from(seed, rng), "ground", device=machine.device)
-    return _best_of(machine, names, starts, sweeps, stream)
+    rng = stream(seed_from(seed, rng), "ground", device=machine.device)
+    return _best_of(machine, names, starts, sweeps, rng)
 
 
 # -- exact --------------------------------------------------------------------------------------------
@@ -122,7 +123,11 @@ def _out_of_reach(machine: Machine, plan: list[Zonotope] | None) -> InputError:
 def _fill(machine: Machine, spins: Tensor) -> Tensor:
     """The free units, at 0, follow their fields; spins are (e, n)."""
     for layer, where in enumerate(machine.layers.slices):
-        follow = sign(machine.field(spins[:, None], layer, means=True)).squeeze(1)
+        follow = (
+            machine.layers.unit(layer)
+            .nearest(machine.field(spins[:, None], layer, means=True))
+            .squeeze(1)
+        )
         spins[:, where] = torch.where(spins[:, where] == 0, follow, spins[:, where])
     return spins
 
@@ -143,23 +148,23 @@ def _by_enumeration(machine: Machine) -> GroundState:
     spins = torch.zeros((exact.replicas, exact.layers.units)).to(best)  # (e, n)
     count = 0
     with watch("enumeration", states_of(exact.layers) // (1 + exact.symmetric)) as tick:
-        for some in enumerate_spins(exact, half=exact.symmetric):
-            count += some.shape[1]
-            energy = given_energy(exact, some, free)
+        for states in enumerate_spins(exact, half=exact.symmetric):
+            count += states.shape[1]
+            energy = given_energy(exact, states, free)
             for layer in free:
-                energy -= exact.field(some, layer, means=True).abs_().sum(-1)
+                energy -= exact.field(states, layer, means=True).abs_().sum(-1)
             lowest, where = energy.min(1)
             better = lowest < best
             best = torch.where(better, lowest, best)
-            found = some.gather(1, where[:, None, None].expand(-1, 1, some.shape[2])).squeeze(1)
-            spins = torch.where(better[:, None], found, spins)
+            rows = where[:, None, None].expand(-1, 1, states.shape[2])
+            spins = torch.where(better[:, None], states.gather(1, rows).squeeze(1), spins)
             tick(count)
     return _proven(machine, exact, _fill(exact, spins), f"{count:,} states")
 
 
 @torch.no_grad()
 def _by_zonotope(machine: Machine, plan: list[Zonotope] | None) -> GroundState:
-    spins, effort = lowest_spins(machine, plan=plan)
+    spins, effort = lowest_spins(machine, plan)
     exact = copy.deepcopy(machine).double()
     # Two corners that differ by less than the search's rounding: descent takes the lower one.
     spins = descend(exact, _fill(exact, spins)[:, None]).squeeze(1)
@@ -170,17 +175,21 @@ def _by_zonotope(machine: Machine, plan: list[Zonotope] | None) -> GroundState:
 
 
 @torch.no_grad()
-def _descent(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
+def _patterns_and_random(
+    machine: Machine, starts: int, sweeps: int, rng: torch.Generator
+) -> Tensor:
     """The patterns and their negatives, whole and with all but the visible layer inferred, and random
     states."""
     random = machine.random(starts, rng)
     if machine.patterns is None:
         return random
-    whole = sign(machine.patterns)  # (e, k, n)
+    whole = SPIN.nearest(machine.patterns)  # (e, k, n)
     whole = torch.cat([whole, -whole], 1)
     seen = machine.with_visible(whole[..., : machine.visible], means=True)
     for layer in sorted(machine.layers.hidden, key=lambda i: machine.layers.depths[i]):
-        seen[..., machine.layers.slices[layer]] = sign(machine.field(seen, layer, means=True))
+        seen[..., machine.layers.slices[layer]] = SPIN.nearest(
+            machine.field(seen, layer, means=True)
+        )
     return torch.cat([whole, seen, random], 1)
 
 
@@ -213,7 +222,7 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
 def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
     """The lowest of the walkers of parallel tempering, on all rungs down to the last temperature of
     eq. (2); each replica on its own ladder."""
-    found = []
+    coldest = []
     for i in range(machine.replicas):
         one = machine.replica(i)
         random = one.random(starts, rng)
@@ -226,14 +235,14 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
                 walkers = turn(path, walkers, rng)
                 tick()
         lowest = one.energy(walkers.spins)[0].argsort()[:starts]
-        found.append(walkers.spins[:, lowest])
-    return torch.cat(found)
+        coldest.append(walkers.spins[:, lowest])
+    return torch.cat(coldest)
 
 
 # Name → function(machine, starts, sweeps, rng) → candidates (e, c, n); each of them then descends.
 Heuristic = Callable[[Machine, int, int, torch.Generator], Tensor]
 HEURISTICS: dict[str, Heuristic] = {
-    "descent": _descent,
+    "descent": _patterns_and_random,
     "annealing": _annealing,
     "tempering": _tempering,
 }
@@ -250,7 +259,7 @@ def _best_of(
     spins = descend(exact, candidates)
     energies = exact.energy(spins)  # (e, c)
     energy, where = energies.min(1)
-    found = energies <= (energy + SAME * energy.abs())[:, None]
+    reached = energies <= (energy + SAME * energy.abs())[:, None]
     best = spins.gather(1, where[:, None, None].expand(-1, 1, spins.shape[2])).squeeze(1)
     bound = lower_bound(machine)
     annealed = f", {sweeps} sweeps each" if names != ["descent"] else ""
@@ -259,6 +268,6 @@ def _best_of(
         best.to(machine.dtype),
         "+".join(names),
         bound.energy,
-        found.double().mean(1),
+        reached.double().mean(1),
         f"{spins.shape[1]:,} starts{annealed}; bound {bound.method}",
     )

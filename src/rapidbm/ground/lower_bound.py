@@ -34,10 +34,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
 from ..progress import pulse
-from ..random import generator
+from ..random import stream
 
 LARGEST = 3000  # units: N³ operations and N² numbers for the eigenvalue of eq. (2)
 PASSES = 300
@@ -70,8 +69,9 @@ def edge_bound(machine: Machine) -> Tensor:
     """Eq. (1): for every edge the better of its two bounds, (e,)."""
     machine = copy.deepcopy(machine).double()
     total = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+    couplings = machine.couplings
     for a, b in machine.layers.edges:
-        total += torch.minimum(_absolute(machine, a, b), _spectral(machine, a, b))
+        total += torch.minimum(couplings.sum_of_sizes(a, b), couplings.largest_form(a, b))
     if machine.biases is not None:
         total += machine.biases.abs().sum(1)
     return -total - _rounding(machine)
@@ -82,54 +82,18 @@ def _rounding(machine: Machine) -> Tensor:
     couplings, sizes = machine.couplings, machine.layers.sizes
     total = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     for a, b in machine.layers.edges:
-        if isinstance(couplings, Patterns):
-            xi, other = (torch.linalg.matrix_norm(couplings.of_layer(i)) for i in (a, b))
-            norm = couplings.scale * xi * other
-        else:
-            norm = torch.linalg.matrix_norm(couplings.matrix(a, b))
-        total += math.sqrt(sizes[a] * sizes[b]) * norm
+        total += math.sqrt(sizes[a] * sizes[b]) * couplings.norm(a, b)
     if machine.biases is not None:
         total += machine.biases.abs().sum(1)
     return 4 * EPS * machine.layers.units * total
-
-
-def _absolute(machine: Machine, a: int, b: int) -> Tensor:
-    couplings = machine.couplings
-    if not isinstance(couplings, Patterns):
-        total = couplings.matrix(a, b).abs().sum((1, 2))
-        return total / 2 if a == b else total
-    xi, other = (couplings.of_layer(i) for i in (a, b))
-    product = (xi.abs().sum(2) * other.abs().sum(2)).sum(1)
-    if a == b:  # every pair once, and no unit with itself
-        product = (product - xi.square().sum((1, 2))) / 2
-    return couplings.scale * product
-
-
-def _spectral(machine: Machine, a: int, b: int) -> Tensor:
-    couplings, sizes = machine.couplings, machine.layers.sizes
-    n = math.sqrt(sizes[a] * sizes[b])
-    if not isinstance(couplings, Patterns):
-        matrix = couplings.matrix(a, b)
-        if a == b:
-            largest: Tensor = torch.linalg.eigvalsh(matrix)[:, -1]
-            return n / 2 * largest
-        sigma: Tensor = torch.linalg.matrix_norm(matrix, 2)
-        return n * sigma
-    xi, other = (couplings.of_layer(i) for i in (a, b))
-    # ξ = R Q with orthonormal Q: the singular values of ξ_a ξ_b are those of K × K numbers.
-    left, right = (torch.linalg.qr(x.mT, mode="r")[1] for x in (xi, other))
-    norm: Tensor = n * torch.linalg.matrix_norm(left @ right.mT, 2)
-    if a == b:
-        norm = (norm - xi.square().sum((1, 2))) / 2
-    return couplings.scale * norm
 
 
 @torch.no_grad()
 def semidefinite_bound(machine: Machine, *, passes: int = PASSES) -> Tensor:
     """Eq. (2) with d of eq. (3), (e,)."""
     machine = copy.deepcopy(machine).double()  # couplings rounded to float32 would prove nothing
-    found = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
-    return torch.stack(found) - _rounding(machine)
+    bounds = [_semidefinite(machine, e, passes) for e in range(machine.replicas)]
+    return torch.stack(bounds) - _rounding(machine)
 
 
 def _semidefinite(machine: Machine, replica: int, passes: int) -> Tensor:
@@ -168,7 +132,7 @@ def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:
     blocks += [slice(layers.units, size)] if size > layers.units else []
     rank = min(size, math.isqrt(2 * size) + 2)  # from √2N on the primal has no false maxima
     shape = (size, rank)
-    x = torch.randn(shape, generator=generator(0, "bound"), dtype=torch.float64).to(matrix.device)
+    x = torch.randn(shape, generator=stream(0, "bound"), dtype=torch.float64).to(matrix.device)
     x = torch.nn.functional.normalize(x, dim=1)
     value = -math.inf
     for _ in range(passes):

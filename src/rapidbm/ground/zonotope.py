@@ -33,14 +33,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..accel.memory import keep_freed_memory
+from ..accel.devices import prepare
 from ..errors import InputError
-from ..machines.couplings import Patterns
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.spins import sign, states
+from ..machines.units import SPIN
 from ..progress import Watch, watch
-from ..random import generator
+from ..random import stream
 
 LARGEST = 2**31  # candidates that are taken on unless the caller says otherwise
 CHUNK_BYTES = 2**22  # on a CPU: what stays in its caches
@@ -70,10 +69,6 @@ class Zonotope:
     @property
     def symmetric(self) -> bool:
         return not self.has_bias and not self.has_offsets
-
-    @property
-    def dimensions(self) -> int:
-        return self.directions.shape[1]
 
     @property
     def faces(self) -> int:
@@ -124,12 +119,12 @@ class Zonotope:
         """Signs (c, t) moved uphill, s ← sign(g · ∇f): f is convex, so no step goes down."""
         for _ in range(100):
             p = signs @ self.generators
-            slope = sign(p @ self.rows.T + self.offsets) @ self.rows
+            slope = SPIN.nearest(p @ self.rows.T + self.offsets) @ self.rows
             for where in self.squares:
                 slope[:, where] += self.scale * p[:, where]
             if self.has_bias:
                 slope[:, -1] += 1.0
-            new = sign(slope @ self.generators.T)
+            new = SPIN.nearest(slope @ self.generators.T)
             if torch.equal(new, signs):
                 break
             signs = new
@@ -145,7 +140,7 @@ class Zonotope:
 
 def zonotopes(machine: Machine) -> list[Zonotope] | None:
     """For each replica the zonotope with the fewest candidates; None where eq. (1) does not hold."""
-    if not isinstance(machine.couplings, Patterns):
+    if machine.patterns is None:
         return None
     choices = [
         (chosen, cliques)
@@ -189,8 +184,8 @@ def _cliques(layers: Layers, chosen: tuple[int, ...]) -> list[tuple[int, ...]] |
 def _zonotope(
     machine: Machine, replica: int, chosen: tuple[int, ...], cliques: list[tuple[int, ...]]
 ) -> Zonotope:
-    couplings, layers = machine.couplings, machine.layers
-    assert isinstance(couplings, Patterns)
+    couplings, layers = machine.couplings.patterned, machine.layers
+    assert couplings is not None  # `zonotopes`
     xi = couplings.patterns[replica].detach().double().T  # (n, k)
     k = xi.shape[1]
     biases = xi.new_zeros(layers.units)
@@ -284,11 +279,8 @@ def _units(rows: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def lowest_spins(
-    machine: Machine, *, largest: int = LARGEST, plan: list[Zonotope] | None = None
-) -> tuple[Tensor, str]:
-    """A ground state of each replica, (e, n) float64, and what it took."""
-    plan = zonotopes(machine) if plan is None else plan
+def lowest_spins(machine: Machine, plan: list[Zonotope] | None) -> tuple[Tensor, str]:
+    """A ground state of each replica, (e, n) float64, and what it took, by its `zonotopes`."""
     if plan is None:
         kind = "dense couplings" if machine.patterns is None else f"edges {machine.layers.edges}"
         raise InputError(
@@ -296,23 +288,22 @@ def lowest_spins(
             f"of units; this machine has {kind}: use method='auto'"
         )
     dearest = max(plan, key=lambda z: z.candidates)
-    if dearest.candidates > largest:
+    if dearest.candidates > LARGEST:
         raise InputError(
-            f"the zonotope is searched up to {largest:,} candidates, but this "
+            f"the zonotope is searched up to {LARGEST:,} candidates, but this "
             f"{machine.layers.describe()} machine has {too_many(dearest)}; use fewer patterns, sign "
             "patterns, or method='auto', which settles for a heuristic"
         )
     spins = torch.zeros(
         (machine.replicas, machine.layers.units), dtype=torch.float64, device=machine.device
     )
-    if machine.device.type == "cpu":
-        keep_freed_memory()
+    prepare(machine.device)
     for replica, zonotope in enumerate(plan):
-        found = zonotope.spins(_best_signs(zonotope))
+        spins_of_a = zonotope.spins(_best_signs(zonotope))
         start = 0
         for layer in zonotope.chosen:
             size = machine.layers.sizes[layer]
-            spins[replica, machine.layers.slices[layer]] = found[start : start + size]
+            spins[replica, machine.layers.slices[layer]] = spins_of_a[start : start + size]
             start += size
     return spins, dearest.describe()
 
@@ -328,21 +319,21 @@ def _best_signs(zonotope: Zonotope) -> Tensor:
     if zonotope.by_signs:
         return _search_signs(zonotope)
     with watch("faces of a zonotope", zonotope.faces) as tick:
-        found = _search_faces(zonotope, zonotope.directions, tick)
-    if found is not None:
-        return found
+        signs = _search_faces(zonotope, zonotope.directions, tick)
+    if signs is not None:
+        return signs
     # Not in general position: more than d − 1 generators are orthogonal to some u, as for sign
     # patterns of K ≥ 4. Shake the directions, for choosing signs only. A vertex belongs to an open cone
     # of u in which no u · g_i vanishes; at a u inside it no sign changes while the shake is small
     # enough, so the shaken arrangement has all those cones, and some more. A cone too narrow for that
     # belongs to a vertex that lies within SHAKE, relatively, of one that is found.
-    rng = generator(0, "zonotope")
+    rng = stream(0, "zonotope")
     noise = torch.randn(zonotope.directions.shape, generator=rng, dtype=torch.float64)
     shaken = _units(zonotope.directions + SHAKE * noise.to(zonotope.directions))
     with watch("faces of a shaken zonotope", zonotope.faces) as tick:
-        found = _search_faces(zonotope, shaken, tick, check=False)
-    assert found is not None
-    return found
+        signs = _search_faces(zonotope, shaken, tick, check=False)
+    assert signs is not None
+    return signs
 
 
 def _rows_at_a_time(zonotope: Zonotope) -> int:
@@ -354,24 +345,26 @@ def _rows_at_a_time(zonotope: Zonotope) -> int:
 def _search_signs(zonotope: Zonotope) -> Tensor:
     t = len(zonotope.generators)
     count, step = 2 ** max(t - 1, 0), _rows_at_a_time(zonotope)
-    best, found = -math.inf, None
+    best, winner = -math.inf, None
     with watch("signs of a zonotope", count) as tick:
         for start in range(0, count, step):
-            some = states(t, start, min(start + step, count), device=zonotope.generators.device)
-            best, found = _better(zonotope, some.double(), best, found)
-            tick(start + len(some))
-    assert found is not None
-    return found
+            signs = SPIN.states(
+                t, torch.arange(start, min(start + step, count), device=zonotope.generators.device)
+            )
+            best, winner = _better(zonotope, signs.double(), best, winner)
+            tick(start + len(signs))
+    assert winner is not None
+    return winner
 
 
 def _better(
-    zonotope: Zonotope, signs: Tensor, best: float, found: Tensor | None
+    zonotope: Zonotope, signs: Tensor, best: float, winner: Tensor | None
 ) -> tuple[float, Tensor | None]:
-    """The best of the signs (c, t) and their negatives, if it beats what was found."""
+    """The best of the signs (c, t) and their negatives, if it beats the winner so far."""
     values, turned = zonotope.value(signs @ zonotope.generators)
     top = int(values.argmax())
     if float(values[top]) <= best:
-        return best, found
+        return best, winner
     return float(values[top]), -signs[top] if bool(turned[top]) else signs[top]
 
 
@@ -384,9 +377,9 @@ def _search_faces(
     corners = corner_signs(d - 1).to(generators)  # (2^(d−1), d − 1)
     step = _rows_at_a_time(zonotope)
     # A good vertex to start from lets eq. (3) close most faces at once.
-    start = torch.randn((CLIMBS, d), generator=generator(0, "climb"), dtype=torch.float64)
-    climbed = zonotope.climb(sign(start.to(directions) @ directions.T))
-    best, found = _better(zonotope, climbed, -math.inf, None)
+    start = torch.randn((CLIMBS, d), generator=stream(0, "climb"), dtype=torch.float64)
+    climbed = zonotope.climb(SPIN.nearest(start.to(directions) @ directions.T))
+    best, winner = _better(zonotope, climbed, -math.inf, None)
     margin = 1e-12 * float(slopes.sum())  # rounding must not close a face
     for all_sets, all_u in _rays(directions):
         for sets, u in zip(torch.split(all_sets, step), torch.split(all_u, step), strict=True):
@@ -405,13 +398,13 @@ def _search_faces(
                 signs = sides[few, None].expand(-1, len(corners), -1)
                 where = sets[few, None].expand(-1, len(corners), -1)
                 signs = signs.scatter(2, where, corners.expand(len(few), -1, -1))
-                best, found = _better(zonotope, signs.flatten(0, 1), best, found)
-    return found
+                best, winner = _better(zonotope, signs.flatten(0, 1), best, winner)
+    return winner
 
 
 def corner_signs(count: int) -> Tensor:
     """All signs of the generators of a face: its corners."""
-    return states(count, 0, 2**count)
+    return SPIN.states(count, torch.arange(2**count))
 
 
 def _rays(directions: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -426,17 +419,17 @@ def _rays(directions: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     several = max(1, SETS // t)
     while chunk := list(islice(prefixes, several)):
         flat = np.fromiter(chain.from_iterable(chunk), dtype=np.int64)
-        some = torch.from_numpy(flat).reshape(len(chunk), d - 2)
+        sets = torch.from_numpy(flat).reshape(len(chunk), d - 2)
         if d == 2:
             plane = torch.eye(2, dtype=torch.float64)[None]
         else:
-            plane = torch.linalg.qr(host[some].mT, mode="complete")[0][..., d - 2 :]  # (x, d, 2)
-        last = some[:, -1] if d > 2 else torch.full((1,), -1)
+            plane = torch.linalg.qr(host[sets].mT, mode="complete")[0][..., d - 2 :]  # (x, d, 2)
+        last = sets[:, -1] if d > 2 else torch.full((1,), -1)
         first, second = (torch.arange(t) > last[:, None]).nonzero().T.to(device)
         if not len(first):
             continue
-        plane, some = plane.to(device)[first], some.to(device)
+        plane, sets = plane.to(device)[first], sets.to(device)
         a, b = plane.unbind(-1)  # (c, d)
         end = directions[second]
         u = (end * b).sum(1, keepdim=True) * a - (end * a).sum(1, keepdim=True) * b
-        yield torch.cat([some[first], second[:, None]], 1), _units(u)
+        yield torch.cat([sets[first], second[:, None]], 1), _units(u)

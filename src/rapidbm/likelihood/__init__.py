@@ -1,1 +1,13 @@
-"""log Z and log p: by enumeration, counting, quadrature, annealing, bridging, hidden sums."""
+"""How probable data are: log Z and log p, exact or between the ends of an interval.
+
+May know machines and sampling; knows nothing of training or files.
+
+    log_z          what others call: `log_z`, `log_likelihood`
+    exact          which exact sum takes the fewest terms: `can_be_exact`
+    counting, quadrature      two of them beside enumeration
+    moments        ⟨s_i⟩ and ⟨s_i s_j⟩ by the same sums: `exact_moments`
+    annealed       log Z from several bases, both ways: `annealed`
+    hidden_sums    the sum over hidden units that are coupled to each other
+    bridging       log Z along a training: `log_z_along`
+    independent    does a machine fit worse than independent columns? `fit`, `warn_of_fit`
+"""

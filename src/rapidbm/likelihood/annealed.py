@@ -1,7 +1,8 @@
 """log Z by annealing from several bases, both ways.
 
-From each base (`bases.py`) chains walk to the machine and gather weights (`ais.py`): unbiased estimates
-Z' of Z, which fall short where the base misses a mode, and by Markov's inequality seldom lie far above,
+From each base (`sampling/bases.py`) chains walk to the machine and gather weights
+(`sampling/annealing.py`): unbiased estimates Z' of Z, which fall short where the base misses a mode, and
+by Markov's inequality seldom lie far above,
 
     P(log Z' > log Z + a) ≤ e^−a                                                          (1)
 
@@ -16,24 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, TimeLimit
-from ..estimates import Bounds
+from ..estimates import WIDE, Bounds
 from ..machines.machine import Machine, scaled
 from ..progress import Watch, watch
-from ..random import generator
-from ..sampling import annealing as ais
+from ..random import stream
+from ..sampling import annealing
 from ..sampling.bases import paths_to
 from ..sampling.gibbs import sweeps
-from ..sampling.paths import Path
+from ..sampling.paths import Cooling
 
 SETTLE = 100  # sweeps between the two directions
 NARROW = 0.5  # nats: an interval that needs no more temperatures
-WIDE = 2.6  # standard errors to each side: they are themselves estimates
 FIRST = 1.0  # variance of log w along a path, before it is divided further
 
 Streams = Callable[..., torch.Generator]
@@ -43,7 +44,7 @@ Streams = Callable[..., torch.Generator]
 class Walk:
     """Chains that have come along a path from one of the bases."""
 
-    path: Path
+    path: Cooling
     betas: list[float]
     logs: Tensor  # (e, c): log w
     ends: Tensor  # (e, c, n)
@@ -53,23 +54,33 @@ class Walk:
         return len(self.betas) - 1
 
     @property
-    def mean(self) -> ais.LogMean:
-        return ais.LogMean.of(self.logs)
+    def mean(self) -> annealing.LogMean:
+        return annealing.LogMean.of(self.logs)
+
+
+@dataclass(frozen=True)
+class Annealed:
+    """log Z by annealing both ways."""
+
+    bounds: Bounds
+    settled: Tensor  # (e, c, n): the configurations that the ways back started from
+    steps: int  # of all paths
 
 
 @torch.no_grad()
 def annealed(
     machine: Machine,
-    beta: float,
     seed: int,
-    data: Any,
-    samples: Tensor | None,
+    *,
     chains: int,
     most: int,
+    beta: float = 1.0,
+    data: Any = None,
+    samples: Tensor | None = None,
     limit: float | None = None,
-) -> tuple[Bounds, Tensor, int]:
-    """log Z by annealing both ways, the configurations that the ways back started from, and how many
-    steps the paths have in all."""
+) -> Annealed:
+    """log Z by `chains` from each base, over at `most` so many temperatures; the ways back start from
+    `samples` or from chains that have arrived."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     if samples is not None:
@@ -77,67 +88,65 @@ def annealed(
         if samples.shape[1] < 2:
             raise InputError(f"the way back needs two samples or more, not {samples.shape[1]}")
 
-    def stream(*words: object) -> torch.Generator:
-        return generator(seed, "log_z", *words, device=machine.device)
-
+    streams = partial(stream, seed, "log_z", device=machine.device)
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
-        paths, proven = paths_to(machine, data, stream("modes"))
-        betas = _schedules(paths, most, stream)
+        paths, proven = paths_to(machine, data, streams("modes"))
+        betas = _schedules(paths, most, streams)
         tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
         walks = {
-            name: _walk(name, paths[name], betas[name], chains, stream, tick) for name in betas
+            name: _walk(name, paths[name], betas[name], chains, streams, tick) for name in betas
         }
         while True:
             sees = _seeing(walks)
             settled, apart = samples, None
             if settled is None:
-                drawn, apart = _population(walks, sees, chains, stream("draw"))
-                settled = sweeps(machine, drawn, stream("settle"), SETTLE)
-            found = {
-                name: _joined(walk, settled, apart, stream("back", name), tick)
+                drawn, apart = _population(walks, sees, chains, streams("draw"))
+                settled = sweeps(machine, drawn, streams("settle"), SETTLE)
+            intervals = {
+                name: _joined(walk, settled, apart, streams("back", name), tick)
                 for name, walk in walks.items()
                 if bool(sees[name].any())
             }
             width = torch.stack(
-                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in found.items()]
+                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in intervals.items()]
             )  # (paths, e)
-            again = _wanting(list(found), width, walks, most)
+            again = _wanting(list(intervals), width, walks, most)
             if not again:
                 break
             tick.total += 3 * sum(2 * walks[name].steps for name in again)
             for name in again:
-                wider = ais.resized(walks[name].betas, 2 * walks[name].steps + 1)
-                walks[name] = _walk(name, paths[name], wider, chains, stream, tick)
-    believed = {list(found)[i] for i in width.argmin(0).tolist()}
+                wider = annealing.resized(walks[name].betas, 2 * walks[name].steps + 1)
+                walks[name] = _walk(name, paths[name], wider, chains, streams, tick)
+    believed = {list(intervals)[i] for i in width.argmin(0).tolist()}
     effort = f"{chains:,} chains from each of " + ", ".join(
         f"{name} ({walk.steps + 1:,} temperatures{', believed' if name in believed else ''})"
         for name, walk in walks.items()
     )
-    best = replace(_believed(list(found.values()), width, proven), effort=effort)
-    return best, settled, sum(walk.steps for walk in walks.values())
+    best = replace(_believed(list(intervals.values()), width, proven), effort=effort)
+    return Annealed(best, settled, sum(walk.steps for walk in walks.values()))
 
 
-def _schedules(paths: dict[str, Path], most: int, stream: Streams) -> dict[str, list[float]]:
+def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[str, list[float]]:
     """Temperatures along every path that needs at most so many."""
-    found, refused = {}, None
+    betas, refused = {}, None
     for name, path in paths.items():
         try:
-            rng = stream("schedule", name)
-            found[name] = ais.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
+            rng = streams("schedule", name)
+            betas[name] = annealing.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
         except TimeLimit:
             raise
         except InputError as error:
             refused = error
-    if refused is not None and not found:
+    if refused is not None and not betas:
         raise refused
-    return found
+    return betas
 
 
 def _walk(
-    name: str, path: Path, betas: list[float], chains: int, stream: Streams, tick: Watch
+    name: str, path: Cooling, betas: list[float], chains: int, streams: Streams, tick: Watch
 ) -> Walk:
-    logs, ends = ais.forward(path, betas, chains, stream("forward", name), tick)
+    logs, ends = annealing.forward(path, betas, chains, streams("forward", name), tick)
     tick.foresee()
     return Walk(path, betas, logs, ends)
 
@@ -163,32 +172,26 @@ def _population(
         for name, walk in walks.items()
     ]
     ends = torch.cat([walk.ends for walk in walks.values()], 1)
-    return ais.resample(ends, torch.cat(logs, 1), rng, count)
+    return annealing.resample(ends, torch.cat(logs, 1), rng, count)
 
 
 def _joined(
     walk: Walk, settled: Tensor, apart: Tensor | None, rng: torch.Generator, tick: Watch
 ) -> Bounds:
     """Both directions along one path."""
-    back = ais.backward(walk.path, walk.betas, settled, rng, tick)
-    below, above, best = walk.mean, ais.LogMean.of(back), ais.bennett(walk.logs, back, apart)
+    back = annealing.backward(walk.path, walk.betas, settled, rng, tick)
+    below, above = walk.mean, annealing.LogMean.of(back)
+    best = annealing.bennett(walk.logs, back, apart)
     forward, backward = below.value, -above.value
     error = WIDE * best.error
     # Bennett's interval leans on both directions alike. Both estimates belong to it too, and with
     # their own errors where they contradict each other.
     contradict = (backward - forward).abs() > 1.96 * torch.hypot(below.error, above.error)
     low, high = (torch.where(contradict, WIDE * x.error, 0.0) for x in (below, above))
-    return Bounds(
-        best.value,
-        torch.stack([best.value - error, forward - low, backward - high]).amin(0),
-        torch.stack([best.value + error, forward + low, backward + high]).amax(0),
-        forward,
-        backward,
-        best.ess,
-        best.largest,
-        "ais",
-        "",
-    )
+    lower = torch.stack([best.value - error, forward - low, backward - high]).amin(0)
+    upper = torch.stack([best.value + error, forward + low, backward + high]).amax(0)
+    ways = (forward, backward, best.ess, best.largest)
+    return Bounds(best.value, lower, upper, *ways, "ais", "")
 
 
 def _wanting(names: list[str], width: Tensor, walks: dict[str, Walk], most: int) -> set[str]:
@@ -199,16 +202,16 @@ def _wanting(names: list[str], width: Tensor, walks: dict[str, Walk], most: int)
     return {names[i] for i in open_to.argmin(0)[wide].tolist()}
 
 
-def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
+def _believed(intervals: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     """The narrowest interval of each replica, widened to those that contradict it; `proven` (e,) bounds
     log Z from below."""
     chosen = width.argmin(0, keepdim=True)
 
     def pick(name: str) -> Tensor:
-        return torch.stack([getattr(b, name) for b in found]).gather(0, chosen).squeeze(0)
+        return torch.stack([getattr(b, name) for b in intervals]).gather(0, chosen).squeeze(0)
 
     lower, upper = pick("lower"), pick("upper")
-    low, high = (torch.stack([getattr(b, n) for b in found]) for n in ("lower", "upper"))
+    low, high = (torch.stack([getattr(b, n) for b in intervals]) for n in ("lower", "upper"))
     against = ~width.isinf() & ((low > upper) | (high < lower))  # (paths, e)
     short = proven > upper
     low = torch.where(against | short, low, torch.inf).amin(0)
@@ -217,15 +220,7 @@ def _believed(found: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     note = ""
     if bool((upper - lower)[against.any(0) | short].gt(NARROW).any()):
         note = "the bases disagree: the interval spans what each of them says"
-    return Bounds(
-        pick("value"),
-        lower,
-        upper,
-        pick("forward"),
-        pick("back"),
-        pick("ess"),
-        pick("largest"),
-        "ais",
-        "",
-        note=note,
-    )
+    picked: dict[str, Any] = {
+        name: pick(name) for name in ("value", "forward", "back", "ess", "largest")
+    }
+    return replace(intervals[0], **picked, lower=lower, upper=upper, note=note)

@@ -1,9 +1,9 @@
 """log Z along a training, from each checkpoint to the next.
 
-Neighbours are bridged by annealing through the machines between them (`routes.Crossing`), both ways,
+Neighbours are bridged by annealing through the machines between them (`paths.Crossing`), both ways,
 and Bennett's ratio joins the two directions:
 
-    log Z_{i+1} = log Z_i + c_i,        c_i by eq. (2) of `ais.py`                        (1)
+    log Z_{i+1} = log Z_i + c_i,        c_i by eq. (2) of `annealing.py`                        (1)
 
 The chains that arrive at one checkpoint go on to the next, so that a whole curve costs little more than
 its ends, which are anchors: annealed from independent units, or exact. Chains that miss a mode on their
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,15 +25,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
-from ..estimates import Bounds
+from ..estimates import WIDE, Bounds, Estimate
 from ..machines.machine import Machine
 from ..progress import Watch, watch
-from ..random import generator, seed_from
-from ..sampling import annealing as ais
+from ..random import seed_from, stream
+from ..sampling import annealing
 from ..sampling.gibbs import sweeps
 from ..sampling.paths import Crossing, check_one_shape
-from .annealed import WIDE, annealed
-from .log_z import can_be_exact, log_z
+from .annealed import Streams, annealed
+from .exact import can_be_exact
+from .log_z import log_z
 
 SETTLE = 20  # sweeps between the two directions
 ENOUGH = 0.1  # share of effective chains in either direction: Bennett's ratio needs no more
@@ -44,27 +46,11 @@ AGREE = 3.5  # standard errors between bridges and an anchor
 class Bridge:
     """log Z_{i+1} / Z_i, forward, back and by eq. (1)."""
 
-    forward: ais.LogMean
-    back: ais.LogMean
-    best: ais.LogMean
+    forward: annealing.LogMean
+    back: annealing.LogMean
+    best: annealing.LogMean
     steps: int
     holds: bool
-
-
-@dataclass(frozen=True)
-class Known:
-    """A value with its variance, (e,)."""
-
-    value: Tensor
-    variance: Tensor
-
-    @staticmethod
-    def of(bounds: Bounds) -> Known:
-        """An interval's half width as so many standard errors."""
-        return Known(
-            0.5 * (bounds.lower + bounds.upper),
-            ((bounds.upper - bounds.lower) / (2.0 * WIDE)).square(),
-        )
 
 
 @torch.no_grad()
@@ -95,11 +81,11 @@ def log_z_along(
         "log Z along a training", len(machines), limit=limit, remedy="give fewer machines"
     ) as tick:
         if all(can_be_exact(machine, 2**20) for machine in machines):
-            found = []
+            exact = []
             for i in track(range(len(machines))):
-                found.append(log_z(machines[i], method="exact"))
+                exact.append(log_z(machines[i], method="exact"))
                 tick()
-            return found
+            return exact
         return _bridged(machines, seed, data, chains, most, track, tick)
 
 
@@ -117,20 +103,20 @@ def _bridged(
 
     def anchor(i: int) -> tuple[Bounds, Tensor]:
         nonlocal longest
-        found, settled, steps = annealed(
-            machines[i], 1.0, seed_from(None, stream(seed, i, "anchor")), data, None, chains, most
-        )
-        longest = min(LONGEST, max(20, steps))
+        own = seed_from(None, stream(seed, "along", i, "anchor"))
+        whole = annealed(machines[i], own, data=data, chains=chains, most=most)
+        longest = min(LONGEST, max(20, whole.steps))
         if can_be_exact(machines[i], 2**20):
-            found = log_z(machines[i], method="exact")
-        return found, settled
+            return log_z(machines[i], method="exact"), whole.settled
+        return whole.bounds, whole.settled
 
     last = len(machines) - 1
     anchors: dict[int, Bounds] = {}
     anchors[0], spins = anchor(0)
     bridges: list[Bridge] = []
     for i in track(range(last)):
-        bridge, spins = _bridge(machines[i], machines[i + 1], spins, seed, i, longest)
+        streams = partial(stream, seed, "along", i, device=machines[i].device)
+        bridge, spins = _bridge(machines[i], machines[i + 1], spins, streams, longest)
         bridges.append(bridge)
         if not bridge.holds and i not in anchors:  # else nothing would check the bridges before it
             anchors[i] = anchor(i)[0]
@@ -142,47 +128,43 @@ def _bridged(
     return [anchors[i] if i in anchors else _between(anchors, bridges, i) for i in range(last + 1)]
 
 
-def stream(seed: int, *words: object, device: torch.device | str = "cpu") -> torch.Generator:
-    return generator(seed, "along", *words, device=device)
-
-
 def _bridge(
-    here: Machine, there: Machine, spins: Tensor, seed: int, number: int, longest: int
+    here: Machine, there: Machine, spins: Tensor, streams: Streams, longest: int
 ) -> tuple[Bridge, Tensor]:
     """The bridge between two machines, and the chains that have arrived; it fails where it would need
     more than `longest` steps."""
-    route = Crossing(here, there, spins)
+    path = Crossing(here, there, spins)
     chains = spins.shape[1]
-
-    def streams(name: str) -> torch.Generator:
-        return stream(seed, number, name, device=here.device)
-
     # Steps are never so short that the pilot would give up: a bridge that is too long fails below.
-    places, _ = ais.pilot(route, streams("pilot"), most=longest + 2, shortest=1.0 / longest)
+    places, _ = annealing.pilot(path, streams("pilot"), most=longest + 2, shortest=1.0 / longest)
     while True:
-        logs, ends = ais.forward(route, places, chains, streams("forward"))
+        logs, ends = annealing.forward(path, places, chains, streams("forward"))
         settle = streams("settle")
-        drawn, apart = ais.resample(ends, logs, settle)
+        drawn, apart = annealing.resample(ends, logs, settle)
         arrived = sweeps(there, drawn, settle, SETTLE)
-        back = ais.backward(route, places, arrived, streams("back"))
-        best = ais.bennett(logs, back, apart)
+        back = annealing.backward(path, places, arrived, streams("back"))
+        best = annealing.bennett(logs, back, apart)
         steps, least = len(places) - 1, float(best.ess.min()) / chains
         if least >= ENOUGH or 2 * steps > longest:
             holds = least >= ENOUGH
-            ways = ais.LogMean.of(logs), ais.LogMean.of(back)
+            ways = annealing.LogMean.of(logs), annealing.LogMean.of(back)
             return Bridge(*ways, best, steps, holds), arrived
         # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
         factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
-        places = ais.resized(places, min(longest, factor * steps) + 1)
+        places = annealing.resized(places, min(longest, factor * steps) + 1)
 
 
-def _across(start: Known, bridges: Sequence[Bridge], sign: int = 1) -> Known:
+def _middle(anchor: Bounds) -> Estimate:
+    return Estimate(0.5 * (anchor.lower + anchor.upper), anchor.error)
+
+
+def _across(start: Estimate, bridges: Sequence[Bridge], sign: int = 1) -> Estimate:
     """The value on the other side of some bridges."""
-    value, variance = start.value, start.variance
+    value, variance = start.value, start.error.square()
     for bridge in bridges:
         value = value + sign * bridge.best.value
         variance = variance + bridge.best.error.square()
-    return Known(value, variance)
+    return Estimate(value, variance.sqrt())
 
 
 def _doubtful(anchors: dict[int, Bounds], bridges: list[Bridge]) -> int | None:
@@ -191,8 +173,8 @@ def _doubtful(anchors: dict[int, Bounds], bridges: list[Bridge]) -> int | None:
     for a, b in pairwise(known):
         if b - a < 2:
             continue
-        there, end = _across(Known.of(anchors[a]), bridges[a:b]), Known.of(anchors[b])
-        error = (there.variance + end.variance).sqrt()
+        there, end = _across(_middle(anchors[a]), bridges[a:b]), _middle(anchors[b])
+        error = torch.hypot(there.error, end.error)
         if bool(((there.value - end.value).abs() > AGREE * error).any()):
             return (a + b) // 2
     return None
@@ -202,14 +184,13 @@ def _between(anchors: dict[int, Bounds], bridges: list[Bridge], i: int) -> Bound
     """A checkpoint between two anchors, from both sides."""
     a = max(k for k in anchors if k < i)
     b = min(k for k in anchors if k > i)
-    found = _across(Known.of(anchors[a]), bridges[a:i])
-    other = _across(Known.of(anchors[b]), bridges[i:b], -1)
-    both = (found.variance + other.variance).clamp(min=1e-300)
-    share = other.variance / both
-    value = share * found.value + (1.0 - share) * other.value
-    error = (found.variance * other.variance / both).sqrt()
+    left = _across(_middle(anchors[a]), bridges[a:i])
+    right = _across(_middle(anchors[b]), bridges[i:b], -1)
+    both = torch.hypot(left.error, right.error).clamp(min=1e-150)
+    share = (right.error / both).square()
+    value = share * left.value + (1.0 - share) * right.value
+    width = WIDE * (left.error * right.error / both)
     own = bridges[i - 1]
-    width = WIDE * error
     zero = torch.zeros_like(width)
     return Bounds(
         value,

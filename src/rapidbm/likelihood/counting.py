@@ -14,16 +14,15 @@ instead of 2^V.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
-from ..machines.spins import log_2cosh
-from ..progress import watch
+from ..machines.units import SPIN
+from ..progress import Watch, watch
 
 CHUNK = 2**18  # terms at a time
 
@@ -55,10 +54,9 @@ class Kinds:
 
 def rows_of(machine: Machine, replica: int, layers: Sequence[int]) -> Tensor:
     """Columns of patterns and biases of the units of some layers, (n, k + 1) in float64."""
-    assert isinstance(machine.couplings, Patterns)
-    columns = (
-        torch.cat([machine.couplings.of_layer(i)[replica].T for i in layers]).detach().double()
-    )
+    patterned = machine.couplings.patterned
+    assert patterned is not None  # `can_count`, `can_integrate`
+    columns = torch.cat([patterned.of_layer(i)[replica].T for i in layers]).detach().double()
     biases = columns.new_zeros(len(columns), 1)
     if machine.biases is not None:
         where = [machine.biases[replica, machine.layers.slices[i]] for i in layers]
@@ -68,7 +66,7 @@ def rows_of(machine: Machine, replica: int, layers: Sequence[int]) -> Tensor:
 
 def can_count(machine: Machine) -> bool:
     """True for a restricted machine of two layers with patterns."""
-    return machine.layers.two and isinstance(machine.couplings, Patterns)
+    return machine.layers.two and machine.patterns is not None
 
 
 def sides(machine: Machine, replica: int) -> tuple[int, Kinds, Kinds]:
@@ -88,7 +86,8 @@ def terms(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The logarithm of eq. (1)'s summands (c,), the magnetisations of the counted kinds (c, t) and β
     times the fields on the summed ones (c, τ)."""
-    assert isinstance(machine.couplings, Patterns)
+    patterned = machine.couplings.patterned
+    assert patterned is not None  # `can_count`
     n = counted.counts.double()
     sizes = (counted.counts + 1).tolist()
     for start in range(0, counted.terms, CHUNK):
@@ -96,22 +95,28 @@ def terms(
         up = torch.stack(torch.unravel_index(index, sizes), 1).double()  # (c, t)
         magnet = 2.0 * up - n  # Σ of the spins of each kind
         ways = (torch.lgamma(n + 1) - torch.lgamma(up + 1) - torch.lgamma(n - up + 1)).sum(1)
-        m = machine.couplings.scale * magnet @ counted.rows[:, :-1]  # (c, k)
+        m = patterned.scale * magnet @ counted.rows[:, :-1]  # (c, k)
         field = beta * (m @ summed.rows[:, :-1].T + summed.rows[:, -1])
-        free = log_2cosh(field) @ summed.counts.double()
+        free = SPIN.log_sum(field) @ summed.counts.double()
         yield ways + beta * (magnet @ counted.rows[:, -1]) + free, magnet, field
+
+
+def log_sum(parts: Iterable[Tensor], tick: Watch) -> Tensor:
+    """The logarithm of a sum whose summands' logarithms come in parts (c,)."""
+    sums = []
+    for logs in parts:
+        sums.append(torch.logsumexp(logs, 0))
+        tick.add(len(logs))
+    return torch.logsumexp(torch.stack(sums), 0)
 
 
 @torch.no_grad()
 def log_z_by_counting(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (1) for every replica, (e,) float64."""
-    values = []
     plan = [sides(machine, replica)[1:] for replica in range(machine.replicas)]
     with watch("log Z by counting", sum(few.terms for few, _ in plan)) as tick:
-        for replica, (few, many) in enumerate(plan):
-            parts = []
-            for logs, _, _ in terms(machine, replica, few, many, beta):
-                parts.append(torch.logsumexp(logs, 0))
-                tick.add(len(logs))
-            values.append(torch.logsumexp(torch.stack(parts), 0))
+        values = [
+            log_sum((logs for logs, _, _ in terms(machine, e, few, many, beta)), tick)
+            for e, (few, many) in enumerate(plan)
+        ]
     return torch.stack(values)

@@ -5,7 +5,7 @@
 
 (2) is the variational bound at the mean-field means μ; what it lacks is the variational gap. Annealing
 with the visible units held, from independent hidden units, gives (1) from below, and back from there
-from above (`ais.py`). It starts from two bases: the means μ, which are near a posterior of one mode
+from above (`annealing.py`). It starts from two bases: the means μ, which are near a posterior of one mode
 and miss the others where there are more, and half of the field of the visible units, far from all.
 """
 
@@ -17,105 +17,103 @@ import torch
 from torch import Tensor
 
 from ..errors import check_count
+from ..estimates import Estimate
 from ..machines.machine import Machine
-from ..sampling import annealing as ais
+from ..sampling import annealing
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import mean_field, variational_bound
-from ..sampling.paths import Path
+from ..sampling.paths import Cooling
 
 SETTLE = 20  # sweeps between the two directions
+MOST = 3200  # temperatures
 AT_ONCE = 2**22  # units of all the chains of some images
 
 
 @dataclass(frozen=True)
 class HiddenSums:
-    """Means over images of eq. (1), of both directions, with standard errors, and of the bound (2)."""
+    """Means over images of eq. (1), in both directions, and of the bound (2)."""
 
-    forward: Tensor  # (e,) float64
-    back: Tensor  # (e,)
-    forward_error: Tensor  # (e,)
-    back_error: Tensor  # (e,)
+    forward: Estimate
+    back: Estimate
     mean_field: Tensor  # (e,)
     steps: int
 
     def interval(self, errors: float) -> tuple[Tensor, Tensor]:
         """The span of both directions, so many standard errors wide, above the proven bound."""
-        ways = ((self.forward, self.forward_error), (self.back, self.back_error))
-        low = torch.stack([value - errors * error for value, error in ways]).amin(0)
-        high = torch.stack([value + errors * error for value, error in ways]).amax(0)
+        ways = (self.forward, self.back)
+        low = torch.stack([way.value - errors * way.error for way in ways]).amin(0)
+        high = torch.stack([way.value + errors * way.error for way in ways]).amax(0)
         return torch.maximum(low, self.mean_field), torch.maximum(high, self.mean_field)
 
 
 @torch.no_grad()
 def hidden_sums(
-    machine: Machine,
-    visible: Tensor,
-    rng: torch.Generator,
-    *,
-    chains: int = 20,
-    most: int = 3200,
+    machine: Machine, visible: Tensor, rng: torch.Generator, *, chains: int = 20
 ) -> HiddenSums:
     """Eq. (1) averaged over images (d, v), `chains` annealed for each from either base; their number
-    of temperatures doubles from 50 to `most` until a typical image has half of its chains effective."""
+    of temperatures doubles from 50 to 3,200 until a typical image has half of its chains effective."""
     check_count("the number of chains", chains, least=2)
     step = max(1, AT_ONCE // (machine.replicas * machine.layers.units * chains))
-    parts = [_some(machine, some, rng, chains, most) for some in torch.split(visible, step)]
-    below, above, bound, below_error, above_error = (
-        torch.cat([values[i] for values, _ in parts], 1) for i in range(5)
-    )
-    count = len(visible)
+    parts = [_of_images(machine, images, rng, chains) for images in torch.split(visible, step)]
+    below, above, below_error, above_error, bound = torch.cat([numbers for numbers, _ in parts], 2)
+
+    def mean(values: Tensor, errors: Tensor) -> Estimate:  # over images
+        return Estimate(values.mean(1), errors.square().sum(1).sqrt() / len(visible))
+
     return HiddenSums(
-        below.mean(1),
-        above.mean(1),
-        below_error.square().sum(1).sqrt() / count,
-        above_error.square().sum(1).sqrt() / count,
+        mean(below, below_error),
+        mean(above, above_error),
         bound.mean(1),
         max(steps for _, steps in parts),
     )
 
 
-def _some(
-    machine: Machine, visible: Tensor, rng: torch.Generator, chains: int, most: int
-) -> tuple[list[Tensor], int]:
-    """Eq. (1) from below and above, eq. (2), and both errors, each (e, d); and the temperatures."""
+def _of_images(
+    machine: Machine, visible: Tensor, rng: torch.Generator, chains: int
+) -> tuple[Tensor, int]:
+    """Eq. (1) from below and above, both errors, and eq. (2), (5, e, d); and the temperatures."""
     means = mean_field(machine, visible, iterations=50)  # (e, d, n)
     e, images, n = means.shape
     given = machine.with_visible(visible)
     held = given.repeat_interleave(chains, 1)
     bases = _bases(machine, given, means)
-    paths = [Path(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases]
+    paths = [
+        Cooling(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases
+    ]
     apart = (e * images, chains)
     clamp = torch.arange(n, device=machine.device) < machine.visible
     steps = 50
     while True:
         betas = [i / steps for i in range(steps + 1)]
-        runs = [ais.forward(path, betas, images * chains, rng) for path in paths]
+        runs = [annealing.forward(path, betas, images * chains, rng) for path in paths]
         logs = [run[0].reshape(apart) for run in runs]
         # The ends of both paths, weighted, are one population; each path takes half of it back.
         ends = torch.cat([run[1].reshape(*apart, n) for run in runs], 1)
-        again, _ = ais.resample(ends, torch.cat(logs, 1), rng)
+        again, _ = annealing.resample(ends, torch.cat(logs, 1), rng)
         ways = []
         for path, log, half in zip(paths, logs, torch.split(again, chains, 1), strict=True):
             settled = sweeps(machine, half.reshape(e, -1, n), rng, SETTLE, clamp=clamp)
-            forward = ais.LogMean.of(log)
-            back = ais.LogMean.of(ais.backward(path, betas, settled, rng).reshape(apart))
+            forward = annealing.LogMean.of(log)
+            back = annealing.LogMean.of(
+                annealing.backward(path, betas, settled, rng).reshape(apart)
+            )
             ess = torch.minimum(forward.ess, back.ess)
             ways.append(torch.stack([forward.value, -back.value, forward.error, back.error, ess]))
         near, far = ways  # (5, e·d)
         # An estimate that misses a mode looks certain: the far path is taken where it is good enough.
         sound = (far[4] >= 0.5 * chains) | (_doubt(far) <= _doubt(near))
-        found = torch.where(sound, far, near)
-        if float(found[4].median()) >= 0.5 * chains or 2 * steps > most:
+        taken = torch.where(sound, far, near)
+        if float(taken[4].median()) >= 0.5 * chains or 2 * steps > MOST:
             break
         steps *= 2
-    below, above, below_error, above_error, _ = found.reshape(-1, e, images)
-    return [below, above, variational_bound(machine, means), below_error, above_error], steps
+    bound = variational_bound(machine, means)
+    return torch.cat([taken[:4].reshape(4, e, images), bound[None]]), steps
 
 
 def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     """b⁰ of the two paths, (e, d, n): near the mean-field mode, and far from every mode."""
     edge = 1.0 - 1e-4  # a base that is certain could not be left
-    near = torch.atanh(means.clamp(-edge, edge))
+    near = machine.layers.by_layer(lambda unit, m: unit.field_of(m), means.clamp(-edge, edge))
     near[..., : machine.visible] = 0.0
     far = torch.zeros_like(near)
     for layer in machine.layers.hidden:

@@ -28,9 +28,11 @@ from torch import Tensor
 from ..errors import FitWarning
 from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins, sign
+from ..machines.spins import as_spins
+from ..machines.units import SPIN
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import relax, variational_bound
+from ..sampling.paths import free_at_0
 from .log_z import log_z
 
 IMAGES = 1000  # of the data that are judged, at most
@@ -60,47 +62,45 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     hidden units would take long."""
     spins = as_spins(data)
     mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
-    some = spins[:: -(-len(spins) // IMAGES)]
-    if len(some) * states_of(machine.layers, (0,)) > STATES:
+    images = spins[:: -(-len(spins) // IMAGES)]
+    if len(images) * states_of(machine.layers, (0,)) > STATES:
         return None
-    up = (some == 1).double()
+    up = (images == 1).double()
     p = (1.0 + mean) / 2.0
     columns = float((up * p.log() + (1.0 - up) * (1.0 - p).log()).sum(1).mean())
     double = copy.deepcopy(machine).double().requires_grad_(False)
     step = max(1, 2**22 // (double.layers.units * double.replicas))
-    parts = [double.log_prob_unnormalised(x).sum(1) for x in torch.split(some, step)]
-    seen = torch.stack(parts).sum(0) / len(some)
+    parts = [double.log_prob_unnormalised(x).sum(1) for x in torch.split(images, step)]
+    seen = torch.stack(parts).sum(0) / len(images)
     cost = states_of(machine.layers) * machine.layers.units * machine.replicas
     if cost <= EXACT:
         least = log_z(machine, method="exact").value
     else:
-        ends = _settled(machine, some, rng).double()
+        ends = _settled(machine, images, rng).double()
         least = torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
-    return Fit((seen - least).cpu(), columns, len(some))
+    return Fit((seen - least).cpu(), columns, len(images))
 
 
 def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
     """Chains a few sweeps after random spins, data and patterns, (e, c, n)."""
     starts = [machine.random(CHAINS, rng), machine.with_visible(visible[:CHAINS])]
     if machine.patterns is not None:
-        starts.append(sign(machine.patterns.detach()[:, :CHAINS]))
+        starts.append(SPIN.nearest(machine.patterns.detach()[:, :CHAINS]))
     return sweeps(machine, torch.cat(starts, 1), rng, SWEEPS, means=True)
 
 
 @torch.no_grad()
 def log_z_by_states(machine: Machine, spins: Tensor) -> Tensor:
     """The first of eq. (2) over configurations (e, c, n), (e,)."""
-    layers = machine.layers
-    kept = spins.clone()
-    for layer in layers.inferred:  # summed over in closed form
-        kept[..., layers.slices[layer]] = 0.0
+    free = machine.layers.inferred  # summed over in closed form
+    kept = free_at_0(machine.layers, spins, spins.dtype)
     if machine.symmetric:  # s and −s
         kept = torch.cat([kept, -kept], 1)
-    found = []
+    sums = []
     for e, each in enumerate(kept):
         one, states = machine.replica(e), torch.unique(each, dim=0)
-        found.append(torch.logsumexp(log_weight(one, states[None], layers.inferred, 1.0), 1))
-    return torch.cat(found)
+        sums.append(torch.logsumexp(log_weight(one, states[None], free, 1.0), 1))
+    return torch.cat(sums)
 
 
 @torch.no_grad()
@@ -110,17 +110,17 @@ def log_z_by_means(machine: Machine, spins: Tensor) -> Tensor:
     return variational_bound(machine, means).amax(1)
 
 
-def warn_of_fit(found: Fit | None) -> None:
+def warn_of_fit(fitted: Fit | None) -> None:
     """Says so when replicas are below independent columns."""
-    if found is None or not bool(found.below.any()):
+    if fitted is None or not bool(fitted.below.any()):
         return
-    count, replicas = int(found.below.sum()), len(found.below)
+    count, replicas = int(fitted.below.sum()), len(fitted.below)
     who = "this training ends" if replicas == 1 else f"{count} of {replicas} replicas end"
-    most = float(found.most[found.below].max())
+    most = float(fitted.most[fitted.below].max())
     warnings.warn(
-        f"{who} below independent columns: the mean log-likelihood of {found.images:,} training images "
-        f"is {most:,.1f} nats or less, and {found.columns:,.1f} without any coupling. Completions may be "
-        "good all the same; for likelihoods train with persistent chains, biases and small couplings "
+        f"{who} below independent columns: the mean log-likelihood of {fitted.images:,} training images "
+        f"is {most:,.1f} nats or less, and {fitted.columns:,.1f} without any coupling. Completions may "
+        "be good all the same; for likelihoods train with persistent chains, biases and small couplings "
         "(preset small, docs/training.md), or at a smaller rate",
         FitWarning,
         stacklevel=3,

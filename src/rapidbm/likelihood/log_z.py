@@ -2,9 +2,9 @@
 
     Z = Σ_s exp(−β E(s)),        log p(v) = log Σ_h exp(−β E(v, h)) − log Z               (1)
 
-`exact` enumerates in float64, counts states by the kinds of their units (`counting.py`) or integrates
-over Gaussian fields (`quadrature.py`), whichever is least, and the interval is a point. `ais` anneals
-from several bases, there and back (`annealing.py`).
+`exact` enumerates in float64, counts states by the kinds of their units or integrates over Gaussian
+fields, whichever is least (`exact.py`), and the interval is a point. `ais` anneals from several bases,
+there and back (`annealed.py`).
 """
 
 from __future__ import annotations
@@ -17,36 +17,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..accel.devices import by_device
 from ..errors import InputError, check_beta, check_choice, check_count
-from ..estimates import Bounds
-from ..machines.enumeration import (
-    check_states,
-    enumerate_spins,
-    free_layers,
-    log_weight,
-    most_states,
-    states_of,
-)
+from ..estimates import WIDE, Bounds
+from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
 from ..machines.machine import Machine, scaled
 from ..machines.spins import to_spins
 from ..progress import pulse, watch
-from ..random import generator, seed_from
-from .annealed import WIDE, annealed
-from .counting import can_count, log_z_by_counting, terms_of
+from ..random import seed_from, stream
+from .annealed import annealed
+from .counting import log_z_by_counting
+from .exact import TERMS, can_be_exact, exact_method
 from .hidden_sums import hidden_sums
-from .quadrature import can_integrate, log_z_by_quadrature, points_of
+from .quadrature import log_z_by_quadrature
 
 HIDDEN = 2**16  # hidden states per image that are summed one by one
-LARGEST_COUNT = 2**33  # terms; 250 million take half a minute on two cores
-ENUMERATION = "states"
-COUNTING = "terms of states counted by the kinds of units"
-QUADRATURE = "points of a lattice of Gaussian fields"
 Method = Literal["auto", "exact", "ais"]
-
-
-def can_enumerate(machine: Machine, largest: int | None = None) -> bool:
-    """True when log Z by enumeration is within reach."""
-    return states_of(machine.layers) <= (largest or most_states(machine.device))
 
 
 @torch.no_grad()
@@ -75,45 +61,37 @@ def log_z(
     if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
         with watch("exact log Z", limit=limit, remedy="anneal it (method='ais')"):
             return _exact(machine, beta)
-    chains = (500 if machine.device.type == "cpu" else 2000) if chains is None else chains
+    chains = by_device(machine.device, 500, 2000) if chains is None else chains
     machine.check_chains(chains, least=2)
     check_count("the largest number of temperatures", most, least=2)
-    return annealed(machine, beta, seed_from(seed, rng), data, samples, chains, most, limit)[0]
-
-
-def _terms(machine: Machine, beta: float) -> dict[str, int]:
-    """How many terms each exact method takes."""
-    found = {ENUMERATION: states_of(machine.layers) // (2 if machine.symmetric else 1)}
-    if can_count(machine):
-        found[COUNTING] = terms_of(machine)
-    if can_integrate(machine):
-        found[QUADRATURE] = points_of(machine, beta)
-    return found
-
-
-def can_be_exact(machine: Machine, largest: int | None = None, beta: float = 1.0) -> bool:
-    """True when log Z takes at most so many terms, by enumeration, counting or quadrature."""
-    return min(_terms(machine, beta).values()) <= (largest or most_states(machine.device))
+    return annealed(
+        machine,
+        seed_from(seed, rng),
+        beta=beta,
+        data=data,
+        samples=samples,
+        chains=chains,
+        most=most,
+        limit=limit,
+    ).bounds
 
 
 def _exact(machine: Machine, beta: float) -> Bounds:
-    terms = _terms(machine, beta)
-    for name, sum_up in ((COUNTING, log_z_by_counting), (QUADRATURE, log_z_by_quadrature)):
-        cheapest = terms.get(name, math.inf) == min(terms.values())
-        if cheapest and terms[name] <= LARGEST_COUNT:
-            return Bounds.exactly(sum_up(machine, beta), f"{terms[name]:,} {name}")
-    check_states(machine.layers, largest=most_states(machine.device), what="exact log Z")
+    method, terms = exact_method(machine, beta, half=machine.symmetric, what="exact log Z")
+    effort = f"{terms:,} {TERMS[method]}"
+    if method == "counting":
+        return Bounds.exactly(log_z_by_counting(machine, beta), effort)
+    if method == "quadrature":
+        return Bounds.exactly(log_z_by_quadrature(machine, beta), effort)
     double = copy.deepcopy(machine).double()
     free = free_layers(machine.layers)
     total = torch.full((machine.replicas,), -torch.inf, dtype=torch.float64, device=machine.device)
-    count = 0
     for spins in enumerate_spins(double, half=machine.symmetric):
         part = torch.logsumexp(log_weight(double, spins, free, beta), 1)
         total = torch.logaddexp(total, part)
-        count += spins.shape[1]
     if machine.symmetric and len(free) < len(machine.layers.sizes):  # s and −s weigh the same
         total = total + math.log(2.0)
-    return Bounds.exactly(total, f"{count:,} states")
+    return Bounds.exactly(total, effort)
 
 
 @torch.no_grad()
@@ -124,6 +102,7 @@ def log_likelihood(
     method: Method = "auto",
     beta: float = 1.0,
     seed: int | None = None,
+    rng: torch.Generator | None = None,
     normaliser: Bounds | None = None,
     limit: float | None = None,
 ) -> Bounds:
@@ -140,7 +119,7 @@ def log_likelihood(
         raise InputError(
             f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
-    seed = seed_from(seed, None)
+    seed = seed_from(seed, rng)
     with watch("log-likelihood", limit=limit, remedy="take fewer samples or method='exact'"):
         z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
         if states_of(machine.layers, (0,)) > HIDDEN:
@@ -148,8 +127,8 @@ def log_likelihood(
         double = copy.deepcopy(machine).double()
         step = max(1, 2**24 // (machine.layers.units * machine.replicas))
         total = torch.zeros_like(z.value)
-        for some in torch.split(spins, step):
-            total += double.log_prob_unnormalised(some, beta).sum(1)
+        for images in torch.split(spins, step):
+            total += double.log_prob_unnormalised(images, beta).sum(1)
             pulse()
     mean = total / len(spins)
     return replace(
@@ -165,21 +144,22 @@ def log_likelihood(
 def _with_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bounds) -> Bounds:
     if beta != 1.0:
         machine = scaled(machine, beta)
-    rng = generator(seed, "hidden", device=machine.device)
-    found = hidden_sums(machine, spins, rng)
-    value = 0.5 * (found.forward + found.back)
-    low, high = found.interval(WIDE)
+    rng = stream(seed, "hidden", device=machine.device)
+    sums = hidden_sums(machine, spins, rng)
+    forward, back = sums.forward.value, sums.back.value
+    value = 0.5 * (forward + back)
+    low, high = sums.interval(WIDE)
     # Errors of independent parts add in squares.
     return Bounds(
         value - z.value,
         value - z.value - torch.hypot(value - low, z.upper - z.value),
         value - z.value + torch.hypot(high - value, z.value - z.lower),
-        found.forward - z.forward,
-        found.back - z.back,
+        forward - z.forward,
+        back - z.back,
         torch.where(z.ess.isinf(), torch.nan, z.ess),  # of the hidden sums there is one per image
         z.largest,
         "ais",
-        f"{z.effort}; hidden units over {found.steps:,} temperatures",
-        value - found.mean_field,
+        f"{z.effort}; hidden units over {sums.steps:,} temperatures",
+        value - sums.mean_field,
         z.note,
     )

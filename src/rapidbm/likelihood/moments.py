@@ -1,4 +1,4 @@
-"""Exact first and second moments, ⟨s_i⟩ and ⟨s_i s_j⟩, by the routes that give an exact log Z.
+"""Exact first and second moments, ⟨s_i⟩ and ⟨s_i s_j⟩, by the ways that give an exact log Z.
 
 Enumeration sums over states (`enumeration.py`), quadrature over Gaussian fields (`quadrature.py`):
 either way the other units are independent given what is summed over, and ⟨s_i s_j⟩ is the mean of a
@@ -18,21 +18,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import InputError, check_beta
-from ..machines.enumeration import (
-    check_states,
-    enumerate_spins,
-    free_layers,
-    infer,
-    log_weight,
-    states_of,
-)
+from ..errors import check_beta
+from ..machines.enumeration import enumerate_spins, free_layers, infer, log_weight
 from ..machines.machine import Machine
+from ..machines.units import SPIN
 from ..progress import Watch, watch, watched
-from .counting import can_count, sides, terms, terms_of
-from .quadrature import can_integrate, lattice, points_of
-
-LARGEST_SUM = 2**33  # terms
+from .counting import sides
+from .counting import terms as terms_by_kinds
+from .exact import exact_method
+from .quadrature import lattice
 
 
 @dataclass(frozen=True)
@@ -50,36 +44,20 @@ def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = 
     """⟨s_i⟩ and ⟨s_i s_j⟩ by the cheapest of enumeration, counting and quadrature, within `limit`
     seconds."""
     check_beta(beta)
+    method, terms = exact_method(machine, beta, half=False, what="exact moments")
     double = copy.deepcopy(machine).double()
-    costs = {"enumeration": states_of(machine.layers)}
-    if can_count(machine):
-        costs["counting"] = terms_of(machine)
-    if can_integrate(machine):
-        costs["quadrature"] = points_of(machine, beta)
-    method = min(costs, key=lambda name: costs[name])
-    if method != "enumeration" and costs[method] > LARGEST_SUM:
-        raise InputError(
-            f"exact moments of this machine take {costs[method]:,} terms by {method}, more than "
-            f"{LARGEST_SUM:,}; use samples"
-        )
-    if method == "enumeration":
-        check_states(machine.layers, what="exact moments")
-    found = []
-    with watch(f"moments by {method}", costs[method] * machine.replicas) as tick:
-        for e in range(machine.replicas):
-            if method == "counting":
-                found.append(_by_counting(double, e, beta, tick))
-            elif method == "quadrature":
-                found.append(_by_quadrature(double, e, beta, tick))
-            else:
-                found.append(_by_enumeration(double.replica(e), beta, tick))
-    mean = torch.stack([m for m, _ in found])
-    pairs = torch.stack([p for _, p in found])
+    with watch(f"moments by {method}", terms * machine.replicas) as tick:
+        both = [METHODS[method](double, e, beta, tick) for e in range(machine.replicas)]
+    mean = torch.stack([m for m, _ in both])
+    pairs = torch.stack([p for _, p in both])
     pairs.diagonal(dim1=1, dim2=2).fill_(1.0)
     return Moments(mean, pairs, method)
 
 
-def _by_enumeration(machine: Machine, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
+def _by_enumeration(
+    machine: Machine, replica: int, beta: float, tick: Watch
+) -> tuple[Tensor, Tensor]:
+    machine = machine.replica(replica)
     free = free_layers(machine.layers)
 
     def parts() -> Iterator[tuple[Tensor, Tensor]]:
@@ -93,8 +71,8 @@ def _by_enumeration(machine: Machine, beta: float, tick: Watch) -> tuple[Tensor,
 def _by_quadrature(
     machine: Machine, replica: int, beta: float, tick: Watch
 ) -> tuple[Tensor, Tensor]:
-    kinds, found = lattice(machine, replica, beta)
-    mean, pairs = _average(((logs, torch.tanh(field)) for logs, field in found), tick)
+    kinds, parts = lattice(machine, replica, beta)
+    mean, pairs = _average(((logs, SPIN.mean(field)) for logs, field in parts), tick)
     return _of_units(mean, pairs, kinds.which, kinds.flip)
 
 
@@ -102,8 +80,8 @@ def _by_counting(machine: Machine, replica: int, beta: float, tick: Watch) -> tu
     layer, counted, summed = sides(machine, replica)
     n = counted.counts.double()
     parts = (
-        (logs, torch.cat([magnet / n, torch.tanh(field)], 1))
-        for logs, magnet, field in terms(machine, replica, counted, summed, beta)
+        (logs, torch.cat([magnet / n, SPIN.mean(field)], 1))
+        for logs, magnet, field in terms_by_kinds(machine, replica, counted, summed, beta)
     )
     mean, pairs = _average(parts, tick)
     own = torch.arange(len(n), device=n.device)
@@ -112,6 +90,13 @@ def _by_counting(machine: Machine, replica: int, beta: float, tick: Watch) -> tu
     if layer == 1:
         order.reverse()
     return _of_units(mean, pairs, *(torch.cat(both) for both in zip(*order, strict=True)))
+
+
+METHODS = {
+    "counting": _by_counting,
+    "quadrature": _by_quadrature,
+    "enumeration": _by_enumeration,
+}
 
 
 def _of_units(mean: Tensor, pairs: Tensor, which: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:

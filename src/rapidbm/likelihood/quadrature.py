@@ -20,11 +20,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
-from ..machines.spins import log_2cosh
+from ..machines.units import SPIN
 from ..progress import watch
-from .counting import Kinds, rows_of
+from .counting import Kinds, log_sum, rows_of
 
 SPACING = 0.7  # 2 exp(−2π²/h²) = 6e-18
 MARGIN = 9.0  # 2 Φ(−9) = 2e-19
@@ -33,14 +32,15 @@ CHUNK = 2**22  # numbers at a time
 
 def can_integrate(machine: Machine) -> bool:
     """True for patterns that couple every pair of units."""
-    return machine.layers.full and isinstance(machine.couplings, Patterns)
+    return machine.layers.full and machine.patterns is not None
 
 
 def _grids(machine: Machine, replica: int, beta: float) -> tuple[Tensor, list[int]]:
     """√β K^(−1/4) ξ and β b as rows (n, k + 1), and how many lattice points a field has on a side."""
-    assert isinstance(machine.couplings, Patterns)
+    patterned = machine.couplings.patterned
+    assert patterned is not None  # `can_integrate`
     rows = rows_of(machine, replica, range(len(machine.layers.sizes)))
-    rows[:, :-1] *= (beta * machine.couplings.scale) ** 0.5
+    rows[:, :-1] *= (beta * patterned.scale) ** 0.5
     rows[:, -1] *= beta
     reach = rows[:, :-1].abs().sum(0).tolist()
     return rows, [math.ceil((far + MARGIN) / SPACING) for far in reach]
@@ -74,7 +74,7 @@ def lattice(
             z = torch.stack(torch.unravel_index(index, sizes), 1).double()
             z = (z - middle) * SPACING  # (c, k)
             field = z @ kinds.rows[:, :-1].T + kinds.rows[:, -1]
-            log_cosh = log_2cosh(field) @ kinds.counts.double()
+            log_cosh = SPIN.log_sum(field) @ kinds.counts.double()
             yield constant - 0.5 * z.square().sum(1) + log_cosh, field
 
     return kinds, parts()
@@ -83,12 +83,9 @@ def lattice(
 @torch.no_grad()
 def log_z_by_quadrature(machine: Machine, beta: float = 1.0) -> Tensor:
     """Eq. (2) for every replica, (e,) float64."""
-    values = []
     with watch("log Z by quadrature", machine.replicas * points_of(machine, beta)) as tick:
-        for replica in range(machine.replicas):
-            parts = []
-            for logs, _ in lattice(machine, replica, beta)[1]:
-                parts.append(torch.logsumexp(logs, 0))
-                tick.add(len(logs))
-            values.append(torch.logsumexp(torch.stack(parts), 0))
+        values = [
+            log_sum((logs for logs, _ in lattice(machine, e, beta)[1]), tick)
+            for e in range(machine.replicas)
+        ]
     return torch.stack(values)

@@ -20,11 +20,12 @@ from torch import Tensor
 
 from ..disk import parse_json, reading, write_bytes
 from ..errors import InputError
-from ..random import usable
 from ..schema import Names, OneOf, Real, Several, Text, Whole
-from .couplings import Couplings, Dense, Patterns
+from .couplings import Couplings
+from .dense import Dense
 from .layers import Layers
 from .machine import Machine
+from .patterns import Patterns
 
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)
@@ -47,7 +48,7 @@ def save_tensors(
         "format": FORMAT,
         "sizes": machine.layers.sizes,
         "edges": machine.layers.edges,
-        "couplings": "patterns" if isinstance(machine.couplings, Patterns) else "dense",
+        "couplings": machine.couplings.kind,
         **extra,
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -176,10 +177,3 @@ def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> No
 
 def _named(machine: Machine) -> dict[str, Tensor]:
     return {f"parameter/{name}": p.data for name, p in machine.named_parameters()}
-
-
-def device_named(name: str) -> torch.device:
-    """`auto` is the GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return usable(name)

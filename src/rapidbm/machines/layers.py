@@ -1,16 +1,22 @@
 """Which layers a machine has and which of them are coupled.
 
 Layer 0 is the visible one. A configuration holds all layers side by side, (e, c, n); each layer is a
-slice of it. A layer may be coupled to itself: then every pair of its units is coupled, once.
+slice of it. A layer may be coupled to itself: then every pair of its units is coupled, once. The units of
+a layer are of one kind (`units.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
+import torch
+from torch import Tensor
+
 from ..errors import InputError, check_count, is_whole
+from .units import SPIN, Unit
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,7 @@ class Layers:
 
     sizes: tuple[int, ...]
     edges: tuple[tuple[int, int], ...]
+    kinds: tuple[Unit, ...] = ()  # of the units of each layer; all spins if left out
 
     def __post_init__(self) -> None:
         if not isinstance(self.sizes, Iterable):
@@ -39,6 +46,12 @@ class Layers:
             raise InputError(f"each pair of layers is coupled once, but edges are {edges}")
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
         object.__setattr__(self, "edges", edges)
+        kinds = tuple(self.kinds) or (SPIN,) * len(self.sizes)
+        if len(kinds) != len(self.sizes):
+            raise InputError(
+                f"give a kind of unit for each of {len(self.sizes)} layers, not {kinds}"
+            )
+        object.__setattr__(self, "kinds", kinds)
 
     @cached_property
     def units(self) -> int:
@@ -48,6 +61,31 @@ class Layers:
     def slices(self) -> tuple[slice, ...]:
         ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
         return tuple(slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True))
+
+    def unit(self, layer: int) -> Unit:
+        """What the units of a layer are."""
+        return self.kinds[layer]
+
+    def count(self, chosen: Iterable[int]) -> int:
+        """How many states the units of these layers have together."""
+        return int(math.prod(self.kinds[i].levels ** self.sizes[i] for i in chosen))
+
+    def states(self, chosen: tuple[int, ...], numbers: Tensor) -> Tensor:
+        """The states of these numbers of the chosen layers side by side, (c, units) in int8."""
+        parts = []
+        for layer in reversed(chosen):  # the last one changes fastest
+            count = self.count((layer,))
+            parts.append(self.kinds[layer].states(self.sizes[layer], numbers % count))
+            numbers = torch.div(numbers, count, rounding_mode="floor")
+        none = torch.empty((len(numbers), 0), dtype=torch.int8, device=numbers.device)
+        return torch.cat([none, *reversed(parts)], 1)
+
+    def by_layer(self, what: Callable[[Unit, Tensor], Tensor], values: Tensor) -> Tensor:
+        """Something that each unit does, for whole configurations (…, n)."""
+        if len(set(self.kinds)) == 1:
+            return what(self.kinds[0], values)
+        parts = zip(self.kinds, self.slices, strict=True)
+        return torch.cat([what(unit, values[..., where]) for unit, where in parts], -1)
 
     def self_coupled(self, layer: int) -> bool:
         return (layer, layer) in self.edges

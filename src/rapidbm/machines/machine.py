@@ -9,25 +9,24 @@ and for a restricted machine F(v) = − Σ_i b_i v_i − (1/β) Σ_α log 2cosh(
 from __future__ import annotations
 
 import copy
-import math
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..accel import fast
+from ..accel.fused import Pair
 from ..accel.memory import check_room
 from ..arrays import as_tensor
-from ..errors import InputError, LoadWarning, check_beta, check_count, is_number, is_whole
+from ..errors import InputError, check_beta, check_count, is_whole
 from ..progress import watch
-from ..random import check_rng, generator, seed_from, usable
-from .couplings import Couplings, Dense, Patterns, as_parameter
-from .enumeration import AllStates, check_states, clamped_states, infer, log_weight, states_of
+from ..random import check_rng
+from .couplings import Couplings, as_parameter
+from .ensembles import Ensemble, GivenVisible, WeightedSpins
+from .enumeration import check_states, clamped_states, infer, log_weight, states_of
 from .layers import Layers
-from .spins import Beta, WeightedSpins, as_spins, mean_spin, random_spins
+from .spins import as_spins
+from .units import SPIN, Beta
 
 
 class Machine(nn.Module):
@@ -70,7 +69,8 @@ class Machine(nn.Module):
     @property
     def patterns(self) -> Tensor | None:
         """ξ (e, k, n), or None for dense couplings."""
-        return self.couplings.patterns if isinstance(self.couplings, Patterns) else None
+        patterned = self.couplings.patterned
+        return None if patterned is None else patterned.patterns
 
     @property
     def dtype(self) -> torch.dtype:
@@ -158,7 +158,8 @@ class Machine(nn.Module):
         """Fair random spins, (e, c, n)."""
         check_rng(rng, self.device)
         self.check_chains(chains)
-        return random_spins((self.replicas, chains, self.layers.units), rng, self.dtype)
+        shape = (self.replicas, chains, self.layers.units)
+        return SPIN.random(shape, rng, self.dtype)
 
     def check_chains(self, chains: int, *, steps: int = 1, least: int = 1) -> None:
         """Refuses a number of chains that is none, or that no memory holds; with `steps` a record."""
@@ -182,7 +183,7 @@ class Machine(nn.Module):
     def given_visible(self, visible: Any, *, means: bool = False) -> WeightedSpins | GivenVisible:
         """Equal weights for these visible spins, hidden units at their means; restricted machines."""
         visible = self._visible(visible, means)
-        if not fast.joins(self, visible.shape[1]):
+        if not self.layers.two:
             return WeightedSpins.even(self.complete(visible, means=True))
         e, c, _ = visible.shape
         check_count("the number of configurations to average over", c)
@@ -191,7 +192,7 @@ class Machine(nn.Module):
 
     def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
         """Equal weights for the chains of a negative phase, their `layers.inferred` at their means."""
-        if fast.joins(self, spins.shape[1]):
+        if self.layers.two:
             return self.given_visible(spins[..., : self.visible], means=True)
         return WeightedSpins.even(self.infer(spins, means=True))
 
@@ -264,30 +265,36 @@ class Machine(nn.Module):
             )
         check_beta(beta)
         spins = self.with_visible(visible)
-        fields = [self.field(spins, i, means=True) for i in self.layers.hidden]
-        return torch.cat([mean_spin(field, beta) for field in fields], -1)
+        layers = self.layers
+        each = [layers.unit(i).mean(self.field(spins, i, means=True), beta) for i in layers.hidden]
+        return torch.cat(each, -1)
 
     # -- training ---------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def gradient(self, weighted: WeightedSpins | GivenVisible | AllStates) -> dict[str, Tensor]:
+    def gradient(self, ensemble: Ensemble) -> dict[str, Tensor]:
         """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
-        if isinstance(weighted, GivenVisible) and weighted.machine is self:
-            fused = fast.gradient(self, weighted.visible, weighted.weights)
-            if fused is not None:
-                return fused
-        if isinstance(weighted, AllStates) and self.layers.two:
-            fused_sums = fast.products(self) if weighted.machine is self else None
-            product, mean = fused_sums or weighted.products()
-            total = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
-            return total if self.biases is None else {**total, "biases": -mean}
-        total = {}
-        for part in weighted.chunks():
-            found = {f"couplings.{k}": v for k, v in self.couplings.gradient(part).items()}
-            if self.biases is not None:
-                found["biases"] = -(part.weights[:, None] @ part.spins).squeeze(1)
-            total = {k: total[k].add_(v) for k, v in found.items()} if total else found
-        return total
+        return ensemble.gradient(self)
+
+    def pair(self) -> Pair | None:
+        """Two layers of spins as kernels read them; None for any other machine."""
+        known = self.layers.two and self.layers.kinds == (SPIN, SPIN)
+        biases = None if self.biases is None else self.biases.detach()
+        return self.couplings.pair(biases) if known else None
+
+    @torch.no_grad()
+    def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        """The same over configurations (e, c, n) with weights (e, c)."""
+        found = {f"couplings.{k}": v for k, v in self.couplings.gradient(spins, weights).items()}
+        if self.biases is not None:
+            found["biases"] = -(weights[:, None] @ spins).squeeze(1)
+        return found
+
+    @torch.no_grad()
+    def gradient_of(self, product: Tensor, mean: Tensor) -> dict[str, Tensor]:
+        """The same from ⟨s_i s_j⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) of two layers."""
+        found = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
+        return found if self.biases is None else {**found, "biases": -mean}
 
     def start_biases(self, visible: Any) -> None:
         """Sets the visible biases to the data's marginals, ⟨v_i⟩ = tanh b_i, smoothed by one
@@ -300,7 +307,7 @@ class Machine(nn.Module):
                 f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
             )
         mean = spins.to(self.device, torch.float64).sum(0) / (len(spins) + 2.0)
-        self.biases.data[:, : self.visible] = torch.atanh(mean).to(self.dtype)
+        self.biases.data[:, : self.visible] = self.layers.unit(0).field_of(mean).to(self.dtype)
 
     # -- replicas ---------------------------------------------------------------------------------
 
@@ -315,31 +322,6 @@ class Machine(nn.Module):
         for parameter in one.parameters():
             parameter.data = parameter.data[index : index + 1].clone()
         return one
-
-
-@dataclass(frozen=True)
-class GivenVisible:
-    """Weighted visible spins; the hidden units are at their means given them, and are not written down
-    before somebody asks."""
-
-    machine: Machine
-    visible: Tensor  # (e, c, v)
-    weights: Tensor  # (e, c)
-
-    @property
-    def spins(self) -> Tensor:
-        return self.machine.complete(self.visible, means=True)
-
-    def chunks(self) -> Iterator[WeightedSpins]:
-        yield WeightedSpins(self.spins, self.weights)
-
-    def times(self, factor: float) -> GivenVisible:
-        return replace(self, weights=self.weights * factor)
-
-    def minus(self, other: GivenVisible) -> GivenVisible:
-        """Both, the weights of the other negative."""
-        visible = torch.cat([self.visible, other.visible.to(self.visible.dtype)], 1)
-        return replace(self, visible=visible, weights=torch.cat([self.weights, -other.weights], 1))
 
 
 def stack(machines: Sequence[Machine]) -> Machine:
@@ -365,171 +347,6 @@ def scaled(machine: Machine, beta: float) -> Machine:
     """A machine whose energy is β times this one's."""
     other = copy.deepcopy(machine)
     for name, parameter in other.named_parameters():
-        # J is bilinear in the patterns.
-        root = isinstance(other.couplings, Patterns) and name != "biases"
-        parameter.data.mul_(beta**0.5 if root else beta)
+        degree = 1 if name == "biases" else other.couplings.degree
+        parameter.data.mul_(beta ** (1.0 / degree))
     return other
-
-
-# -- constructors -------------------------------------------------------------------------------------
-
-
-def rbm(
-    visible: int,
-    hidden: int,
-    patterns: int | None = None,
-    *,
-    replicas: int = 1,
-    biases: bool = False,
-    scale: float | None = None,
-    continuous: bool = False,
-    seed: int | None = None,
-    rng: torch.Generator | None = None,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Machine:
-    """A restricted machine: one hidden layer, coupled to the visible one.
-
-    `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
-    spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
-    N(0, `scale`²), 0.01 by default. Biases start at 0.
-    """
-    layers = Layers((visible, hidden), ((0, 1),))
-    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
-
-
-def dbm(
-    visible: int,
-    hidden: Sequence[int],
-    patterns: int | None = None,
-    *,
-    replicas: int = 1,
-    biases: bool = False,
-    scale: float | None = None,
-    continuous: bool = False,
-    seed: int | None = None,
-    rng: torch.Generator | None = None,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Machine:
-    """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
-    if not isinstance(hidden, Iterable):
-        raise InputError(
-            f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one, not {hidden!r}"
-        )
-    sizes = (visible, *hidden)
-    layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
-    if len(sizes) < 2:
-        raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
-    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
-
-
-def bm(
-    visible: int,
-    hidden: int = 0,
-    patterns: int | None = None,
-    *,
-    replicas: int = 1,
-    biases: bool = False,
-    scale: float | None = None,
-    continuous: bool = False,
-    seed: int | None = None,
-    rng: torch.Generator | None = None,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Machine:
-    """A fully connected machine: every pair of units is coupled. Options as for `rbm`."""
-    check_count("the number of hidden units", hidden, least=0)
-    sizes = (visible, hidden) if hidden else (visible,)
-    edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
-    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
-
-
-def _machine(
-    layers: Layers,
-    patterns: int | None,
-    replicas: int,
-    biases: bool,
-    scale: float | None,
-    continuous: bool,
-    rng: torch.Generator,
-    dtype: torch.dtype,
-) -> Machine:
-    check_count("the number of replicas", replicas)
-    if patterns is not None:
-        check_count("the number of patterns K", patterns)
-    if scale is None:
-        scale = 0.01 if patterns is None else 1.0
-    if not (is_number(scale) and scale > 0):
-        raise InputError(f"the scale of the initial couplings must be positive, not {scale!r}")
-    if dtype not in (torch.float32, torch.float64):
-        raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype!r}")
-    each = (
-        sum(layers.sizes[a] * layers.sizes[b] for a, b in layers.edges)
-        if patterns is None
-        else patterns * layers.units
-    )
-    check_room(
-        f"a machine of {layers.describe()} units and {replicas:,} replicas",
-        replicas * each,
-        size=dtype.itemsize,
-        device=rng.device,
-        remedy="take fewer units or replicas, or patterns=K instead of dense couplings"
-        if patterns is None
-        else "take fewer units, patterns or replicas",
-    )
-    couplings: Couplings
-    if patterns is None:
-        couplings = Dense(
-            layers,
-            {
-                (a, b): scale
-                * torch.randn(
-                    (replicas, layers.sizes[a], layers.sizes[b]),
-                    generator=rng,
-                    dtype=dtype,
-                    device=rng.device,
-                )
-                for a, b in layers.edges
-            },
-        )
-    else:
-        warn_of_load(layers, patterns)
-        shape = (replicas, patterns, layers.units)
-        if continuous:
-            xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
-        else:
-            xi = random_spins(shape, rng, dtype)
-        couplings = Patterns(layers, xi * scale)
-    start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
-    return Machine(couplings, start if biases else None)
-
-
-def critical_patterns(layers: Layers) -> float:
-    """The number of random ±1 patterns beyond which descent leaves them (`docs/decisions/load.md`).
-
-    Full connectivity: 0.138 N, the Hopfield value. Otherwise the visible layer and the one that it
-    is coupled to, as measured: 0.2 √(n_a n_b), and at most 0.7 times the smaller one.
-    """
-    sizes = layers.sizes
-    if layers.full:
-        return 0.138 * layers.units
-    pairs = [(sizes[0], sizes[i]) for i in layers.neighbours(0)]
-    limits = [min(0.2 * math.sqrt(a * b), 0.7 * min(a, b)) for a, b in pairs]
-    return max(limits, default=0.138 * sizes[0])
-
-
-def warn_of_load(layers: Layers, patterns: int) -> None:
-    limit = critical_patterns(layers)
-    if patterns > max(limit, 1):
-        warnings.warn(
-            f"K = {patterns} random patterns are too many for layers of {layers.describe()} units: "
-            f"beyond about {max(limit, 1):.0f} they are no longer low-energy states, and descent from "
-            "them ends elsewhere, so that PID averages over the wrong states; for PID take fewer "
-            "patterns or larger layers; a negative phase that samples (pcd) does not rely on them",
-            LoadWarning,
-            stacklevel=4,
-        )

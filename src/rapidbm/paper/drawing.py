@@ -1,4 +1,4 @@
-"""The style of the paper's figures: for print, in grey, and for the colour-blind.
+"""Items, the paper's figures and tables, and their style: for print, in grey, and for the colour-blind.
 
 Each curve has a colour (Okabe and Ito's, of different lightness), a dash and a marker of its own, so
 that any one of them tells it from the others. Bands are one standard deviation over instances.
@@ -6,22 +6,50 @@ that any one of them tells it from the others. Bands are one standard deviation 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 
 from ..pictures import INK, figure, show_images
-from .study import Array, Number, Record
+from .claims import Number, words_of
+from .records import Array, Record, Records, sizes_of, unpack
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib import axes
+    from matplotlib import figure as figures
+
+    Axes: TypeAlias = axes.Axes
+    Figure: TypeAlias = figures.Figure
+else:  # matplotlib is imported when something is drawn
+    Axes = Figure = Any
 
 COLUMN, PAGE = 3.4, 7.0  # inches: one column of a journal, and two
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure or a table: `needs` are the records it may use, 'study.part', or 'study' for all."""
+
+    title: str
+    needs: tuple[str, ...]
+    text: str | Callable[[Records], str]  # the caption, less the settings
+    draw: Callable[[Records], Figure]
+
+    def caption(self, records: Records) -> str:
+        text = self.text if isinstance(self.text, str) else self.text(records)
+        return f"{text} {sizes_of(records)}"
+
+
+def item(
+    title: str, needs: tuple[str, ...], text: Callable[[Records], str] | None = None
+) -> Callable[[Callable[[Records], Figure]], Item]:
+    """Makes an item of the function that draws it: its id is the function's name, its caption the
+    docstring, unless the records have a part in it."""
+    return lambda draw: Item(title, needs, text or words_of(draw), draw)
 
 
 @dataclass(frozen=True)
@@ -84,35 +112,49 @@ def curve(
     """Mean and band of `rows` (x, instances); markers are few, so that the line shows."""
     rows = np.atleast_2d(np.asarray(rows, dtype=float))
     mean = np.nanmean(rows, 1)
-    every = max(1, len(mean) // 8)
-    axes.plot(
-        x,
-        mean,
-        linestyle=pen.dash,
-        color=pen.colour,
-        marker=pen.marker,
-        markevery=every,
-        label=label,
-    )
+    style = {"linestyle": pen.dash, "color": pen.colour, "marker": pen.marker}
+    axes.plot(x, mean, markevery=max(1, len(mean) // 8), label=label, **style)
     if rows.shape[1] > 1:
         spread = np.nanstd(rows, 1, ddof=1)
         low = mean - spread if floor is None else np.maximum(mean - spread, floor)
         axes.fill_between(x, low, mean + spread, color=pen.colour, alpha=0.18, lw=0)
 
 
+def curves(
+    axes: Axes,
+    records: Records,
+    study: str,
+    names: Mapping[str, str],
+    pens: Mapping[str, Pen],
+    key: str,
+    **more: Any,
+) -> None:
+    """A value against the epochs, mean and band over instances, of each part that has it."""
+    for name, pen in pens.items():
+        record = records.get(f"{study}.{name}")
+        if record is not None and key in record.values:
+            curve(axes, record["epochs"], record.array(key), pen, names[name], **more)
+
+
+def course_points(axes: Axes, record: Record | None, key: str, pen: Pen, label: str) -> None:
+    """A value against the epochs of a record, if there is one: means with their standard errors."""
+    if record is not None:
+        points(axes, record["epochs"], Number.each(record.array(key)), pen, label)
+
+
+def legend_below(fig: Figure, axes: Axes, columns: int, where: Any = "center", **more: Any) -> None:
+    """The curves of some axes below the whole figure."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        place: Any = f"outside lower {where}"
+        fig.legend(handles, labels, loc=place, ncols=columns, **more)
+
+
 def points(axes: Axes, x: Any, numbers: Sequence[Number], pen: Pen, label: str) -> None:
     """Means with error bars."""
-    axes.errorbar(
-        x,
-        [n.value for n in numbers],
-        [n.error if np.isfinite(n.error) else 0.0 for n in numbers],
-        linestyle=pen.dash,
-        color=pen.colour,
-        marker=pen.marker,
-        label=label,
-        capsize=2,
-        linewidth=1.1,
-    )
+    errors = [n.error if np.isfinite(n.error) else 0.0 for n in numbers]
+    style = {"linestyle": pen.dash, "color": pen.colour, "marker": pen.marker, "linewidth": 1.1}
+    axes.errorbar(x, [n.value for n in numbers], errors, label=label, capsize=2, **style)
 
 
 def label(axes: Axes, x: str, y: str, title: str = "") -> None:
@@ -140,36 +182,3 @@ def tiles(
     show_images(axes, torch.from_numpy(images), (shape[0], shape[1]), columns)
     if title:
         axes.set_title(title, loc="left")
-
-
-def pack(images: torch.Tensor) -> list[str]:
-    """Images of ±1 (samples, v) as lines of hexadecimal digits, for a record."""
-    bits = (images.detach().cpu().numpy() > 0).astype(np.uint8)
-    return [row.tobytes().hex() for row in np.packbits(bits, axis=1)]
-
-
-def unpack(packed: Sequence[str], visible: int) -> Array:
-    rows = np.stack([np.frombuffer(bytes.fromhex(line), np.uint8) for line in packed])
-    bits = np.unpackbits(rows, axis=1, count=visible)
-    return bits.astype(float) * 2 - 1
-
-
-def instances(record: Record, key: str) -> int:
-    """Over how many instances a value (t, e) was measured."""
-    return int(np.atleast_2d(record.array(key)).shape[1])
-
-
-def sizes_of(records: Mapping[str, Record]) -> str:
-    """The settings and seeds of some records in a sentence, for a caption."""
-    told = []
-    for study in dict.fromkeys(name.partition(".")[0] for name in records):
-        record = next(r for name, r in records.items() if name.partition(".")[0] == study)
-        pairs = ", ".join(f"{k.replace('_', ' ')} {_short(v)}" for k, v in record.settings.items())
-        told.append(f"{study} ({record.scale} scale, seed {record.seed}): {pairs}")
-    return "; ".join(told) + "."
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "/".join(map(_short, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

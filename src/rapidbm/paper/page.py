@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .. import paper as experiments
 from ..disk import inside
+from . import registry
+from .claims import FAILS, HOLDS, MISSED, OPEN
 
 if TYPE_CHECKING:
-    from .folder import Reproduction
+    from .reproduction import Reproduction
 
 TEMPLATE = Path(__file__).with_name("report.html")
-MARKS = {
-    "holds": "✓",
-    "does not hold": "✗",
-    "not reproduced with this recipe": "○",
-    "not measured": "–",
-}
+MARKS = {HOLDS: "✓", FAILS: "✗", MISSED: "○", OPEN: "–"}
 ABOUT = {
     "tiny": "a check that everything runs, in seconds; its numbers mean little",
     "quick": "smaller machines and fewer instances than the paper's, for two CPU cores",
@@ -49,7 +45,7 @@ def page(reproduction: Reproduction) -> str:
         counts=Counter(v.verdict for v in verdicts),
         marks=MARKS,
         claims=[{**v.as_dict(), "mark": MARKS[v.verdict]} for v in verdicts],
-        items=[_item(reproduction, name, times) for name in experiments.ITEMS],
+        items=[_item(reproduction, name, times) for name in registry.ITEMS],
         parts=_parts(reproduction, times),
         failed=reproduction.info["failed"],
         version=__version__,
@@ -64,7 +60,7 @@ def _versions(times: dict[str, dict[str, Any]]) -> list[str]:
 def _item(
     reproduction: Reproduction, name: str, times: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    item = experiments.item(name)
+    item = registry.item(name)
     records = reproduction.records_of(item)
     picture, words = (inside(reproduction.out, "figures", name + end) for end in (".png", ".txt"))
     image, caption = None, ""
@@ -87,21 +83,19 @@ def _item(
 def _parts(reproduction: Reproduction, times: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     records = reproduction.records()
     rows = []
-    for study in experiments.STUDIES:
-        for name in experiments.parts(study, reproduction.scale):
-            took = times.get(name)
-            rows.append(
-                {
-                    "name": name,
-                    "there": name in records,
-                    "seconds": None if took is None else took["seconds"],
-                    "device": "" if took is None else took["device"],
-                    "memory": ""
-                    if took is None or not took.get("peak_bytes")
-                    else f"{took['peak_bytes'] / 2**30:.1f} GiB",
-                    "settings": _settings(records[name].settings) if name in records else "",
-                }
-            )
+    for name in (name for study in registry.STUDIES for name in registry.parts(study)):
+        took = times.get(name, {"seconds": None, "device": ""})
+        peak = took.get("peak_bytes")
+        rows.append(
+            {
+                "name": name,
+                "there": name in records,
+                "seconds": took["seconds"],
+                "device": took["device"],
+                "memory": f"{peak / 2**30:.1f} GiB" if peak else "",
+                "settings": _settings(records[name].settings) if name in records else "",
+            }
+        )
     return rows
 
 

@@ -19,26 +19,34 @@ import torch
 from torch import Tensor
 
 from .. import pictures
+from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..errors import InputError, check_count
 from ..estimates import Estimate
-from ..glass import quality
+from ..glass.accessibility import gibbs_accessibility
+from ..glass.neighbours import adversarial_accuracy, nearest
 from ..glass.overlaps import energies, overlap_distribution, ultrametricity
-from ..glass.phase_pictures import show_phases
 from ..glass.phases import boundaries, standing
-from ..glass.pictures import landscape_figure
-from ..glass.quality_pictures import show_moments, show_nearest, show_projections, show_relaxation
+from ..glass.pictures import (
+    landscape_figure,
+    show_moments,
+    show_nearest,
+    show_phases,
+    show_projections,
+    show_relaxation,
+)
+from ..glass.relaxation import relaxation
+from ..glass.sample_moments import moments, projections
 from ..glass.spectra import pattern_overlaps
 from ..glass.verdict import glassiness
 from ..ground.ground_state import ground_state
-from ..machines.files import device_named, load_machine
+from ..machines.files import load_machine
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import check_seed, generator
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
 from .folder import RunFolder
-from .metrics import gibbs_accessibility
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -351,14 +359,12 @@ class _Work:
         count = max(20, len(train))
         spins = sample(machine, count, steps=self.sweeps, rng=self.rng("samples"))
         spins = spins[..., : machine.visible]
-        judged = quality.adversarial_accuracy(spins, train, rng)
-        orders = quality.moments(spins, train, rng)
-        near = quality.nearest(spins, whole, test[:IMAGES])
+        judged = adversarial_accuracy(spins, train, rng)
+        orders = moments(spins, train, rng)
+        near = nearest(spins, whole, test[:IMAGES])
         many = min(10, machine.visible, len(train) - 1)
-        axes = quality.projections(spins, train, rng, components=many)
-        way = quality.relaxation(
-            machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps)
-        )
+        axes = projections(spins, train, rng, components=many)
+        way = relaxation(machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps))
         section = f"samples ({self.sweeps} Gibbs sweeps from random starts)"
         rows = [
             _row(section, "adversarial accuracy, data", judged.truth),

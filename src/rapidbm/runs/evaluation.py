@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import pictures
+from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..errors import InputError, TimeLimit, check_choice
 from ..estimates import Bounds
+from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.bridging import log_z_along
-from ..likelihood.log_z import HIDDEN, can_be_exact, log_likelihood, log_z
+from ..likelihood.exact import can_be_exact
+from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..machines.enumeration import states_of
-from ..machines.files import device_named, load_tensors
+from ..machines.files import load_tensors
 from ..machines.machine import Machine
-from ..machines.spins import sign
+from ..machines.units import SPIN
 from ..random import generator
 from ..training.negative import HasConfigurations
 from .folder import RunFolder, as_list
-from .metrics import gibbs_accessibility, hamming_distance, mean_free_energy, method_accessibility
+from .metrics import hamming_distance, mean_free_energy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,7 +86,7 @@ def evaluation(
     spins = machine.random(100, rng)
     rows["energy_random"] = machine.energy(spins).mean(1)
     if machine.patterns is not None:
-        rows["energy_patterns"] = machine.energy(sign(machine.patterns)).mean(1)
+        rows["energy_patterns"] = machine.energy(SPIN.nearest(machine.patterns)).mean(1)
     return {name: as_list(value) for name, value in rows.items()}, notes
 
 

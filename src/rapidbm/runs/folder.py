@@ -82,11 +82,18 @@ def line_shape(replicas: int) -> Names:
 class RunFolder:
     """A run folder as it lies there."""
 
-    def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        data: str | Path | Dataset | None = None,
+        recipe: Recipe | None = None,
+    ) -> None:
         """The run in `folder`; `data` is its file of data, if that is not where the recipe says or was
-        never named by the user."""
+        never named by the user, or the data themselves; `recipe` is one that a file cannot describe."""
         self.folder = Path(folder)
-        self._file = None if data is None else Path(data).resolve()
+        self._given = data if isinstance(data, Dataset) else None
+        self._file = None if data is None or isinstance(data, Dataset) else Path(data).resolve()
+        self._special = recipe
         self.read()
 
     def read(self) -> None:
@@ -102,7 +109,7 @@ class RunFolder:
                 f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
             )
         self.info: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
-        self.recipe = Recipe.from_dict(info["recipe"])
+        self.recipe = self._special or Recipe.from_dict(info["recipe"])
 
     @property
     def status(self) -> str:
@@ -111,6 +118,17 @@ class RunFolder:
     def data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused, and so is one that lies outside
         the folder and was never named by the user."""
+        data = self._named_data() if self._given is None else self._given
+        if checksum(data) != self.info["data"]["sha256"]:
+            raise InputError(
+                f"{self._file or self.recipe.dataset} is not the data that {self.folder} was trained on: "
+                "its checksum differs; restore it or train anew"
+            )
+        if self._file is not None:
+            trust(self._file)
+        return data
+
+    def _named_data(self) -> Dataset:
         recipe = self.recipe
         if self._file is not None:
             if not is_file(recipe.dataset):
@@ -130,15 +148,7 @@ class RunFolder:
             )
         with warnings.catch_warnings():  # what a file holds besides was told when the run was made
             warnings.simplefilter("ignore", DataWarning)
-            data = recipe.data()
-        if checksum(data) != self.info["data"]["sha256"]:
-            raise InputError(
-                f"{recipe.dataset} is not the data that {self.folder} was trained on: its "
-                "checksum differs; restore it or train anew"
-            )
-        if self._file is not None:
-            trust(self._file)
-        return data
+            return recipe.data()
 
     def _owns(self, path: Path) -> bool:
         return path.resolve().is_relative_to(self.folder.resolve()) or is_trusted(path)
@@ -258,6 +268,11 @@ def fresh_folder(folder: Path) -> Path:
 def as_list(values: Tensor) -> list[float | None]:
     """One number per replica; JSON has no NaN."""
     return [float(f"{x:.9g}") if math.isfinite(x) else None for x in values.double().tolist()]
+
+
+def exact_list(values: Tensor) -> list[float | None]:
+    """The same to all digits."""
+    return [x if math.isfinite(x) else None for x in values.double().tolist()]
 
 
 def checksum(data: Dataset) -> str:

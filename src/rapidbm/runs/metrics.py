@@ -5,8 +5,7 @@ appendix C: unknown pixels are set to 0, one Gibbs pass up and down with nothing
 
     HD = |B − A| / 2V                                                                     (1)
 
-between the original A and the reconstruction B. Accessibility is an energy over the ground-state
-energy: of what Gibbs sampling reaches, or of what a negative phase uses.
+between the original A and the reconstruction B.
 """
 
 from __future__ import annotations
@@ -18,19 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arrays import as_tensor
+from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, check_count
-from ..ground.ground_state import ground_state
+from ..glass.accessibility import gibbs_accessibility
 from ..likelihood.log_z import log_likelihood
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..machines.spins import up_probability
+from ..machines.units import SPIN
 from ..progress import watch, watched
-from ..random import check_rng
 from ..registry import Registry
 from ..sampling.gibbs import sweep, sweeps
-from ..training.negative import HasConfigurations, NegativePhase
 
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 ROOM = 2**20  # numbers at a time on a CPU
@@ -139,7 +136,7 @@ def hamming_distance(
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins, means=True)
-    room = ROOM if machine.device.type == "cpu" else 2**8 * ROOM
+    room = by_device(machine.device, ROOM, 2**8 * ROOM)
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     with watch("reconstructions", tries * len(split)) as tick:
@@ -158,7 +155,7 @@ def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generato
     spins = _started(machine, *_masked(split))
     keep = torch.arange(machine.layers.units, device=machine.device) < machine.visible
     spins = sweep(machine, spins, rng, clamp=keep, means=True)
-    wrong = up_probability(-truth * machine.field(spins, 0, means=True))
+    wrong = SPIN.up(-truth * machine.field(spins, 0, means=True))
     return wrong.sum((1, 2), dtype=torch.float64)
 
 
@@ -180,74 +177,6 @@ def mean_free_energy(
             parts.append(machine.free_energy(some).sum(1))
             tick.add(len(some))
     return torch.stack(parts).sum(0) / len(split)
-
-
-@watched("Gibbs accessibility", remedy="give the ground state's energy, ground=")
-@torch.no_grad()
-def gibbs_accessibility(
-    machine: Machine,
-    split: Split | None,
-    rng: torch.Generator,
-    *,
-    chains: int = 10,
-    steps: int = 10,
-    ground: Tensor | None = None,
-    limit: float | None = None,
-) -> Tensor:
-    """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's."""
-    machine.check_chains(chains)
-    check_count("the number of steps", steps, least=0)
-    ground = _ground(machine, rng, ground)
-    spins = sweeps(machine, machine.random(chains, rng), rng, steps)
-    return _share(machine.energy(spins).amin(1), ground)
-
-
-@watched("method accessibility", remedy="give the ground state's energy, ground=")
-@torch.no_grad()
-def method_accessibility(
-    machine: Machine,
-    data: Any,
-    rng: torch.Generator,
-    *,
-    negative: NegativePhase,
-    chains: Tensor | None = None,
-    repeats: int = 10,
-    ground: Tensor | None = None,
-    limit: float | None = None,
-) -> Tensor:
-    """The lowest energy among the configurations that a negative phase uses, over the ground state's:
-    the patterns as spins, the chains as they are, or `repeats` times what k sweeps from the data reach.
-    """
-    if not isinstance(negative, HasConfigurations):
-        raise InputError(
-            f"{type(negative).__name__} averages over no configurations of its own; method "
-            "accessibility needs a phase with configurations(), such as cd, pcd or pid"
-        )
-    check_count("the number of repeats", repeats)
-    ground = _ground(machine, rng, ground)
-    images = machine.visible_spins(data)
-    if chains is None:
-        chains = negative.init(machine, rng)
-        if chains.shape[1]:
-            _, chains = negative.step(machine, chains, images, rng)
-    lowest = torch.full_like(ground, torch.inf)
-    for _ in range(1 if chains.shape[1] else repeats):
-        used = negative.configurations(machine, chains, images, rng)
-        lowest = torch.minimum(lowest, machine.energy(used).amin(1))
-    return _share(lowest, ground)
-
-
-def _ground(machine: Machine, rng: torch.Generator, given: Any) -> Tensor:
-    """The ground-state energy, unless it is given: exact where that is cheap, else the best found."""
-    check_rng(rng, machine.device)
-    if given is None:
-        return ground_state(machine, rng=rng).energy
-    return as_tensor(given, what="the energy of the ground state")
-
-
-def _share(energy: Tensor, ground: Tensor) -> Tensor:
-    """An energy over the ground state's, which a search may have missed."""
-    return energy / torch.minimum(ground.to(energy), energy)
 
 
 def _check_hidden(machine: Machine, name: str = "free_energy") -> None:

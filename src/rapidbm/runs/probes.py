@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machines.machine import Machine
-from ..machines.spins import as_spins, up_probability
+from ..machines.spins import as_spins
+from ..machines.units import SPIN
 from ..progress import Watch, pulse, watch, watched
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -161,5 +162,5 @@ def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tens
         fields = [machine.field(spins, i, means=True) for i in machine.layers.hidden]
         field = torch.cat(fields, -1)[0]
         uniform = torch.rand(field.shape, generator=rng, device=field.device)
-        drawn.append((uniform < up_probability(field)).to(torch.int8) * 2 - 1)
+        drawn.append((uniform < SPIN.up(field)).to(torch.int8) * 2 - 1)
     return torch.cat(drawn)

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from ..accel.fast import PRECISIONS, Precision
+from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset
 from ..errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
-from ..machines.machine import Machine, bm, dbm, rbm
+from ..machines.constructors import bm, dbm, rbm
+from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
 from ..training.negative import NEGATIVE, NegativePhase

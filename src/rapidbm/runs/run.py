@@ -9,22 +9,23 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
+from ..accel.devices import device_named, words
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes, write_json
-from ..errors import InputError, LoadWarning, LossWarning, check_choice
+from ..errors import InputError, LossWarning, check_choice
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import check_sizes, device_named, load_tensors, save_tensors
+from ..machines.files import check_sizes, load_tensors, save_tensors
 from ..training.trainer import Progress, Trainer
-from .folder import Record, RunFolder, as_list, check_free, describe_new, fresh_folder
+from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .metrics import METRICS
 from .recipe import Recipe
 from .spacing import due, on_log_grid
@@ -34,6 +35,8 @@ __all__ = ["PROLONG", "Run", "Step", "on_log_grid"]
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
+# What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, or nothing.
+Look = Callable[[Progress, Dataset], Mapping[str, Tensor] | None]
 
 
 @dataclass(frozen=True)
@@ -50,22 +53,34 @@ class Step:
 class Run(RunFolder):
     """A run folder that can be trained into."""
 
-    def __init__(self, folder: str | Path, data: str | Path | None = None) -> None:
-        super().__init__(folder, data)
+    def __init__(
+        self,
+        folder: str | Path,
+        data: str | Path | Dataset | None = None,
+        recipe: Recipe | None = None,
+    ) -> None:
+        super().__init__(folder, data, recipe)
+        self._own: Look | None = None
         self._ready: Trainer | None = None
         self._diverged: tuple[int, ...] = ()  # as far as was asked
         self._lines = 0  # of metrics, so far
 
     @staticmethod
     def create(
-        folder: str | Path, recipe: Recipe, preset: str | None = None, *, renamed: bool = False
+        folder: str | Path,
+        recipe: Recipe,
+        preset: str | None = None,
+        *,
+        renamed: bool = False,
+        data: Dataset | None = None,
     ) -> Run:
         """A new run folder; one that holds something is left alone, or with `renamed` one with a number
-        after its name is taken."""
+        after its name is taken. `data` stand in for those that the recipe names."""
         folder = Path(folder)
         if not renamed:
             check_free(folder)
-        data, device = recipe.data(), device_named(recipe.device)
+        given, device = data, device_named(recipe.device)
+        data = recipe.data() if given is None else given
         ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
             METRICS[name].check(ready.machine)
@@ -78,19 +93,25 @@ class Run(RunFolder):
             describe_new(folder, recipe, preset, data)
         if is_file(recipe.dataset):
             trust(Path(recipe.dataset))
-        run = Run(folder)
+        run = Run(folder, given, None if type(recipe) is Recipe else recipe)
         run._ready = ready
         return run
 
     def go(
-        self, stop: Callable[[], bool] = lambda: False, epochs: int | None = None
+        self,
+        stop: Callable[[], bool] = lambda: False,
+        epochs: int | None = None,
+        look: Look | None = None,
     ) -> Iterator[Step]:
         """Trains, from the beginning or from the newest checkpoint, and tells after every update, or on a
         GPU after every few.
 
         When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
-        makes the training longer than it was meant to be, as `prolong` does.
+        makes the training longer than it was meant to be, as `prolong` does. `look` takes the place of
+        the recipe's metrics: it is asked at the start and at each end of an epoch, before anything is
+        saved, so that it may change the machine, and what it answers is written down to all digits.
         """
+        self._own = look
         with self._alone():
             if epochs is not None and epochs != self.recipe.epochs:
                 self._extend(epochs, None)
@@ -120,13 +141,11 @@ class Run(RunFolder):
         data, device = self.data(), device_named(self.recipe.device)
         trainer = self._ready
         if trainer is None or trainer.update:
-            with warnings.catch_warnings():  # the load was told when the run was made
-                warnings.simplefilter("ignore", LoadWarning)
-                trainer = self.recipe.trainer(data, device)
+            trainer = self.recipe.trainer(data, device)
         self._ready = None
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
-        self._describe(trainer, "running", seconds, device=_device_words(device))
+        self._describe(trainer, "running", seconds, device=words(device))
         try:
             if trainer.update == 0:
                 yield self._look(trainer, data, seconds)
@@ -155,7 +174,7 @@ class Run(RunFolder):
             state = "failed" if isinstance(error, Exception) else "interrupted"
             self._describe(trainer, state, seconds)
             raise
-        found = trainer.fit()
+        found = trainer.fit() if self._own is None else None
         told = (
             {}
             if found is None
@@ -204,8 +223,13 @@ class Run(RunFolder):
     def _look(self, trainer: Trainer, data: Dataset, seconds: float) -> Step:
         progress = trainer.progress()
         record = None
-        if self._looks_at(progress):
-            record = self._evaluate(progress, data, seconds)
+        if self._own is not None:
+            seen = self._own(progress, data) if progress.epoch_end else None
+            if seen is not None:
+                values = {name: exact_list(value) for name, value in seen.items()}
+                record = self._write_line(progress, seconds, values)
+        elif self._looks_at(progress):
+            record = self._write_line(progress, seconds, self._evaluate(progress, data))
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
         return Step(progress.epoch, progress.update, progress.updates, record, self._diverged)
@@ -219,21 +243,21 @@ class Run(RunFolder):
     def _looks_at(self, progress: Progress) -> bool:
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
-    def _evaluate(self, progress: Progress, data: Dataset, seconds: float) -> Record:
+    def _evaluate(self, progress: Progress, data: Dataset) -> Record:
         machine = progress.averaged() if self.recipe.average else progress.machine
-        rng = progress.rng
-        record: Record = {
-            "epoch": progress.epoch,
-            "update": progress.update,
-            "seconds": round(seconds, 6),
-        }
+        rng, values = progress.rng, {}
         for name in self.recipe.metrics:
             metric = METRICS[name]
             for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
                 key = f"{name}_{part}" if part else name
-                record[key] = as_list(metric(machine, split, rng))
+                values[key] = as_list(metric(machine, split, rng))
+        return values
+
+    def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
+        when = {"epoch": progress.epoch, "update": progress.update, "seconds": round(seconds, 6)}
+        record: Record = when | values
         if progress.diverged:
-            record["diverged"] = [i in progress.diverged for i in range(machine.replicas)]
+            record["diverged"] = [i in progress.diverged for i in range(self.recipe.replicas)]
         append_line(self.folder / "metrics.jsonl", json.dumps(record))
         self._lines += 1
         return record
@@ -294,7 +318,3 @@ class Run(RunFolder):
         self.info["status"] = "interrupted"
         write_json(self.folder / "run.json", self.info)
         return told
-
-
-def _device_words(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from .. import pictures
+from ..accel.devices import device_named
 from ..data.splits import Dataset, Split
 from ..disk import write_bytes
 from ..errors import InputError, check_beta, check_choice, lookup
-from ..machines.files import device_named
 from ..machines.machine import Machine, scaled
-from ..machines.spins import sign
+from ..machines.units import SPIN
 from ..random import generator
 from ..registry import build
 from ..sampling.samplers import SAMPLERS, Sampler
@@ -88,7 +88,7 @@ def _start(run: RunFolder, machine: Machine, start: str, seed: int) -> Tensor | 
         return machine.with_visible(images[order])
     if machine.patterns is None:
         raise InputError("these couplings are dense, there are no patterns to start from")
-    return machine.with_visible(sign(machine.patterns[..., : machine.visible]))
+    return machine.with_visible(SPIN.nearest(machine.patterns[..., : machine.visible]))
 
 
 def samples(

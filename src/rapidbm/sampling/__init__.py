@@ -1,1 +1,13 @@
-"""Sampling: Gibbs sweeps, mean field, quenches, annealing, tempering, and whether chains have mixed."""
+"""Moving spins: everything that draws configurations of a machine, at any temperature.
+
+May know machines and accel's kernels; knows nothing of training, likelihoods or files.
+
+    gibbs          one sweep over all layers: `sweep`, `sweeps`, `resample` of a single layer
+    mean_field     means in place of draws, and the bound that they prove: `mean_field`, `relax`
+    quench         zero temperature: `descend` to a local minimum
+    bases, paths   where annealing starts, and its way from there: `path_to`, `Cooling`, `Crossing`
+    annealing      weights along a path, there and back: `pilot`, `forward`, `backward`, `bennett`
+    tempering      walkers that trade places along a path: `climb`, `turn`, `Walkers`
+    samplers       all of these behind one protocol: `SAMPLERS`, `sample`, `record`
+    convergence    have the chains mixed? `mixing`
+"""

@@ -1,6 +1,6 @@
-"""Annealed importance sampling along a route, forward and in reverse (`routes.py`).
+"""Annealed importance sampling along a path, forward and in reverse (`paths.py`).
 
-A chain that visits s_1, s_2, … at positions β_1 < β_2 < … < β_T of a route gathers
+A chain that visits s_1, s_2, … at positions β_1 < β_2 < … < β_T of a path gathers
 
     w = Π_t f_{β_t}(s_t) / f_{β_{t−1}}(s_t),        ⟨w⟩ = Z / Z_0                         (1)
 
@@ -23,18 +23,17 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..estimates import Estimate
 from ..progress import pulse
-from .paths import Route, Weights
+from .paths import Path, Weights
 
-UNSEEN = (
-    1.0  # over n chains, an error beside the others: a part of weight 1/n is easily missed by all
-)
+UNSEEN = 1.0  # over n chains, an error beside the others: all easily miss a part of weight 1/n
 STEP = 0.6  # pilot: standard deviation of log w that one step may add
 
 
 @torch.no_grad()
 def pilot(
-    route: Route,
+    path: Path,
     rng: torch.Generator,
     *,
     chains: int = 100,
@@ -44,16 +43,16 @@ def pilot(
 ) -> tuple[list[float], list[Tensor]]:
     """Positions from 0 to the end, each as far from the last as keeps the standard deviation of a
     step's log weight below `step` in every replica, and the chains that stood there."""
-    spins = route.start(chains, rng)
-    end = route.end
+    spins = path.start(chains, rng)
+    end = path.end
     betas, stood, last = [0.0], [spins], shortest
     while betas[-1] < end:
         pulse()
-        terms, here = route.terms(spins), betas[-1]
-        before = terms.log_f(here)
+        log_f, here = path.weights(spins), betas[-1]
+        before = log_f(here)
 
-        def fits(there: float, terms: Weights = terms, before: Tensor = before) -> bool:
-            return float((terms.log_f(there) - before).std(1).max()) <= step
+        def fits(there: float, log_f: Weights = log_f, before: Tensor = before) -> bool:
+            return float((log_f(there) - before).std(1).max()) <= step
 
         low, high = here, end
         if fits(end):
@@ -69,7 +68,7 @@ def pilot(
             low = max(low, min(end, here + shortest))
         last = low - here
         betas.append(low)
-        spins = route.move(spins, rng, low)
+        spins = path.move(spins, rng, low)
         stood.append(spins)
         if len(betas) > most and low < end:
             raise InputError(
@@ -80,19 +79,14 @@ def pilot(
 
 
 def schedule(
-    route: Route,
-    rng: torch.Generator,
-    *,
-    chains: int = 100,
-    spread: float = 0.25,
-    most: int = 10_000,
+    path: Path, rng: torch.Generator, *, spread: float = 0.25, most: int = 10_000
 ) -> list[float]:
     """Positions from 0 to the end, evenly spaced in what a step adds to the spread of log w.
 
     Each step of the pilot is divided so that the variances add up to `spread`, or to as little as
     `most` temperatures allow.
     """
-    betas, _ = pilot(route, rng, chains=chains, most=most)
+    betas, _ = pilot(path, rng, most=most)
     steps = len(betas) - 1
     pieces = max(1, min(math.ceil(steps * STEP**2 / spread), most // steps))
     return resized(betas, steps * pieces + 1)
@@ -107,26 +101,26 @@ def resized(betas: list[float], count: int) -> list[float]:
 
 @torch.no_grad()
 def forward(
-    route: Route,
+    path: Path,
     betas: list[float],
     chains: int,
     rng: torch.Generator,
     tick: Callable[[], None] = pulse,
 ) -> tuple[Tensor, Tensor]:
     """log w of eq. (1), (e, c), and where the chains end, (e, c, n); `tick` is called at each step."""
-    spins = route.start(chains, rng)
+    spins = path.start(chains, rng)
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(betas):
-        terms = route.terms(spins)
-        total += terms.log_f(there) - terms.log_f(here)
-        spins = route.move(spins, rng, there)
+        log_f = path.weights(spins)
+        total += log_f(there) - log_f(here)
+        spins = path.move(spins, rng, there)
         tick()
     return total, spins
 
 
 @torch.no_grad()
 def backward(
-    route: Route,
+    path: Path,
     betas: list[float],
     spins: Tensor,
     rng: torch.Generator,
@@ -136,24 +130,23 @@ def backward(
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
     for here, there in pairwise(reversed(betas)):
         # The last move at β_T, then the weight of the step down: the mirror image of `forward`.
-        spins = route.move(spins, rng, here)
-        terms = route.terms(spins)
-        total += terms.log_f(there) - terms.log_f(here)
+        spins = path.move(spins, rng, here)
+        log_f = path.weights(spins)
+        total += log_f(there) - log_f(here)
         tick()
     return total
 
 
 @dataclass(frozen=True)
-class LogMean:
-    """log (mean w) of weights, its standard error, and how many weights carry it."""
+class LogMean(Estimate):
+    """log (mean w), and how many weights carry it."""
 
-    value: Tensor  # (e,)
-    error: Tensor  # (e,)
     ess: Tensor  # (e,): (Σw)² / Σw²
     largest: Tensor  # (e,): the largest weight's share
 
     @staticmethod
     def of(logs: Tensor) -> LogMean:
+        """From log w (e, c)."""
         count = logs.shape[1]
         shares = torch.softmax(logs, 1)  # (e, c)
         square = shares.square().sum(1)

@@ -1,4 +1,4 @@
-"""Where annealing starts: independent units, with fields b_j that make a `Path` (`routes.py`).
+"""Where annealing starts: independent units, with fields b_j that make a `Cooling` (`paths.py`).
 
     free      b = 0: far from every state, and from every mistake
     biases    b_i: what the machine's biases alone would do
@@ -24,15 +24,17 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machines.machine import Machine
-from ..machines.spins import sign, to_spins
+from ..machines.spins import to_spins
+from ..machines.units import SPIN
 from .gibbs import sweep
 from .mean_field import relax, variational_bound
-from .paths import Path
+from .paths import Cooling
 from .quench import descend
 
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
 FAR = 16.0  # nats below the best: modes that no longer count
+STARTS = 100  # chains that look for modes
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
 
@@ -58,7 +60,7 @@ def marginals(machine: Machine, data: Any) -> Tensor:
             f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
         )
     mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
-    field = torch.atanh(mean).to(machine.device, machine.dtype)
+    field = machine.layers.unit(0).field_of(mean).to(machine.device, machine.dtype)
     bases = own_biases(machine).repeat(2, 1, 1, 1)
     bases[0, ..., : machine.visible] = field
     bases[1, ..., : machine.visible] = -field
@@ -70,52 +72,56 @@ def mirrored(machine: Machine) -> bool:
     return machine.biases is None or not bool(machine.biases.any())
 
 
-def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Path:
+def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Cooling:
     """The path from free spins, or with `data` from the data's marginals and their mirror image: a
     machine whose biases are weak has weight on either side."""
     bases = free_spins(machine) if data is None else marginals(machine, data)
-    return Path(machine, bases, exact=exact)
+    return Cooling(machine, bases, exact=exact)
 
 
-def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Path], Tensor]:
+def paths_to(
+    machine: Machine, data: Any, rng: torch.Generator
+) -> tuple[dict[str, Cooling], Tensor]:
     """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):
         bases["biases"] = own_biases(machine)
     if data is not None:  # with biases the other starts look after the other side
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
-    paths = {name: Path(machine, base) for name, base in bases.items()}
+    paths = {name: Cooling(machine, base) for name, base in bases.items()}
     means, bounds = modes(machine, rng)
     paths["modes"] = path_from_modes(machine, means, bounds)
     return paths, bounds.amax(1)
 
 
-def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Path:
+def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
-    fields = torch.atanh(means.double()).clamp(-STRONGEST, STRONGEST).to(machine.dtype)
+    layers = machine.layers
+    fields = layers.by_layer(lambda unit, m: unit.field_of(m), means.double())
+    fields = fields.clamp(-STRONGEST, STRONGEST).to(machine.dtype)
     bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
-    for layer, where in enumerate(machine.layers.slices):
-        if layer not in machine.layers.inferred:
+    for layer, where in enumerate(layers.slices):
+        if layer not in layers.inferred:
             bases[..., where] = fields.movedim(1, 0)[:, :, None, where]
     # Mean field knows the weight of a mode roughly: the square root spreads the chains more evenly.
     parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
     if mirrored(machine):
         bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
-    return Path(machine, bases, parts)
+    return Cooling(machine, bases, parts)
 
 
 # -- modes --------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def modes(machine: Machine, rng: torch.Generator, *, starts: int = 100) -> tuple[Tensor, Tensor]:
+def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Mean-field solutions of largest bound (1), the best first: μ (e, j, n) and the bounds (e, j).
 
     Descent starts from the patterns or the couplings of single units, from random states and from
     chains that cooled down to the machine's temperature; every minimum then relaxes by mean field.
     """
     exact = copy.deepcopy(machine).double()
-    spins = torch.cat([_hints(exact), _cooled(machine, starts, rng).double()], 1)
+    spins = torch.cat([_hints(exact), _cooled(machine, rng).double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     bounds = variational_bound(exact, means)  # (e, c)
     order = bounds.argsort(1, descending=True)
@@ -134,28 +140,22 @@ def _hints(machine: Machine) -> Tensor:
     each hidden unit's couplings, the other units unknown; the signs of the biases."""
     visible = machine.visible
     if machine.patterns is not None:
-        whole = sign(machine.patterns.detach())
+        whole = SPIN.nearest(machine.patterns.detach())
         rows = machine.with_visible(whole[..., :visible], means=True)
-        found = [whole, rows]
+        hints = [whole, rows]
     else:
-        columns = [
-            machine.couplings.matrix(0, layer).detach().mT
-            for layer in range(len(machine.layers.sizes))
-            if (0, layer) in machine.layers.edges
-        ]
-        found = (
-            [machine.with_visible(sign(torch.cat(columns, 1)[:, :200]), means=True)]
-            if columns
-            else []
-        )
+        ends = [b for a, b in machine.layers.edges if a == 0]
+        columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
+        signs = [SPIN.nearest(torch.cat(columns, 1)[:, :200])] if columns else []
+        hints = [machine.with_visible(x, means=True) for x in signs]
     if machine.biases is not None:
-        found.append(sign(machine.biases.detach())[:, None])
-    whole = torch.cat(found, 1) if found else free_spins(machine)[0, :, :0]
+        hints.append(SPIN.nearest(machine.biases.detach())[:, None])
+    whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
 
 
-def _cooled(machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
-    spins = machine.random(chains, rng)
+def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
+    spins = machine.random(STARTS, rng)
     for step in range(COOLING):
         spins = sweep(machine, spins, rng, (step + 1) / COOLING, means=True)
     return spins

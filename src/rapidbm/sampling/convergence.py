@@ -50,8 +50,8 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     series = as_spins(series, what="a record")
     e, c, t, _ = series.shape
     flat = series.reshape(e, c * t, -1)
-    parts = [machine.energy(some).double() for some in torch.split(flat, 2**16, 1)]
-    found = {"energy": torch.cat(parts, 1).reshape(e, c, t)}
+    parts = [machine.energy(part).double() for part in torch.split(flat, 2**16, 1)]
+    series_of = {"energy": torch.cat(parts, 1).reshape(e, c, t)}
     seen = flat[..., : machine.visible].to(machine.device, machine.dtype)
     seen = seen - seen.mean(1, keepdim=True)
     _, vectors = torch.linalg.eigh((seen.mT @ seen).double())  # (e, v, v), the largest last
@@ -60,8 +60,8 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     # A spin moves by 2: a direction along which less is seen holds rounding errors.
     along = torch.where(along.amax(1, True) - along.amin(1, True) > 1e-3, along, 0.0)
     for i in range(count):
-        found[f"direction {i + 1}"] = along[..., i].double().reshape(e, c, t)
-    return found
+        series_of[f"direction {i + 1}"] = along[..., i].double().reshape(e, c, t)
+    return series_of
 
 
 @watched("mixing", remedy="give fewer chains or steps")
@@ -73,10 +73,10 @@ def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> M
             f"R-hat compares two chains or more of four steps or more, not {tuple(series.shape[1:3])}"
         )
     arviz = _arviz()
-    found = statistics(machine, series)
-    e, c, t = next(iter(found.values())).shape
-    rhat, ess = np.full((2, e, len(found)), np.nan)
-    for x, values in enumerate(found.values()):
+    scalars = statistics(machine, series)
+    e, c, t = next(iter(scalars.values())).shape
+    rhat, ess = np.full((2, e, len(scalars)), np.nan)
+    for x, values in enumerate(scalars.values()):
         for replica in range(e):
             pulse()
             each = values[replica].cpu().numpy()
@@ -90,7 +90,7 @@ def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> M
                 rhat[replica, x] = float(arviz.rhat(each))
                 ess[replica, x] = float(arviz.ess(each))
     times = torch.from_numpy(c * t / ess)
-    return Mixing(tuple(found), torch.from_numpy(rhat), torch.from_numpy(ess), times)
+    return Mixing(tuple(scalars), torch.from_numpy(rhat), torch.from_numpy(ess), times)
 
 
 def _arviz() -> Any:

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..accel import fast
+from ..accel import fused
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
-from ..machines.couplings import Patterns
+from ..machines.couplings import Patterned
 from ..machines.machine import Machine
-from ..machines.spins import Beta, draw
+from ..machines.units import Beta, Unit
 from ..progress import pulse
 from ..random import check_rng
 
@@ -68,16 +68,17 @@ def sweeps(
     spins = machine.configuration(spins, means=means)
     beta = _per_chain(spins, beta)
     keep = None if clamp is None else _mask(machine, spins, clamp)
-    fused = fast.sweeps(machine, spins, rng, count, beta, keep, push)
-    if fused is not None:
-        return fused
+    swept = fused.sweeps(machine.pair(), spins, rng, count, beta, keep, push)
+    if swept is not None:
+        return swept
     spins = spins.clone()
     for layer in machine.layers.order * count:
         pulse()
         where = machine.layers.slices[layer]
         if keep is None and push is None and not machine.layers.self_coupled(layer):
             field = machine.field(spins, layer, means=True)
-            draw(field, rng, beta, overwrite=True, out=spins[..., where])
+            unit = machine.layers.unit(layer)
+            unit.draw(field, rng, beta, overwrite=True, out=spins[..., where])
             continue
         stay = None if keep is None else keep[..., where]
         more = None if push is None else push[..., where]
@@ -97,24 +98,27 @@ def resample(
 ) -> Tensor:
     """New spins of one layer given all the others, (e, c, n_l)."""
     old = spins[..., machine.layers.slices[layer]]
+    unit, patterned = machine.layers.unit(layer), machine.couplings.patterned
     if not machine.layers.self_coupled(layer):
-        new = _draw(machine.field(spins, layer, means=True), rng, beta, push)
-    elif isinstance(machine.couplings, Patterns):
-        new = _by_gaussian_fields(machine, machine.couplings, spins, layer, rng, beta, push)
+        new = _draw(unit, machine.field(spins, layer, means=True), rng, beta, push)
+    elif patterned is not None:
+        new = _by_gaussian_fields(machine, patterned, spins, layer, rng, beta, push)
     else:
         return _unit_by_unit(machine, spins, layer, rng, beta, stay, push)
     return new if stay is None else torch.where(stay, old, new)
 
 
-def _draw(field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None) -> Tensor:
+def _draw(
+    unit: Unit, field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None
+) -> Tensor:
     if push is not None:
         field, beta = field * beta + push, 1.0
-    return draw(field, rng, beta, overwrite=True)
+    return unit.draw(field, rng, beta, overwrite=True)
 
 
 def _by_gaussian_fields(
     machine: Machine,
-    couplings: Patterns,
+    couplings: Patterned,
     spins: Tensor,
     layer: int,
     rng: torch.Generator,
@@ -128,7 +132,7 @@ def _by_gaussian_fields(
     outside = machine.field(spins, layer, own=False, means=True)
     own = (root * z) @ couplings.of_layer(layer)
     field = beta * outside + own + (0.0 if push is None else push)
-    return draw(field, rng, overwrite=True)  # eq. (2)
+    return machine.layers.unit(layer).draw(field, rng, overwrite=True)  # eq. (2)
 
 
 def _unit_by_unit(
@@ -143,11 +147,12 @@ def _unit_by_unit(
     new = spins[..., machine.layers.slices[layer]].clone()
     outside = machine.field(spins, layer, own=False, means=True)
     matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
+    unit = machine.layers.unit(layer)
     for i in range(new.shape[-1]):
         field = outside[..., i : i + 1] + new @ matrix[:, :, i : i + 1]  # (e, c, 1)
-        unit = _draw(field, rng, beta, None if push is None else push[..., i : i + 1])
+        one = _draw(unit, field, rng, beta, None if push is None else push[..., i : i + 1])
         old = new[..., i : i + 1]
-        new[..., i : i + 1] = unit if stay is None else torch.where(stay[..., i : i + 1], old, unit)
+        new[..., i : i + 1] = one if stay is None else torch.where(stay[..., i : i + 1], old, one)
     return new
 
 

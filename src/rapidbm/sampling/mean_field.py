@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..machines.machine import Machine
-from ..machines.spins import mean_spin
 
 
 @torch.no_grad()
@@ -35,7 +34,7 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
     for _ in range(iterations):
         for layer in layers:
             where = machine.layers.slices[layer]
-            new = mean_spin(machine.field(means, layer, means=True))
+            new = machine.layers.unit(layer).mean(machine.field(means, layer, means=True))
             if machine.layers.self_coupled(layer):  # a parallel step would oscillate
                 new = 0.5 * (new + means[..., where])
             means[..., where] = new
@@ -44,7 +43,6 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
 
 def variational_bound(machine: Machine, means: Tensor) -> Tensor:
     """The right side of eq. (2) in float64, (e, c); units whose means are ±1 are held."""
-    up = (1.0 + means.double()) / 2.0
-    entropy = torch.special.entr(up) + torch.special.entr(1.0 - up)
-    found: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
-    return found
+    entropy = machine.layers.by_layer(lambda unit, m: unit.entropy(m), means)
+    bound: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
+    return bound

@@ -1,6 +1,6 @@
-"""Routes from a distribution that is easy to sample to a machine, for annealing and tempering.
+"""Paths from a distribution that is easy to sample to a machine, for annealing and tempering.
 
-`Path` leads from a mixture q of independent units, one component per base b_j, to the machine,
+`Cooling` leads from a mixture q of independent units, one component per base b_j, to the machine,
 
     q(s) = Σ_j π_j q_j(s),        q_j(s) = exp(b_j·s) / Π_i 2 cosh b_ji                   (1)
     f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
@@ -17,14 +17,14 @@ the same shape, such as the checkpoints of a run, by the parameters in between,
 
     E_x(s) = (1 − x) E_0(s) + x E_1(s)                                                    (4)
 
-A position on a route is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
+A position on a path is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
 n).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -33,23 +33,19 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.couplings import Couplings, Dense, Patterns
 from ..machines.enumeration import log_weight
+from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.spins import draw, log_2cosh
 from ..random import check_rng
 from .gibbs import sweep
 
 Position = float | Tensor
+Weights = Callable[
+    [Position], Tensor
+]  # log f of given configurations at a position, (e, c) float64
 
 
-class Weights(Protocol):
-    def log_f(self, at: Position) -> Tensor:
-        """log f of given configurations at a position, (e, c) float64."""
-        ...
-
-
-class Route(Protocol):
+class Path(Protocol):
     """A family of distributions between an easy one at 0 and the machine at `end`."""
 
     @property
@@ -62,11 +58,13 @@ class Route(Protocol):
         """A sweep that leaves the distribution at `at` in place."""
         ...
 
-    def terms(self, spins: Tensor) -> Weights: ...
+    def weights(self, spins: Tensor) -> Weights:
+        """log f of these configurations, for every position."""
+        ...
 
 
 @dataclass(frozen=True)
-class Path:
+class Cooling:
     """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
     (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
     `given` is not 0 are then held there."""
@@ -90,7 +88,7 @@ class Path:
     @cached_property
     def masses(self) -> Tensor:
         """The log of eq. (1)'s products of 2 cosh, (j, e, 1) or (1, e, c)."""
-        each = log_2cosh(self.bases.double())
+        each = self.machine.layers.by_layer(lambda unit, b: unit.log_sum(b), self.bases.double())
         return (each if self.given is None else torch.where(self.given == 0, each, 0.0)).sum(-1)
 
     @cached_property
@@ -106,8 +104,8 @@ class Path:
         if self.given is not None:
             bases = torch.where(self.given == 0, bases, 0.0)
         layers = self.machine.layers
-        some = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
-        return [(where, bases[..., where]) for where in some]
+        kept = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
+        return [(where, bases[..., where]) for where in kept]
 
     def log_q(self, spins: Tensor) -> Tensor:
         """log q_j of eq. (1) with the free layers at 0, (j, e, c)."""
@@ -130,7 +128,8 @@ class Path:
             offset = torch.rand((len(base), 1), generator=rng, device=base.device)
             level = (torch.arange(chains, device=base.device) + offset) / chains  # (e, c)
             base = _of(self.bases, (total[:-1] < level).sum(0))
-        spins = draw(base.expand(-1, chains, -1), rng)
+        base = base.expand(-1, chains, -1)
+        spins = self.machine.layers.by_layer(lambda unit, b: unit.draw(b, rng), base)
         return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
@@ -151,48 +150,44 @@ class Path:
         level = torch.rand(total.shape[1:], generator=rng, device=total.device, dtype=total.dtype)
         return (total[:-1] < level).sum(0)
 
-    def terms(self, spins: Tensor) -> Terms:
-        """What log f_β of these configurations depends on, for all β at once."""
+    def weights(self, spins: Tensor) -> Weights:
+        """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j
+        has the free layers at 0."""
         layers = self.machine.layers
-        kept = spins.to(self.precise.dtype, copy=True)
-        for layer in layers.inferred:
-            kept[..., layers.slices[layer]] = 0.0
+        kept = free_at_0(layers, spins, self.precise.dtype)
+        energy, log_q = self.precise.energy(kept, means=True), self.log_q(kept)
         base = self.bases[0].to(self.precise.dtype)
-        return Terms(
-            self.precise.energy(kept, means=True),
-            self.log_q(kept),
-            self.shares,
-            [
-                (self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
-                for layer in layers.inferred
-            ],
-        )
+        free = [
+            (layer, self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
+            for layer in layers.inferred
+        ]
+
+        def log_f(at: Position) -> Tensor:
+            beta = _per_chain(at, energy)
+            pulled = torch.logsumexp(self.shares + ((1.0 - beta) * log_q).double(), 0)
+            total = pulled - (beta * energy).double()
+            inner = beta[..., None] if isinstance(beta, Tensor) else beta
+            for layer, field, b in free:
+                total = total + layers.unit(layer).log_sum(field * inner + b * (1.0 - inner)).sum(
+                    -1
+                )
+            return total
+
+        return log_f
+
+
+def free_at_0(layers: Layers, spins: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A copy of the spins with the free layers, which are summed over, at 0."""
+    kept = spins.to(dtype, copy=True)
+    for layer in layers.inferred:
+        kept[..., layers.slices[layer]] = 0.0
+    return kept
 
 
 def _of(bases: Tensor, component: Tensor) -> Tensor:
     """The base (j, e, 1, n) of every chain's component (e, c), (e, c, n)."""
     replica = torch.arange(len(component), device=component.device)[:, None]
     return bases.squeeze(2)[component, replica]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j has
-    the free layers at 0."""
-
-    energy: Tensor  # (e, c)
-    base: Tensor  # (j, e, c): log q_j
-    shares: Tensor  # (j, e, 1): log π_j
-    free: list[tuple[Tensor, Tensor]]  # fields (e, c, n_l) and b (e, c, n_l)
-
-    def log_f(self, at: Position) -> Tensor:
-        beta = _per_chain(at, self.energy)
-        pulled = torch.logsumexp(self.shares + ((1.0 - beta) * self.base).double(), 0)
-        total = pulled - (beta * self.energy).double()
-        inner = beta[..., None] if isinstance(beta, Tensor) else beta
-        for field, base in self.free:
-            total = total + log_2cosh(field * inner + base * (1.0 - inner)).sum(-1)
-        return total
 
 
 def check_one_shape(machines: Sequence[Machine]) -> None:
@@ -207,16 +202,15 @@ def check_one_shape(machines: Sequence[Machine]) -> None:
 
 
 class Trajectory:
-    """Eq. (3) through machines of the same shape; it starts from `first`, (e, c, n), or at random."""
+    """Eq. (3) through machines of the same shape, from random spins."""
 
-    def __init__(self, machines: Sequence[Machine], first: Tensor | None = None) -> None:
+    def __init__(self, machines: Sequence[Machine]) -> None:
         if len(machines) < 2:
             raise InputError(
                 f"a trajectory leads through two machines or more, not {len(machines)}"
             )
         check_one_shape(machines)
         self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
-        self.first = first
         self.stops = {  # (machine, e, …)
             name: torch.stack([m.get_parameter(name).detach() for m in machines])
             for name, _ in self.machine.named_parameters()
@@ -227,10 +221,7 @@ class Trajectory:
         return float(len(next(iter(self.stops.values()))) - 1)
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
-        if self.first is None:
-            return self.machine.random(chains, rng)
-        rows = torch.arange(chains, device=self.first.device) % self.first.shape[1]
-        return self.first[:, rows]
+        return self.machine.random(chains, rng)
 
     def at(self, at: Position) -> Machine:
         """The machines at these positions: replicas e·t, rung after rung of each."""
@@ -252,24 +243,15 @@ class Trajectory:
         apart = spins.reshape(machine.replicas, -1, spins.shape[2])
         return sweep(machine, apart, rng, means=True).reshape(spins.shape)
 
-    def terms(self, spins: Tensor) -> Visited:
-        return Visited(self, spins)
+    def weights(self, spins: Tensor) -> Weights:
+        kept = free_at_0(self.machine.layers, spins)
 
+        def log_f(at: Position) -> Tensor:
+            machine = self.at(at).double()
+            apart = kept.reshape(machine.replicas, -1, machine.layers.units)
+            return log_weight(machine, apart, machine.layers.inferred, 1.0).reshape(kept.shape[:2])
 
-@dataclass(frozen=True)
-class Visited:
-    """Configurations whose weights are asked for along a trajectory."""
-
-    route: Trajectory
-    spins: Tensor
-
-    def log_f(self, at: Position) -> Tensor:
-        machine = self.route.at(at).double()
-        layers = machine.layers
-        kept = self.spins.reshape(machine.replicas, -1, layers.units).to(torch.float64, copy=True)
-        for layer in layers.inferred:
-            kept[..., layers.slices[layer]] = 0.0
-        return log_weight(machine, kept, layers.inferred, 1.0).reshape(self.spins.shape[:2])
+        return log_f
 
 
 @dataclass(frozen=True)
@@ -289,63 +271,43 @@ class Crossing:
         return copy.deepcopy(self.here).double(), copy.deepcopy(self.there).double()
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
-        rows = torch.arange(chains, device=self.first.device) % self.first.shape[1]
-        return self.first[:, rows]
+        return again(self.first, chains)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
 
-    def terms(self, spins: Tensor) -> CrossingTerms:
+    def weights(self, spins: Tensor) -> Weights:
+        """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
         layers = self.here.layers
-        kept = spins.to(torch.float64, copy=True)
-        for layer in layers.inferred:
-            kept[..., layers.slices[layer]] = 0.0
-        here, there = self.precise
+        kept = free_at_0(layers, spins)
+        one, two = self.precise
+        energies = one.energy(kept, means=True), two.energy(kept, means=True)
         fields = [
-            (here.field(kept, i, means=True), there.field(kept, i, means=True))
-            for i in layers.inferred
+            (layer, one.field(kept, layer, means=True), two.field(kept, layer, means=True))
+            for layer in layers.inferred
         ]
-        return CrossingTerms(here.energy(kept, means=True), there.energy(kept, means=True), fields)
 
+        def log_f(at: Position) -> Tensor:
+            x = float(at)
+            total = -torch.lerp(*energies, x)
+            for layer, here, there in fields:
+                total = total + layers.unit(layer).log_sum(torch.lerp(here, there, x)).sum(-1)
+            return total
 
-@dataclass(frozen=True)
-class CrossingTerms:
-    """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
-
-    here: Tensor  # (e, c)
-    there: Tensor  # (e, c)
-    free: list[tuple[Tensor, Tensor]]  # (e, c, n_l)
-
-    def log_f(self, at: Position) -> Tensor:
-        x = float(at)
-        total = -torch.lerp(self.here, self.there, x)
-        for here, there in self.free:
-            total = total + log_2cosh(torch.lerp(here, there, x)).sum(-1)
-        return total
+        return log_f
 
 
 def mixed(here: Machine, there: Machine, x: float) -> Machine:
     """The machine of eq. (4); its couplings are those of both, so 2K patterns where there were K."""
-    a, b = here.couplings, there.couplings
-    made: Couplings
-    if isinstance(a, Patterns) and isinstance(b, Patterns):
-        more = 2.0**0.25  # 1/√(2K) instead of 1/√K
-        parts = [more * (1 - x) ** 0.5 * a.patterns.detach(), more * x**0.5 * b.patterns.detach()]
-        made = Patterns(a.layers, torch.cat(parts, 1))
-    else:
-        assert isinstance(a, Dense)
-        assert isinstance(b, Dense)
-        edges = {edge: f"{edge[0]}-{edge[1]}" for edge in a.layers.edges}
-        made = Dense(
-            a.layers,
-            {
-                edge: torch.lerp(a.weights[key].detach(), b.weights[key].detach(), x)
-                for edge, key in edges.items()
-            },
-        )
+    made = here.couplings.mixed(there.couplings, x)
     if here.biases is None or there.biases is None:
         return Machine(made)
     return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x))
+
+
+def again(spins: Tensor, chains: int) -> Tensor:
+    """So many chains, from the first of the spins (e, c, n) on, over and over."""
+    return spins[:, torch.arange(chains, device=spins.device) % spins.shape[1]]
 
 
 def _per_chain(at: Position, like: Tensor) -> Position:

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
-from ..machines.spins import sign
+from ..machines.units import Unit
 from ..progress import pulse
 
 
@@ -40,7 +39,8 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
                 spins[..., where] = _unit_by_unit(machine, spins, layer, noise[..., where])
             else:
                 field = machine.field(spins, layer, means=True)
-                spins[..., where] = _follow(field, spins[..., where], noise[..., where])
+                unit = machine.layers.unit(layer)
+                spins[..., where] = _follow(unit, field, spins[..., where], noise[..., where])
         if torch.equal(spins, before):
             return spins
     raise InputError(f"descent has not come to rest in {passes:,} passes; allow more of them")
@@ -57,27 +57,17 @@ def _rounding(machine: Machine) -> Tensor:
     return reach * (torch.finfo(machine.dtype).eps * math.sqrt(machine.layers.units))
 
 
-def _follow(field: Tensor, spins: Tensor, noise: Tensor) -> Tensor:
-    return torch.where((spins * field < -noise) | (spins == 0), sign(field), spins)
+def _follow(unit: Unit, field: Tensor, spins: Tensor, noise: Tensor) -> Tensor:
+    return torch.where((spins * field < -noise) | (spins == 0), unit.nearest(field), spins)
 
 
 def _unit_by_unit(machine: Machine, spins: Tensor, layer: int, noise: Tensor) -> Tensor:
-    new = spins[..., machine.layers.slices[layer]].clone()
+    new, kind = spins[..., machine.layers.slices[layer]].clone(), machine.layers.unit(layer)
     outside = machine.field(spins, layer, own=False, means=True)
-    couplings = machine.couplings
-    if isinstance(couplings, Patterns):  # through the overlap, in K instead of N steps per unit
-        xi = couplings.of_layer(layer)  # (e, k, n_l)
-        square = couplings.scale * xi.square().sum(1)  # (e, n_l)
-        m = couplings.overlap(spins, layer)  # (e, c, k)
-        for i in range(new.shape[-1]):
-            own = couplings.scale * (m @ xi[:, :, i, None]).squeeze(-1)
-            old = new[..., i].clone()
-            field = outside[..., i] + own - square[:, None, i] * old
-            new[..., i] = _follow(field, old, noise[..., i])
-            m = m + (new[..., i] - old)[..., None] * xi[:, None, :, i]
-        return new
-    matrix = couplings.matrix(layer, layer)
+    own = machine.couplings.running(spins, layer)
     for i in range(new.shape[-1]):
-        field = outside[..., i] + (new @ matrix[:, :, i, None]).squeeze(-1)
-        new[..., i] = _follow(field, new[..., i], noise[..., i])
+        old = new[..., i].clone()
+        field = outside[..., i] + own.field(new, i)
+        new[..., i] = _follow(kind, field, old, noise[..., i])
+        own.changed(i, new[..., i] - old)
     return new

@@ -4,34 +4,38 @@
     state = sampler.step(machine, state, rng)       # as often as wanted
     spins = sampler.spins(state)                    # (e, c, n) at the machine's own temperature
 
-`sample` does this for you, and `rapidbm.convergence` says whether it was enough.
+`sample` does this for you, and `mixing` says whether it was enough. A function of (machine, spins, rng)
+that answers spins is a sampler too. `rapidbm.testing.check_sampler` is the contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, check_beta, check_count
 from ..machines.machine import Machine, scaled
-from ..progress import watch
-from ..random import generator, seed_from
+from ..progress import Watch, watch
+from ..random import seed_from, stream
 from ..registry import Registry, a_class_with
-from . import annealing as ais
+from . import annealing
 from .bases import path_to
 from .gibbs import sweeps as run_sweeps
-from .paths import Path, Trajectory
+from .paths import Cooling, Path, Trajectory, again
 from .tempering import Walkers, climb, turn
 
 State = TypeVar("State")
+Move = Callable[[Machine, Tensor, torch.Generator], Tensor]
 HEATED = (0.0, 0.03, 0.1, 0.3)  # β of the first machine where a trajectory starts
 
 
+@runtime_checkable
 class Sampler(Protocol[State]):
     """Draws configurations of a machine; what it carries from step to step is its state."""
 
@@ -42,6 +46,39 @@ class Sampler(Protocol[State]):
     def spins(self, state: State) -> Tensor:
         """The configurations, (e, c, n)."""
         ...
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A function as a sampler: chains that start from random spins and follow it."""
+
+    steps: ClassVar[int] = 1000
+    move: Move
+
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
+        return machine.random(chains, rng)
+
+    def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
+        return self.move(machine, state, rng)
+
+    def spins(self, state: Tensor) -> Tensor:
+        return state
+
+
+def as_sampler(sampler: Sampler[Any] | Move | None) -> Sampler[Any]:
+    """A sampler, or a function that moves spins as one; Gibbs for None."""
+    if sampler is None:
+        return Gibbs()
+    if isinstance(sampler, type):
+        raise InputError(f"give a sampler, not its class: {sampler.__name__}(…)")
+    if isinstance(sampler, Sampler):
+        return sampler
+    if callable(sampler):
+        return Moves(sampler)
+    raise InputError(
+        "a sampler has init, step, spins and steps, or is a function (machine, spins, rng) -> spins, "
+        f"not {sampler!r}"
+    )
 
 
 @dataclass(frozen=True)
@@ -59,9 +96,7 @@ class Gibbs:
         if self.start is None:
             return machine.random(chains, rng)
         machine.check_chains(chains)
-        start = machine.configuration(self.start)
-        rows = torch.arange(chains, device=machine.device) % start.shape[1]
-        return start[:, rows]
+        return again(machine.configuration(self.start), chains)
 
     def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
         return run_sweeps(machine, state, rng, self.sweeps)
@@ -88,65 +123,82 @@ class Annealing:
 
     def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
         path = path_to(machine, self.data)
-        coarse, _ = ais.pilot(path, rng)
-        betas = ais.resized(coarse, self.temperatures)
-        logs, ends = ais.forward(path, betas, state.shape[1], rng)
-        return run_sweeps(machine, ais.resample(ends, logs, rng)[0], rng, 1)
+        coarse, _ = annealing.pilot(path, rng)
+        betas = annealing.resized(coarse, self.temperatures)
+        logs, ends = annealing.forward(path, betas, state.shape[1], rng)
+        return run_sweeps(machine, annealing.resample(ends, logs, rng)[0], rng, 1)
 
     def spins(self, state: Tensor) -> Tensor:
         return state
 
 
-@dataclass(frozen=True)
-class ParallelTempering:
-    """Walkers between independent units (the data's marginals with `data`) and the machine; the
-    ladder adapts in `init` to even exchange rates. `rungs` fixes how many there are."""
+class Tempering(ABC):
+    """Walkers on the rungs of a path to the machine; the ladder adapts in `init` to even exchange rates,
+    with as many `rungs` as that takes, at `most` so many, unless they are given."""
 
     steps: ClassVar[int] = 500
-    rungs: int | None = None
-    sweeps: int = 1
-    most: int = 64
-    data: Any = field(default=None, compare=False)
+    rungs: int | None
+    sweeps: int
+    most: int
+
+    @abstractmethod
+    def path(self, machine: Machine) -> Path: ...
 
     def __post_init__(self) -> None:
-        _check_ladder(self.rungs, self.sweeps, self.most)
-
-    def _route(self, machine: Machine) -> Path:
-        return path_to(machine, self.data, exact=False)
+        if self.rungs is not None:
+            check_count("the number of rungs", self.rungs, least=2)
+        check_count("the number of sweeps a step", self.sweeps)
+        check_count("the largest number of rungs", self.most, least=2)
 
     def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Walkers:
-        return climb(self._route(machine), chains, rng, rungs=self.rungs, most=self.most)
+        return climb(self.path(machine), chains, rng, rungs=self.rungs, most=self.most)
 
     def step(self, machine: Machine, state: Walkers, rng: torch.Generator) -> Walkers:
-        return turn(self._route(machine), state, rng, self.sweeps)
+        return turn(self.path(machine), state, rng, self.sweeps)
 
     def spins(self, state: Walkers) -> Tensor:
         return state.cold
 
 
 @dataclass(frozen=True)
-class TrajectoryTempering:
+class ParallelTempering(Tempering):
+    """Walkers between independent units (the data's marginals with `data`) and the machine; the
+    ladder adapts in `init` to even exchange rates. `rungs` fixes how many there are."""
+
+    rungs: int | None = None
+    sweeps: int = 1
+    most: int = 64
+    data: Any = field(default=None, compare=False)
+
+    def path(self, machine: Machine) -> Cooling:
+        return path_to(machine, self.data, exact=False)
+
+
+@dataclass(frozen=True)
+class TrajectoryTempering(Tempering):
     """Tempering along a training: the rungs are `machines`, such as a run's checkpoints, and machines
     between them, from the first, heated, to the last, which must be the one that is sampled.
 
     Where a machine heats up through a first-order transition, its own past may be the easier way.
     """
 
-    steps: ClassVar[int] = 500
     machines: tuple[Machine, ...]
     rungs: int | None = None
     sweeps: int = 1
     most: int = 64
 
     def __post_init__(self) -> None:
-        _check_ladder(self.rungs, self.sweeps, self.most)
+        super().__post_init__()
         if not self.machines:
             raise InputError("trajectory tempering needs the machines of a training, got none")
 
     @cached_property
-    def route(self) -> Trajectory:
+    def trajectory(self) -> Trajectory:
         heated = [scaled(self.machines[0], beta) for beta in HEATED]
         return Trajectory([*heated, *self.machines])
+
+    def path(self, machine: Machine) -> Trajectory:
+        return self.trajectory
 
     def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Walkers:
         ends = self.machines[-1].parameters()
@@ -158,20 +210,26 @@ class TrajectoryTempering:
                 "the last machine of a trajectory is the one that is sampled, at β = 1, but this is "
                 "another one; end `machines` with it"
             )
-        return climb(self.route, chains, rng, rungs=self.rungs, most=self.most)
-
-    def step(self, machine: Machine, state: Walkers, rng: torch.Generator) -> Walkers:
-        return turn(self.route, state, rng, self.sweeps)
-
-    def spins(self, state: Walkers) -> Tensor:
-        return state.cold
+        return super().init(machine, chains, rng)
 
 
-def _check_ladder(rungs: int | None, sweeps: int, most: int) -> None:
-    if rungs is not None:
-        check_count("the number of rungs", rungs, least=2)
-    check_count("the number of sweeps a step", sweeps)
-    check_count("the largest number of rungs", most, least=2)
+def _states(
+    sampler: Sampler[State],
+    machine: Machine,
+    chains: int,
+    steps: int,
+    rng: torch.Generator,
+    track: Callable[[range], Iterable[int]],
+    tick: Watch,
+) -> Iterator[State]:
+    """The sampler's state at the start and after each step."""
+    state = sampler.init(machine, chains, rng)
+    tick()
+    yield state
+    for _ in track(range(steps)):
+        state = sampler.step(machine, state, rng)
+        tick()
+        yield state
 
 
 @torch.no_grad()
@@ -179,7 +237,7 @@ def sample(
     machine: Machine,
     chains: int,
     *,
-    sampler: Sampler[Any] | None = None,
+    sampler: Sampler[Any] | Move | None = None,
     steps: int | None = None,
     beta: float = 1.0,
     seed: int | None = None,
@@ -191,19 +249,16 @@ def sample(
     seconds it gives up."""
     machine.check_chains(chains)
     check_beta(beta)
-    sampler = sampler or Gibbs()
+    sampler = as_sampler(sampler)
     steps = sampler.steps if steps is None else steps
     check_count("the number of steps", steps, least=0)
     if beta != 1.0:
         machine = scaled(machine, beta)
-    rng = generator(seed_from(seed, rng), "sample", device=machine.device)
+    rng = stream(seed_from(seed, rng), "sample", device=machine.device)
     with watch("sampling", 1 + steps, limit=limit, remedy="take fewer chains or steps=") as tick:
-        state = sampler.init(machine, chains, rng)
-        tick()
-        for _ in track(range(steps)):
-            state = sampler.step(machine, state, rng)
-            tick()
-    return sampler.spins(state)
+        for state in _states(sampler, machine, chains, steps, rng, track, tick):
+            last = state
+    return sampler.spins(last)
 
 
 @torch.no_grad()
@@ -212,7 +267,7 @@ def record(
     chains: int,
     steps: int,
     *,
-    sampler: Sampler[Any] | None = None,
+    sampler: Sampler[Any] | Move | None = None,
     skip: int | None = None,
     every: int = 1,
     seed: int | None = None,
@@ -231,15 +286,12 @@ def record(
     check_count("the steps between two recorded ones", every)
     skip = steps * every if skip is None else skip
     check_count("the number of skipped steps", skip, least=0)
-    sampler = sampler or Gibbs()
-    rng = generator(seed_from(seed, rng), "record", device=machine.device)
-    kept, last = [], skip + steps * every
-    with watch("recording", 1 + last, limit=limit, remedy="take fewer chains or steps") as tick:
-        state = sampler.init(machine, chains, rng)
-        tick()
-        for number in track(range(1, last + 1)):
-            state = sampler.step(machine, state, rng)
-            tick()
+    sampler = as_sampler(sampler)
+    rng = stream(seed_from(seed, rng), "record", device=machine.device)
+    kept, count = [], skip + steps * every
+    with watch("recording", 1 + count, limit=limit, remedy="take fewer chains or steps") as tick:
+        states = _states(sampler, machine, chains, count, rng, track, tick)
+        for number, state in enumerate(states):
             if number > skip and (number - skip) % every == 0:
                 kept.append(sampler.spins(state).to(torch.int8))
     return torch.stack(kept, 2), state

@@ -1,4 +1,4 @@
-"""Parallel tempering: walkers on the rungs of a route, which trade places.
+"""Parallel tempering: walkers on the rungs of a path, which trade places.
 
 After a sweep on every rung, neighbours t and t+1 exchange their configurations x and y with probability
 
@@ -22,9 +22,10 @@ from torch import Tensor
 
 from ..errors import check_count
 from .annealing import pilot
-from .paths import Route
+from .paths import Path
 
 FEW = 20  # chains that find the ladder
+ROUNDS, TURNS = 5, 15  # of measuring rates; turns of the first round
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Walkers:
     """Chains on every rung and what has become of them; the coldest rung samples the machine."""
 
     spins: Tensor  # (e, t·c, n), rung by rung, the hottest first
-    rungs: Tensor  # (e, t): positions on the route
+    rungs: Tensor  # (e, t): positions on the path
     heading: Tensor  # (e, t·c): +1 came from the hot end last, −1 from the cold one, 0 from neither
     trips: Tensor  # (e,): round trips from the hot end to the cold one and back
     rate_sum: Tensor  # (e, t−1): sum of the chances (1), mean over chains
@@ -53,12 +54,9 @@ class Walkers:
         """The mean chance that neighbours exchange, (e, t−1)."""
         return self.rate_sum / self.tried.clamp(min=1)
 
-    def anew(self) -> Walkers:
-        """The same walkers with their books closed."""
-        return _walkers(self.spins, self.rungs)
 
-
-def _walkers(spins: Tensor, rungs: Tensor) -> Walkers:
+def walkers_on(rungs: Tensor, spins: Tensor) -> Walkers:
+    """Walkers that stand on these rungs (e, t), their books empty."""
     e, t = rungs.shape
     heading = torch.zeros(spins.shape[:2], dtype=torch.int8, device=spins.device)
     heading[:, : spins.shape[1] // t] = 1
@@ -69,7 +67,7 @@ def _walkers(spins: Tensor, rungs: Tensor) -> Walkers:
 
 @torch.no_grad()
 def exchange(
-    route: Route, spins: Tensor, rungs: Tensor, rng: torch.Generator, odd: bool
+    path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator, odd: bool
 ) -> tuple[Tensor, Tensor]:
     """Which chain every place gets, (e, t·c), and the chances (1) of the pairs whose turn it is,
     (e, pairs, c): rungs 0 and 1, 2 and 3, …, or when `odd` 1 and 2, 3 and 4, …"""
@@ -78,8 +76,8 @@ def exchange(
     first = torch.arange(int(odd), t - 1, 2, device=device)
     partner = torch.arange(t, device=device)
     partner[first], partner[first + 1] = first + 1, first
-    terms = route.terms(spins)
-    gain = (terms.log_f(rungs[:, partner]) - terms.log_f(rungs)).reshape(e, t, chains)
+    log_f = path.weights(spins)
+    gain = (log_f(rungs[:, partner]) - log_f(rungs)).reshape(e, t, chains)
     # Where energies are beyond the numbers a chance is not defined, and nobody trades.
     chance = (
         (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp().nan_to_num(0.0)
@@ -93,12 +91,30 @@ def exchange(
     return index.flatten(1), chance
 
 
+def trade(
+    path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator, odd: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The spins after their pairs have traded places, which chain every place got, and the mean chances
+    of the pairs, (e, pairs)."""
+    index, chance = exchange(path, spins, rungs, rng, odd)
+    return spins.gather(1, index[..., None].expand_as(spins)), index, chance.mean(2)
+
+
+def trade_all(
+    path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The spins after even pairs and then odd ones have traded places, and all rates, (e, t−1)."""
+    rates = torch.zeros_like(rungs[:, 1:])
+    for odd in (False, True):
+        spins, _, rates[:, int(odd) :: 2] = trade(path, spins, rungs, rng, odd)
+    return spins, rates
+
+
 @torch.no_grad()
-def turn(route: Route, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) -> Walkers:
-    """Neighbours trade places, then every chain makes its sweeps."""
+def turn(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) -> Walkers:
+    """Even pairs trade places, the next time odd ones; then every chain makes its sweeps."""
     odd = walkers.turns % 2 == 1
-    index, chance = exchange(route, walkers.spins, walkers.rungs, rng, odd)
-    spins = walkers.spins.gather(1, index[..., None].expand_as(walkers.spins))
+    spins, index, chance = trade(path, walkers.spins, walkers.rungs, rng, odd)
     heading = walkers.heading.gather(1, index)
     chains = walkers.chains
     back = heading[:, :chains] == -1  # at the hot end again, after the cold one
@@ -106,9 +122,9 @@ def turn(route: Route, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) 
     cold = heading[:, -chains:]
     heading[:, -chains:] = torch.where(cold == 1, -1, cold)
     for _ in range(sweeps):
-        spins = route.move(spins, rng, walkers.rungs)
+        spins = path.move(spins, rng, walkers.rungs)
     rate_sum, tried = walkers.rate_sum.clone(), walkers.tried.clone()
-    rate_sum[:, int(odd) :: 2] += chance.mean(2).to(rate_sum)
+    rate_sum[:, int(odd) :: 2] += chance.to(rate_sum)
     tried[int(odd) :: 2] += 1
     return replace(
         walkers,
@@ -123,14 +139,12 @@ def turn(route: Route, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) 
 
 @torch.no_grad()
 def climb(
-    route: Route,
+    path: Path,
     chains: int,
     rng: torch.Generator,
     *,
     rungs: int | None = None,
     most: int = 64,
-    rounds: int = 5,
-    turns: int = 15,
 ) -> Walkers:
     """Walkers on a ladder whose rates are even; `rungs` fixes their number, else eq. (2) sets it.
 
@@ -141,20 +155,20 @@ def climb(
     check_count("the number of chains", chains)
     if rungs is not None:
         check_count("the number of rungs", rungs, least=2)
-    betas, stood = pilot(route, rng, chains=FEW, step=1.0, most=5000)
+    betas, stood = pilot(path, rng, chains=FEW, step=1.0, most=5000)
     keep = _spread(len(betas), rungs or most)
     spins = torch.cat([stood[i] for i in keep], 1)
     places = torch.tensor([betas[i] for i in keep], dtype=torch.float64, device=spins.device)
-    walkers = _walkers(spins, places.expand(len(spins), -1).clone())
-    for number in range(rounds):
-        for _ in range(turns * 2**number):
-            walkers = turn(route, walkers, rng)
-        walkers = _placed(walkers, rungs, most)
-    spins, down = route.start(chains, rng), []
+    walkers = walkers_on(places.expand(len(spins), -1).clone(), spins)
+    for number in range(ROUNDS):
+        for _ in range(TURNS * 2**number):
+            walkers = turn(path, walkers, rng)
+        walkers = placed(walkers, rungs, most)
+    spins, down = path.start(chains, rng), []
     for rung in torch.split(walkers.rungs, 1, 1):
-        spins = route.move(spins, rng, rung)
+        spins = path.move(spins, rng, rung)
         down.append(spins)
-    return _walkers(torch.cat(down, 1), walkers.rungs)
+    return walkers_on(walkers.rungs, torch.cat(down, 1))
 
 
 def _spread(count: int, most: int) -> list[int]:
@@ -163,7 +177,7 @@ def _spread(count: int, most: int) -> list[int]:
     return sorted({round(i * (count - 1) / (chosen - 1)) for i in range(chosen)})
 
 
-def _placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
+def placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
     """Eq. (2): rungs anew, at equal shares of the measured rejections."""
     e, old = walkers.rungs.shape
     # A chance of exactly one would leave two rungs at one place.
@@ -185,4 +199,12 @@ def _placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
     chains = walkers.chains
     index = nearest[..., None] * chains + torch.arange(chains, device=nearest.device)
     index = index.flatten(1)[..., None].expand(-1, -1, walkers.spins.shape[2])
-    return _walkers(walkers.spins.gather(1, index), places)
+    return walkers_on(places, walkers.spins.gather(1, index))
+
+
+def eased(rungs: Tensor, rates: Tensor, pace: float) -> Tensor:
+    """Rungs with wider gaps where the rates (e, t−1) are above their mean, by a step: a ladder that
+    follows a machine while it learns."""
+    gaps = rungs.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()
+    places = torch.cat([gaps.new_zeros(len(gaps), 1), gaps.cumsum(1)], 1)
+    return (places / places[:, -1:]).to(rungs)

@@ -1,1 +1,13 @@
-"""Training: positive and negative phases, projections, optimisers, the trainer."""
+"""Training: the data's moments against the model's.
+
+    train        the generator that people call
+    trainer      the state between two updates, and the update
+    positive     the average over the data
+    negative     the average over the model: one class per estimator
+    projections  what keeps the patterns in place
+    optimisers   rates that may differ from replica to replica
+    load         how many patterns are too many for PID
+
+It knows machines, sampling, likelihood (for the proof of a bad fit) and accel's executors; no folder, no
+recipe, no command.
+"""

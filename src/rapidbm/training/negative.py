@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_choice, check_count
-from ..machines.couplings import Patterns
-from ..machines.enumeration import AllStates, check_states
+from ..machines.ensembles import AllStates, Ensemble, WeightedSpins
+from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..machines.spins import WeightedSpins, sign
+from ..machines.units import SPIN
 from ..registry import Registry, a_class_with, setting
 from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
-from ..sampling.paths import Path
-from ..sampling.tempering import exchange
+from ..sampling.paths import Cooling
+from ..sampling.tempering import eased, trade_all
 from .positive import Weighted
 
 
@@ -38,7 +38,7 @@ class NegativePhase(Protocol):
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> tuple[Weighted | AllStates, Tensor]:
+    ) -> tuple[Ensemble, Tensor]:
         """Weighted configurations, and the chains for the next call; `data` is a batch, (e, b, v) ±1."""
         ...
 
@@ -148,7 +148,7 @@ class PatternInduced:
         check_choice("choice of pattern units", self.units, ("visible", "all"))
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
-        if not isinstance(machine.couplings, Patterns):
+        if machine.patterns is None:
             raise InputError(
                 "pattern-induced correlations need couplings built from patterns, but these are "
                 "dense; build the machine with patterns=K (--patterns K), or use another negative "
@@ -160,7 +160,7 @@ class PatternInduced:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
         if self.units == "visible" and not self.sweeps:
-            visible = sign(_patterns(machine)[..., : machine.visible])  # k configurations
+            visible = SPIN.nearest(_patterns(machine)[..., : machine.visible])  # k configurations
             if machine.layers.restricted:
                 return machine.given_visible(visible, means=True), chains
             return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
@@ -170,7 +170,7 @@ class PatternInduced:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        spins = sign(_patterns(machine))
+        spins = SPIN.nearest(_patterns(machine))
         if not self.sweeps:
             return spins
         if self.units == "visible":
@@ -212,30 +212,18 @@ class Tempered:
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
-        route = Path(machine, own_biases(machine), exact=False)
+        path = Cooling(machine, own_biases(machine), exact=False)
         ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
-            rates = torch.zeros_like(ladder[:, 1:])
-            for odd in (False, True):
-                index, chance = exchange(route, spins, ladder, rng, odd)
-                spins = spins.gather(1, index[..., None].expand_as(spins))
-                rates[:, int(odd) :: 2] = chance.mean(2)
-            spins = route.move(spins, rng, ladder)
-            ladder = _even(ladder, rates, self.pace)
-        cold = spins[:, -self.particles :]
-        return machine.smoothed(cold), self._chains(spins, ladder)
+            spins, rates = trade_all(path, spins, ladder, rng)
+            spins = path.move(spins, rng, ladder)
+            ladder = eased(ladder, rates, self.pace)
+        return machine.smoothed(spins[:, -self.particles :]), self._chains(spins, ladder)
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
         return chains[:, -self.particles :, :-1]
-
-
-def _even(ladder: Tensor, rates: Tensor, pace: float) -> Tensor:
-    """The ladder with wider gaps where the rates (e, t−1) are above their mean."""
-    gaps = ladder.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()
-    places = torch.cat([gaps.new_zeros(len(gaps), 1), gaps.cumsum(1)], 1)
-    return (places / places[:, -1:]).to(ladder)
 
 
 def _patterns(machine: Machine) -> Tensor:

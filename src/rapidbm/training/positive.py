@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
+from ..machines.ensembles import GivenVisible, WeightedSpins
 from ..machines.enumeration import check_states, clamped_states, infer, states_of
-from ..machines.machine import GivenVisible, Machine
-from ..machines.spins import WeightedSpins
+from ..machines.machine import Machine
 from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import sweep
 from ..sampling.mean_field import mean_field

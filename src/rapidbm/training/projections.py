@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 import torch
+from torch import Tensor
 
 from ..errors import InputError, check_choice, check_count, is_number
-from ..machines.couplings import Patterns
 from ..machines.machine import Machine
-from ..machines.spins import sign
+from ..machines.units import SPIN
 from ..random import check_rng
 from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import resample
@@ -51,8 +51,8 @@ class Sign:
         _patterns(machine, "sign")
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
-        xi = _patterns(machine, "sign").patterns
-        xi.data.copy_(sign(xi.data))
+        xi = _patterns(machine, "sign")
+        xi.data.copy_(SPIN.nearest(xi.data))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Clip:
         _patterns(machine, "clip")
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
-        _patterns(machine, "clip").patterns.data.clamp_(-self.x, self.x)
+        _patterns(machine, "clip").data.clamp_(-self.x, self.x)
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ class GibbsProjection:
         _patterns(machine, "gibbs")
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
-        couplings = _patterns(machine, "gibbs")
+        xi = _patterns(machine, "gibbs")
         check_rng(rng, machine.device)
-        spins = couplings.patterns.data.clone()
+        spins = xi.data.clone()
         for _ in range(self.sweeps):
             for layer in reversed(machine.layers.order):  # the visible layer first, as in (3)
                 where = machine.layers.slices[layer]
                 spins[..., where] = resample(machine, spins, layer, rng)
-        couplings.patterns.data.copy_(spins)
+        xi.data.copy_(spins)
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class NoProjection:
         return
 
 
-def _patterns(machine: Machine, name: str) -> Patterns:
-    if not isinstance(machine.couplings, Patterns):
+def _patterns(machine: Machine, name: str) -> Tensor:
+    if machine.patterns is None:
         raise InputError(
             f"the projection {name!r} acts on patterns, but these couplings are dense; use 'none' "
             "or build the machine with patterns=K"
         )
-    return machine.couplings
+    return machine.patterns
 
 
 PROJECTIONS: Registry[type[Projection]] = Registry(

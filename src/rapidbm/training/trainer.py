@@ -2,9 +2,8 @@
 
     θ ← θ − rate · ( ⟨∂E/∂θ⟩_data − ⟨∂E/∂θ⟩_model )                                       (1)
 
-then the projection puts the patterns back in their place. `train` is a generator: the caller
-evaluates, logs, stops or saves inside its own loop. The replicas train side by side and never meet;
-one that diverges is frozen as it was before, and the others go on.
+then the projection puts the patterns back in their place. The replicas train side by side and never
+meet; one that diverges is frozen as it was before, and the others go on.
 """
 
 from __future__ import annotations
@@ -12,32 +11,28 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..accel import fast
-from ..accel.fast import Precision
-from ..accel.graphs import Replay
-from ..accel.memory import keep_freed_memory
+from ..accel.devices import prepare, wait
+from ..accel.executors import Plan, executor_for
+from ..accel.rounding import Precision
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
-from ..machines.enumeration import AllStates
-from ..machines.machine import GivenVisible, Machine
+from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..progress import watch
-from ..random import generator, seed_from
-from .negative import NegativePhase
+from ..random import generator
+from .load import warn_of_load
+from .negative import NegativePhase, PatternInduced
 from .optimisers import Optimizer, Rates, Updater, bind_torch
-from .positive import PositivePhase, Weighted, positive_for
+from .positive import PositivePhase, positive_for
 from .projections import Clip, NoProjection, Projection
 
 BatchMean = Literal["true", "nominal"]
-Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
-TOGETHER = 16  # updates in one graph at most
 
 
 @dataclass(frozen=True)
@@ -71,86 +66,6 @@ class Progress:
         return self.trainer.state()
 
 
-def train(
-    machine: Machine,
-    data: Any,
-    negative: NegativePhase,
-    optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
-    *,
-    epochs: int,
-    batch_size: int,
-    positive: PositivePhase | None = None,
-    projection: Projection | None = None,
-    batch_mean: BatchMean = "true",
-    average: int | None = None,
-    precision: Precision | None = None,
-    every: Literal["epoch", "update"] = "epoch",
-    seed: int | None = None,
-    rng: torch.Generator | None = None,
-    state: Mapping[str, Tensor] | None = None,
-) -> Iterator[Progress]:
-    """Trains the machine in place and yields after every epoch, or after every update.
-
-    `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
-    `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
-    `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
-    exponential average of the parameters over about T updates. `precision` rounds products of matrices on
-    a GPU (`rapidbm.fast`).
-    `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
-    warns (`FitWarning`).
-    """
-    check_choice("interval to yield at", every, ("epoch", "update"))
-    trainer = Trainer(
-        machine,
-        data,
-        negative,
-        optimizer,
-        epochs=epochs,
-        batch_size=batch_size,
-        positive=positive,
-        projection=projection,
-        batch_mean=batch_mean,
-        average=average,
-        precision=precision,
-        seed=seed_from(seed, rng),
-    )
-    if state is not None:
-        trainer.load(state)
-    return trainer.run(every)
-
-
-@torch.no_grad()
-def log_likelihood_gradient(
-    machine: Machine,
-    positive: Weighted,
-    negative: Weighted | AllStates,
-) -> dict[str, Tensor]:
-    """∂⟨log p⟩/∂θ from the moments of the two phases."""
-    return {name: -value for name, value in descent(machine, positive, negative).items()}
-
-
-def descent(
-    machine: Machine, positive: Weighted, negative: Weighted | AllStates
-) -> dict[str, Tensor]:
-    """The bracket of eq. (1)."""
-    if isinstance(positive, GivenVisible) and isinstance(negative, GivenVisible):
-        return machine.gradient(positive.minus(negative))
-    difference = machine.gradient(positive)
-    for name, value in machine.gradient(negative).items():
-        difference[name].sub_(value)
-    return difference
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What an update needs from the host."""
-
-    index: Tensor  # (e, b): the images of each replica
-    rates: tuple[float, ...]
-    share: float  # of the new parameters in their average
-    project: bool
-
-
 class Trainer:
     """The state of a training between two updates, and the update."""
 
@@ -176,10 +91,7 @@ class Trainer:
         if average is not None:
             check_count("the number of updates to average over", average)
         _check_objects(negative, positive, projection, optimizer)
-        _check_precision(precision, machine)
-        self.precision = precision
-        if machine.device.type == "cpu":
-            keep_freed_memory()
+        prepare(machine.device)
         self.machine, self.negative = machine, negative
         # A copy: what the caller writes into the array later is not part of the training.
         self.spins = _spins_for(machine, spins).to(machine.device, copy=True)
@@ -194,6 +106,8 @@ class Trainer:
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
         self.rng = generator(seed, "training", device=machine.device)
         self.chains = negative.init(machine, self.rng)
+        if isinstance(negative, PatternInduced) and machine.patterns is not None:
+            warn_of_load(machine.layers, machine.patterns.shape[1])
         self.parameters = dict(machine.named_parameters())
         self.kind = (machine.dtype, machine.device)
         self.choice: Optimizer | None = None
@@ -209,22 +123,15 @@ class Trainer:
                     f"give one learning rate or one for each of the {machine.replicas} replicas, "
                     f"not {len(self.choice.rate)}"
                 )
-        self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
-        self.told: dict[Key, list[tuple[float, ...]]] = {}
         self.settled = self.projected()
-        self.replay = None
-        if self.capturable():  # spins are exact in two bytes, and read faster than from one
-            self.replay, self.spins = Replay(self.rng), self.spins.to(torch.bfloat16)
+        parts = (negative, self.positive, self.projection, self.choice)
+        self.executor = executor_for(
+            machine.device, self.rng, self.parameters.values(), parts, precision
+        )
+        self.spins = self.executor.stored(self.spins)
         self.average = average
         self.mean_of = (
             {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
-        )
-
-    def capturable(self) -> bool:
-        """Whether an update may become a graph: on a GPU, with parts that never wait for it."""
-        parts = (self.negative, self.positive, self.projection, self.choice)
-        return self.machine.device.type == "cuda" and all(
-            getattr(part, "capturable", False) for part in parts
         )
 
     def projected(self) -> bool:
@@ -258,17 +165,17 @@ class Trainer:
     def together(
         self, halts: Callable[[Progress], bool] = lambda progress: False
     ) -> Iterator[Progress]:
-        """One update at a time, or where they are graphs as many as come before the end of the epoch or
-        before the caller `halts`."""
+        """One update at a time, or where several run as one as many as come before the end of the epoch
+        or before the caller `halts`."""
         while self.update < self.epochs * self.per_epoch:
-            most = 1 if self.replay is None else self.most()
+            most = 1 if self.executor.looks else self.most()
             ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
             self.step(next(ahead, most))
             yield self.progress()
 
     def most(self) -> int:
-        """Updates that one graph may hold from here on."""
-        return min(self.per_epoch - self.update % self.per_epoch, TOGETHER)
+        """Updates that may be asked for at once from here on."""
+        return min(self.per_epoch - self.update % self.per_epoch, self.executor.together)
 
     def progress(self, update: int | None = None) -> Progress:
         """After this update, or now."""
@@ -287,14 +194,8 @@ class Trainer:
         """So many updates of one epoch."""
         self.check_parameters()
         plans = [self.plan(self.update + i) for i in range(count)]
-        with fast.precision(self.precision) if self.precision else nullcontext():
-            if self.replay is not None:
-                self.replayed(plans)
-                self.update += count
-                return
-            for plan in plans:
-                self.compute(plan.index, plan.rates, plan.share, plan.project)
-                self.update += 1
+        self.executor.run(plans, self.compute)
+        self.update += count
 
     def check_parameters(self) -> None:
         """Refuses to move parameters that are no longer the machine's."""
@@ -318,48 +219,18 @@ class Trainer:
 
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
-        batch = self.spins[index]  # (e, b, v)
-        if self.replay is None:
-            batch = batch.to(self.machine.dtype)
+        batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
         data = self.positive.step(self.machine, batch, self.rng)
         if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
             data = data.times(batch.shape[1] / self.batch_size)
         model, chains = self.negative.step(self.machine, self.chains, batch, self.rng)
-        if self.replay is None:
-            self.chains = chains
-        elif chains.numel():
-            self.chains.copy_(chains)
-        self.descend(descent(self.machine, data, model), rates)
+        self.chains = self.executor.kept(self.chains, chains)
+        self.descend(data.against(model, self.machine), rates)
         if project:
             self.project()
         if self.average:
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
-
-    def replayed(self, plans: list[Plan]) -> None:
-        """`compute` of each as one graph, which reads what changes from tensors that stay in place."""
-        assert self.replay is not None
-        key = tuple((plan.index.shape[1], plan.project) for plan in plans)
-        index = torch.cat([plan.index for plan in plans], 1)
-        numbers = [(*plan.rates, plan.share) for plan in plans]
-        if key not in self.inputs:
-            here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
-            self.inputs[key], self.told[key] = (index.clone(), here), numbers
-        where, each = self.inputs[key]
-        where.copy_(index)
-        if self.told[key] != numbers:
-            each.copy_(torch.tensor(numbers, dtype=torch.float64))
-            self.told[key] = numbers
-
-        def work() -> None:
-            start = 0
-            for (size, project), row in zip(key, each, strict=True):
-                share = row[-1].to(self.machine.dtype)
-                self.compute(where[:, start : start + size], row[:-1], share, project)
-                start += size
-
-        places = tuple(p.data_ptr() for p in self.parameters.values())
-        self.replay.run((key, places, fast.current()), work)
 
     def images(self, epoch: int, number: int) -> Tensor:
         """Which images each replica takes in this update, (e, b)."""
@@ -386,7 +257,7 @@ class Trainer:
         self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
     def project(self) -> None:
-        spared = self.all_alive() if self.replay is None else self.settled
+        spared = self.all_alive() if self.executor.looks else self.settled
         if spared:
             self.projection.apply(self.machine, self.rng)
         else:
@@ -397,7 +268,7 @@ class Trainer:
         kept = {name: p.data.clone() for name, p in self.parameters.items()}
         change()
         self.alive &= self.machine.finite()
-        if self.replay is None and self.all_alive():  # a graph does not ask the device
+        if self.executor.looks and self.all_alive():
             return
         for name, p in self.parameters.items():
             torch.where(self._alive_like(p), p.data, kept[name], out=p.data)
@@ -415,8 +286,7 @@ class Trainer:
 
     def wait(self) -> None:
         """Returns when the device has done all that was asked of it."""
-        if self.machine.device.type == "cuda":
-            torch.cuda.synchronize(self.machine.device)
+        wait(self.machine.device)
 
     def diverged(self) -> tuple[int, ...]:
         return tuple(torch.nonzero(~self.alive).flatten().tolist())
@@ -487,7 +357,7 @@ class Trainer:
         self.alive.copy_(training["alive"])
         # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
         self.chains = training["chains"].to(self.machine.device).clone()
-        self.replay = Replay(self.rng) if self.replay else None  # a graph knows the old ones
+        self.executor.forget()  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
         self.order_of, self.settled = -1, self.projected()
@@ -529,17 +399,6 @@ def _check_objects(
             )
     if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
         raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
-
-
-def _check_precision(precision: Precision | None, machine: Machine) -> None:
-    if precision is None:
-        return
-    check_choice("precision", precision, fast.PRECISIONS)
-    if precision != "float32" and machine.device.type != "cuda":
-        raise InputError(
-            f"the precision {precision!r} is for a GPU, but this machine is on {machine.device}; leave "
-            "it out, or move the machine (--device cuda)"
-        )
 
 
 def _spins_for(machine: Machine, data: Any) -> Tensor:

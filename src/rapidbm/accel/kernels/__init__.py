@@ -1,1 +1,1 @@
-"""Fused kernels in Triton; `rapidbm.fast` decides when they run."""
+"""Fused kernels in Triton; `accel.fused` decides when they run."""

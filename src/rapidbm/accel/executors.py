@@ -1,0 +1,188 @@
+"""Who runs the updates of a training: the host, one by one, or a GPU that repeats what it was shown.
+
+A graph is described once and replayed. What changes from one update to the next lies in tensors that it
+reads; nothing in it asks the GPU for an answer. A phase, projection or optimiser that keeps to this says
+`capturable = True`; ours do, but for tempering and torch's optimisers. Such a phase is given the batch as
+bfloat16, in which ±1 is exact.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .rounding import Precision, check_precision, current, precision
+
+Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
+Rates = tuple[float, ...] | Tensor
+Update = Callable[[Tensor, Rates, float | Tensor, bool], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an update needs from the host."""
+
+    index: Tensor  # (e, b): the images of each replica
+    rates: tuple[float, ...]
+    share: float  # of the new parameters in their average
+    project: bool
+
+
+def executor_for(
+    device: torch.device,
+    rng: torch.Generator,
+    parameters: Iterable[Tensor],
+    parts: Iterable[object],
+    rounding: Precision | None = None,
+) -> Eager:
+    """A graph on a GPU where all parts of the update may be captured, else the host."""
+    check_precision(rounding, device)
+    if device.type == "cuda" and all(getattr(part, "capturable", False) for part in parts):
+        return Graph(rng, parameters, rounding)
+    return Eager(rounding)
+
+
+class Eager:
+    """The host launches every update, and may look at what came out."""
+
+    together = 16  # updates that are asked for at once, at most
+    looks = True  # whether an update may ask the device for an answer
+
+    def __init__(self, rounding: Precision | None = None) -> None:
+        self.rounding = rounding
+
+    def stored(self, spins: Tensor) -> Tensor:
+        """The data as updates read it."""
+        return spins
+
+    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
+        """A batch of the stored data as a phase gets it."""
+        return spins.to(dtype)
+
+    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
+        """The chains for the next update."""
+        return new
+
+    def run(self, plans: Sequence[Plan], update: Update) -> None:
+        with self.rounded():
+            for plan in plans:
+                update(plan.index, plan.rates, plan.share, plan.project)
+
+    def rounded(self) -> AbstractContextManager[None]:
+        return precision(self.rounding) if self.rounding else nullcontext()
+
+    def forget(self) -> None:
+        """Everything is somewhere else than it was."""
+
+
+class Graph(Eager):
+    """A GPU repeats updates that it was shown."""
+
+    looks = False
+
+    def __init__(
+        self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
+    ) -> None:
+        super().__init__(rounding)
+        self.rng, self.parameters = rng, tuple(parameters)
+        self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
+        self.told: dict[Key, list[tuple[float, ...]]] = {}
+        self.replay = Replay(rng)
+
+    def stored(self, spins: Tensor) -> Tensor:
+        return spins.to(torch.bfloat16)  # read faster than from one byte
+
+    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins
+
+    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
+        return chains.copy_(new) if new.numel() else chains
+
+    def run(self, plans: Sequence[Plan], update: Update) -> None:
+        """All of them as one graph, which reads what changes from tensors that stay in place."""
+        key = tuple((plan.index.shape[1], plan.project) for plan in plans)
+        index = torch.cat([plan.index for plan in plans], 1)
+        numbers = [(*plan.rates, plan.share) for plan in plans]
+        if key not in self.inputs:
+            here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
+            self.inputs[key], self.told[key] = (index.clone(), here), numbers
+        where, each = self.inputs[key]
+        where.copy_(index)
+        if self.told[key] != numbers:
+            each.copy_(torch.tensor(numbers, dtype=torch.float64))
+            self.told[key] = numbers
+
+        def work() -> None:
+            start = 0
+            for (size, project), row in zip(key, each, strict=True):
+                share = row[-1].to(self.parameters[0].dtype)
+                update(where[:, start : start + size], row[:-1], share, project)
+                start += size
+
+        places = tuple(p.data_ptr() for p in self.parameters)
+        with self.rounded():
+            self.replay.run((key, places, current()), work)
+
+    def forget(self) -> None:
+        self.replay = Replay(self.rng)
+
+
+class Replay:
+    """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
+
+    The first time it runs as it is, so that kernels are compiled and libraries awake. The second time it
+    is captured. The numbers drawn are the same either way.
+    """
+
+    def __init__(self, rng: torch.Generator) -> None:
+        self.rng = rng
+        self.graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+        self.refused = False
+
+    def run(self, key: Hashable, work: Callable[[], None]) -> None:
+        if key not in self.graphs:
+            self.graphs[key] = None
+            work()
+            return
+        if self.refused:
+            work()
+            return
+        with torch.cuda.device(self.rng.device):
+            graph = self.graphs[key]
+            if graph is None:
+                graph = self.graphs[key] = self._captured(work)
+            if graph is None:
+                work()
+            else:
+                graph.replay()
+
+    def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
+        """The graph, or None where something in the work refuses to be captured."""
+        try:
+            return self._capture(work)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.refused = True
+            warnings.warn(
+                f"updates cannot be captured in a graph ({str(error)[:200]}); they are launched one by "
+                "one, slower",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return None
+
+    def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.rng)
+        # A stream of its own: torch's common one belongs to the GPU that first captured.
+        stream = torch.cuda.Stream(self.rng.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.graph(graph, pool=self.pool, stream=stream):
+            work()
+        return graph

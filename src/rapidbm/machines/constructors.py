@@ -1,0 +1,151 @@
+"""Machines from their sizes: restricted, deep and fully connected ones, with patterns or dense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from ..accel.devices import usable
+from ..accel.memory import check_room
+from ..errors import InputError, check_count, is_number
+from ..random import generator, seed_from
+from .couplings import Couplings
+from .dense import Dense
+from .layers import Layers
+from .machine import Machine
+from .patterns import Patterns
+from .units import SPIN
+
+
+def rbm(
+    visible: int,
+    hidden: int,
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A restricted machine: one hidden layer, coupled to the visible one.
+
+    `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
+    spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
+    N(0, `scale`²), 0.01 by default. Biases start at 0.
+    """
+    layers = Layers((visible, hidden), ((0, 1),))
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def dbm(
+    visible: int,
+    hidden: Sequence[int],
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
+    if not isinstance(hidden, Iterable):
+        raise InputError(
+            f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one, not {hidden!r}"
+        )
+    sizes = (visible, *hidden)
+    layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
+    if len(sizes) < 2:
+        raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def bm(
+    visible: int,
+    hidden: int = 0,
+    patterns: int | None = None,
+    *,
+    replicas: int = 1,
+    biases: bool = False,
+    scale: float | None = None,
+    continuous: bool = False,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Machine:
+    """A fully connected machine: every pair of units is coupled. Options as for `rbm`."""
+    check_count("the number of hidden units", hidden, least=0)
+    sizes = (visible, hidden) if hidden else (visible,)
+    edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
+    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
+
+
+def _machine(
+    layers: Layers,
+    patterns: int | None,
+    replicas: int,
+    biases: bool,
+    scale: float | None,
+    continuous: bool,
+    rng: torch.Generator,
+    dtype: torch.dtype,
+) -> Machine:
+    check_count("the number of replicas", replicas)
+    if patterns is not None:
+        check_count("the number of patterns K", patterns)
+    if scale is None:
+        scale = 0.01 if patterns is None else 1.0
+    if not (is_number(scale) and scale > 0):
+        raise InputError(f"the scale of the initial couplings must be positive, not {scale!r}")
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype!r}")
+    each = (
+        sum(layers.sizes[a] * layers.sizes[b] for a, b in layers.edges)
+        if patterns is None
+        else patterns * layers.units
+    )
+    check_room(
+        f"a machine of {layers.describe()} units and {replicas:,} replicas",
+        replicas * each,
+        size=dtype.itemsize,
+        device=rng.device,
+        remedy="take fewer units or replicas, or patterns=K instead of dense couplings"
+        if patterns is None
+        else "take fewer units, patterns or replicas",
+    )
+    couplings: Couplings
+    if patterns is None:
+        couplings = Dense(
+            layers,
+            {
+                (a, b): scale
+                * torch.randn(
+                    (replicas, layers.sizes[a], layers.sizes[b]),
+                    generator=rng,
+                    dtype=dtype,
+                    device=rng.device,
+                )
+                for a, b in layers.edges
+            },
+        )
+    else:
+        shape = (replicas, patterns, layers.units)
+        if continuous:
+            xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
+        else:
+            xi = SPIN.random(shape, rng, dtype)
+        couplings = Patterns(layers, xi * scale)
+    start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
+    return Machine(couplings, start if biases else None)

@@ -1,0 +1,166 @@
+"""Dense couplings: every J_ij is a parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..accel.fused import Pair
+from ..errors import InputError
+from .couplings import Couplings, as_parameter
+from .layers import Layers
+
+
+class Dense(Couplings):
+    """Every coupling is a parameter. Of a layer coupled to itself the strict upper triangle counts."""
+
+    kind, degree = "dense", 1
+
+    def __init__(self, layers: Layers, weights: Mapping[tuple[int, int], Any]) -> None:
+        super().__init__()
+        self.layers = layers
+        if not layers.edges:
+            raise InputError(
+                "dense couplings need at least one edge, a pair of layers to couple, and these layers "
+                f"{layers.sizes} have none; use Patterns for units that are free but for their biases"
+            )
+        if set(weights) != set(layers.edges):
+            raise InputError(
+                f"dense couplings need one matrix per edge {layers.edges}, not {tuple(weights)}"
+            )
+        given = {
+            edge: as_parameter(w, what=f"weights of edge {edge}") for edge, w in weights.items()
+        }
+        replicas = {weight.shape[:1] for weight in given.values()}
+        for (a, b), weight in given.items():
+            shape = (*weight.shape[:1], layers.sizes[a], layers.sizes[b])
+            if tuple(weight.shape) != shape or len(replicas) != 1:
+                raise InputError(
+                    f"the weights of edge {(a, b)} must be (replicas, {layers.sizes[a]}, "
+                    f"{layers.sizes[b]}), the same number of replicas for all edges; got "
+                    f"{tuple(weight.shape)}"
+                )
+        self.weights = nn.ParameterDict(
+            {f"{a}-{b}": nn.Parameter(_upper(w) if a == b else w) for (a, b), w in given.items()}
+        )
+
+    @property
+    def first(self) -> Tensor:
+        a, b = self.layers.edges[0]
+        weight: Tensor = self.weights[f"{a}-{b}"]
+        return weight
+
+    def finite(self) -> Tensor:  # |E| ≤ Σ |J_ij|
+        sums = [torch.linalg.vector_norm(w, 1, (1, 2)) for w in self.weights.values()]
+        return torch.stack(sums).sum(0).isfinite()
+
+    def matrix(self, a: int, b: int) -> Tensor:
+        if a == b:
+            upper = _upper(self.weights[f"{a}-{a}"])
+            return upper + upper.mT
+        weight: Tensor = self.weights[f"{min(a, b)}-{max(a, b)}"]
+        return weight if a < b else weight.mT
+
+    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
+        slices = self.layers.slices
+        others = list(self.layers.neighbours(layer))
+        if own and self.layers.self_coupled(layer):
+            others.append(layer)
+        total = None
+        for other in others:
+            part = spins[..., slices[other]] @ self.matrix(other, layer)  # (e, c, n_l)
+            total = part if total is None else total + part
+        return torch.zeros_like(spins[..., slices[layer]]) if total is None else total
+
+    def energy(self, spins: Tensor) -> Tensor:
+        slices = self.layers.slices
+        total = spins.new_zeros(spins.shape[:-1])
+        for a, b in self.layers.edges:
+            weight = self.weights[f"{a}-{b}"]
+            weight = _upper(weight) if a == b else weight
+            total = total - ((spins[..., slices[a]] @ weight) * spins[..., slices[b]]).sum(-1)
+        return total  # (e, c)
+
+    @torch.no_grad()
+    def gradient(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        slices = self.layers.slices
+        signed = spins * -weights[..., None]  # (e, c, n)
+        gradients = {}
+        for a, b in self.layers.edges:
+            moment = signed[..., slices[a]].mT @ spins[..., slices[b]]
+            gradients[f"weights.{a}-{b}"] = _upper(moment) if a == b else moment
+        return gradients
+
+    def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
+        return {"weights.0-1": -product}
+
+    def pair(self, biases: Tensor | None) -> Pair:
+        v, h = self.layers.sizes
+        names = ("couplings.weights.0-1", "biases")
+        return Pair((v, h), self.first.detach(), None, biases, names)
+
+    # -- other machines ---------------------------------------------------------------------------
+
+    def mixed(self, other: Couplings, x: float) -> Dense:
+        assert isinstance(other, Dense)
+        edges = {(a, b): f"{a}-{b}" for a, b in self.layers.edges}
+        return Dense(
+            self.layers,
+            {
+                edge: torch.lerp(self.weights[key].detach(), other.weights[key].detach(), x)
+                for edge, key in edges.items()
+            },
+        )
+
+    def part(self, layers: Layers, kept: Sequence[Tensor]) -> Dense:
+        replica = torch.arange(self.replicas, device=self.first.device)[:, None, None]
+        return Dense(
+            layers,
+            {
+                (a, b): self.matrix(a, b).detach()[replica, kept[a][:, :, None], kept[b][:, None]]
+                for a, b in layers.edges
+            },
+        )
+
+    # -- how large they are -----------------------------------------------------------------------
+
+    def sum_of_sizes(self, a: int, b: int) -> Tensor:
+        total = self.matrix(a, b).abs().sum((1, 2))
+        return total / 2 if a == b else total
+
+    def largest_form(self, a: int, b: int) -> Tensor:
+        matrix = self.matrix(a, b)
+        n = math.sqrt(self.layers.sizes[a] * self.layers.sizes[b])
+        if a == b:
+            largest: Tensor = n / 2 * torch.linalg.eigvalsh(matrix)[:, -1]
+            return largest
+        sigma: Tensor = n * torch.linalg.matrix_norm(matrix, 2)
+        return sigma
+
+    def norm(self, a: int, b: int) -> Tensor:
+        found: Tensor = torch.linalg.matrix_norm(self.matrix(a, b))
+        return found
+
+    def running(self, spins: Tensor, layer: int) -> RunningMatrix:
+        return RunningMatrix(self.matrix(layer, layer))
+
+
+class RunningMatrix:
+    """A layer's own field while its units change one by one."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix  # (e, n_l, n_l)
+
+    def field(self, new: Tensor, unit: int) -> Tensor:
+        return (new @ self.matrix[:, :, unit, None]).squeeze(-1)
+
+    def changed(self, unit: int, change: Tensor) -> None:
+        return
+
+
+def _upper(matrix: Tensor) -> Tensor:
+    return matrix.triu(1)

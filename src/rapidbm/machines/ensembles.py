@@ -1,0 +1,220 @@
+"""Ensembles: configurations with weights, written down or not, and the gradient over them.
+
+    ⟨∂E/∂θ⟩ = Σ_c w_c ∂E(s_c)/∂θ                                                          (1)
+
+A phase of training answers with one. `WeightedSpins` holds its configurations; `GivenVisible` only their
+visible part, the hidden units at their means given it; `AllStates` none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..accel import fused
+from ..accel.fused import Pair
+from ..arrays import as_tensor
+from ..errors import InputError, check_count
+from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight
+
+
+class Machine(HasEnergy, Protocol):
+    """The part of a machine that its ensembles need."""
+
+    def complete(self, visible: Any, *, means: bool = False) -> Tensor: ...
+    def pair(self) -> Pair | None: ...
+    def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]: ...
+    def gradient_of(self, product: Tensor, mean: Tensor) -> dict[str, Tensor]: ...
+
+
+class Ensemble(Protocol):
+    """Weighted configurations: the weights of the data, and of the model, sum to one."""
+
+    @property
+    def spins(self) -> Tensor: ...
+    @property
+    def weights(self) -> Tensor: ...
+
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+        """Eq. (1) for every parameter, under its name in `named_parameters()`."""
+        ...
+
+    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+        """Eq. (1) less that of the model."""
+        ...
+
+
+@dataclass(frozen=True)
+class WeightedSpins:
+    """Configurations and their weights; a unit may hold its conditional mean instead of ±1."""
+
+    spins: Tensor  # (e, c, n)
+    weights: Tensor  # (e, c)
+
+    def __post_init__(self) -> None:
+        for name in ("spins", "weights"):
+            if not isinstance(getattr(self, name), Tensor):
+                object.__setattr__(self, name, as_tensor(getattr(self, name), what=name))
+        if self.spins.dim() != 3 or self.weights.shape != self.spins.shape[:2]:
+            raise InputError(
+                "weighted spins are (replicas, configurations, units) with weights (replicas, "
+                f"configurations), not {tuple(self.spins.shape)} and {tuple(self.weights.shape)}"
+            )
+
+    @staticmethod
+    def even(spins: Tensor) -> WeightedSpins:
+        """Equal weights that sum to one."""
+        e, c, _ = spins.shape
+        check_count("the number of configurations to average over", c)
+        return WeightedSpins(spins, spins.new_full((e, c), 1.0 / c))
+
+    def chunks(self) -> Iterator[WeightedSpins]:
+        """Parts whose moments add up to the whole's; an enumeration yields many."""
+        yield self
+
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+        return machine.gradient_over(self.spins, self.weights)
+
+    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+        return _difference(self, model, machine)
+
+    def times(self, factor: float) -> WeightedSpins:
+        """The same with all weights times a factor."""
+        return WeightedSpins(self.spins, self.weights * factor)
+
+
+@dataclass(frozen=True)
+class GivenVisible:
+    """Weighted visible spins; the hidden units are at their means given them, and are not written down
+    before somebody asks."""
+
+    machine: Machine
+    visible: Tensor  # (e, c, v)
+    weights: Tensor  # (e, c)
+
+    @property
+    def spins(self) -> Tensor:
+        return self.machine.complete(self.visible, means=True)
+
+    def chunks(self) -> Iterator[WeightedSpins]:
+        yield WeightedSpins(self.spins, self.weights)
+
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+        pair = machine.pair() if machine is self.machine else None
+        fused_sum = None if pair is None else fused.gradient(pair, self.visible, self.weights)
+        return machine.gradient_over(self.spins, self.weights) if fused_sum is None else fused_sum
+
+    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+        pair = machine.pair()
+        if isinstance(model, GivenVisible) and pair is not None:
+            if fused.joins(pair, max(self.visible.shape[1], model.visible.shape[1])):
+                return self.minus(model).gradient(machine)
+        return _difference(self, model, machine)
+
+    def times(self, factor: float) -> GivenVisible:
+        return replace(self, weights=self.weights * factor)
+
+    def minus(self, other: GivenVisible) -> GivenVisible:
+        """Both, the weights of the other negative."""
+        visible = torch.cat([self.visible, other.visible.to(self.visible.dtype)], 1)
+        return replace(self, visible=visible, weights=torch.cat([self.weights, -other.weights], 1))
+
+
+@dataclass(frozen=True)
+class AllStates:
+    """Every state with its Boltzmann weight, as `WeightedSpins` that need not fit in memory."""
+
+    machine: Machine
+
+    @torch.no_grad()
+    def _parts(self, half: bool) -> Iterator[WeightedSpins]:
+        free = free_layers(self.machine.layers)
+        logs = [
+            log_weight(self.machine, spins, free, 1.0)
+            for spins in enumerate_spins(self.machine, half=half)
+        ]
+        weights = torch.softmax(torch.cat(logs, 1), 1).to(self.machine.dtype)  # (e, c)
+        start = 0
+        for spins in enumerate_spins(self.machine, half=half):
+            stop = start + spins.shape[1]
+            filled = infer(self.machine, spins.clone(), free)
+            yield WeightedSpins(filled, weights[:, start:stop])
+            start = stop
+
+    @torch.no_grad()
+    def products(self) -> tuple[Tensor, Tensor]:
+        """⟨s_a s_b⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) of two layers that are coupled to each other alone.
+
+        The same sums as those over `chunks`, without writing configurations down.
+        """
+        machine, layers = self.machine, self.machine.layers
+        if not layers.two:
+            raise InputError(
+                "products are of two layers that are coupled to each other alone, this machine has "
+                f"layers {layers.sizes} and edges {layers.edges}; use chunks()"
+            )
+        (given,) = layers.cover()
+        free = 1 - given
+        half = machine.symmetric
+        logs = [log_weight(machine, s, (free,), 1.0) for s in enumerate_spins(machine, half=half)]
+        weights = torch.softmax(torch.cat(logs, 1), 1).to(machine.dtype)  # (e, c)
+        sizes = (machine.replicas, layers.sizes[given], layers.sizes[free])
+        product = torch.zeros(sizes, dtype=machine.dtype, device=machine.device)
+        mean = torch.zeros(
+            (machine.replicas, layers.units), dtype=machine.dtype, device=machine.device
+        )
+        start = 0
+        for spins in enumerate_spins(machine, half=half):
+            share = weights[:, start : start + spins.shape[1], None]
+            start += spins.shape[1]
+            signed = spins[..., layers.slices[given]] * share
+            inferred = layers.unit(free).mean(machine.field(spins, free, means=True))
+            product.baddbmm_(signed.mT, inferred)
+            if not half:  # by symmetry 0 otherwise
+                mean[:, layers.slices[given]] += signed.sum(1)
+                mean[:, layers.slices[free]] += (share.mT @ inferred).squeeze(1)
+        return (product if given == 0 else product.mT), mean
+
+    @torch.no_grad()
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+        if machine.layers.two:
+            pair = machine.pair() if machine is self.machine else None
+            return machine.gradient_of(*((pair and fused.products(pair)) or self.products()))
+        total: dict[str, Tensor] = {}
+        for part in self.chunks():
+            found = part.gradient(machine)
+            total = {k: total[k].add_(v) for k, v in found.items()} if total else found
+        return total
+
+    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+        return _difference(self, model, machine)
+
+    def chunks(self) -> Iterator[WeightedSpins]:
+        """Parts of the average of an even function, such as the energy's gradient: where s and −s
+        weigh the same, one of the two stands for both."""
+        return self._parts(half=self.machine.symmetric)
+
+    def whole(self) -> WeightedSpins:
+        parts = list(self._parts(half=False))
+        return WeightedSpins(
+            torch.cat([p.spins for p in parts], 1), torch.cat([p.weights for p in parts], 1)
+        )
+
+    @property
+    def spins(self) -> Tensor:
+        return self.whole().spins
+
+    @property
+    def weights(self) -> Tensor:
+        return self.whole().weights
+
+
+def _difference(data: Ensemble, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+    difference = data.gradient(machine)
+    for name, value in model.gradient(machine).items():
+        difference[name].sub_(value)
+    return difference

@@ -1,0 +1,81 @@
+"""Which module measures each study and which draws each item; claims are found beside them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from .claims import Claim, claims_of
+from .drawing import Item
+from .lab import Part
+
+# study: the module that measures it (`SCALES`, `PARTS`)
+STUDIES = {
+    "untrained": "untrained.accessibility",
+    "bars": "bars.bars4",
+    "bas": "bars.bars_and_stripes",
+    "corruption": "bars.corruption",
+    "mnist": "digits.mnist",
+    "probe": "digits.probe",
+    "costs": "untrained.costs",
+    "ra-alone": "bars.without_pid",
+    "projections": "bars.projections",
+    "large-start": "bars.large_weights",
+    "conjecture": "bars.few_patterns",
+    "hopfield": "untrained.hopfield",
+    "readings": "bars.algorithm",
+    "landscape": "untrained.landscape",
+}
+# item: the module with a function of that name that draws it, in the order of the report
+ITEMS = {
+    "fig1": "untrained.accessibility",
+    "fig2a": "bars.accessibility",
+    "fig2b": "bars.accessibility",
+    "fig3a": "bars.reconstruction",
+    "fig3b": "bars.reconstruction",
+    "fig4": "bars.singular_values",
+    "fig5": "bars.bars_and_stripes",
+    "fig6a": "digits.likelihood",
+    "fig6b": "digits.likelihood",
+    "fig6c": "digits.likelihood",
+    "probe": "digits.probe",
+    "fig7": "digits.patterns",
+    "variants": "digits.likelihood",
+    "figC1": "bars.corruption",
+    "costs": "untrained.costs",
+    "ra-alone": "bars.without_pid",
+    "projections": "bars.projections",
+    "large-start": "bars.large_weights",
+    "conjecture": "bars.few_patterns",
+    "hopfield": "untrained.hopfield",
+    "readings": "bars.algorithm",
+    "landscape": "untrained.landscape_claims",
+}
+
+
+def module(name: str) -> ModuleType:
+    return import_module(f"{__package__}.{name}")
+
+
+def item(name: str) -> Item:
+    """A figure or table by its id."""
+    found: Item = getattr(module(ITEMS[name]), name.replace("-", "_"))
+    return found
+
+
+def settings(study: str, scale: str) -> Any:
+    """The settings of a study at a scale."""
+    return module(STUDIES[study]).SCALES[scale]
+
+
+def parts(study: str) -> dict[str, Part]:
+    """The parts of a study by their full names."""
+    found: dict[str, Part] = module(STUDIES[study]).PARTS
+    return {f"{study}.{name}": part for name, part in found.items()}
+
+
+def claims() -> list[Claim]:
+    """All claims, in the order of the report."""
+    names = dict.fromkeys([*ITEMS.values(), *STUDIES.values()])
+    return [claim for name in names for claim in claims_of(module(name))]

@@ -1,0 +1,76 @@
+"""`train`, a generator: the caller evaluates, logs, stops or saves inside its own loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..accel.rounding import Precision
+from ..errors import check_choice
+from ..machines.ensembles import Ensemble
+from ..machines.machine import Machine
+from ..random import seed_from
+from .negative import NegativePhase
+from .optimisers import Optimizer
+from .positive import PositivePhase
+from .projections import Projection
+from .trainer import BatchMean, Progress, Trainer
+
+
+def train(
+    machine: Machine,
+    data: Any,
+    negative: NegativePhase,
+    optimizer: Optimizer | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer],
+    *,
+    epochs: int,
+    batch_size: int,
+    positive: PositivePhase | None = None,
+    projection: Projection | None = None,
+    batch_mean: BatchMean = "true",
+    average: int | None = None,
+    precision: Precision | None = None,
+    every: Literal["epoch", "update"] = "epoch",
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    state: Mapping[str, Tensor] | None = None,
+) -> Iterator[Progress]:
+    """Trains the machine in place and yields after every epoch, or after every update.
+
+    `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
+    `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
+    `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
+    exponential average of the parameters over about T updates. `precision` rounds products of matrices on
+    a GPU (`rapidbm.precision`).
+    `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
+    warns (`FitWarning`).
+    """
+    check_choice("interval to yield at", every, ("epoch", "update"))
+    trainer = Trainer(
+        machine,
+        data,
+        negative,
+        optimizer,
+        epochs=epochs,
+        batch_size=batch_size,
+        positive=positive,
+        projection=projection,
+        batch_mean=batch_mean,
+        average=average,
+        precision=precision,
+        seed=seed_from(seed, rng),
+    )
+    if state is not None:
+        trainer.load(state)
+    return trainer.run(every)
+
+
+@torch.no_grad()
+def log_likelihood_gradient(
+    machine: Machine, positive: Ensemble, negative: Ensemble
+) -> dict[str, Tensor]:
+    """∂⟨log p⟩/∂θ from the moments of the two phases."""
+    return {name: -value for name, value in positive.against(negative, machine).items()}

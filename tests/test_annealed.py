@@ -1,0 +1,411 @@
+"""Annealing from several bases: machines on which one base alone was confidently wrong."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from conftest import machines
+from rapidbm.data.catalogue import load
+from rapidbm.errors import InputError, TimeLimit
+from rapidbm.estimates import WIDE, Bounds
+from rapidbm.likelihood import annealed
+from rapidbm.likelihood.log_z import log_likelihood, log_z
+from rapidbm.machines.constructors import bm, rbm
+from rapidbm.machines.machine import stack
+from rapidbm.machines.spins import sign, states
+from rapidbm.random import generator
+from rapidbm.sampling import annealing, bases
+from rapidbm.sampling.paths import Cooling
+from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
+from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.training.negative import Persistent
+from rapidbm.training.optimisers import adam
+from rapidbm.training.train import train
+
+
+def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):
+    """One pattern, and biases that agree with it on every other unit: near a first-order transition."""
+    scale = math.sqrt(2.0 * ratio * field / units)
+    machine = bm(units, 0, 1, biases=True, seed=seed, scale=scale, dtype=torch.float64)
+    turns = torch.ones(units, dtype=torch.float64)
+    turns[1::2] = -1.0
+    machine.biases.data.copy_(field * sign(machine.patterns.detach()[:, 0]) * turns)
+    return machine.requires_grad_(False)
+
+
+def hole(visible=14, gain=1.1, seed=0):
+    """One state of weight e^{gain · V log 2} beside a plain of 2^V states."""
+    rng = generator(seed, "hole")
+    machine = rbm(visible, 1, biases=True, seed=seed, scale=0.1, dtype=torch.float64)
+    signs = 2.0 * torch.randint(2, (visible,), generator=rng).double() - 1.0
+    machine.couplings.weights["0-1"].data[0, :, 0] = 3.0 * signs
+    machine.biases.data[0, :visible] = 3.0 * signs
+    machine.biases.data[0, visible] = 0.5 * gain * visible * math.log(2.0) - 3.0 * visible
+    return machine.requires_grad_(False)
+
+
+def holds(found, exact):
+    return bool(((found.lower <= exact) & (exact <= found.upper)).all())
+
+
+def test_biases_that_hold_the_spins_are_not_believed():
+    """From the biases alone the interval was 97.485 to 97.515 for 112.859."""
+    machine = random_field_mattis()
+    exact = log_z(machine, method="exact").value
+    assert float(exact) == pytest.approx(112.859, abs=1e-3)
+    alone = Cooling(machine, bases.own_biases(machine))
+    logs, _ = annealing.forward(alone, annealing.schedule(alone, generator(0)), 500, generator(1))
+    one = annealing.LogMean.of(logs)
+    assert float(one.value + 10 * one.error - exact) < -10
+    for seed in range(3):
+        found = log_z(machine, method="ais", seed=seed)
+        assert holds(found, exact)
+        assert float(found.upper - found.lower) < 0.5
+
+
+def test_machines_near_a_first_order_transition():
+    """Six of them, and layers that biases pull apart while couplings hold them together."""
+    for seed in range(0, 12, 2):
+        machine = random_field_mattis(20 + 4 * seed, 1.0 + 0.25 * seed, 0.9 + 0.03 * seed, seed)
+        exact = log_z(machine, method="exact").value
+        found = log_z(machine, method="ais", seed=seed)
+        assert float((found.value - exact).abs()) < 0.2
+        assert float((found.lower - exact).clamp(min=0) + (exact - found.upper).clamp(min=0)) < 0.05
+    for coupling in (0.4, 0.7, 1.0, 1.3):
+        machine = rbm(8, 10, biases=True, seed=0, scale=0.1, dtype=torch.float64)
+        machine.couplings.weights["0-1"].data.add_(coupling)
+        machine.biases.data[:, :8], machine.biases.data[:, 8:] = 4.0, -4.0
+        exact = log_z(machine, method="exact").value
+        assert float((log_z(machine, method="ais", seed=0).value - exact).abs()) < 0.1
+
+
+@pytest.mark.parametrize("gain", [0.8, 1.0, 1.2])
+def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
+    machine = hole(gain=gain)
+    exact = log_z(machine, method="exact").value
+    paths, proven = bases.paths_to(machine, None, generator(0))
+    assert bool((proven <= exact).all())
+    assert list(paths) == ["free spins", "biases", "modes"]
+    logs, _ = annealing.forward(paths["free spins"], [0.0, 0.5, 1.0], 500, generator(1))
+    found = log_z(machine, method="ais", seed=0)
+    assert holds(found, exact)
+    plain = math.log(1.0 + math.exp(gain * 14 * math.log(2.0)) / 2**14)
+    assert (
+        float(exact - annealing.LogMean.of(logs).value) > 0.5 * plain
+    )  # free spins see the plain alone
+    assert "modes" in found.effort
+
+
+# -- mirror images ------------------------------------------------------------------------------------
+
+
+def one_sided(machine, count=200):
+    rng = generator(0, "rows")
+    return 2.0 * (torch.rand((count, machine.visible), generator=rng) < 0.1).double() - 1.0
+
+
+@pytest.mark.parametrize("machine", machines(2, biases=False))
+def test_a_machine_without_biases_is_annealed_to_both_sides(machine):
+    data = one_sided(machine)
+    path = bases.path_to(machine, data)
+    assert path.bases.shape == (2, machine.replicas, 1, machine.layers.units)
+    assert torch.equal(path.bases[0], -path.bases[1])
+    exact = log_z(machine, method="exact").value
+    found = log_z(machine, method="ais", data=data, seed=0)
+    assert bool(((found.value - exact).abs() < 0.15).all())
+    betas = annealing.schedule(path, generator(0))
+    logs, _ = annealing.forward(path, betas, 2000, generator(1))
+    assert bool(((annealing.LogMean.of(logs).value - exact).abs() < 0.15).all())
+
+
+def test_trained_on_one_side_the_likelihood_has_its_log_2():
+    """With the marginals alone −24.54 to −24.50 for −25.20."""
+    data = load("digits")
+    machine = rbm(64, 12, seed=1)
+    with pytest.warns(UserWarning, match="below independent columns"):
+        for _ in train(
+            machine, data.train, Persistent(100, 5), adam(3e-3), epochs=20, batch_size=50, seed=0
+        ):
+            pass
+    exact = log_likelihood(machine, data.test, method="exact").value
+    found = log_likelihood(machine, data.test, method="ais", seed=0)
+    assert holds(found, exact)
+    assert float(found.upper - found.lower) < 0.1
+    mean = data.train.spins.double().mean(0)
+    for sampler, steps in (
+        (Annealing(100, data=data.train), 0),
+        (ParallelTempering(6, data=data.train), 20),
+    ):
+        spins = sample(machine, 200, sampler=sampler, steps=steps, seed=0)[0, :, :64].double()
+        up = float(((spins @ mean) > 0).double().mean())
+        assert 0.3 < up < 0.7  # v and −v are equally likely
+
+
+def test_samples_of_both_sides_are_those_of_the_machine():
+    machine = rbm(4, 3, scale=0.9, seed=3, dtype=torch.float64).requires_grad_(False)
+    _, exact = exact_distribution(machine)
+    spins = sample(machine, 20_000, sampler=Annealing(50, data=one_sided(machine)), seed=0)
+    powers = 2 ** torch.arange(machine.layers.units - 1, -1, -1)
+    numbers = ((spins[0] > 0).long() * powers).sum(1)
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+
+
+@pytest.mark.parametrize("biases", [0.0, 0.01])
+def test_weak_biases_leave_both_sides(biases):
+    """Samplers from data see the side on which the data do not lie."""
+    machine = rbm(20, 10, 1, scale=1.0, seed=0, biases=True)
+    machine.biases.data.fill_(biases)
+    assert bases.mirrored(machine) == (biases == 0.0)
+    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
+    for sampler, steps in ((Annealing(100, data=data), 0), (ParallelTempering(6, data=data), 20)):
+        spins = sample(machine, 400, sampler=sampler, steps=steps, seed=0)
+        other = float(((spins[0, :, :20] @ data[0]) < 0).double().mean())
+        exact = 1.0 / (1.0 + math.exp(2.0 * biases * float(machine.patterns.detach().sum())))
+        assert abs(other - exact) < 0.12
+
+
+def test_without_the_mirror_image_log_2_is_missing():
+    machine = rbm(20, 10, 1, scale=1.0, seed=0)
+    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
+    path = Cooling(machine, bases.marginals(machine, data)[:1])
+    logs, _ = annealing.forward(path, annealing.schedule(path, generator(0)), 500, generator(1))
+    exact = log_z(machine, method="exact").value
+    assert float(exact - annealing.LogMean.of(logs).value) == pytest.approx(math.log(2), abs=0.1)
+
+
+# -- modes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", machines(2) + machines(1, biases=False))
+def test_modes_are_mean_field_solutions_and_their_bound_is_one(machine):
+    means, bounds = bases.modes(machine, generator(0))
+    assert means.shape[:2] == bounds.shape
+    assert float(means.abs().max()) <= 1.0
+    assert bool((bounds <= log_z(machine, method="exact").value[:, None] + 1e-9).all())
+    assert bool((bounds.argmax(1) == 0).all())
+    layers = machine.layers
+    if not any(layers.self_coupled(i) for i in range(len(layers.sizes))):
+        fields = [machine.field(means, i, means=True) for i in range(len(layers.sizes))]
+        assert torch.allclose(torch.cat(fields, -1).tanh(), means, atol=0.05)
+
+
+def test_all_minima_of_a_cold_machine_are_modes():
+    machine = rbm(10, 40, 2, scale=1.0, seed=0, dtype=torch.float64).requires_grad_(False)
+    means, _ = bases.modes(machine, generator(0))
+    every = states(10, 0, 2**10).double()
+    weights = machine.log_prob_unnormalised(every)[0]
+    likely = every[weights > weights.max() - 3.0]
+    found = {tuple(row) for row in sign(means[0, :, :10]).tolist()}
+    found |= {tuple(-x for x in row) for row in found}
+    assert {tuple(row) for row in likely.tolist()} <= found
+
+
+# -- several paths ------------------------------------------------------------------------------------
+
+
+def test_a_base_that_misses_a_mode_does_not_count():
+    """Two walks of one machine, one of which never left a part of weight e^−3."""
+    machine = rbm(3, 2, seed=0).requires_grad_(False)
+    path = bases.path_to(machine)
+    ends = machine.random(100, generator(0))
+    noise = 0.1 * torch.randn((1, 100), generator=generator(1), dtype=torch.float64)
+    whole = annealed.Walk(path, [0.0, 1.0], 5.0 + noise, ends)
+    short = annealed.Walk(path, [0.0, 1.0], 2.0 + noise, -ends)
+    walks = {"whole": whole, "short": short}
+    sees = annealed._seeing(walks)
+    assert {name: bool(x) for name, x in sees.items()} == {"whole": True, "short": False}
+    drawn, apart = annealed._population(walks, sees, 100, generator(2))
+    assert all(any(torch.equal(x, y) for y in ends[0]) for x in drawn[0])
+    assert 30 < int(apart) < 100
+
+
+def weighed(value, spread, count=100):
+    """Weights that are 1 + spread and 1 − spread by turns: log (mean w) is `value`, and its error
+    spread / √(count − 1)."""
+    turns = torch.ones((1, count), dtype=torch.float64)
+    turns[:, 1::2] = -1.0
+    return value + torch.log1p(spread * turns)
+
+
+@pytest.mark.parametrize("spreads", [(0.3, 0.6), (0.6, 0.3)])
+@pytest.mark.parametrize("apart", [1.5, 2.5, -1.5, -2.5, 50.0, -50.0])
+def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spreads, monkeypatch):
+    """`apart` is the distance of the two, in errors of their difference."""
+    one, two = (spread / math.sqrt(99) for spread in spreads)
+    forward, backward = 1.0, 1.0 + apart * math.hypot(one, two)
+    logs, back = weighed(forward, spreads[0]), weighed(-backward, spreads[1])
+    monkeypatch.setattr(annealing, "backward", lambda *given: back)
+    walk = annealed.Walk(None, [0.0, 1.0], logs, None)
+    found = annealed._joined(walk, None, None, generator(0), None)
+    best = annealing.bennett(logs, back)
+    ends = [float(best.value + side * WIDE * best.error) for side in (-1, 1)]
+    wide = WIDE if abs(apart) > 1.96 else 0.0
+    ends += [
+        forward - wide * one,
+        forward + wide * one,
+        backward - wide * two,
+        backward + wide * two,
+    ]
+    assert float(found.lower) == pytest.approx(min(ends), abs=1e-12)
+    assert float(found.upper) == pytest.approx(max(ends), abs=1e-12)
+    assert (float(found.forward), float(found.back)) == pytest.approx((forward, backward))
+    few = annealed._joined(walk, None, torch.tensor([4]), generator(0), None)
+    assert float(few.upper - few.lower) > 2 * WIDE / 4  # of four chains a quarter may miss
+
+
+def test_the_ways_back_start_from_chains_that_have_settled(monkeypatch):
+    """Whatever was drawn, here one state again and again, sweeps at the machine's own temperature
+    have to bring it to the machine's distribution first."""
+    machine = rbm(4, 3, scale=0.5, biases=True, seed=0, dtype=torch.float64).requires_grad_(False)
+    machine.biases.data.fill_(0.2)
+    one, starts, plain = torch.ones((1, 2000, 7), dtype=torch.float64), [], annealed._joined
+
+    def joined(walk, settled, *given):
+        starts.append((settled, given[0]))
+        return plain(walk, settled, *given)
+
+    monkeypatch.setattr(annealed, "_joined", joined)
+    monkeypatch.setattr(annealed, "NARROW", math.inf)  # one round does
+    with monkeypatch.context() as patch:
+        patch.setattr(annealed, "_population", lambda *given: (one, torch.tensor([7])))
+        settled = annealed.annealed(machine, 0, beta=1.5, chains=50, most=200).settled
+    assert all(torch.equal(start, settled) and int(apart) == 7 for start, apart in starts)
+    _, exact = exact_distribution(machine, 1.5)
+    powers = 2 ** torch.arange(6, -1, -1)
+    numbers = ((settled[0] > 0).long() * powers).sum(1)
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+    starts.clear()
+    settled = annealed.annealed(machine, 0, beta=1.5, samples=one, chains=50, most=200).settled
+    assert torch.equal(settled, one)  # what is given is taken as it is
+    assert all(torch.equal(start, one) and apart is None for start, apart in starts)
+
+
+def test_a_walk_counts_until_its_errors_and_the_bests_are_spent():
+    one, two = (spread / math.sqrt(99) for spread in (0.3, 0.6))
+    for short, counts in ((0.9, True), (1.1, False)):
+        gap = short * WIDE * (one + two)
+        walks = {
+            "high": annealed.Walk(None, [0.0, 1.0], weighed(2.0, 0.3), None),
+            "low": annealed.Walk(None, [0.0, 1.0], weighed(2.0 - gap, 0.6), None),
+        }
+        sees = annealed._seeing(walks)
+        assert (bool(sees["high"]), bool(sees["low"])) == (True, counts)
+
+
+def test_the_population_has_from_each_walk_as_many_as_it_has_effective_ones():
+    even = torch.zeros((2, 100), dtype=torch.float64)
+    few = even.clone()
+    few[:, 25:] = -torch.inf
+    walks = {
+        "even": annealed.Walk(None, [0.0, 1.0], even + 3.0, torch.ones(2, 100, 1)),
+        "few": annealed.Walk(None, [0.0, 1.0], few - 3.0, -torch.ones(2, 100, 1)),
+    }
+    sees = {"even": torch.tensor([True, False]), "few": torch.tensor([True, True])}
+    drawn, apart = annealed._population(walks, sees, 10_000, generator(0))
+    assert float((drawn[0] > 0).double().mean()) == pytest.approx(0.8, abs=0.02)
+    assert float(drawn[1].max()) == -1.0  # in the second replica the first walk does not count
+    assert apart.tolist() == [125, 25]
+
+
+def test_a_walk_without_an_error_sees_itself():
+    """All weights of a machine without couplings are the same."""
+    walk = annealed.Walk(None, [0.0, 1.0], torch.full((1, 4), 2.0, dtype=torch.float64), None)
+    assert float(walk.mean.error) == 0.0
+    assert bool(annealed._seeing({"free spins": walk})["free spins"])
+
+
+def bounds_of(*rows):
+    """One `Bounds` per row of (value, lower, upper)."""
+    found = []
+    for row in rows:
+        value, lower, upper = (torch.tensor([x], dtype=torch.float64) for x in row)
+        found.append(Bounds(value, lower, upper, value, value, value, value, "ais", ""))
+    return found
+
+
+def test_paths_that_contradict_each_other_are_spanned():
+    def believed(proven, *rows):
+        found = bounds_of(*rows)
+        width = torch.stack([b.upper - b.lower for b in found])
+        return annealed._believed(found, width, torch.tensor([proven], dtype=torch.float64))
+
+    one = believed(-9.0, (1.0, 0.9, 1.1), (1.05, 0.5, 1.6))
+    assert (float(one.lower), float(one.upper), one.note) == (0.9, 1.1, "")
+    two = believed(-9.0, (1.0, 0.9, 1.1), (2.0, 1.5, 2.5))
+    assert (float(two.value), float(two.lower), float(two.upper)) == (1.0, 0.9, 2.5)
+    assert "disagree" in two.note
+    near = believed(-9.0, (1.0, 0.9, 1.1), (1.2, 1.15, 1.36))
+    assert (float(near.lower), float(near.upper), near.note) == (0.9, 1.36, "")  # still narrow
+    below = believed(-9.0, (1.0, 0.9, 1.1), (0.0, -0.5, 0.5))
+    assert (float(below.lower), float(below.upper)) == (-0.5, 1.1)
+    three = believed(3.0, (1.0, 0.9, 1.1), (2.0, 0.5, 2.5))
+    assert float(three.upper) == 3.0  # the proven bound lies above all
+    assert "disagree" in three.note
+    found = bounds_of((1.0, 0.9, 1.1), (9.0, 8.9, 9.4))  # that misses something here says nothing
+    width = torch.tensor([[0.2], [torch.inf]], dtype=torch.float64)
+    alone = annealed._believed(found, width, torch.tensor([-9.0], dtype=torch.float64))
+    assert (float(alone.lower), float(alone.upper), alone.note) == (0.9, 1.1, "")
+
+
+def test_longer_paths_where_the_interval_is_wide():
+    walks = {
+        name: annealed.Walk(None, [0.0] * (steps + 1), None, None)
+        for name, steps in (("a", 10), ("b", 60))
+    }
+    width = torch.tensor([[0.4, 0.9, 2.0], [3.0, 0.8, 1.0]])
+    names = list(walks)
+    assert annealed._wanting(names, width, walks, 1000) == {"b"}
+    assert annealed._wanting(names, width, walks, 100) == {"a"}  # b may not grow
+    assert annealed._wanting(names, width, walks, 120) == {"b"}
+    assert annealed._wanting(names, width, walks, 119) == {"a"}
+    assert annealed._wanting(names, width, walks, 10) == set()
+    assert annealed._wanting(names, width[:, :1], walks, 1000) == set()
+
+
+def test_replicas_choose_for_themselves():
+    """A frozen machine beside a free one: each has the interval that it would have alone."""
+    cold, warm = random_field_mattis(20, 3.0, 1.2, 1), random_field_mattis(20, 0.2, 1.0, 2)
+    both = stack([cold, warm])
+    exact = log_z(both, method="exact").value
+    found = log_z(both, method="ais", seed=0)
+    assert bool(((found.value - exact).abs() < 0.1).all())
+    assert float((found.upper - found.lower).max()) < 0.5
+
+
+def test_temperatures_and_time_are_limited():
+    machine = rbm(12, 40, 3, scale=2.0, seed=0).requires_grad_(False)
+    paths, _ = bases.paths_to(machine, None, generator(0))
+    found = annealed._schedules(paths, 40, lambda *words: generator(1, *words))
+    assert list(found) == ["modes"]  # free spins are too far
+    with pytest.raises(InputError, match="more than 20 temperatures"):
+        annealed._schedules(
+            {"free spins": paths["free spins"]}, 40, lambda *words: generator(1, *words)
+        )
+    with pytest.raises(TimeLimit, match="annealing log Z stopped at its limit"):
+        log_z(machine, method="ais", seed=0, limit=1e-9)
+    with pytest.raises(TimeLimit, match="log-likelihood"):
+        log_likelihood(machine, torch.ones(3, 12), method="ais", seed=0, limit=1e-9)
+
+
+def test_a_path_of_one_component_with_given_units_has_no_mirror():
+    """Hidden sums hold the visible units: E(v, h) is not E(v, −h)."""
+    machine = rbm(4, 3, scale=0.5, seed=0, dtype=torch.float64).requires_grad_(False)
+    given = machine.with_visible(states(4, 0, 5))
+    base = torch.zeros((1, 1, 5, 7), dtype=torch.float64)
+    path = Cooling(machine, base, given=given)
+    logs, ends = annealing.forward(path, [0.0, 1.0], 5, generator(0))
+    assert torch.equal(ends[..., :4], given[..., :4])
+    # The hidden layer is summed, so that a step is exact at once.
+    assert torch.allclose(logs, machine.log_prob_unnormalised(states(4, 0, 5)))
+
+
+def test_the_floor_of_a_path_is_a_distribution():
+    """Eq. (1) of paths.py: f_0 sums to one, over the free layers too."""
+    machine = rbm(4, 3, biases=True, scale=0.5, seed=0, dtype=torch.float64).requires_grad_(False)
+    path = bases.path_to(machine, one_sided(machine))
+    seen = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4)), dtype=torch.float64)
+    whole = torch.cat([seen, torch.ones(16, 3, dtype=torch.float64)], 1)[None]
+    logs = path.weights(whole)(0.0)
+    assert float(torch.logsumexp(logs, 1)) == pytest.approx(0.0, abs=1e-12)
