@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import LoadWarning
 from ..machines.constructors import rbm
 from ..machines.machine import Machine
 from ..random import generator
@@ -41,18 +39,16 @@ class Size:
 
 
 def machine(size: Size, device: torch.device, seed: int, *, biases: bool = True) -> Machine:
-    with warnings.catch_warnings():  # sizes are swept, not chosen
-        warnings.simplefilter("ignore", LoadWarning)
-        return rbm(
-            size.visible,
-            size.hidden,
-            size.patterns,
-            replicas=size.replicas,
-            biases=biases,
-            scale=0.1 if size.patterns else 0.01,
-            seed=seed,
-            device=device,
-        )
+    return rbm(
+        size.visible,
+        size.hidden,
+        size.patterns,
+        replicas=size.replicas,
+        biases=biases,
+        scale=0.1 if size.patterns else 0.01,
+        seed=seed,
+        device=device,
+    )
 
 
 def images(size: Size, device: torch.device, seed: int) -> Tensor:

@@ -8,7 +8,6 @@ have no field here, such as those of other packages, are in `options`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import torch
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset
-from ..errors import InputError, LoadWarning, check_choice, check_count, lookup, unknown
+from ..errors import InputError, check_choice, check_count, lookup, unknown
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import check_seed
@@ -227,21 +226,18 @@ class Recipe:
         return load(self.dataset, **{names[flag]: value for flag, value in given.items()})
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
-        with warnings.catch_warnings():
-            if self.negative != "pid":  # the others do not rely on the patterns as states
-                warnings.simplefilter("ignore", LoadWarning)
-            machine = MODELS[self.model](
-                data.visible,
-                self.hidden,
-                patterns=self.patterns,
-                replicas=self.replicas,
-                biases=self.biases,
-                scale=self.scale,
-                continuous=self.continuous,
-                seed=self.seed,
-                device=device,
-                dtype=DTYPES[self.dtype],
-            )
+        machine = MODELS[self.model](
+            data.visible,
+            self.hidden,
+            patterns=self.patterns,
+            replicas=self.replicas,
+            biases=self.biases,
+            scale=self.scale,
+            continuous=self.continuous,
+            seed=self.seed,
+            device=device,
+            dtype=DTYPES[self.dtype],
+        )
         if self.biases and self.bias_start == "marginals":
             machine.start_biases(data.train.spins)
         return machine
