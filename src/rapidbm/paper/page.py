@@ -11,6 +11,7 @@ from .. import __version__
 from ..disk import inside
 from . import registry
 from .claims import FAILS, HOLDS, MISSED, OPEN
+from .records import settings_in_words
 
 if TYPE_CHECKING:
     from .reproduction import Reproduction
@@ -41,7 +42,11 @@ def page(reproduction: Reproduction) -> str:
         seconds=sum(float(t["seconds"]) for t in times.values()),
         spent=reproduction.info["seconds"],
         devices=sorted({str(t["device"]) for t in times.values()}),
-        versions=_versions(times),
+        versions=[
+            f"{name} {', '.join(sorted({str(t[name]) for t in times.values()}))}"
+            for name in ("rapidbm", "python", "torch", "numpy")
+            if times
+        ],
         counts=Counter(v.verdict for v in verdicts),
         marks=MARKS,
         claims=[{**v.as_dict(), "mark": MARKS[v.verdict]} for v in verdicts],
@@ -50,11 +55,6 @@ def page(reproduction: Reproduction) -> str:
         failed=reproduction.info["failed"],
         version=__version__,
     )
-
-
-def _versions(times: dict[str, dict[str, Any]]) -> list[str]:
-    names = ("rapidbm", "python", "torch", "numpy")
-    return [f"{n} {', '.join(sorted({str(t[n]) for t in times.values()}))}" for n in names if times]
 
 
 def _item(
@@ -93,17 +93,10 @@ def _parts(reproduction: Reproduction, times: dict[str, dict[str, Any]]) -> list
                 "seconds": took["seconds"],
                 "device": took["device"],
                 "memory": f"{peak / 2**30:.1f} GiB" if peak else "",
-                "settings": _settings(records[name].settings) if name in records else "",
+                "settings": settings_in_words(records[name], "{}") if name in records else "",
             }
         )
     return rows
-
-
-def _settings(settings: dict[str, Any]) -> str:
-    def short(value: Any) -> str:
-        return "/".join(map(short, value)) if isinstance(value, list) else str(value)
-
-    return ", ".join(f"{k.replace('_', ' ')} {short(v)}" for k, v in settings.items())
 
 
 def duration(seconds: float) -> str:

@@ -186,8 +186,8 @@ class Reproduction:
 
     def passed_over(self) -> list[str]:
         """Files among the records that count as none."""
-        paths = sorted((self.folder / "records").glob("*.json"))
-        return [path.stem for path in paths if self.record(path.stem) is None]
+        found = (path.stem for path in sorted((self.folder / "records").glob("*.json")))
+        return [name for name in found if self.record(name) is None]
 
     def times(self) -> dict[str, dict[str, Any]]:
         """Per part: seconds, device, versions; what cannot be read is left out."""

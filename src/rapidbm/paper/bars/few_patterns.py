@@ -39,7 +39,7 @@ from ...machines.spins import sign
 from ...runs.metrics import hamming_distance
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, curve, item, label, panels, points
-from ..lab import Lab, Part, Rows, by_scale, scales, shortened
+from ..lab import Lab, Part, Rows, Settings, by_scale, shortened
 from ..observables import PARTS as SPLITS
 from ..records import Record, Records, Values, any_tiny
 from . import bars4 as bars
@@ -53,8 +53,8 @@ ALIKE = 0.05  # of the Hamming distance
 FLOOR = 1e-5  # nats: less is not drawn
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=1, quick=2, paper=100)  # of those that were trained on bars
     patterns: tuple[int, ...] = by_scale(
         tiny=(1, 4),
@@ -72,9 +72,6 @@ class Scale:
     trained_patterns: tuple[int, ...] = by_scale(tiny=(2,), quick=(8, 16, 32), paper=(100,))
     chains: int = by_scale(tiny=10, quick=200, paper=200)
     temperatures: int = by_scale(tiny=20, quick=1000, paper=3000)
-
-
-SCALES = scales(Scale)
 
 
 # -- few patterns in place of many couplings ----------------------------------------------------------

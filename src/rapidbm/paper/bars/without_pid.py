@@ -20,7 +20,7 @@ import numpy as np
 
 from ..claims import Finding, Number, all_of, any_of, claim, rank_correlation
 from ..drawing import PENS, Figure, epochs_axis, item, legend_below, panels, points
-from ..lab import Lab, by_scale, each, scales
+from ..lab import Lab, Settings, by_scale, each
 from ..observables import PARTS as SPLITS
 from ..observables import accessibilities, distances, likelihoods
 from ..records import Array, Record, Records, Values
@@ -41,14 +41,14 @@ VERY_GOOD = 0.8  # a rank correlation
 UNIFORM = -16 * math.log(2)  # eq. (1)
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=2, quick=12, paper=25)
     exact_instances: int = by_scale(
         tiny=1, quick=2, paper=10
     )  # each update runs through all states
     hidden: int = by_scale(tiny=30, quick=200, paper=1000)
-    patterns: int = by_scale(tiny=8, quick=8, paper=8)
+    patterns: int = 8
     rate: float = by_scale(
         tiny=0.05, quick=0.05, paper=0.02
     )  # of patterns ±1; what moves ξ_v grows with the hidden layer
@@ -56,9 +56,6 @@ class Scale:
     epochs: int = by_scale(tiny=1, quick=50, paper=300)
     particles: int = by_scale(tiny=10, quick=64, paper=512)
     tries: int = by_scale(tiny=2, quick=20, paper=100)  # reconstructions of each image
-
-
-SCALES = scales(Scale)
 
 
 def _train(lab: Lab, scale: Scale, name: str) -> Values:

@@ -29,7 +29,7 @@ from ...machines.machine import Machine, scaled
 from ...runs.metrics import gibbs_accessibility
 from ..claims import Finding, Number, all_of, allowance, claim
 from ..drawing import PENS, Figure, curve, item, label, panels, points
-from ..lab import Lab, Rows, by_scale, each, random_rbm, scales
+from ..lab import Lab, Rows, Settings, by_scale, each, random_rbm
 from ..records import Array, Record, Records, Values
 
 NAMES = {"ra": "RA", "gaussian": "Gaussian", "uniform": "uniform"}
@@ -39,8 +39,8 @@ ALIKE = 0.05  # a difference of two kinds of machines that counts as none
 FLAT = 0.01  # a change of accessibility that counts as none
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=3, quick=10, paper=100)
     visible: int = by_scale(tiny=8, quick=20, paper=20)
     hidden: int = by_scale(tiny=30, quick=1000, paper=1000)
@@ -52,9 +52,6 @@ class Scale:
         tiny=(4, 8), quick=(4, 8, 12, 16, 20), paper=(4, 6, 8, 10, 12, 14, 16, 18, 20, 22)
     )  # numbers of visible units of the inset
     inset_deviation: float = 10.0
-
-
-SCALES = scales(Scale)
 
 
 def deviations(count: int) -> list[float]:

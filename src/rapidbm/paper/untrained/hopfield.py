@@ -37,7 +37,7 @@ from torch import Tensor
 from ...machines.spins import draw, random_spins, sign, states
 from ..claims import Finding, Number, all_of, claim, crossing
 from ..drawing import PENS, Figure, curve, item, label, legend_below, panels
-from ..lab import Lab, Part, Rows, by_scale, each, scales
+from ..lab import Lab, Part, Rows, Settings, by_scale, each
 from ..records import Array, Records, Values
 
 AMIT = 0.138  # α_c of Hebb's rule (Amit, Gutfreund and Sompolinsky 1985)
@@ -52,8 +52,8 @@ RULES = {
 LOOK = dict(zip(RULES, PENS, strict=False))
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     visible: int = by_scale(tiny=5, quick=8, paper=10)  # of the check of eq. (1)
     hidden: int = by_scale(tiny=3, quick=4, paper=6)
     patterns: int = by_scale(tiny=2, quick=3, paper=4)
@@ -93,9 +93,6 @@ class Scale:
     passes: int = by_scale(
         tiny=30, quick=800, paper=1500
     )  # over the patterns, to learn unrestricted couplings
-
-
-SCALES = scales(Scale)
 
 
 # -- the hybrid machine -------------------------------------------------------------------------------

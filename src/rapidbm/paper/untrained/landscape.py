@@ -39,12 +39,12 @@ from ...machines.machine import Machine
 from ...machines.spins import sign
 from ...sampling.samplers import ParallelTempering
 from ..claims import Number
-from ..lab import Lab, Part, Rows, by_scale, random_rbm, scales
+from ..lab import Lab, Part, Rows, Settings, by_scale, random_rbm
 from ..records import Values
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=3, quick=6, paper=10)
     # frustration
     patterns: tuple[int, ...] = by_scale(
@@ -92,9 +92,6 @@ class Scale:
         tiny=("bas4", 10, 2), quick=("digits", 200, 16), paper=("mnist", 3000, 190)
     )  # data set, H, K
     temperatures: int = by_scale(tiny=20, quick=500, paper=1000)
-
-
-SCALES = scales(Scale)
 
 
 # -- frustration --------------------------------------------------------------------------------------
