@@ -43,6 +43,7 @@ from . import registry
 from .claims import Verdict, judged
 from .drawing import Item, print_style
 from .lab import SCALE_NAMES, Lab, machine_path
+from .page import page
 from .records import Record, read_record, settings_of, write_record
 
 FORMAT = 1
@@ -365,16 +366,8 @@ class Reproduction:
         return well
 
     def records_of(self, item: Item) -> dict[str, Record]:
-        """The records that an item uses; none unless every part that it names is there, and some part
-        of every study that it names."""
-        every = self.records()
-        found: dict[str, Record] = {}
-        for need in item.needs:
-            some = {n: r for n, r in every.items() if n == need or n.partition(".")[0] == need}
-            if not some:
-                return {}
-            found |= some
-        return found
+        """The records that an item uses."""
+        return item.records(self.records())
 
     def _digest(self, records: dict[str, Record]) -> str:
         digest = hashlib.sha256(__version__.encode())
@@ -403,11 +396,10 @@ class Reproduction:
         return found
 
     def report(self) -> Path:
-        from .page import page
-
         self.out.mkdir(parents=True, exist_ok=True)
         target = self.out / "report.html"
-        write_bytes(target, page(self).encode())
+        html = page(self.info, self.out, self.records(), self.times(), self.verdicts())
+        write_bytes(target, html.encode())
         return target
 
 

@@ -59,7 +59,7 @@ class Scale(Settings):
     patterns: tuple[int, ...] = by_scale(
         tiny=(1, 4),
         quick=(1, 2, 3, 4, 5, 8, 16),
-        paper=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+        paper=tuple(range(1, 17)),
     )
     dataset: str = by_scale(tiny="digits", quick="digits", paper="mnist")
     images: int = by_scale(tiny=100, quick=0, paper=0)  # to train on; 0 for all
@@ -180,7 +180,8 @@ def _likelihood(lab: Lab, scale: Scale, machine: Machine, data: Dataset) -> Valu
     except InputError:
         return {key: [math.nan] * machine.replicas for key in ("likelihood", "low", "high")}
     low, high = log_likelihood(machine, data.test, normaliser=z).interval
-    return {"likelihood": 0.5 * (low + high), "low": low, "high": high}
+    middle = 0.5 * (low + high)
+    return {"likelihood": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
 
 
 def _larger(lab: Lab, scale: Scale) -> Values:

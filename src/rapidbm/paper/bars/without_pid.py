@@ -44,14 +44,12 @@ UNIFORM = -16 * math.log(2)  # eq. (1)
 @dataclass(frozen=True, kw_only=True)
 class Scale(Settings):
     instances: int = by_scale(tiny=2, quick=12, paper=25)
-    exact_instances: int = by_scale(
-        tiny=1, quick=2, paper=10
-    )  # each update runs through all states
+    # each update runs through all states
+    exact_instances: int = by_scale(tiny=1, quick=2, paper=10)
     hidden: int = by_scale(tiny=30, quick=200, paper=1000)
     patterns: int = 8
-    rate: float = by_scale(
-        tiny=0.05, quick=0.05, paper=0.02
-    )  # of patterns ±1; what moves ξ_v grows with the hidden layer
+    # of patterns ±1; what moves ξ_v grows with the hidden layer
+    rate: float = by_scale(tiny=0.05, quick=0.05, paper=0.02)
     small_rate: float = by_scale(tiny=0.005, quick=0.005, paper=0.002)  # of Adam
     epochs: int = by_scale(tiny=1, quick=50, paper=300)
     particles: int = by_scale(tiny=10, quick=64, paper=512)

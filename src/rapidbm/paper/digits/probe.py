@@ -38,9 +38,8 @@ POINT = 0.01  # a percentage point
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(Settings):
-    scale: str = by_scale(
-        tiny="tiny", quick="quick", paper="paper"
-    )  # whose machines of the study mnist it takes
+    # whose machines of the study mnist it takes
+    scale: str = by_scale(tiny="tiny", quick="quick", paper="paper")
     machines: int = by_scale(tiny=2, quick=3, paper=25)  # at most so many
     test: int | None = by_scale(tiny=100, quick=2000, paper=None)
     control_hidden: int = by_scale(tiny=20, quick=100, paper=300)

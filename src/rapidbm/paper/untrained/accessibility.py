@@ -45,12 +45,12 @@ class Scale(Settings):
     visible: int = by_scale(tiny=8, quick=20, paper=20)
     hidden: int = by_scale(tiny=30, quick=1000, paper=1000)
     patterns: int = by_scale(tiny=3, quick=10, paper=10)
-    points: int = by_scale(
-        tiny=6, quick=16, paper=16
-    )  # standard deviations, evenly in their logarithm from 10⁻³ to 10²
+    # standard deviations, evenly in their logarithm from 10⁻³ to 10²
+    points: int = by_scale(tiny=6, quick=16, paper=16)
+    # numbers of visible units of the inset
     sizes: tuple[int, ...] = by_scale(
         tiny=(4, 8), quick=(4, 8, 12, 16, 20), paper=(4, 6, 8, 10, 12, 14, 16, 18, 20, 22)
-    )  # numbers of visible units of the inset
+    )
     inset_deviation: float = 10.0
 
 

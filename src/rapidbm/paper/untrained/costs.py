@@ -39,24 +39,28 @@ NEAR = 0.2  # by how much an exponent may miss: sizes still differ in how well t
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(Settings):
+    # V, H, f, k from which one is varied at a time
     cd: tuple[int, int, int, int] = by_scale(
         tiny=(20, 30, 10, 1), quick=(400, 1000, 200, 1), paper=(4096, 8192, 2048, 1)
-    )  # V, H, f, k from which one is varied at a time
+    )
+    # V, H, K
     pid: tuple[int, int, int] = by_scale(
         tiny=(20, 30, 5), quick=(800, 1000, 40), paper=(6272, 24_000, 800)
-    )  # V, H, K
+    )
+    # by which V, H, K and f are varied
     factors: tuple[float, ...] = by_scale(
         tiny=(0.5, 1, 2), quick=(0.25, 0.5, 1, 2, 4, 8), paper=(0.25, 0.5, 1, 2, 4, 8)
-    )  # by which V, H, K and f are varied
+    )
+    # k
     sweeps: tuple[int, ...] = by_scale(
         tiny=(1, 2, 4), quick=(1, 2, 4, 8, 16, 32), paper=(1, 2, 4, 8, 16, 32)
-    )  # k
+    )
+    # V, H, K of the comparison
     size: tuple[int, int, int] = by_scale(
         tiny=(30, 50, 5), quick=(784, 3000, 190), paper=(784, 3000, 190)
-    )  # V, H, K of the comparison
-    batches: tuple[int, ...] = by_scale(
-        tiny=(5, 20), quick=(190, 1000), paper=(190, 8000)
-    )  # f of the comparison
+    )
+    # f of the comparison
+    batches: tuple[int, ...] = by_scale(tiny=(5, 20), quick=(190, 1000), paper=(190, 8000))
     repeats: int = by_scale(tiny=3, quick=5, paper=9)
 
 
