@@ -40,7 +40,7 @@ from ...runs.metrics import hamming_distance
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, curve, item, label, panels, points
 from ..lab import Lab, Part, Rows, Settings, by_scale, shortened
-from ..observables import PARTS as SPLITS
+from ..observables import SPLITS
 from ..records import Record, Records, Values, any_tiny
 from . import bars4 as bars
 

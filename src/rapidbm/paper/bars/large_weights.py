@@ -20,8 +20,7 @@ from .. import drawing
 from ..claims import Finding, Number, claim
 from ..drawing import PENS, Axes, Figure, Pen, curve, epochs_axis, item, label, panels, points
 from ..lab import Lab, Part, Settings, by_scale
-from ..observables import PARTS as SPLITS
-from ..observables import distances
+from ..observables import SPLITS, distances
 from ..records import Array, Record, Records, Values
 from . import bars4 as bars
 from .reconstruction import LEARNT

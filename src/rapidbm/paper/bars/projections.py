@@ -19,7 +19,7 @@ from ...training.trainer import Trainer
 from ..claims import Finding, Number, all_of, any_of, claim
 from ..drawing import PENS, Figure, course_points, epochs_axis, item, legend_below, panels
 from ..lab import Lab, Part, by_scale
-from ..observables import PARTS as SPLITS
+from ..observables import SPLITS
 from ..records import Record, Records, Values, any_tiny
 from .reconstruction import HALF, LEARNT
 from .variants import DATA, BothSets, called, course, last, needs, recipe_on, told

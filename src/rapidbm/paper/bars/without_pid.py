@@ -21,8 +21,7 @@ import numpy as np
 from ..claims import Finding, Number, all_of, any_of, claim, rank_correlation
 from ..drawing import PENS, Figure, epochs_axis, item, legend_below, panels, points
 from ..lab import Lab, Settings, by_scale, each
-from ..observables import PARTS as SPLITS
-from ..observables import accessibilities, distances, likelihoods
+from ..observables import SPLITS, accessibilities, distances, likelihoods
 from ..records import Array, Record, Records, Values
 from . import bars4 as bars
 from .reconstruction import LEARNT

@@ -31,8 +31,7 @@ from ...sampling.gibbs import sweeps
 from ...sampling.quench import descend
 from ...training.trainer import Progress
 from ..lab import Lab, Part, Settings, by_scale, each, shortened
-from ..observables import PARTS as SPLITS
-from ..observables import Observable, once
+from ..observables import SPLITS, Observable, once
 from ..records import Values, pack
 
 PIXELS = {"mnist": 784, "digits": 64}

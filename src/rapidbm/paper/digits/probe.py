@@ -22,7 +22,7 @@ from ...runs.probes import fit, hidden_samples
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Figure, item, label, panels
 from ..lab import Lab, Part, Settings, by_scale, shortened
-from ..observables import PARTS as SPLITS
+from ..observables import SPLITS
 from ..records import Records, Values
 from . import mnist
 
