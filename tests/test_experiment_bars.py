@@ -142,8 +142,8 @@ def test_both_adams_start_alike_and_part_ways(tmp_path):
     for name in ("bars.cd-epoch", "bars.cd-update"):
         part = parts("bars")[name]
         lab = Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
-        found = part.run(lab, bars.SCALES["tiny"])
-        made[name] = Record(name, "tiny", 0, settings_of(bars.SCALES["tiny"]), plain(found))
+        found = part.run(lab, bars.Scale.at("tiny"))
+        made[name] = Record(name, "tiny", 0, settings_of(bars.Scale.at("tiny")), plain(found))
     one, other = made.values()
     assert one["start_singular"] == other["start_singular"]
     assert one["hamming_test"][0] == other["hamming_test"][0]
@@ -151,7 +151,7 @@ def test_both_adams_start_alike_and_part_ways(tmp_path):
     # The released Adam goes on, but spectrum and kept machine are of the paper's last epoch.
     assert (one["epochs"][-1], other["epochs"][-1]) == (8, 6)
     assert bars.paper_end(one) == other["epochs"].index(6)
-    config = replace(bars.SCALES["tiny"], longer_epochs=6)
+    config = replace(bars.Scale.at("tiny"), longer_epochs=6)
     name = "bars.cd-epoch"
     lab = Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None)
     short = bars.PARTS["cd-epoch"].run(lab, config)

@@ -36,7 +36,7 @@ def some_machine(biases=False):
     return machine.requires_grad_(False)
 
 
-TINY = few_patterns.SCALES["tiny"]
+TINY = few_patterns.Scale.at("tiny")
 
 
 def bench_for(name, folder):

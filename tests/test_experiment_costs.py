@@ -11,7 +11,7 @@ from rapidbm.paper.records import Record
 from rapidbm.paper.untrained import costs
 from rapidbm.training.negative import PatternInduced
 
-TINY = costs.SCALES["tiny"]
+TINY = costs.Scale.at("tiny")
 
 
 def bench(tmp_path, name="costs.size"):

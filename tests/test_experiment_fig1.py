@@ -13,7 +13,7 @@ from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record
 from rapidbm.paper.untrained import accessibility
 
-TINY = accessibility.SCALES["tiny"]
+TINY = accessibility.Scale.at("tiny")
 
 
 def bench(tmp_path, name):

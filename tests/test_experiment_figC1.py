@@ -13,7 +13,7 @@ from rapidbm.runs.metrics import corrupt
 
 def images(tmp_path):
     bench = Lab("corruption.images", torch.device("cpu"), 0, tmp_path, lambda share: None)
-    values = plain(parts("corruption")["corruption.images"].run(bench, corruption.SCALES["tiny"]))
+    values = plain(parts("corruption")["corruption.images"].run(bench, corruption.Scale.at("tiny")))
     return Record(bench.name, "tiny", 0, {}, values)
 
 

@@ -12,7 +12,7 @@ from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record
 from rapidbm.paper.untrained import hopfield
 
-TINY = hopfield.SCALES["tiny"]
+TINY = hopfield.Scale.at("tiny")
 
 
 def patterns(load, units=60, seed=0):

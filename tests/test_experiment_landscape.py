@@ -15,7 +15,7 @@ from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record, plain
 from rapidbm.paper.untrained import landscape, landscape_claims
 
-TINY = landscape.SCALES["tiny"]
+TINY = landscape.Scale.at("tiny")
 
 
 def bench(tmp_path, name):
@@ -63,7 +63,7 @@ def test_bounds_hold_the_exact_likelihood():
     machine = rbm(6, 9, 2, replicas=3, seed=0).requires_grad_(False)
     rng = torch.Generator().manual_seed(0)
     images = random_spins((20, 6), rng)
-    found = landscape._between(machine, images, rng, landscape.SCALES["quick"])
+    found = landscape._between(machine, images, rng, landscape.Scale.at("quick"))
     exact = -log_likelihood(machine, images.to(torch.int8), method="exact").lower
     assert (found["proven_low"] <= exact).all()
     assert (found["proven_high"] >= exact).all()

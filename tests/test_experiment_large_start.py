@@ -23,7 +23,7 @@ def records(tmp_path_factory):
     for name, part in parts("large-start").items():
         values = part.run(
             Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
-            large_weights.SCALES["tiny"],
+            large_weights.Scale.at("tiny"),
         )
         found[name] = Record(name, "tiny", 0, {}, plain(values))
     return found
@@ -61,7 +61,7 @@ def test_the_halves_of_a_record_are_the_rates(monkeypatch, tmp_path, method, eac
     monkeypatch.setattr(Lab, "train", rates_of)
     monkeypatch.setattr(Lab, "machine", lambda lab, run: rbm(2, 2, seed=0))
     monkeypatch.setattr(large_weights, "gibbs_accessibility", lambda *_: torch.zeros(1))
-    config = replace(large_weights.SCALES["tiny"], instances=3, exact_instances=2)
+    config = replace(large_weights.Scale.at("tiny"), instances=3, exact_instances=2)
     bench = Lab("large-start.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
     record = Record("x", "tiny", 0, {}, plain(large_weights._train(bench, config, method, "one")))
     for part in ("hamming_train", "hamming_test"):

@@ -15,7 +15,7 @@ from rapidbm.paper.records import Record, pack
 from rapidbm.random import generator
 from rapidbm.runs.recipe import Recipe
 
-CONFIG = mnist.SCALES["tiny"]
+CONFIG = mnist.Scale.at("tiny")
 
 
 def verdict(module, name, records):
@@ -30,7 +30,7 @@ def record(name, scale="paper", **values):
 def test_log_z_from_below_is_near_the_exact_one():
     machine = rb.rbm(10, 30, patterns=3, scale=0.5, replicas=3, seed=0).requires_grad_(False)
     data = torch.where(torch.rand(50, 10, generator=generator(1)) < 0.3, 1, -1)
-    found = mnist.log_z_below(machine, data, mnist.SCALES["quick"], generator(2))
+    found = mnist.log_z_below(machine, data, mnist.Scale.at("quick"), generator(2))
     exact = rb.log_z(machine, method="exact").lower
     assert ((found - exact).abs() < 0.3).all()
 
@@ -266,7 +266,7 @@ def test_the_probe_is_judged_against_its_controls():
 
 
 def test_the_test_images_of_the_probe_were_seen_by_nothing():
-    seen, test = probe._splits(probe.SCALES["tiny"])
+    seen, test = probe._splits(probe.Scale.at("tiny"))
     assert len(seen.train) + len(seen.test) + len(test) <= 1797
     parts = [{row.numpy().tobytes() for row in s.spins} for s in (seen.train, seen.test, test)]
     # A few of the digits are alike; the splits themselves do not share rows.

@@ -14,12 +14,12 @@ from rapidbm.paper.records import Record, settings_of
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
-    settings = settings_of(projections.SCALES["tiny"])
+    settings = settings_of(projections.Scale.at("tiny"))
     found = {}
     for name, part in parts("projections").items():
         values = part.run(
             Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
-            projections.SCALES["tiny"],
+            projections.Scale.at("tiny"),
         )
         found[name] = Record(name, "tiny", 0, settings, values)
     return found

@@ -20,7 +20,7 @@ def records(tmp_path_factory):
     for name, part in parts("ra-alone").items():
         values = part.run(
             Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
-            without_pid.SCALES["tiny"],
+            without_pid.Scale.at("tiny"),
         )
         found[name] = Record(name, "tiny", 0, {}, plain(values))
     return found

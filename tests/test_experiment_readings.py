@@ -20,7 +20,7 @@ def records(tmp_path_factory):
     found = {}
     for name, part in parts("readings").items():
         values = part.run(
-            Lab(name, torch.device("cpu"), 0, folder, lambda share: None), algorithm.SCALES["tiny"]
+            Lab(name, torch.device("cpu"), 0, folder, lambda share: None), algorithm.Scale.at("tiny")
         )
         found[name] = Record(name, "tiny", 0, {}, values)
     return found
@@ -91,7 +91,7 @@ def test_the_sign_taken_by_hand_is_the_papers_training(tmp_path, monkeypatch):
         part = parts("readings")[name]
         part.run(
             Lab(name, torch.device("cpu"), 0, tmp_path, lambda share: None),
-            algorithm.SCALES["tiny"],
+            algorithm.Scale.at("tiny"),
         )
     assert torch.equal(*ends.values())
 

@@ -35,6 +35,7 @@ from rapidbm.paper.lab import SCALE_NAMES, Part
 from rapidbm.paper.records import Record, read_record, write_record
 from rapidbm.paper.reproduction import Interrupted, Reproduction, item_names
 from rapidbm.random import generator
+from rapidbm.runs.run import Run
 
 ITEMS = ["fig3a", "fig5"]
 
@@ -156,6 +157,52 @@ def test_interrupted_and_gone_on_gives_the_same_records(whole, tmp_path):
         reproduce(tmp_path / "r", stop=stop)
     assert not list((tmp_path / "r").rglob(".*.part"))
     assert len(records(tmp_path / "r")) < len(records(whole))
+    assert reproduce(tmp_path / "r")[1]
+    assert records(tmp_path / "r") == records(whole)
+
+
+def interrupted_while_training(folder):
+    """A reproduction that stops after a few updates of its first training; the run folder of that."""
+    left = [5]
+
+    def stop():
+        left[0] -= 1
+        return left[0] < 0
+
+    with pytest.raises(Interrupted):
+        reproduce(folder, stop=stop)
+    run = Run(folder / "trainings" / "bars.rapid" / "run")
+    assert run.status == "interrupted"
+    assert 0 < run.info["update"] < run.info["updates"]
+    return run
+
+
+def test_a_training_is_a_run_that_goes_on_where_it_stopped(whole, tmp_path, monkeypatch):
+    run = interrupted_while_training(tmp_path / "r")
+    made, create = [], Run.create
+
+    def watched(folder, *args, **more):
+        made.append(folder.parent.name)
+        return create(folder, *args, **more)
+
+    monkeypatch.setattr(Run, "create", watched)
+    assert reproduce(tmp_path / "r")[1]
+    assert "bars.rapid" not in made
+    assert "bars.cd-epoch" in made
+    assert records(tmp_path / "r") == records(whole)
+    assert not run.folder.exists()  # the record is there
+
+
+@pytest.mark.parametrize("damage", ["checkpoint", "evaluations", "recipe"])
+def test_a_training_that_cannot_go_on_begins_anew(whole, tmp_path, damage):
+    run = interrupted_while_training(tmp_path / "r")
+    if damage == "checkpoint":
+        run.latest.write_bytes(b"damaged")
+    elif damage == "evaluations":
+        (run.folder / "metrics.jsonl").write_text("")
+    else:
+        run.info["recipe"]["epochs"] += 1
+        (run.folder / "run.json").write_text(json.dumps(run.info))
     assert reproduce(tmp_path / "r")[1]
     assert records(tmp_path / "r") == records(whole)
 

@@ -39,6 +39,17 @@ class Item:
     text: str | Callable[[Records], str]  # the caption, less the settings
     draw: Callable[[Records], Figure]
 
+    def records(self, every: Records) -> dict[str, Record]:
+        """Those that it uses; none unless every part that it names is there, and some part of every study
+        that it names."""
+        found: dict[str, Record] = {}
+        for need in self.needs:
+            some = {n: r for n, r in every.items() if n == need or n.partition(".")[0] == need}
+            if not some:
+                return {}
+            found |= some
+        return found
+
     def caption(self, records: Records) -> str:
         text = self.text if isinstance(self.text, str) else self.text(records)
         return f"{text} {sizes_of(records)}"

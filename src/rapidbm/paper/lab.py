@@ -42,10 +42,13 @@ def by_scale(*, tiny: T, quick: T, paper: T) -> T:
     return values  # type: ignore[no-any-return]
 
 
-def scales(settings: type[T]) -> dict[str, T]:
-    """The settings of a study, a dataclass of fields `by_scale`, at each scale."""
-    known = [f for f in fields(settings) if f.metadata]  # type: ignore[arg-type]
-    return {name: settings(**{f.name: f.metadata[name] for f in known}) for name in SCALE_NAMES}
+class Settings:
+    """The sizes of a study, a frozen dataclass of fields `by_scale`."""
+
+    @classmethod
+    def at(cls: type[T], scale: str) -> T:
+        known = [f for f in fields(cls) if f.metadata]  # type: ignore[arg-type]
+        return cls(**{f.name: f.metadata[scale] for f in known})
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..training.trainer import Progress
 
 T = TypeVar("T")
 Observable = Callable[[Progress, Dataset, torch.Generator], Tensor]
-PARTS = ("train", "test")
+SPLITS = ("train", "test")
 
 
 def once(
@@ -42,7 +42,7 @@ def distances(tries: int | None = None) -> dict[str, Observable]:
             progress.machine, getattr(data, part), rng, tries=tries
         )
 
-    return {f"hamming_{part}": of(part) for part in PARTS}
+    return {f"hamming_{part}": of(part) for part in SPLITS}
 
 
 def accessibilities(*, method: bool) -> dict[str, Observable]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..disk import inside
 from . import registry
-from .claims import FAILS, HOLDS, MISSED, OPEN
-
-if TYPE_CHECKING:
-    from .reproduction import Reproduction
+from .claims import FAILS, HOLDS, MISSED, OPEN, Verdict
+from .records import Records, Values, settings_in_words
 
 TEMPLATE = Path(__file__).with_name("report.html")
 MARKS = {HOLDS: "✓", FAILS: "✗", MISSED: "○", OPEN: "–"}
@@ -24,45 +21,42 @@ ABOUT = {
 }
 
 
-def page(reproduction: Reproduction) -> str:
-    """The HTML of the page."""
+def page(
+    info: Values, out: Path, records: Records, times: dict[str, Values], verdicts: list[Verdict]
+) -> str:
+    """The HTML of the page: of a reproduction.json, with the figures in `out`."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["duration"] = duration
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    times = reproduction.times()
-    verdicts = reproduction.verdicts()
     return template.render(
-        scale=reproduction.scale,
-        about=ABOUT[reproduction.scale],
-        seed=reproduction.seed,
-        started=reproduction.info["started"],
+        scale=info["scale"],
+        about=ABOUT[info["scale"]],
+        seed=info["seed"],
+        started=info["started"],
         seconds=sum(float(t["seconds"]) for t in times.values()),
-        spent=reproduction.info["seconds"],
+        spent=info["seconds"],
         devices=sorted({str(t["device"]) for t in times.values()}),
-        versions=_versions(times),
+        versions=[
+            f"{name} {', '.join(sorted({str(t[name]) for t in times.values()}))}"
+            for name in ("rapidbm", "python", "torch", "numpy")
+            if times
+        ],
         counts=Counter(v.verdict for v in verdicts),
         marks=MARKS,
         claims=[{**v.as_dict(), "mark": MARKS[v.verdict]} for v in verdicts],
-        items=[_item(reproduction, name, times) for name in registry.ITEMS],
-        parts=_parts(reproduction, times),
-        failed=reproduction.info["failed"],
+        items=[_item(name, out, records, times) for name in registry.ITEMS],
+        parts=_parts(records, times),
+        failed=info["failed"],
         version=__version__,
     )
 
 
-def _versions(times: dict[str, dict[str, Any]]) -> list[str]:
-    names = ("rapidbm", "python", "torch", "numpy")
-    return [f"{n} {', '.join(sorted({str(t[n]) for t in times.values()}))}" for n in names if times]
-
-
-def _item(
-    reproduction: Reproduction, name: str, times: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def _item(name: str, out: Path, every: Records, times: dict[str, Values]) -> Values:
     item = registry.item(name)
-    records = reproduction.records_of(item)
-    picture, words = (inside(reproduction.out, "figures", name + end) for end in (".png", ".txt"))
+    records = item.records(every)
+    picture, words = (inside(out, "figures", name + end) for end in (".png", ".txt"))
     image, caption = None, ""
     if records and picture.is_file() and words.is_file():
         image = "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
@@ -80,8 +74,7 @@ def _item(
     }
 
 
-def _parts(reproduction: Reproduction, times: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    records = reproduction.records()
+def _parts(records: Records, times: dict[str, Values]) -> list[Values]:
     rows = []
     for name in (name for study in registry.STUDIES for name in registry.parts(study)):
         took = times.get(name, {"seconds": None, "device": ""})
@@ -93,17 +86,10 @@ def _parts(reproduction: Reproduction, times: dict[str, dict[str, Any]]) -> list
                 "seconds": took["seconds"],
                 "device": took["device"],
                 "memory": f"{peak / 2**30:.1f} GiB" if peak else "",
-                "settings": _settings(records[name].settings) if name in records else "",
+                "settings": settings_in_words(records[name], "{}") if name in records else "",
             }
         )
     return rows
-
-
-def _settings(settings: dict[str, Any]) -> str:
-    def short(value: Any) -> str:
-        return "/".join(map(short, value)) if isinstance(value, list) else str(value)
-
-    return ", ".join(f"{k.replace('_', ' ')} {short(v)}" for k, v in settings.items())
 
 
 def duration(seconds: float) -> str:

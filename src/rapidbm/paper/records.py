@@ -68,15 +68,21 @@ def sizes_of(records: Records) -> str:
     told = []
     for study in dict.fromkeys(name.partition(".")[0] for name in records):
         record = next(r for name, r in records.items() if name.partition(".")[0] == study)
-        pairs = ", ".join(f"{k.replace('_', ' ')} {_short(v)}" for k, v in record.settings.items())
-        told.append(f"{study} ({record.scale} scale, seed {record.seed}): {pairs}")
+        words = settings_in_words(record, "{:,}")
+        told.append(f"{study} ({record.scale} scale, seed {record.seed}): {words}")
     return "; ".join(told) + "."
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "/".join(map(_short, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def settings_in_words(record: Record, whole: str) -> str:
+    """The settings of a record; `whole` is the form of whole numbers."""
+
+    def short(value: Any) -> str:
+        if isinstance(value, list):
+            return "/".join(map(short, value))
+        counts = isinstance(value, int) and not isinstance(value, bool)
+        return whole.format(value) if counts else str(value)
+
+    return ", ".join(f"{k.replace('_', ' ')} {short(v)}" for k, v in record.settings.items())
 
 
 # -- as files -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from .claims import Claim, claims_of
 from .drawing import Item
 from .lab import Part
 
-# study: the module that measures it (`SCALES`, `PARTS`)
+# study: the module that measures it (`Scale`, `PARTS`)
 STUDIES = {
     "untrained": "untrained.accessibility",
     "bars": "bars.bars4",
@@ -66,7 +66,7 @@ def item(name: str) -> Item:
 
 def settings(study: str, scale: str) -> Any:
     """The settings of a study at a scale."""
-    return module(STUDIES[study]).SCALES[scale]
+    return module(STUDIES[study]).Scale.at(scale)
 
 
 def parts(study: str) -> dict[str, Part]:

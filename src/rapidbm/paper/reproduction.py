@@ -44,6 +44,7 @@ from . import registry
 from .claims import Verdict, judged
 from .drawing import Item, print_style
 from .lab import SCALE_NAMES, Lab, machine_path
+from .page import page
 from .records import Record, read_record, settings_of, write_record
 
 FORMAT = 1
@@ -187,8 +188,8 @@ class Reproduction:
 
     def passed_over(self) -> list[str]:
         """Files among the records that count as none."""
-        paths = sorted((self.folder / "records").glob("*.json"))
-        return [path.stem for path in paths if self.record(path.stem) is None]
+        found = (path.stem for path in sorted((self.folder / "records").glob("*.json")))
+        return [name for name in found if self.record(name) is None]
 
     def times(self) -> dict[str, dict[str, Any]]:
         """Per part: seconds, device, versions; what cannot be read is left out."""
@@ -366,16 +367,8 @@ class Reproduction:
         return well
 
     def records_of(self, item: Item) -> dict[str, Record]:
-        """The records that an item uses; none unless every part that it names is there, and some part
-        of every study that it names."""
-        every = self.records()
-        found: dict[str, Record] = {}
-        for need in item.needs:
-            some = {n: r for n, r in every.items() if n == need or n.partition(".")[0] == need}
-            if not some:
-                return {}
-            found |= some
-        return found
+        """The records that an item uses."""
+        return item.records(self.records())
 
     def _digest(self, records: dict[str, Record]) -> str:
         digest = hashlib.sha256(__version__.encode())
@@ -404,11 +397,10 @@ class Reproduction:
         return found
 
     def report(self) -> Path:
-        from .page import page
-
         self.out.mkdir(parents=True, exist_ok=True)
         target = self.out / "report.html"
-        write_bytes(target, page(self).encode())
+        html = page(self.info, self.out, self.records(), self.times(), self.verdicts())
+        write_bytes(target, html.encode())
         return target
 
 

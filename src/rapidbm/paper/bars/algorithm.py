@@ -26,8 +26,8 @@ from ...training.projections import Sign
 from ...training.trainer import Progress, Trainer
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Figure, course_points, epochs_axis, item, legend_below, panels
-from ..lab import Lab, Part, by_scale, scales
-from ..observables import PARTS as SPLITS
+from ..lab import Lab, Part, by_scale
+from ..observables import SPLITS
 from ..records import Records, Values, any_tiny
 from .reconstruction import LEARNT
 from .variants import DATA, BothSets, called, course, last, needs, recipe_on, told
@@ -56,9 +56,6 @@ class Scale(BothSets):
     bars_instances: int = by_scale(tiny=2, quick=60, paper=100)
     bars_epochs: int = by_scale(tiny=2, quick=150, paper=300)
     bas_instances: int = by_scale(tiny=2, quick=6, paper=20)
-
-
-SCALES = scales(Scale)
 
 
 class RawPatterns(PatternInduced):

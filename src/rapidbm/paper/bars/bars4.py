@@ -14,7 +14,7 @@ from ...glass.spectra import spectrum
 from ...runs.run import on_log_grid
 from ...training.optimisers import CLOCKS
 from ..drawing import PENS, Axes, curves
-from ..lab import Lab, by_scale, each, scales
+from ..lab import Lab, Settings, by_scale, each
 from ..observables import accessibilities, distances, likelihoods
 from ..records import Record, Records, Values
 
@@ -32,11 +32,11 @@ ADAMS = "CD, PCD and exact gradients take Adam as released unless it says usual.
 BESIDE = tuple(f"bars.{part}" for part in USUAL.values())
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=2, quick=6, paper=100)
     hidden: int = by_scale(tiny=40, quick=1000, paper=1000)
-    patterns: int = by_scale(tiny=8, quick=8, paper=8)
+    patterns: int = 8
     epochs: int = by_scale(tiny=6, quick=100, paper=300)  # at which the paper's figures end
     particles: int = by_scale(tiny=20, quick=100, paper=2048)
     exact_instances: int = by_scale(tiny=1, quick=2, paper=100)  # enumeration takes longest
@@ -45,9 +45,6 @@ class Scale:
     longer_instances: int = by_scale(tiny=2, quick=3, paper=25)
     longer_exact_instances: int = by_scale(tiny=1, quick=1, paper=10)
     longer_epochs: int = by_scale(tiny=8, quick=100, paper=1200)
-
-
-SCALES = scales(Scale)
 
 
 def _train(lab: Lab, scale: Scale, name: str) -> Values:

@@ -12,7 +12,7 @@ from ...data.splits import Dataset
 from ...sampling.gibbs import sweeps
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, curve, item, label, panels
-from ..lab import Lab, Part, by_scale, scales
+from ..lab import Lab, Part, Settings, by_scale
 from ..observables import distances
 from ..records import Records, Values, pack, unpack
 
@@ -21,8 +21,8 @@ FELL, PARALLEL = 0.1, 0.02  # of the distance: a fall, and two that are parallel
 SHOWN = 12  # samples of each kind that are kept for the picture
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     size: int = by_scale(tiny=4, quick=12, paper=12)
     instances: int = by_scale(tiny=2, quick=4, paper=100)
     hidden: int = by_scale(tiny=60, quick=1000, paper=1000)
@@ -31,9 +31,6 @@ class Scale:
     epochs: int = by_scale(tiny=4, quick=20, paper=20)
     chains: int = by_scale(tiny=40, quick=250, paper=1000)  # samples per instance
     sweeps: int = by_scale(tiny=10, quick=100, paper=100)
-
-
-SCALES = scales(Scale)
 
 
 def kinds(samples: Tensor, data: Dataset) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

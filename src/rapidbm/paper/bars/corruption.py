@@ -11,17 +11,14 @@ from ...data.catalogue import load
 from ...pictures import show_images
 from ...runs.metrics import corrupt
 from ..drawing import PAGE, Figure, item, panels
-from ..lab import Lab, Part, by_scale, scales
+from ..lab import Lab, Part, Settings
 from ..records import Array, Record, Records, Values, pack, unpack
 
 
-@dataclass(frozen=True)
-class Scale:
-    images: int = by_scale(tiny=4, quick=4, paper=4)  # of the larger set; of 4×4 bars all four
-    size: int = by_scale(tiny=12, quick=12, paper=12)
-
-
-SCALES = scales(Scale)
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
+    images: int = 4  # of the larger set; of 4×4 bars all four
+    size: int = 12
 
 
 def _images(lab: Lab, scale: Scale) -> Values:

@@ -40,8 +40,8 @@ from ...machines.units import SPIN
 from ...runs.metrics import hamming_distance
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, curve, item, label, panels, points
-from ..lab import Lab, Part, Rows, by_scale, scales, shortened
-from ..observables import PARTS as SPLITS
+from ..lab import Lab, Part, Rows, Settings, by_scale, shortened
+from ..observables import SPLITS
 from ..records import Record, Records, Values, any_tiny
 from . import bars4 as bars
 
@@ -54,13 +54,13 @@ ALIKE = 0.05  # of the Hamming distance
 FLOOR = 1e-5  # nats: less is not drawn
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=1, quick=2, paper=100)  # of those that were trained on bars
     patterns: tuple[int, ...] = by_scale(
         tiny=(1, 4),
         quick=(1, 2, 3, 4, 5, 8, 16),
-        paper=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+        paper=tuple(range(1, 17)),
     )
     dataset: str = by_scale(tiny="digits", quick="digits", paper="mnist")
     images: int = by_scale(tiny=100, quick=0, paper=0)  # to train on; 0 for all
@@ -73,9 +73,6 @@ class Scale:
     trained_patterns: tuple[int, ...] = by_scale(tiny=(2,), quick=(8, 16, 32), paper=(100,))
     chains: int = by_scale(tiny=10, quick=200, paper=200)
     temperatures: int = by_scale(tiny=20, quick=1000, paper=3000)
-
-
-SCALES = scales(Scale)
 
 
 # -- few patterns in place of many couplings ----------------------------------------------------------
@@ -184,7 +181,8 @@ def _likelihood(lab: Lab, scale: Scale, machine: Machine, data: Dataset) -> Valu
     except InputError:
         return {key: [math.nan] * machine.replicas for key in ("likelihood", "low", "high")}
     low, high = log_likelihood(machine, data.test, normaliser=z).interval
-    return {"likelihood": 0.5 * (low + high), "low": low, "high": high}
+    middle = 0.5 * (low + high)
+    return {"likelihood": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
 
 
 def _larger(lab: Lab, scale: Scale) -> Values:

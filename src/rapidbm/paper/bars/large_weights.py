@@ -16,23 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...glass.accessibility import gibbs_accessibility
+from .. import drawing
 from ..claims import Finding, Number, claim
-from ..drawing import (
-    PENS,
-    Axes,
-    Figure,
-    Pen,
-    curve,
-    epochs_axis,
-    item,
-    label,
-    legend_below,
-    panels,
-    points,
-)
-from ..lab import Lab, Part, by_scale, scales
-from ..observables import PARTS as SPLITS
-from ..observables import distances
+from ..drawing import PENS, Axes, Figure, Pen, curve, epochs_axis, item, label, panels, points
+from ..lab import Lab, Part, Settings, by_scale
+from ..observables import SPLITS, distances
 from ..records import Array, Record, Records, Values
 from . import bars4 as bars
 from .reconstruction import LEARNT
@@ -49,21 +37,16 @@ MUCH = 0.5  # of the accessibility: much closer
 LARGE = 0.3  # the smallest start that counts as large
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=1, quick=3, paper=20)  # of each rate
     exact_instances: int = by_scale(tiny=1, quick=1, paper=2)
     hidden: int = by_scale(tiny=20, quick=1000, paper=1000)
     epochs: int = by_scale(tiny=1, quick=60, paper=80)
     exact_epochs: int = by_scale(tiny=1, quick=3, paper=80)  # each update runs through all states
     particles: int = by_scale(tiny=4, quick=12, paper=256)
-    rates: tuple[float, float] = by_scale(
-        tiny=(0.001, 0.01), quick=(0.001, 0.01), paper=(0.001, 0.01)
-    )
+    rates: tuple[float, float] = (0.001, 0.01)
     tries: int = by_scale(tiny=2, quick=10, paper=100)
-
-
-SCALES = scales(Scale)
 
 
 def _train(lab: Lab, scale: Scale, method: str, start: str) -> Values:
@@ -107,8 +90,8 @@ def large_start(records: Records) -> Figure:
     standard deviation, bars: standard errors."""
     fig, axes = panels(3, 2, height=2.4)
     for row, method in enumerate(SAMPLED):
-        shown = [(f"large-start.{method}-{start}", f"start {STARTS[start]:g}", pen)
-                 for start, pen in LOOK.items()]  # fmt: skip
+        starts = ((start, f"start {STARTS[start]:g}", pen) for start, pen in LOOK.items())
+        shown = [(f"large-start.{method}-{start}", words, pen) for start, words, pen in starts]
         if method == "pcd":
             shown.append(("large-start.exact-one", "exact gradient, start 1", PENS[7]))
         for column, part in enumerate(SPLITS):
@@ -125,7 +108,7 @@ def large_start(records: Records) -> Figure:
             title = f"({'abcdef'[3 * row + column]}) {bars.METHODS[method]}, {which} set"
             epochs_axis(here, "Hamming distance", title)
     _draw_ends(axes[2], axes[5], records)
-    legend_below(fig, axes[3], 7, columnspacing=1.0)
+    drawing.legend_below(fig, axes[3], 7, columnspacing=1.0)
     return fig
 
 
@@ -133,11 +116,9 @@ def _draw_ends(distance: Axes, access: Axes, records: Records) -> None:
     """What is left at the end, and how near the ground state is, against the size of the start."""
     for i, method in enumerate(SAMPLED):
         name = bars.METHODS[method]
-        sizes, found = [], []
-        for start, size in STARTS.items():
-            if f"large-start.{method}-{start}" in records:
-                sizes.append(size)
-                found.append(records[f"large-start.{method}-{start}"])
+        keys = {size: f"large-start.{method}-{start}" for start, size in STARTS.items()}
+        sizes = [size for size, key in keys.items() if key in records]
+        found = [records[keys[size]] for size in sizes]
         if not found:
             continue
         for rate in (0, 1):
@@ -157,8 +138,7 @@ def _draw_ends(distance: Axes, access: Axes, records: Records) -> None:
         (distance, "Hamming distance, test set", "(c) at the end; line: RAPID", 0.62),
         (access, "Gibbs accessibility", "(f) line: RAPID at the start", 1.05),
     ):
-        axes.set_xscale("log")
-        axes.set_ylim(0, top)
+        axes.set(xscale="log", ylim=(0, top))
         label(axes, "standard deviation of the start", y, title)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=6)

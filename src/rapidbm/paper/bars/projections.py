@@ -18,8 +18,8 @@ from ...training.projections import Sign
 from ...training.trainer import Trainer
 from ..claims import Finding, Number, all_of, any_of, claim
 from ..drawing import PENS, Figure, course_points, epochs_axis, item, legend_below, panels
-from ..lab import Lab, Part, by_scale, scales
-from ..observables import PARTS as SPLITS
+from ..lab import Lab, Part, by_scale
+from ..observables import SPLITS
 from ..records import Record, Records, Values, any_tiny
 from .reconstruction import HALF, LEARNT
 from .variants import DATA, BothSets, called, course, last, needs, recipe_on, told
@@ -47,9 +47,6 @@ ALIKE = 0.05  # of the Hamming distance
 class Scale(BothSets):
     bars_intervals: tuple[int, int] = by_scale(tiny=(1, 1), quick=(10, 50), paper=(10, 50))
     bas_intervals: tuple[int, int] = by_scale(tiny=(1, 1), quick=(5, 15), paper=(5, 10))
-
-
-SCALES = scales(Scale)
 
 
 def every(epochs: int) -> Callable[[Trainer], None]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..claims import Finding, Number, all_of, claim, crossing
 from ..drawing import Figure, epochs_axis, item, legend_below, panels
-from ..observables import PARTS
+from ..observables import SPLITS
 from ..records import Array, Record, Records
 from . import bars4 as bars
 
@@ -64,7 +64,7 @@ def _with_true_mean(records: Records) -> str:
     other = records.get("readings.bars-visible-true")
     if other is None:
         return ""
-    train, test = (Number.of(other.array(f"hamming_{part}")[-1]) for part in PARTS)
+    train, test = (Number.of(other.array(f"hamming_{part}")[-1]) for part in SPLITS)
     return f". With the true mean of the smaller last batch: {train} and {test}"
 
 
@@ -92,7 +92,7 @@ def train_and_test_together(records: Records) -> Finding:
     average.
     Rule: Both below half the start, the differences within {APART}, by 2 σ."""
     rapid = records["bars.rapid"]
-    train, test = (rapid.array(f"hamming_{part}") for part in PARTS)
+    train, test = (rapid.array(f"hamming_{part}") for part in SPLITS)
     last = [Number.of(rows[-1]) for rows in (train, test)]
     gap, along = Number.of(test[-1] - train[-1]), Number.of((test - train).mean(0))
     start = test[0].mean()
@@ -152,12 +152,12 @@ def memorise_alike_generalise_faster(records: Records) -> Finding:
             continue
         train, test = (
             [crossings(record, f"hamming_{part}", HALF) for record in several.values()]
-            for part in PARTS
+            for part in SPLITS
         )
         for (name, record), a, b in zip(several.items(), train, test, strict=True):
             words, last = bars.NAMES[name], bars.paper_end(record)
             told.append(f"{words} {_epochs(record, a)} (training), {_epochs(record, b)} (test)")
-            pair = (Number.of(record.array(f"hamming_{part}")[last]) for part in PARTS)
+            pair = (Number.of(record.array(f"hamming_{part}")[last]) for part in SPLITS)
             ends.append(f"{words} {' and '.join(map(str, pair))}")
         alike = _share(np.max(train, 0) <= 2 * np.min(train, 0), train)
         faster = _share((test[0] >= test[1]) & (test[1] >= test[2]), test)

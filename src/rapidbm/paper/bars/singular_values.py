@@ -40,9 +40,8 @@ def fig4(records: Records) -> Figure:
         curve(left, rank, values.T, pen, words)
         left.plot(np.arange(1, len(start) + 1), start, ":", color=pen.colour, linewidth=0.7)
         curve(right, rank, _shares(values).T, pen, words)
-    left.set_yscale("log")
     top = max(np.max(r.array("singular")) for r in records.values())
-    left.set_ylim(1e-4 * top, 3 * top)  # below it: patterns that have become equal
+    left.set(yscale="log", ylim=(1e-4 * top, 3 * top))  # below it: patterns that have become equal
     right.axvline(4, color="0.6", linewidth=0.7)
     right.set_ylim(0, 1.03)
     label(left, "rank", "singular value", "(a)")
@@ -64,10 +63,6 @@ def gap(values: Array) -> Array:
     return found
 
 
-def _below(number: Number, limit: float) -> bool | None:
-    return number.value <= limit if number.error == 0 else number.below(limit)
-
-
 @claim(bars.PAPERS, bars.BESIDE)
 def few_singular_values(records: Records) -> Finding:
     """Sec. V.A.4, Fig. 4: Whatever the training method, if the RBM learns the data “there is a small
@@ -80,7 +75,8 @@ def few_singular_values(records: Records) -> Finding:
         before, after = (Number.of(large(record.array(k))) for k in ("start_singular", "singular"))
         told.append(f"{words} {before} → {after}")
         if f"bars.{name}" in bars.PAPERS:
-            answers.append(_below(after, 0.5 * min(16, record.array("singular").shape[1])))
+            limit = 0.5 * min(16, record.array("singular").shape[1])
+            answers.append(after.below(limit) if after.error else after.value <= limit)
     return Finding(
         all_of(*answers),
         f"singular values s that carry {SHARE:.0%} of Σs², before → after: {'; '.join(told)}",

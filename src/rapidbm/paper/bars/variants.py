@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runs.recipe import Recipe
 from ..claims import Number
-from ..lab import Lab, by_scale
+from ..lab import Lab, Settings, by_scale
 from ..observables import distances
 from ..records import Records, Values
 
@@ -15,7 +15,7 @@ DATA = ("bars", "bas")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BothSets:
+class BothSets(Settings):
     """Sizes of the trainings on both data sets."""
 
     bars_instances: int = by_scale(tiny=2, quick=12, paper=100)

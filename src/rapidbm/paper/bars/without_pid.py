@@ -20,9 +20,8 @@ import numpy as np
 
 from ..claims import Finding, Number, all_of, any_of, claim, rank_correlation
 from ..drawing import PENS, Figure, epochs_axis, item, legend_below, panels, points
-from ..lab import Lab, by_scale, each, scales
-from ..observables import PARTS as SPLITS
-from ..observables import accessibilities, distances, likelihoods
+from ..lab import Lab, Settings, by_scale, each
+from ..observables import SPLITS, accessibilities, distances, likelihoods
 from ..records import Array, Record, Records, Values
 from . import bars4 as bars
 from .reconstruction import LEARNT
@@ -41,24 +40,19 @@ VERY_GOOD = 0.8  # a rank correlation
 UNIFORM = -16 * math.log(2)  # eq. (1)
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=2, quick=12, paper=25)
-    exact_instances: int = by_scale(
-        tiny=1, quick=2, paper=10
-    )  # each update runs through all states
+    # each update runs through all states
+    exact_instances: int = by_scale(tiny=1, quick=2, paper=10)
     hidden: int = by_scale(tiny=30, quick=200, paper=1000)
-    patterns: int = by_scale(tiny=8, quick=8, paper=8)
-    rate: float = by_scale(
-        tiny=0.05, quick=0.05, paper=0.02
-    )  # of patterns ±1; what moves ξ_v grows with the hidden layer
+    patterns: int = 8
+    # of patterns ±1; what moves ξ_v grows with the hidden layer
+    rate: float = by_scale(tiny=0.05, quick=0.05, paper=0.02)
     small_rate: float = by_scale(tiny=0.005, quick=0.005, paper=0.002)  # of Adam
     epochs: int = by_scale(tiny=1, quick=50, paper=300)
     particles: int = by_scale(tiny=10, quick=64, paper=512)
     tries: int = by_scale(tiny=2, quick=20, paper=100)  # reconstructions of each image
-
-
-SCALES = scales(Scale)
 
 
 def _train(lab: Lab, scale: Scale, name: str) -> Values:

@@ -30,9 +30,8 @@ from ...sampling.bases import path_to
 from ...sampling.gibbs import sweeps
 from ...sampling.quench import descend
 from ...training.trainer import Progress
-from ..lab import Lab, Part, by_scale, each, scales, shortened
-from ..observables import PARTS as SPLITS
-from ..observables import Observable, once
+from ..lab import Lab, Part, Settings, by_scale, each, shortened
+from ..observables import SPLITS, Observable, once
 from ..records import Values, pack
 
 PIXELS = {"mnist": 784, "digits": 64}
@@ -45,8 +44,8 @@ VARIANTS = {
 }
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     dataset: str = by_scale(tiny="digits", quick="mnist", paper="mnist")
     train: int | None = by_scale(tiny=570, quick=3750, paper=None)  # images; None takes all
     test: int | None = by_scale(tiny=100, quick=1000, paper=None)
@@ -65,9 +64,6 @@ class Scale:
     final_steps: int = by_scale(tiny=100, quick=2000, paper=10_000)  # at most so many at the end
     samples: int = by_scale(tiny=50, quick=200, paper=1000)
     sample_sweeps: int = by_scale(tiny=20, quick=200, paper=1000)
-
-
-SCALES = scales(Scale)
 
 
 def data_of(scale: Scale) -> Dataset:

@@ -21,8 +21,8 @@ from ...machines.machine import Machine
 from ...runs.probes import fit, hidden_samples
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Figure, item, label, panels
-from ..lab import Lab, Part, by_scale, scales, shortened
-from ..observables import PARTS as SPLITS
+from ..lab import Lab, Part, Settings, by_scale, shortened
+from ..observables import SPLITS
 from ..records import Records, Values
 from . import mnist
 
@@ -36,11 +36,10 @@ PAPER = {"rapid": (0.9547, 0.9384), "control": (0.9301, 0.9204)}  # train, test
 POINT = 0.01  # a percentage point
 
 
-@dataclass(frozen=True)
-class Scale:
-    scale: str = by_scale(
-        tiny="tiny", quick="quick", paper="paper"
-    )  # whose machines of the study mnist it takes
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
+    # whose machines of the study mnist it takes
+    scale: str = by_scale(tiny="tiny", quick="quick", paper="paper")
     machines: int = by_scale(tiny=2, quick=3, paper=25)  # at most so many
     test: int | None = by_scale(tiny=100, quick=2000, paper=None)
     control_hidden: int = by_scale(tiny=20, quick=100, paper=300)
@@ -48,12 +47,9 @@ class Scale:
     control_batch: int = by_scale(tiny=57, quick=100, paper=500)
 
 
-SCALES = scales(Scale)
-
-
 def _splits(scale: Scale) -> tuple[Dataset, Split]:
     """What the machines were trained on and the images after it, for validation; and the test images."""
-    of = mnist.SCALES[scale.scale]
+    of = mnist.Scale.at(scale.scale)
     seen = mnist.data_of(of)
     if of.dataset == "mnist":
         return seen, load("mnist").test.take(slice(0, scale.test))
@@ -71,7 +67,7 @@ def _probe(features: Tensor, rows: tuple[Tensor, ...]) -> list[float]:
 
 def _measure(lab: Lab, scale: Scale, name: str) -> Values:
     seen, test = _splits(scale)
-    of = mnist.SCALES[scale.scale]
+    of = mnist.Scale.at(scale.scale)
     splits = (seen.train, seen.test, test)
     images = torch.cat([s.spins for s in splits]).to(lab.device)
     rows = tuple(s.labels.to(lab.device) for s in splits if s.labels is not None)
@@ -95,7 +91,7 @@ def _measure(lab: Lab, scale: Scale, name: str) -> Values:
 
 def _other(lab: Lab, scale: Scale, seen: Dataset, name: str, count: int) -> Machine:
     """Random patterns, or a standard RBM: dense couplings, biases, PCD-10, Adam."""
-    of = mnist.SCALES[scale.scale]
+    of = mnist.Scale.at(scale.scale)
     if name == "random":
         sizes = {"hidden": (of.hidden,), "patterns": of.patterns, "replicas": count}
         return lab.first(lab.recipe(of.dataset, "paper-mnist", **sizes), seen)

@@ -29,7 +29,7 @@ from ...machines.layers import Layers
 from ...machines.machine import Machine, scaled
 from ..claims import Finding, Number, all_of, allowance, claim
 from ..drawing import PENS, Figure, curve, item, label, panels, points
-from ..lab import Lab, Rows, by_scale, each, random_rbm, scales
+from ..lab import Lab, Rows, Settings, by_scale, each, random_rbm
 from ..records import Array, Record, Records, Values
 
 NAMES = {"ra": "RA", "gaussian": "Gaussian", "uniform": "uniform"}
@@ -39,22 +39,19 @@ ALIKE = 0.05  # a difference of two kinds of machines that counts as none
 FLAT = 0.01  # a change of accessibility that counts as none
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=3, quick=10, paper=100)
     visible: int = by_scale(tiny=8, quick=20, paper=20)
     hidden: int = by_scale(tiny=30, quick=1000, paper=1000)
     patterns: int = by_scale(tiny=3, quick=10, paper=10)
-    points: int = by_scale(
-        tiny=6, quick=16, paper=16
-    )  # standard deviations, evenly in their logarithm from 10⁻³ to 10²
+    # standard deviations, evenly in their logarithm from 10⁻³ to 10²
+    points: int = by_scale(tiny=6, quick=16, paper=16)
+    # numbers of visible units of the inset
     sizes: tuple[int, ...] = by_scale(
         tiny=(4, 8), quick=(4, 8, 12, 16, 20), paper=(4, 6, 8, 10, 12, 14, 16, 18, 20, 22)
-    )  # numbers of visible units of the inset
+    )
     inset_deviation: float = 10.0
-
-
-SCALES = scales(Scale)
 
 
 def deviations(count: int) -> list[float]:

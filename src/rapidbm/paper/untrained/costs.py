@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from ...machines.units import SPIN
 from ...training.negative import ContrastiveDivergence, NegativePhase, PatternInduced
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Axes, Figure, Pen, item, label, panels
-from ..lab import Lab, Part, Rows, by_scale, random_rbm, scales
+from ..lab import Lab, Part, Rows, Settings, by_scale, random_rbm
 from ..records import Array, Record, Records, Values
 
 WAYS = {"cd": "CD", "built": "PID, couplings built", "overlaps": "PID, overlaps"}
@@ -39,47 +39,43 @@ UPPER = 4  # points of a fit, those of the largest sizes
 NEAR = 0.2  # by how much an exponent may miss: sizes still differ in how well they fill the device
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
+    # V, H, f, k from which one is varied at a time
     cd: tuple[int, int, int, int] = by_scale(
         tiny=(20, 30, 10, 1), quick=(400, 1000, 200, 1), paper=(4096, 8192, 2048, 1)
-    )  # V, H, f, k from which one is varied at a time
+    )
+    # V, H, K
     pid: tuple[int, int, int] = by_scale(
         tiny=(20, 30, 5), quick=(800, 1000, 40), paper=(6272, 24_000, 800)
-    )  # V, H, K
+    )
+    # by which V, H, K and f are varied
     factors: tuple[float, ...] = by_scale(
         tiny=(0.5, 1, 2), quick=(0.25, 0.5, 1, 2, 4, 8), paper=(0.25, 0.5, 1, 2, 4, 8)
-    )  # by which V, H, K and f are varied
+    )
+    # k
     sweeps: tuple[int, ...] = by_scale(
         tiny=(1, 2, 4), quick=(1, 2, 4, 8, 16, 32), paper=(1, 2, 4, 8, 16, 32)
-    )  # k
+    )
+    # V, H, K of the comparison
     size: tuple[int, int, int] = by_scale(
         tiny=(30, 50, 5), quick=(784, 3000, 190), paper=(784, 3000, 190)
-    )  # V, H, K of the comparison
-    batches: tuple[int, ...] = by_scale(
-        tiny=(5, 20), quick=(190, 1000), paper=(190, 8000)
-    )  # f of the comparison
+    )
+    # f of the comparison
+    batches: tuple[int, ...] = by_scale(tiny=(5, 20), quick=(190, 1000), paper=(190, 8000))
     repeats: int = by_scale(tiny=3, quick=5, paper=9)
-
-
-SCALES = scales(Scale)
 
 
 def seconds(lab: Lab, work: Callable[[], object], repeats: int) -> list[float]:
     """Times of `repeats` runs after two to warm up."""
-    found = []
-    for i in range(repeats + 2):
-        _wait(lab)
+
+    def once() -> float:
         start = time.perf_counter()
         work()
-        _wait(lab)
-        if i > 1:
-            found.append(time.perf_counter() - start)
-    return found
+        wait(lab.device)
+        return time.perf_counter() - start
 
-
-def _wait(lab: Lab) -> None:
-    wait(lab.device)
+    return [once() for _ in range(repeats + 2)][2:]
 
 
 def _machine(lab: Lab, visible: int, hidden: int, patterns: int | None) -> Machine:
@@ -114,27 +110,19 @@ def built(machine: Machine) -> Callable[[], Any]:
 
 
 def _varied(
-    lab: Lab,
-    ranges: Mapping[str, Sequence[int]],
-    middle: Sequence[int],
-    time_of: Callable[..., dict[str, list[float]]],
+    lab: Lab, middle: dict[str, int], scale: Scale, time_of: Callable[..., dict[str, list[float]]]
 ) -> Values:
     """Times with each size varied while the others stay in the middle."""
     found: Values = {"threads": torch.get_num_threads(), "device": lab.device.type}
-    total, done = sum(map(len, ranges.values())), 0
-    for name, values in ranges.items():
+    for i, (name, size) in enumerate(middle.items()):
+        values = [round(size * x) for x in scale.factors] if name != "k" else list(scale.sweeps)
         rows = Rows()
-        for value in values:
-            sizes = (value if n == name else b for n, b in zip(ranges, middle, strict=True))
-            rows.add({f"{way}_{name}": times for way, times in time_of(*sizes).items()})
-            done += 1
-            lab.tell(done / total)
-        found |= {f"sizes_{name}": list(values), **rows}
+        for j, value in enumerate(values):
+            times = time_of(*{**middle, name: value}.values())
+            rows.add({f"{way}_{name}": each for way, each in times.items()})
+            lab.tell((i + (j + 1) / len(values)) / len(middle))
+        found |= {f"sizes_{name}": values, **rows}
     return found
-
-
-def _around(scale: Scale, middle: Sequence[int]) -> list[list[int]]:
-    return [[round(size * factor) for factor in scale.factors] for size in middle]
 
 
 def _cd(lab: Lab, scale: Scale) -> Values:
@@ -142,8 +130,7 @@ def _cd(lab: Lab, scale: Scale) -> Values:
         work = phase(lab, _machine(lab, v, h, None), ContrastiveDivergence(k), f)
         return {"cd": seconds(lab, work, scale.repeats)}
 
-    ranges = dict(zip("VHfk", [*_around(scale, scale.cd[:3]), list(scale.sweeps)], strict=True))
-    return _varied(lab, ranges, scale.cd, time_of)
+    return _varied(lab, dict(zip("VHfk", scale.cd, strict=True)), scale, time_of)
 
 
 def _pid(lab: Lab, scale: Scale) -> Values:
@@ -152,8 +139,7 @@ def _pid(lab: Lab, scale: Scale) -> Values:
         works = {"built": built(machine), "overlaps": phase(lab, machine, PatternInduced(), 1)}
         return {way: seconds(lab, work, scale.repeats) for way, work in works.items()}
 
-    ranges = dict(zip("VHK", _around(scale, scale.pid), strict=True))
-    return _varied(lab, ranges, scale.pid, time_of)
+    return _varied(lab, dict(zip("VHK", scale.pid, strict=True)), scale, time_of)
 
 
 def _size(lab: Lab, scale: Scale) -> Values:
@@ -211,8 +197,7 @@ def costs(records: Records) -> Figure:
     label(axes[0], "units: $V$, dotted $H$", "time (ms)")
     label(axes[1], "configurations $f$ or $K$, dotted sweeps $k$", "time (ms)")
     for each in axes[:2]:
-        each.set_xscale("log")
-        each.set_yscale("log")
+        each.set(xscale="log", yscale="log")
     record = records.get("costs.size")
     if record is not None:
         times = np.median(record.array("times"), 1) * 1e3
@@ -261,7 +246,7 @@ def _exponents(record: Record, way: str, names: str) -> dict[str, Number]:
     return {n: exponent(record.array(f"sizes_{n}"), record.array(f"{way}_{n}")) for n in names}
 
 
-def _listed(found: dict[str, Number]) -> str:
+def _told_of(found: dict[str, Number]) -> str:
     return ", ".join(f"{name}: {number}" for name, number in found.items())
 
 
@@ -317,8 +302,8 @@ def pid_cost(records: Records) -> Finding:
     record = records["costs.pid"]
     first, second = (_exponents(record, way, "VHK") for way in ("built", "overlaps"))
     measured = (
-        f"exponents of the time with the couplings built: {_listed(first)} (1 predicted); through "
-        f"overlaps: {_listed(second)} (at most 1, 1 and 2 predicted)"
+        f"exponents of the time with the couplings built: {_told_of(first)} (1 predicted); through "
+        f"overlaps: {_told_of(second)} (at most 1, 1 and 2 predicted)"
     )
     if record.scale == "tiny":
         return Finding(None, measured, _SMALL)
@@ -341,10 +326,10 @@ def cd_cost(records: Records) -> Finding:
     found = _exponents(record, "cd", "VHfk")
     holds = all_of(*(_near(n, 1) for n in found.values()))
     if record.scale == "tiny":
-        return Finding(None, f"exponents of the time: {_listed(found)}", _SMALL)
+        return Finding(None, f"exponents of the time: {_told_of(found)}", _SMALL)
     return Finding(
         holds,
-        f"exponents of the time: {_listed(found)}; 1 is predicted",
+        f"exponents of the time: {_told_of(found)}; 1 is predicted",
         "± is that of a straight line's slope. The gradient and the last hidden means are no sweep "
         "and lower the exponent of k.",
     )

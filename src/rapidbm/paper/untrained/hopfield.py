@@ -37,11 +37,12 @@ from torch import Tensor
 from ...machines.units import SPIN
 from ..claims import Finding, Number, all_of, claim, crossing
 from ..drawing import PENS, Figure, curve, item, label, legend_below, panels
-from ..lab import Lab, Part, Rows, by_scale, each, scales
+from ..lab import Lab, Part, Rows, Settings, by_scale, each
 from ..records import Array, Records, Values
 
 AMIT = 0.138  # α_c of Hebb's rule (Amit, Gutfreund and Sompolinsky 1985)
 HEBB = 0.14  # the paper's round number
+AROUND = (0.12, 0.13, 0.14, 0.15, 0.16)  # loads near it
 KEPT = 0.95  # a mean overlap above which patterns count as stored: at α_c it is 0.967
 RULES = {
     "hebb": "Hebb",
@@ -52,50 +53,30 @@ RULES = {
 LOOK = dict(zip(RULES, PENS, strict=False))
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     visible: int = by_scale(tiny=5, quick=8, paper=10)  # of the check of eq. (1)
     hidden: int = by_scale(tiny=3, quick=4, paper=6)
     patterns: int = by_scale(tiny=2, quick=3, paper=4)
     chains: int = by_scale(tiny=400, quick=20_000, paper=200_000)
     units: int = by_scale(tiny=40, quick=200, paper=1000)  # N of the retrieval
     instances: int = by_scale(tiny=2, quick=4, paper=10)
+    # P/N
     loads: tuple[float, ...] = by_scale(
         tiny=(0.05, 0.3),
         quick=(0.02, 0.05, 0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9),
-        paper=(
-            0.02,
-            0.05,
-            0.08,
-            0.1,
-            0.12,
-            0.13,
-            0.14,
-            0.15,
-            0.16,
-            0.2,
-            0.3,
-            0.4,
-            0.5,
-            0.6,
-            0.8,
-            0.9,
-        ),
-    )  # P/N
+        paper=(0.02, 0.05, 0.08, 0.1, *AROUND, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9),
+    )
+    # for unrestricted couplings
     free_loads: tuple[float, ...] = by_scale(
         tiny=(0.5, 2.5),
         quick=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.9, 2.1),
         paper=(0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 1.7, 1.8, 1.9, 2.0, 2.1),
-    )  # for unrestricted couplings
-    ratios: tuple[float, ...] = by_scale(
-        tiny=(1.0,), quick=(1.0, 8.0), paper=(1.0, 8.0, 64.0)
-    )  # H/N of random hidden parts
-    passes: int = by_scale(
-        tiny=30, quick=800, paper=1500
-    )  # over the patterns, to learn unrestricted couplings
-
-
-SCALES = scales(Scale)
+    )
+    # H/N of random hidden parts
+    ratios: tuple[float, ...] = by_scale(tiny=(1.0,), quick=(1.0, 8.0), paper=(1.0, 8.0, 64.0))
+    # over the patterns, to learn unrestricted couplings
+    passes: int = by_scale(tiny=30, quick=800, paper=1500)
 
 
 # -- the hybrid machine -------------------------------------------------------------------------------

@@ -39,12 +39,12 @@ from ...machines.machine import Machine
 from ...machines.units import SPIN
 from ...sampling.samplers import ParallelTempering
 from ..claims import Number
-from ..lab import Lab, Part, Rows, by_scale, random_rbm, scales
+from ..lab import Lab, Part, Rows, Settings, by_scale, random_rbm
 from ..records import Values
 
 
-@dataclass(frozen=True)
-class Scale:
+@dataclass(frozen=True, kw_only=True)
+class Scale(Settings):
     instances: int = by_scale(tiny=3, quick=6, paper=10)
     # frustration
     patterns: tuple[int, ...] = by_scale(
@@ -75,26 +75,22 @@ class Scale:
         quick=("bars4", "bas12", "digits"),
         paper=("bars4", "bas12", "digits", "mnist"),
     )
-    learnt: str = by_scale(
-        tiny="bas4", quick="digits", paper="digits"
-    )  # the data set of the trained machine
+    # the data set of the trained machine
+    learnt: str = by_scale(tiny="bas4", quick="digits", paper="digits")
     units: int = by_scale(tiny=8, quick=64, paper=128)  # V = H of the random machines
     replicas: int = by_scale(tiny=1, quick=6, paper=6)  # of each of them
-    coldness: float = by_scale(
-        tiny=2.0, quick=3.0, paper=3.0
-    )  # J (VH)^(1/4), 1 at the glass transition
+    # J (VH)^(1/4), 1 at the glass transition
+    coldness: float = by_scale(tiny=2.0, quick=3.0, paper=3.0)
     chains: int = by_scale(tiny=12, quick=50, paper=200)
     turns: int = by_scale(tiny=5, quick=200, paper=600)  # of parallel tempering
     epochs: int = by_scale(tiny=1, quick=20, paper=50)  # of that training
     # start
     bars_hidden: int = by_scale(tiny=40, quick=400, paper=1000)
+    # data set, H, K
     large: tuple[str, int, int] = by_scale(
         tiny=("bas4", 10, 2), quick=("digits", 200, 16), paper=("mnist", 3000, 190)
-    )  # data set, H, K
+    )
     temperatures: int = by_scale(tiny=20, quick=500, paper=1000)
-
-
-SCALES = scales(Scale)
 
 
 # -- frustration --------------------------------------------------------------------------------------

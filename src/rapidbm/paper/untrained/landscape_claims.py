@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -76,45 +77,31 @@ def _draw_ultrametricity(place: list[Axes], record: Record) -> None:
     (axes,) = place
     numbers = [excess(record, name) for name in record["names"]]
     colours = {"data": PENS[0], "glass": PENS[1], "random RA": PENS[2], "trained": PENS[4]}
-    x = np.arange(len(numbers))
     axes.axhline(0, color="0.6", lw=0.7)
     for i, (number, kind) in enumerate(zip(numbers, record["kind"], strict=True)):
-        pen = colours[kind]
-        error = number.error if math.isfinite(number.error) else 0.0
-        axes.errorbar(i, number.value, error, color=pen.colour, marker=pen.marker, capsize=2)
-    axes.set_xticks(x, record["names"], rotation=35, ha="right")
+        style: Any = {"color": colours[kind].colour, "marker": colours[kind].marker}
+        axes.errorbar(i, number.value, np.nan_to_num(number.error), capsize=2, **style)
+    axes.set_xticks(range(len(numbers)), record["names"], rotation=35, ha="right")
     label(axes, "", "excess of isosceles triples", "(e)")
 
 
 def _draw_initial(place: list[Axes], record: Record) -> None:
     (axes,) = place
-    x = np.arange(len(record["kinds"]))
-    pens = (PENS[0], PENS[1])
-    bars = [Number.of(np.array(record["bars"][kind])) for kind in record["kinds"]]
-    pixels = record["pixels"]
-    for pen, number, at in zip([pens[0]] * len(x), bars, x - 0.12, strict=True):
-        axes.plot(at, number.value / pixels[0], pen.marker, color=pen.colour)
+    x, pixels = np.arange(len(record["kinds"])), record["pixels"]
+    exact, bounded = PENS[:2]
+    means = [np.mean(record["bars"][kind]) / pixels[0] for kind in record["kinds"]]
+    axes.plot(x - 0.12, means, exact.marker, color=exact.colour, label="bars4")
     for at, kind in zip(x + 0.12, record["kinds"], strict=True):
         low, high = (end / pixels[1] for end in interval(record, kind))
-        axes.plot(at, (low + high) / 2, pens[1].marker, color=pens[1].colour)
-        axes.vlines(at, low, high, color=pens[1].colour)
+        axes.plot(at, (low + high) / 2, bounded.marker, color=bounded.colour)
+        axes.vlines(at, low, high, color=bounded.colour)
     axes.axhline(math.log(2), color="0.6", lw=0.7)
     axes.set_yscale("log")
     axes.set_xlim(-0.5, len(x) - 0.5)
     axes.set_xticks(x, record["kinds"])
-    axes.plot([], [], pens[0].marker, color=pens[0].colour, label="bars4")
-    axes.plot([], [], pens[1].marker + "-", color=pens[1].colour, label=record["dataset"])
+    axes.plot([], [], bounded.marker + "-", color=bounded.colour, label=record["dataset"])
     label(axes, "start", "NLL per pixel (nats)", "(f)")
     axes.legend()
-
-
-DRAWN = {
-    "frustration": _draw_frustration,
-    "minima": _draw_minima,
-    "binarized": _draw_binarized,
-    "ultrametricity": _draw_ultrametricity,
-    "initial": _draw_initial,
-}
 
 
 @item("Energy landscapes", ("landscape",))
@@ -125,8 +112,14 @@ def landscape(records: Records) -> Figure:
     shuffled spins; s and −s are one where the set is symmetric. (f) Negative log-likelihood before
     training, exact for bars and between bounds for the larger set; the line is fair coins."""
     fig, axes = panels(3, 2, height=2.25)
-    places = [axes[:1], axes[1:3], axes[3:4], axes[4:5], axes[5:]]
-    for place, (name, draw) in zip(places, DRAWN.items(), strict=True):
+    drawn = {
+        "frustration": (axes[:1], _draw_frustration),
+        "minima": (axes[1:3], _draw_minima),
+        "binarized": (axes[3:4], _draw_binarized),
+        "ultrametricity": (axes[4:5], _draw_ultrametricity),
+        "initial": (axes[5:], _draw_initial),
+    }
+    for name, (place, draw) in drawn.items():
         record = records.get(f"landscape.{name}")
         if record is not None:
             draw(place, record)
@@ -145,21 +138,9 @@ def _loads(sizes: Array) -> dict[str, Array]:
     }
 
 
-def _log(rows: Array) -> list[Number]:
-    """log of the number of minima, mean and error over instances."""
-    return Number.each(np.log(rows))
-
-
 def _correlations(sizes: Array, values: list[Number]) -> str:
     means = np.array([n.value for n in values])
     return ", ".join(f"{k} {rank_correlation(x, means):.2f}" for k, x in _loads(sizes).items())
-
-
-def _same_load(sizes: Array) -> list[tuple[int, int]]:
-    """All pairs of machines with the same K/N, to 10 %."""
-    share = np.log(_loads(sizes)["K/N"])
-    every = combinations(range(len(sizes)), 2)
-    return [(i, j) for i, j in every if abs(share[i] - share[j]) < 0.1]
 
 
 def _called(size: Array) -> str:
@@ -189,11 +170,12 @@ def interval(record: Record, kind: str) -> tuple[float, float]:
     """Between which values the negative log-likelihood of every instance lies: annealing's interval
     where its samples carry it, else the proven one."""
     seen = record["large"][kind]
-    low, high = (np.array(seen[f"proven_{end}"], dtype=float) for end in ("low", "high"))
+    ends = [np.array(seen[f"proven_{end}"], dtype=float) for end in ("low", "high")]
     if "ess" in seen:
         good = np.array(seen["ess"], dtype=float) > 10
-        low = np.where(good, np.array(seen["low"], dtype=float), low)
-        high = np.where(good, np.array(seen["high"], dtype=float), high)
+        annealed = (np.array(seen[end], dtype=float) for end in ("low", "high"))
+        ends = [np.where(good, a, b) for a, b in zip(annealed, ends, strict=True)]
+    low, high = ends
     return max(float(low.min()), 0.0), float(high.max())  # −log p is never negative
 
 
@@ -257,7 +239,7 @@ def larger_layer_leaves_the_glass(records: Records) -> Finding:
     of so many exceeds by chance once in twenty."""
     record = records["landscape.minima"]
     sizes, kept = record.array("sizes").astype(int), record.array("stability")
-    total = _log(record.array("total"))
+    total = Number.each(np.log(record.array("total")))
     top = sizes[:, 1].max()
     rows = [i for i, (v, h, k) in enumerate(sizes) if h == top and k / (v + h) < FEW]
     if not rows:
@@ -290,7 +272,9 @@ def phase_set_by_load(records: Records) -> Finding:
     record = records["landscape.minima"]
     sizes, kept = record.array("sizes"), Number.each(record.array("stability"))
     told = f"rank correlations of that overlap with the loads: {_correlations(sizes, kept)}"
-    pairs = _same_load(sizes)
+    load = np.log(_loads(sizes)["K/N"])
+    every = combinations(range(len(sizes)), 2)
+    pairs = [(i, j) for i, j in every if abs(load[i] - load[j]) < 0.1]
     if not pairs:
         return Finding(None, told)
     sides = [_side(number, allowance(2 * len(pairs))) for number in kept]
@@ -314,7 +298,7 @@ def minima_set_by_patterns(records: Records) -> Finding:
     Rule: All within a factor of {TWICE:g}, by as many σ as the largest of so many exceeds by chance
     once in twenty."""
     record = records["landscape.minima"]
-    sizes, total = record.array("sizes").astype(int), _log(record.array("total"))
+    sizes, total = record.array("sizes").astype(int), Number.each(np.log(record.array("total")))
     few = [i for i, (v, h, k) in enumerate(sizes) if k / (v + h) < FEW]
     told: list[str] = []
     answers: list[bool | None] = []
