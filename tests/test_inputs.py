@@ -9,7 +9,8 @@ import torch
 
 import rapidbm as rb
 from rapidbm.data.splits import Split
-from rapidbm.glass import quality
+from rapidbm.glass.neighbours import adversarial_accuracy
+from rapidbm.glass.sample_moments import moments
 from rapidbm.random import generator
 from rapidbm.runs.metrics import corrupt, exact_log_likelihood, mean_free_energy
 from rapidbm.runs.probes import hidden_samples
@@ -150,7 +151,7 @@ def test_what_is_neither_is_refused(door, machine, name):
         door(machine, data)
 
 
-@pytest.mark.parametrize("judge", [quality.adversarial_accuracy, quality.moments])
+@pytest.mark.parametrize("judge", [adversarial_accuracy, moments])
 def test_judges_of_samples_keep_the_rule(judge):
     def numbers(samples, data):
         found = judge(samples, data, generator(0))

@@ -7,7 +7,8 @@ import torch
 
 import rapidbm as rb
 from rapidbm import progress
-from rapidbm.glass import quality
+from rapidbm.glass.neighbours import nearest
+from rapidbm.glass.sample_moments import moments, projections
 from rapidbm.likelihood.counting import log_z_by_counting
 from rapidbm.likelihood.quadrature import log_z_by_quadrature
 from rapidbm.random import generator
@@ -53,11 +54,9 @@ CALLS = {
         SMALL, DATA.test, generator(0), negative=rb.ContrastiveDivergence(), limit=n
     ),
     "adversarial_accuracy": lambda n: rb.adversarial_accuracy(SPINS, SPINS, generator(0), limit=n),
-    "nearest": lambda n: quality.nearest(SPINS, SPINS, SPINS, limit=n),
-    "moments": lambda n: quality.moments(
-        SPINS.expand(3, -1, -1), SPINS, generator(0), triples=5, limit=n
-    ),
-    "projections": lambda n: quality.projections(SPINS, SPINS, generator(0), components=2, limit=n),
+    "nearest": lambda n: nearest(SPINS, SPINS, SPINS, limit=n),
+    "moments": lambda n: moments(SPINS.expand(3, -1, -1), SPINS, generator(0), triples=5, limit=n),
+    "projections": lambda n: projections(SPINS, SPINS, generator(0), components=2, limit=n),
     "relaxation": lambda n: rb.relaxation(
         SMALL, SPINS, generator(0), sweeps=(0, 1, 3), chains=6, limit=n
     ),
