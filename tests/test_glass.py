@@ -269,8 +269,8 @@ def test_mean_energy_is_the_enumerated_one(machine):
     every, p = exact_distribution(machine)
     found = energies(machine, exact_draws(machine, 2000, generator(0)))
     exact = (p * machine.energy(every)).sum(1) / machine.layers.units
-    assert found.values.shape == (2, 2000)
-    assert z(found.mean, exact) < 4.5
+    assert found.shape == (2, 2000)
+    assert z(Estimate.of(found), exact) < 4.5
 
 
 @pytest.mark.parametrize("patterns", [None, 1, 3, 12])

@@ -210,19 +210,10 @@ def ultrametricity(
     )
 
 
-@dataclass(frozen=True)
-class Energies:
-    """Energies per unit of independent configurations."""
-
-    values: Tensor  # (e, c)
-    mean: Estimate
-
-
 @torch.no_grad()
-def energies(machine: Machine, spins: Tensor) -> Energies:
-    """E/N of each configuration (e, c, n), and the mean."""
-    values = machine.energy(spins).double() / machine.layers.units
-    return Energies(values, Estimate.of(values))
+def energies(machine: Machine, spins: Tensor) -> Tensor:
+    """E/N of each configuration (e, c, n), (e, c)."""
+    return machine.energy(spins).double() / machine.layers.units
 
 
 def _triangles(gram: Tensor, chosen: Tensor) -> Triangles:

@@ -18,7 +18,7 @@ from ..pictures import BLUE, DOWN, INK, ORANGE, UNKNOWN, figure, plain
 from .growth import Growth
 from .minima import Minima
 from .neighbours import Nearest
-from .overlaps import Energies, OverlapDistribution, Ultrametricity
+from .overlaps import OverlapDistribution, Ultrametricity
 from .phases import HOPFIELD, Boundaries, glass_line
 from .relaxation import Relaxation
 from .sample_moments import Moment, Projections
@@ -55,10 +55,10 @@ def show_overlaps(axes: Axes, overlaps: OverlapDistribution, replica: int = 0) -
     _label(axes, "overlap q of two chains", "P(q)")
 
 
-def show_energies(axes: Axes, samples: Energies, minima: Minima, replica: int = 0) -> None:
+def show_energies(axes: Axes, samples: Tensor, minima: Minima, replica: int = 0) -> None:
     """Energies of samples and, weighted by how often they are found, of minima."""
     valley = minima.valleys[replica]
-    warm, cold = _numbers(samples.values[replica]), _numbers(valley.energies)
+    warm, cold = _numbers(samples[replica]), _numbers(valley.energies)
     low, high = min(warm.min(), cold.min()), max(warm.max(), cold.max())
     least = 0.02 * max(abs(low), abs(high), 1e-6)  # energies that all agree still need a width
     if high - low < least:
@@ -148,7 +148,7 @@ def show_triples(axes: Axes, triples: Ultrametricity, replica: int = 0) -> None:
 def landscape_figure(
     overlaps: OverlapDistribution,
     triples: Ultrametricity,
-    samples: Energies,
+    samples: Tensor,
     minima: Minima,
     growth: Growth,
     spectrum: Spectrum,

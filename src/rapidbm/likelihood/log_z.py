@@ -78,11 +78,10 @@ def log_z(
 
 def _exact(machine: Machine, beta: float) -> Bounds:
     method, terms = exact_method(machine, beta, half=machine.symmetric, what="exact log Z")
-    effort = f"{terms:,} {TERMS[method]}"
-    if method == "counting":
-        return Bounds.exactly(log_z_by_counting(machine, beta), effort)
-    if method == "quadrature":
-        return Bounds.exactly(log_z_by_quadrature(machine, beta), effort)
+    return Bounds.exactly(METHODS[method](machine, beta), f"{terms:,} {TERMS[method]}")
+
+
+def _by_enumeration(machine: Machine, beta: float) -> Tensor:
     double = copy.deepcopy(machine).double()
     free = free_layers(machine.layers)
     total = torch.full((machine.replicas,), -torch.inf, dtype=torch.float64, device=machine.device)
@@ -91,7 +90,14 @@ def _exact(machine: Machine, beta: float) -> Bounds:
         total = torch.logaddexp(total, part)
     if machine.symmetric and len(free) < len(machine.layers.sizes):  # s and −s weigh the same
         total = total + math.log(2.0)
-    return Bounds.exactly(total, effort)
+    return total
+
+
+METHODS = {
+    "counting": log_z_by_counting,
+    "quadrature": log_z_by_quadrature,
+    "enumeration": _by_enumeration,
+}
 
 
 @torch.no_grad()

@@ -92,11 +92,7 @@ def _by_counting(machine: Machine, replica: int, beta: float, tick: Watch) -> tu
     return _of_units(mean, pairs, *(torch.cat(both) for both in zip(*order, strict=True)))
 
 
-METHODS = {
-    "counting": _by_counting,
-    "quadrature": _by_quadrature,
-    "enumeration": _by_enumeration,
-}
+METHODS = {"counting": _by_counting, "quadrature": _by_quadrature, "enumeration": _by_enumeration}
 
 
 def _of_units(mean: Tensor, pairs: Tensor, which: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:

@@ -288,7 +288,7 @@ class _Work:
             _row("triples of walkers", "⟨K⟩ of shuffled spins", triples.null.k),
             _row("triples of walkers", "isosceles", triples.found.isosceles),
             _row("triples of walkers", "isosceles, shuffled", triples.null.isosceles),
-            _row("energy per unit", "walkers", warm.mean),
+            _row("energy per unit", "walkers", Estimate.of(warm)),
             Row("minima", f"distinct, of {found.starts} descents", float(found.distinct[0])),
             _row("minima", "in all, at least (Chao 1)", found.total),
             _row("minima", "two descents meet (Y)", found.coincidence),

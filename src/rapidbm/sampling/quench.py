@@ -1,4 +1,4 @@
-"""Descent at zero temperature: every unit follows its field until none wants to turn.
+"""A quench, descent at zero temperature: every unit follows its field until none wants to turn.
 
     s_i ← sign(field_i),        stable when s_i field_i ≥ 0 for all i                     (1)
 

@@ -139,12 +139,7 @@ def turn(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) ->
 
 @torch.no_grad()
 def climb(
-    path: Path,
-    chains: int,
-    rng: torch.Generator,
-    *,
-    rungs: int | None = None,
-    most: int = 64,
+    path: Path, chains: int, rng: torch.Generator, *, rungs: int | None = None, most: int = 64
 ) -> Walkers:
     """Walkers on a ladder whose rates are even; `rungs` fixes their number, else eq. (2) sets it.
 
