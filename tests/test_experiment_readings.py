@@ -20,7 +20,8 @@ def records(tmp_path_factory):
     found = {}
     for name, part in parts("readings").items():
         values = part.run(
-            Lab(name, torch.device("cpu"), 0, folder, lambda share: None), algorithm.Scale.at("tiny")
+            Lab(name, torch.device("cpu"), 0, folder, lambda share: None),
+            algorithm.Scale.at("tiny"),
         )
         found[name] = Record(name, "tiny", 0, {}, values)
     return found
