@@ -14,6 +14,7 @@ from rapidbm.likelihood.hidden_sums import hidden_sums, variational_bound
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine, scaled
+from rapidbm.machines.units import Ising
 from rapidbm.random import generator
 from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.mean_field import mean_field
@@ -227,8 +228,8 @@ def test_a_wrong_base_shows(monkeypatch):
     machine = many("dbm-dense", replicas=30)
     visible = images(machine, 6)
     exact = exact_sums(machine, visible).mean(1)
-    plain = paths.log_2cosh
-    monkeypatch.setattr(paths, "log_2cosh", lambda x: plain(x) + 0.05)
+    plain = Ising.log_sum
+    monkeypatch.setattr(Ising, "log_sum", lambda self, field: plain(self, field) + 0.05)
     found = hidden_sums(machine, visible, generator(0))
     assert int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum()) > 15
 
@@ -270,7 +271,8 @@ def test_temperatures_double_while_few_chains_are_effective(effective, most, ste
     monkeypatch.setattr(
         annealing, "backward", lambda path, betas, spins, rng: torch.zeros(spins.shape[:2])
     )
-    found = hidden_sums(machine, images(machine, 2), generator(0), chains=4, most=most)
+    monkeypatch.setattr(sums, "MOST", most)
+    found = hidden_sums(machine, images(machine, 2), generator(0), chains=4)
     assert found.steps == lengths[-1] == steps
 
 

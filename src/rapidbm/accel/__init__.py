@@ -16,4 +16,8 @@ It knows `errors` and nothing else of this library. Other rooms use
     fused.Pair, sweeps, gradient, products, joins;  executors.executor_for, Plan
 
 All of them answer on a CPU, too.
+
+Others take besides
+
+    rounding: Precision
 """

@@ -12,4 +12,10 @@ May know machines, sampling, ground states and negative phases; knows nothing of
     sample_moments moments and projections of samples beside data's: `moments`, `projections`
     relaxation     how many sweeps that takes: `relaxation`
     pictures       all of it drawn, one panel each
+
+Others take besides
+
+    overlaps: energies
+    pictures: landscape_figure, show_moments, show_nearest, show_phases, show_projections,
+        show_relaxation
 """

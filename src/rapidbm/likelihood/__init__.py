@@ -10,4 +10,9 @@ May know machines and sampling; knows nothing of training or files.
     hidden_sums    the sum over hidden units that are coupled to each other
     bridging       log Z along a training: `log_z_along`
     independent    does a machine fit worse than independent columns? `fit`, `warn_of_fit`
+
+Others take besides
+
+    independent: Fit
+    log_z: HIDDEN
 """

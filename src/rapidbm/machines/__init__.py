@@ -3,12 +3,21 @@
     units          what one kind of unit is, with all its formulas: `SPIN`, `Unit`, `Beta`
     spins          what counts as spins: `to_spins`, `as_spins`, `to_bits`
     layers         which layers there are and which are coupled: `Layers`
-    couplings      what all couplings can do: `Couplings`, `Patterned`; `Dense` in dense, `Patterns` in patterns
+    couplings      what all couplings can do: `Couplings`, `Patterned`
+    dense          every coupling is a parameter: `Dense`
+    patterns       Regularized Axons: `Patterns`
     machine        couplings and biases: `Machine`, `stack`, `scaled`
     constructors   from sizes: `rbm`, `dbm`, `bm`
     enumeration    sums over states that need no sampling
-    ensembles      weighted states and the gradient over them: `WeightedSpins`, `GivenVisible`, `AllStates`
+    ensembles      weighted states and the gradient over them: `Ensemble`, `WeightedSpins`
     files          `save_machine`, `load_machine`, and tensors with a header
 
 It knows accel and the modules below the rooms; no data set, no sampler, no training.
+
+Others take besides
+
+    ensembles: AllStates, GivenVisible
+    enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
+        given_energy, infer, log_weight, most_states, states_of
+    files: check_sizes, load_tensors, save_tensors
 """

@@ -9,6 +9,14 @@
 
 May know every room but `bench` and `cli`. Others use the names below, `reproduction.Reproduction`, the
 verdicts of `claims`, `page.duration`, and the pens of `drawing`.
+
+Others take besides
+
+    the room: ITEMS
+    claims: FAILS, HOLDS, MISSED, OPEN, Verdict
+    drawing: PENS, label, panels, print_style
+    reproduction: Event, Interrupted, item_names
+    untrained.costs: exponent
 """
 
 from .registry import ITEMS, STUDIES, claims, item, parts, settings

@@ -6,4 +6,14 @@ checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at what cam
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
 Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `probes`.
+
+Others take besides
+
+    evaluation: curve_figure, likelihood_curve, middle
+    metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
+    presets: preset_for
+    probes: fit, hidden_samples
+    recipe: PARTS, SECTIONS
+    run: Step, on_log_grid
+    samples: STARTS, reconstructions, sampler_named, target, write_array
 """

@@ -10,4 +10,12 @@ May know machines and accel's kernels; knows nothing of training, likelihoods or
     tempering      walkers that trade places along a path: `climb`, `turn`, `Walkers`
     samplers       all of these behind one protocol: `SAMPLERS`, `sample`, `record`
     convergence    have the chains mixed? `mixing`
+
+Others take besides
+
+    bases: own_biases, paths_to
+    mean_field: variational_bound
+    paths: check_one_shape, free_at_0
+    samplers: Gibbs, ParallelTempering, Sampler
+    tempering: eased, trade_all
 """

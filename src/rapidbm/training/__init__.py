@@ -10,4 +10,13 @@
 
 It knows machines, sampling, likelihood (for the proof of a bad fit) and accel's executors; no folder, no
 recipe, no command.
+
+Others take besides
+
+    negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
+        Persistent
+    optimisers: CLOCKS, Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers
+    positive: POSITIVE, PositivePhase
+    projections: Clip, PROJECTIONS, Projection, Sign
+    trainer: Progress, Trainer
 """
