@@ -20,7 +20,7 @@ from rapidbm.data.catalogue import load
 from rapidbm.errors import FitWarning, LoadWarning
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.spins import sign
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator
 from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
@@ -169,7 +169,7 @@ def _digits(size: int) -> Tensor:
     """MNIST, the middle 20×20 pixels averaged down to size×size."""
     images = load("mnist").train.spins[:4000].float().reshape(-1, 28, 28)[:, 4:24, 4:24]
     small = torch.nn.functional.adaptive_avg_pool2d(images[:, None], size).flatten(1)
-    return sign(small)
+    return SPIN.nearest(small)
 
 
 @functools.lru_cache(maxsize=16)

@@ -14,7 +14,7 @@ import torch
 from rapidbm.bench.clock import interleaved
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import random_spins
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator
 from rapidbm.training.negative import PatternInduced
 from rapidbm.training.optimisers import sgd
@@ -27,7 +27,7 @@ VISIBLE, HIDDEN, PATTERNS, BATCH = 784, 3000, 190, 500
 def trainer() -> Trainer:
     return Trainer(
         rbm(VISIBLE, HIDDEN, PATTERNS, seed=0),
-        random_spins((4 * BATCH, VISIBLE), generator(0), torch.int8),
+        SPIN.random((4 * BATCH, VISIBLE), generator(0), torch.int8),
         PatternInduced(),
         sgd(1e-4),
         epochs=10**6,

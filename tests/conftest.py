@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rapidbm.machines.units import SPIN
 from rapidbm.runs import diagnosis
 from rapidbm.testing import small_machines
 
@@ -33,3 +34,8 @@ def mnist_folder() -> Path:
     if not folder or not (Path(folder) / "mnist").is_dir():
         pytest.skip("MNIST is not here; set RAPIDBM_DATA")
     return Path(folder)
+
+
+def states(units, start, stop, *, device="cpu"):
+    """States number start … stop − 1 of spins, (c, n) in int8."""
+    return SPIN.states(units, torch.arange(start, stop, device=device))

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError, TimeLimit
 from rapidbm.estimates import WIDE, Bounds
@@ -14,7 +14,7 @@ from rapidbm.likelihood import annealed
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, rbm
 from rapidbm.machines.machine import stack
-from rapidbm.machines.spins import sign, states
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator
 from rapidbm.sampling import annealing, bases
 from rapidbm.sampling.paths import Cooling
@@ -31,7 +31,7 @@ def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):
     machine = bm(units, 0, 1, biases=True, seed=seed, scale=scale, dtype=torch.float64)
     turns = torch.ones(units, dtype=torch.float64)
     turns[1::2] = -1.0
-    machine.biases.data.copy_(field * sign(machine.patterns.detach()[:, 0]) * turns)
+    machine.biases.data.copy_(field * SPIN.nearest(machine.patterns.detach()[:, 0]) * turns)
     return machine.requires_grad_(False)
 
 
@@ -158,7 +158,7 @@ def test_weak_biases_leave_both_sides(biases):
     machine = rbm(20, 10, 1, scale=1.0, seed=0, biases=True)
     machine.biases.data.fill_(biases)
     assert bases.mirrored(machine) == (biases == 0.0)
-    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
+    data = SPIN.nearest(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
     for sampler, steps in ((Annealing(100, data=data), 0), (ParallelTempering(6, data=data), 20)):
         spins = sample(machine, 400, sampler=sampler, steps=steps, seed=0)
         other = float(((spins[0, :, :20] @ data[0]) < 0).double().mean())
@@ -168,7 +168,7 @@ def test_weak_biases_leave_both_sides(biases):
 
 def test_without_the_mirror_image_log_2_is_missing():
     machine = rbm(20, 10, 1, scale=1.0, seed=0)
-    data = sign(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
+    data = SPIN.nearest(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
     path = Cooling(machine, bases.marginals(machine, data)[:1])
     logs, _ = annealing.forward(path, annealing.schedule(path, generator(0)), 500, generator(1))
     exact = log_z(machine, method="exact").value
@@ -197,7 +197,7 @@ def test_all_minima_of_a_cold_machine_are_modes():
     every = states(10, 0, 2**10).double()
     weights = machine.log_prob_unnormalised(every)[0]
     likely = every[weights > weights.max() - 3.0]
-    found = {tuple(row) for row in sign(means[0, :, :10]).tolist()}
+    found = {tuple(row) for row in SPIN.nearest(means[0, :, :10]).tolist()}
     found |= {tuple(-x for x in row) for row in found}
     assert {tuple(row) for row in likely.tolist()} <= found
 

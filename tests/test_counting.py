@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import states
 from rapidbm.likelihood.counting import (
     Kinds,
     can_count,
@@ -18,7 +19,6 @@ from rapidbm.likelihood.exact import can_be_exact
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.machine import Machine, stack
-from rapidbm.machines.spins import states
 
 
 def brute(machine, beta=1.0):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.dense import Dense
@@ -13,7 +13,6 @@ from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import states
 from rapidbm.random import generator
 
 EVERY = machines(1) + machines(3)

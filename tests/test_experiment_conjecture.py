@@ -12,7 +12,7 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import random_spins
+from rapidbm.machines.units import SPIN
 from rapidbm.paper import item, parts
 from rapidbm.paper.bars import few_patterns
 from rapidbm.paper.bars.few_patterns import (
@@ -71,7 +71,7 @@ def test_divergence_is_the_sum_over_all_states(biases):
 
 
 def test_patterns_of_one_scale_are_found_again():
-    spins = random_spins((3, 1, 15), generator(0), torch.float64)
+    spins = SPIN.random((3, 1, 15), generator(0), torch.float64)
     patterns = Patterns(Layers((6, 9), ((0, 1),)), 0.7 * spins)
     found = rounded(patterns.dense(), 1)
     assert torch.allclose(found.matrix(0, 1), patterns.matrix(0, 1), atol=1e-12)

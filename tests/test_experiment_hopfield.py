@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.machines.spins import random_spins, states
+from conftest import states
+from rapidbm.machines.units import SPIN
 from rapidbm.paper.claims import claims_of
 from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record
@@ -17,7 +18,7 @@ TINY = hopfield.Scale.at("tiny")
 
 def patterns(load, units=60, seed=0):
     rng = torch.Generator().manual_seed(seed)
-    return random_spins((2, round(load * units), units), rng)
+    return SPIN.random((2, round(load * units), units), rng)
 
 
 def test_the_two_forms_of_the_couplings_agree():
@@ -61,7 +62,7 @@ def test_learnt_couplings_hold_what_can_be_held_and_no_more():
 
 
 def test_one_pattern_comes_back():
-    xi = random_spins((1, 1, 50), torch.Generator().manual_seed(0))
+    xi = SPIN.random((1, 1, 50), torch.Generator().manual_seed(0))
     start = xi.clone()
     start[..., :20] *= -1
     torch.testing.assert_close(hopfield.settle(hopfield.hebb(xi), start), xi)

@@ -9,7 +9,7 @@ import torch
 from rapidbm.glass.minima import minima
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.spins import random_spins
+from rapidbm.machines.units import SPIN
 from rapidbm.paper.claims import claims_of
 from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record, plain
@@ -62,7 +62,7 @@ def test_signs_of_one_continuous_pattern_are_the_ground_state():
 def test_bounds_hold_the_exact_likelihood():
     machine = rbm(6, 9, 2, replicas=3, seed=0).requires_grad_(False)
     rng = torch.Generator().manual_seed(0)
-    images = random_spins((20, 6), rng)
+    images = SPIN.random((20, 6), rng)
     found = landscape._between(machine, images, rng, landscape.Scale.at("quick"))
     exact = -log_likelihood(machine, images.to(torch.int8), method="exact").lower
     assert (found["proven_low"] <= exact).all()

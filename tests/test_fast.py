@@ -402,7 +402,7 @@ def test_sums_over_all_states(nothing_plain, sizes, biases):
 def test_log_weights_count_no_unit_that_is_not_there():
     couplings = torch.randn((2, 3, 70), generator=generator(0)).to(DEVICE)
     logs = states.log_weights(states.padded(couplings, None), 3, 70, 8, "ieee")
-    from rapidbm.machines.spins import states as all_states
+    from conftest import states as all_states
 
     field = all_states(3, 0, 8, device=DEVICE).double() @ couplings.double()
     wanted = torch.log(2 * torch.cosh(field)).sum(-1)

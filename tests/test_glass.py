@@ -23,7 +23,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import random_spins
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import exact_distribution
@@ -115,12 +115,12 @@ def test_given_edges_are_used_and_the_last_bin_is_closed():
 
 def test_a_frozen_machine_has_overlap_one_and_a_free_one_zero():
     rng = generator(0)
-    still = random_spins((2, 8, 1, 50), rng).expand(-1, -1, 20, -1)
+    still = SPIN.random((2, 8, 1, 50), rng).expand(-1, -1, 20, -1)
     frozen = freezing(still)
     assert frozen.within.value.tolist() == [1.0, 1.0]
     assert frozen.within.error.tolist() == [0.0, 0.0]
     assert z(frozen.between, 0.0) < 4.5  # chains in valleys of their own
-    free = random_spins((2, 8, 20, 50), rng)
+    free = SPIN.random((2, 8, 20, 50), rng)
     assert z(edwards_anderson(free), 0.0) < 4.5
 
 
@@ -155,7 +155,7 @@ def test_error_of_the_order_parameter_is_what_repetition_gives():
 
 
 def test_error_of_the_gap_is_what_repetition_gives():
-    xi = random_spins((2, 100), generator(10))
+    xi = SPIN.random((2, 100), generator(10))
     many = []
     for i in range(100):
         valley = (torch.rand(24, generator=generator(11, i)) < 0.3).long()
@@ -167,7 +167,7 @@ def test_error_of_the_gap_is_what_repetition_gives():
 
 
 def test_patterns_of_low_energy_are_several_states():
-    xi = random_spins((1, 2, 200), generator(3))
+    xi = SPIN.random((1, 2, 200), generator(3))
     chains = xi[:, torch.arange(20) % 2][:, :, None].expand(-1, -1, 4, -1)
     found = freezing(chains, fold=True)
     assert found.within.value == 1
@@ -177,13 +177,13 @@ def test_patterns_of_low_energy_are_several_states():
 
 def test_folded_chains_count_with_their_negatives():
     rng = generator(9)
-    xi = random_spins((1, 1, 60), rng)
+    xi = SPIN.random((1, 1, 60), rng)
     turn = torch.where(torch.arange(10) % 2 == 0, 1.0, -1.0)[:, None]
     series = (xi * turn)[:, :, None].expand(-1, -1, 4, -1)
     folded, plain = freezing(series, fold=True), freezing(series)
     assert (float(folded.between.value), float(folded.gap.value)) == (1.0, 0.0)
     assert float(plain.between.value) == pytest.approx(-1 / 9)  # 20 pairs agree, 25 do not
-    spins = random_spins((1, 10, 60), rng)
+    spins = SPIN.random((1, 10, 60), rng)
     one, two = (ultrametricity(x, generator(0), fold=True) for x in (spins, spins * turn))
     assert torch.equal(one.found.distances, two.found.distances)
     for triangles in (one.found, one.null):
@@ -204,14 +204,14 @@ def test_near_is_where_it_is_asked_for():
 
 def tree(chains_per_leaf, units, rng):
     """Two levels of branches: 3 families of 3 members; each level turns a share of fair units."""
-    root = random_spins((1, units), rng)
+    root = SPIN.random((1, units), rng)
     leaves = []
     for _ in range(3):
         turned = torch.rand((1, units), generator=rng) < 0.5
-        family = torch.where(turned, random_spins((1, units), rng), root)
+        family = torch.where(turned, SPIN.random((1, units), rng), root)
         for _ in range(3):
             turned = torch.rand((1, units), generator=rng) < 0.4
-            leaves.append(torch.where(turned, random_spins((1, units), rng), family))
+            leaves.append(torch.where(turned, SPIN.random((1, units), rng), family))
     return torch.cat(leaves).repeat_interleave(chains_per_leaf, 0)[None]
 
 
@@ -234,7 +234,7 @@ def test_a_tree_is_ultrametric_and_points_on_a_line_are_not():
 
 def test_independent_spins_look_like_the_null():
     rng = generator(5)
-    found = ultrametricity(random_spins((2, 100, 4000), rng), rng)
+    found = ultrametricity(SPIN.random((2, 100, 4000), rng), rng)
     for triangles in (found.found, found.null):
         # Spacing of the two largest of three Gaussians: 3/(2√π) = 0.846.
         assert z(triangles.k, 1.5 / math.sqrt(math.pi)) < 4.5
@@ -243,7 +243,7 @@ def test_independent_spins_look_like_the_null():
 
 
 def test_triples_are_of_three_different_chains():
-    states = random_spins((1, 4, 500), generator(6))
+    states = SPIN.random((1, 4, 500), generator(6))
     sides = ultrametricity(states, generator(7), triples=2000).found.distances
     apart = (1 - overlaps(states)) / 2
     assert torch.allclose(sides.flatten().unique(), apart.unique())  # no 0: none with itself
@@ -328,7 +328,7 @@ def test_edges_of_random_couplings():
 
 def test_an_eigenvalue_far_below_is_an_outlier_too():
     machine = bm(40, scale=1.0, seed=0, dtype=torch.float64)
-    xi = random_spins((40,), generator(0), torch.float64)
+    xi = SPIN.random((40,), generator(0), torch.float64)
     for push in (1.0, -1.0):
         planted = machine.couplings.matrix(0, 0).detach() + push * torch.outer(xi, xi)
         planted.diagonal(dim1=1, dim2=2).zero_()
@@ -382,7 +382,7 @@ def test_errors_say_the_rule_the_value_and_the_remedy(call, words):
 
 
 def test_inputs_are_left_as_they_are():
-    spins = random_spins((1, 6, 2, 10), generator(0))
+    spins = SPIN.random((1, 6, 2, 10), generator(0))
     before = spins.clone()
     freezing(spins, fold=True)
     overlap_distribution(spins[:, :, 0], fold=True)

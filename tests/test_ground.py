@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.ground import lower_bound as bounds
 from rapidbm.ground import zonotope as zonotope_module
@@ -30,7 +30,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import random_spins, states
+from rapidbm.machines.units import SPIN
 from rapidbm.progress import watch
 from rapidbm.random import generator
 
@@ -51,7 +51,7 @@ def patterns_of(kind, shape, rng):
         return torch.rand(shape, generator=rng, dtype=torch.float64) * 2 - 1
     if kind == "integer":
         return torch.randint(-2, 3, shape, generator=rng).double()
-    xi = random_spins(shape, rng, torch.float64)
+    xi = SPIN.random(shape, rng, torch.float64)
     if kind == "repeated" and shape[1] > 1:
         xi[:, -1] = -xi[:, 0]
     if kind == "zeros":

@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.exact import can_be_exact
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, rbm
-from rapidbm.machines.spins import states
 from rapidbm.random import generator
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)

@@ -7,7 +7,7 @@ from rapidbm.errors import InputError
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, stack
-from rapidbm.machines.spins import sign
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
 from rapidbm.training.load import critical_patterns
@@ -195,12 +195,12 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(name):
         for _ in range(20):
             for layer in machine.layers.order:
                 where = machine.layers.slices[layer]
-                new = sign(machine.field(spins, layer))
+                new = SPIN.nearest(machine.field(spins, layer))
                 turn = machine.layers.self_coupled(layer)  # one half of the layer after the other
                 half = torch.arange(new.shape[-1]) % 2 == 0 if turn else slice(None)
                 spins[..., where][..., half] = new[..., half]
                 if turn:
-                    new = sign(machine.field(spins, layer))
+                    new = SPIN.nearest(machine.field(spins, layer))
                     spins[..., where][..., ~half] = new[..., ~half]
         return float((spins * xi)[..., : machine.visible].mean())
 

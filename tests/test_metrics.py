@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from conftest import states
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split
 from rapidbm.errors import InputError
@@ -9,7 +10,6 @@ from rapidbm.glass.accessibility import gibbs_accessibility, method_accessibilit
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
-from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.runs import metrics
 from rapidbm.runs.metrics import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
 from rapidbm.glass.growth import diluted, growth
@@ -20,7 +20,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import random_spins, states
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweep
 
@@ -434,7 +434,7 @@ def test_dense_couplings_have_no_patterns_to_retrieve():
 
 def test_overlap_of_a_minimum_is_the_largest_over_patterns():
     layers = Layers((8, 8), ((0, 1),))
-    xi = 0.3 * random_spins((1, 1, 16), generator(0))
+    xi = 0.3 * SPIN.random((1, 1, 16), generator(0))
     found = minima(Machine(Patterns(layers, xi)), 20, generator(0))
     assert found.valleys[0].overlaps.tolist() == pytest.approx([1.0])
 

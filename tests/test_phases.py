@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import AllStates, WeightedSpins
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.spins import sign, states
-from rapidbm.machines.units import Ising
+from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.mean_field import mean_field
@@ -167,7 +166,7 @@ def test_each_phase_makes_the_sweeps_it_says_from_where_it_says(machine, count):
     assert torch.equal(found.spins, after(chains))
     assert torch.equal(moved, sweeps(machine, chains, generator(3), count))
     if machine.patterns is not None:
-        xi = sign(machine.patterns.detach())
+        xi = SPIN.nearest(machine.patterns.detach())
         found, _ = PatternInduced(count).step(machine, chains[:, :0], data, generator(3))
         assert torch.equal(found.spins, after(machine.with_visible(xi[..., : machine.visible])))
         found, _ = PatternInduced(count, "all").step(machine, chains[:, :0], data, generator(3))
@@ -204,7 +203,7 @@ def test_pid_uses_the_patterns_and_draws_nothing(machine):
     before = rng.get_state()
     chains = torch.zeros(2, 0, machine.layers.units)
     data = torch.ones(2, 3, machine.visible)
-    xi = sign(machine.patterns.detach())
+    xi = SPIN.nearest(machine.patterns.detach())
     weighted, _ = PatternInduced().step(machine, chains, data, rng)
     assert torch.equal(weighted.spins[..., : machine.visible], xi[..., : machine.visible])
     if machine.layers.restricted:

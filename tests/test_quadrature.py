@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.likelihood import quadrature
 from rapidbm.likelihood.log_z import log_z
@@ -13,7 +13,6 @@ from rapidbm.likelihood.moments import exact_moments
 from rapidbm.likelihood.quadrature import can_integrate, log_z_by_quadrature, points_of
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.testing import exact_distribution
 

@@ -13,7 +13,7 @@ from rapidbm.glass.neighbours import AdversarialAccuracy, _nearest, adversarial_
 from rapidbm.glass.relaxation import relaxation
 from rapidbm.glass.sample_moments import _wasserstein, moments, projections
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.spins import random_spins
+from rapidbm.machines.units import SPIN
 from rapidbm.pictures import figure, save
 from rapidbm.random import generator
 from rapidbm.sampling.gibbs import sweeps
@@ -33,7 +33,7 @@ def mixture(rng, *shape, shift=0.0, pixels=12):
 
 def test_distances_to_blocks_are_the_hamming_distances():
     rng = generator(0)
-    a, b = random_spins((12, 9), rng), random_spins((20, 9), rng)
+    a, b = SPIN.random((12, 9), rng), SPIN.random((20, 9), rng)
     whole = (a[:, None] != b).sum(-1)
     forth, back = _nearest(a, b, 4)
     assert torch.equal(forth.long(), whole.view(12, 4, 5).amin(-1))

@@ -3,14 +3,13 @@
 import pytest
 import torch
 
-from conftest import machines
+from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import bm, rbm
 from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.spins import states
 from rapidbm.random import generator
 from rapidbm.sampling.quench import _rounding, descend
 

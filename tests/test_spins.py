@@ -7,19 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from conftest import states
 from rapidbm.accel.elementwise import MANY
 from rapidbm.errors import InputError
 from rapidbm.machines.ensembles import WeightedSpins
-from rapidbm.machines.spins import (
-    draw,
-    log_2cosh,
-    mean_spin,
-    sign,
-    states,
-    to_bits,
-    to_spins,
-    up_probability,
-)
+from rapidbm.machines.spins import to_bits, to_spins
+from rapidbm.machines.units import SPIN
 from rapidbm.random import generator, seed_from
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, max_side=6)
@@ -65,26 +58,26 @@ def test_the_error_names_the_trouble(values, words):
 def test_field_and_probability_agree():
     field = torch.linspace(-4, 4, 9, dtype=torch.float64)
     for beta in (0.3, 1.0, 2.0):
-        assert torch.allclose(mean_spin(field, beta), torch.tanh(beta * field), atol=1e-15)
+        assert torch.allclose(SPIN.mean(field, beta), torch.tanh(beta * field), atol=1e-15)
         up, down = torch.exp(beta * field), torch.exp(-beta * field)
-        assert torch.allclose(up_probability(field, beta), up / (up + down))
+        assert torch.allclose(SPIN.up(field, beta), up / (up + down))
 
 
 def test_mean_spin_keeps_its_gradient():
     field = torch.linspace(-2, 2, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(mean_spin, (field,))
+    assert torch.autograd.gradcheck(SPIN.mean, (field,))
 
 
 def test_draw_has_the_right_frequency():
     field = torch.full((200_000,), 0.4, dtype=torch.float64)
-    mean = float(draw(field, generator(0)).mean())
+    mean = float(SPIN.draw(field, generator(0)).mean())
     error = math.sqrt((1 - math.tanh(0.4) ** 2) / 200_000)
     assert abs(mean - math.tanh(0.4)) < 4 * error
 
 
 def test_log_2cosh_does_not_overflow():
     x = torch.tensor([-1e4, -1.0, 0.0, 1.0, 1e4], dtype=torch.float64)
-    assert torch.allclose(log_2cosh(x), torch.logaddexp(x, -x))
+    assert torch.allclose(SPIN.log_sum(x), torch.logaddexp(x, -x))
 
 
 def test_states_are_all_different_and_negatives_mirror():
@@ -95,7 +88,7 @@ def test_states_are_all_different_and_negatives_mirror():
 
 
 def test_sign_is_never_zero():
-    assert sign(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [-1, 1, 1]
+    assert SPIN.nearest(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [-1, 1, 1]
 
 
 def test_streams_are_independent_of_what_was_drawn_before():
@@ -121,7 +114,7 @@ def test_draws_have_their_probabilities(count):
     fields = torch.tensor([-3.0, -0.5, 0.0, 0.2, 1.0])
     rng = generator(5)
     rounds = 400 if count < MANY else 4
-    drawn = torch.stack([draw(fields[:, None].expand(-1, count), rng) for _ in range(rounds)])
+    drawn = torch.stack([SPIN.draw(fields[:, None].expand(-1, count), rng) for _ in range(rounds)])
     assert set(drawn.unique().tolist()) == {-1.0, 1.0}
     mean = drawn.double().mean((0, 2))
     exact = torch.tanh(fields.double())
@@ -139,15 +132,15 @@ def test_draws_have_their_probabilities(count):
 
 def test_many_draws_are_the_same_for_the_same_seed():
     field = torch.linspace(-2, 2, 2 * MANY)
-    first, again = (draw(field, generator(3)) for _ in range(2))
+    first, again = (SPIN.draw(field, generator(3)) for _ in range(2))
     assert torch.equal(first, again)
-    assert not torch.equal(first, draw(field, generator(4)))
+    assert not torch.equal(first, SPIN.draw(field, generator(4)))
 
 
 def test_certain_spins_are_never_missed():
     """Among 2^23 draws the smallest and the largest random number come up."""
     field = torch.tensor([-1e4, 1e4])[:, None].expand(-1, 2**22)
-    drawn = draw(field, generator(0))
+    drawn = SPIN.draw(field, generator(0))
     assert drawn.mean(1).tolist() == [-1.0, 1.0]
 
 
@@ -155,7 +148,7 @@ def test_the_field_is_left_as_it_was():
     for count in (10, 2 * MANY):
         field = torch.linspace(-1, 1, count)
         before = field.clone()
-        draw(field, generator(0))
+        SPIN.draw(field, generator(0))
         assert torch.equal(field, before)
 
 

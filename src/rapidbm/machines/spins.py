@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ..arrays import Array, as_array, as_tensor
 from ..errors import InputError
-from .units import SPIN
 
 CHUNK = 2**18  # values that are converted at a time
 
@@ -83,12 +82,3 @@ def as_spins(values: Any, *, what: str = "data") -> Tensor:
 def to_bits(spins: Any) -> Tensor:
     """{0, 1} as int8 from ±1."""
     return (as_spins(spins, what="spins") > 0).to(torch.int8)
-
-
-# until their callers ask by layer
-up_probability, mean_spin, draw = SPIN.up, SPIN.mean, SPIN.draw
-random_spins, sign, log_2cosh = SPIN.random, SPIN.nearest, SPIN.log_sum
-
-
-def states(units: int, start: int, stop: int, *, device: torch.device | str = "cpu") -> Tensor:
-    return SPIN.states(units, torch.arange(start, stop, device=device))
