@@ -17,14 +17,13 @@ shows.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .errors import InputError, LoadWarning
+from .errors import InputError
 from .machines.constructors import bm, dbm, rbm
 from .machines.enumeration import check_states
 from .machines.machine import Machine, scaled
@@ -44,13 +43,11 @@ def small_machines(
     """One machine of each graph and each kind of couplings, small enough to enumerate."""
     for kind, patterns, scale in (("dense", None, 0.35), ("patterns", 2, 0.7)):
         common: dict[str, Any] = {"replicas": replicas, "scale": scale, "dtype": dtype}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LoadWarning)  # so small, two patterns are many
-            made = {
-                "rbm": rbm(4, 3, patterns, seed=1, **common),
-                "dbm": dbm(3, (3, 2), patterns, seed=2, **common),
-                "bm": bm(4, 2, patterns, seed=3, **common),
-            }
+        made = {
+            "rbm": rbm(4, 3, patterns, seed=1, **common),
+            "dbm": dbm(3, (3, 2), patterns, seed=2, **common),
+            "bm": bm(4, 2, patterns, seed=3, **common),
+        }
         for name, machine in made.items():
             if biases:
                 shape = (replicas, machine.layers.units)
