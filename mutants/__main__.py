@@ -24,18 +24,20 @@ from .running import NotGreen, Test, Tree, Verdict, judge, read, trees, warm_up
 ROOT = Path(__file__).parents[1]
 PACKAGE = "rapidbm"
 GROUPS = {
-    "machines": ("arrays", "machines/spins", "machines/layers", "machines/couplings",
-                 "machines/machine", "machines/enumeration"),
+    "machines": ("arrays", "machines/units", "machines/spins", "machines/layers", "machines/couplings",
+                 "machines/dense", "machines/patterns", "machines/machine", "machines/constructors",
+                 "machines/enumeration", "machines/ensembles"),
     "sampling": ("random", "sampling/gibbs", "sampling/tempering", "sampling/paths",
                  "sampling/bases", "sampling/annealing", "sampling/samplers", "sampling/mean_field"),
-    "likelihood": ("likelihood/log_z", "likelihood/annealed", "likelihood/counting",
-                   "likelihood/quadrature", "likelihood/bridging", "likelihood/hidden_sums",
-                   "likelihood/moments", "likelihood/exact", "estimates"),
+    "likelihood": ("likelihood/log_z", "likelihood/exact", "likelihood/annealed",
+                   "likelihood/counting", "likelihood/quadrature", "likelihood/bridging",
+                   "likelihood/hidden_sums", "likelihood/moments", "estimates"),
     "ground": ("ground/ground_state", "ground/zonotope", "ground/lower_bound", "sampling/quench"),
-    "training": ("training/trainer", "training/positive", "training/negative", "training/optimisers",
-                 "training/projections", "runs/metrics", "likelihood/independent"),
-    "runs": ("runs/run", "runs/folder", "runs/spacing", "machines/files", "disk", "schema",
-             "registry", "data/files", "runs/recipe", "data/splits", "data/catalogue"),
+    "training": ("training/trainer", "training/train", "training/load", "training/positive",
+                 "training/negative", "training/optimisers", "training/projections",
+                 "runs/metrics", "likelihood/independent"),
+    "runs": ("runs/run", "runs/folder", "runs/spacing", "runs/recipe", "registry", "machines/files",
+             "disk", "schema", "data/files", "data/splits", "data/catalogue"),
 }  # fmt: skip
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(
