@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..accel.devices import prepare
+from ..accel.devices import by_device, prepare
 from ..errors import InputError
 from ..machines.layers import Layers
 from ..machines.machine import Machine
@@ -42,8 +42,8 @@ from ..progress import Watch, watch
 from ..random import stream
 
 LARGEST = 2**31  # candidates that are taken on unless the caller says otherwise
-CHUNK_BYTES = 2**22  # on a CPU: what stays in its caches
-GPU_CHUNK_BYTES = 2**27
+CHUNK_BYTES = 2**22  # what stays in the caches of a CPU
+LARGE_CHUNK_BYTES = 2**27
 TIE = 1e-12  # cosines below it are zero: the generators are not in general position
 SHAKE = 1e-5  # see `_best_signs`: well above the rounding of a direction, 1e-16 / SHAKE
 SETS = 2**18  # of d − 1 generators, made at a time
@@ -337,9 +337,9 @@ def _best_signs(zonotope: Zonotope) -> Tensor:
 
 
 def _rows_at_a_time(zonotope: Zonotope) -> int:
-    cpu = zonotope.generators.device.type == "cpu"
     widest = max(len(zonotope.generators), len(zonotope.rows), 1)
-    return max(64, (CHUNK_BYTES if cpu else GPU_CHUNK_BYTES) // (8 * widest))
+    room = by_device(zonotope.generators.device, CHUNK_BYTES, LARGE_CHUNK_BYTES)
+    return max(64, room // (8 * widest))
 
 
 def _search_signs(zonotope: Zonotope) -> Tensor:
