@@ -83,7 +83,7 @@ class Machine(nn.Module):
     @property
     def symmetric(self) -> bool:
         """True when E(s) = E(−s)."""
-        return self.biases is None
+        return self.biases is None and all(unit.mirrored for unit in self.layers.kinds)
 
     def extra_repr(self) -> str:
         return f"{self.layers.describe()} units, {self.replicas} replica(s), {self.dtype}"

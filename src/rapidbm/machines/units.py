@@ -30,6 +30,11 @@ class Unit(Protocol):
         """How many states a unit has."""
         ...
 
+    @property
+    def mirrored(self) -> bool:
+        """Whether −s is a state like s."""
+        ...
+
     def states(self, count: int, numbers: Tensor) -> Tensor:
         """The states of these numbers of `count` units as int8, (c, count); the first changes slowest."""
         ...
@@ -85,6 +90,7 @@ class Ising:
     """Spins, ±1: eq. (1)."""
 
     levels: ClassVar[int] = 2
+    mirrored: ClassVar[bool] = True
 
     def states(self, count: int, numbers: Tensor) -> Tensor:
         return elementwise.bits_of(numbers, count)

@@ -58,7 +58,8 @@ def _rounding(machine: Machine) -> Tensor:
 
 
 def _follow(unit: Unit, field: Tensor, spins: Tensor, noise: Tensor) -> Tensor:
-    return torch.where((spins * field < -noise) | (spins == 0), unit.nearest(field), spins)
+    turns = (unit.flip_cost(spins, field) < -2.0 * noise) | (spins == 0)
+    return torch.where(turns, unit.nearest(field), spins)
 
 
 def _unit_by_unit(machine: Machine, spins: Tensor, layer: int, noise: Tensor) -> Tensor:
