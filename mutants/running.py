@@ -28,7 +28,8 @@ from typing import Any
 from .lines import FOLDER, SECONDS, SOURCE
 from .operators import Mutation
 
-LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "runs", "demo", "*.egg-info")
+LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
+RESULTS = {"runs", "demo"}  # folders at the root that commands write
 OWN = 0.25  # the seconds of a module's own tests count this much when tests are put into order
 SLOW = 4.0  # seconds after which the warm-up stops a test
 STOPPED = 20.0  # what is counted for such a test, so that it comes last
@@ -216,13 +217,23 @@ def trees(root: Path, package: str, count: int) -> Iterator[list[Tree]]:
         made = [Tree(Path(folder) / str(i), package) for i in range(count)]
         try:
             for tree in made:
-                shutil.copytree(root, tree.folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
+                shutil.copytree(root, tree.folder, ignore=_left_out(root))
             yield made
         finally:
             for tree in made:
                 tree.end()
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)
+
+
+def _left_out(root: Path) -> Callable[[str, list[str]], set[str]]:
+    anywhere = shutil.ignore_patterns(*LEFT_OUT)
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        at_root = RESULTS if Path(folder) == root else set()
+        return {*anywhere(folder, names), *(at_root & {*names})}
+
+    return ignored
 
 
 def judge(
