@@ -168,17 +168,18 @@ def points(axes: Axes, x: Any, numbers: Sequence[Number], pen: Pen, label: str) 
     axes.errorbar(x, [n.value for n in numbers], errors, label=label, capsize=2, **style)
 
 
-def label(axes: Axes, x: str, y: str, title: str = "") -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+def label(axes: Axes, x: str, y: str, title: str = "", **more: Any) -> None:
+    """Words at the axes, and what else they are to be: scales, limits."""
+    axes.set(xlabel=x, ylabel=y, **more)
     if title:
         axes.set_title(title, loc="left")
 
 
-def epochs_axis(axes: Axes, y: str, title: str = "") -> None:
+def epochs_axis(axes: Axes, y: str, title: str = "", **more: Any) -> None:
     """Epochs on a logarithmic axis that has room for epoch 0."""
     from matplotlib.ticker import FuncFormatter
 
+    axes.set(**more)
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))

@@ -21,8 +21,7 @@ IMPROVED = 0.05  # a rise that counts
 def _draw(records: Records, key: str, what: str) -> Figure:
     fig, (axes,) = panels(height=2.9)
     bars.draw(axes, records, key)
-    axes.set_ylim(0, 1.03)
-    epochs_axis(axes, what)
+    epochs_axis(axes, what, ylim=(0, 1.03))
     legend_below(fig, axes, 2)
     return fig
 

@@ -116,8 +116,7 @@ def fig5(records: Records) -> Figure:
     fig, (axes,) = panels(height=2.9)
     for part, pen, words in (("train", PENS[0], "training set"), ("test", PENS[1], "test set")):
         curve(axes, record["epochs"], record.array(f"hamming_{part}"), pen, words)
-    axes.set_ylim(bottom=0)
-    label(axes, "epoch", "Hamming distance")
+    label(axes, "epoch", "Hamming distance", ylim=(0, None))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="center right")
     shape, pictures = record["shape"], record["pictures"]

@@ -240,8 +240,7 @@ def conjecture(records: Records) -> Figure:
             change = np.abs(loss(record, reading, "train")).mean(1)
             style: Any = {"color": pen.colour, "marker": pen.marker, "mfc": face, "ls": dash}
             changes.plot(k, np.maximum(change, FLOOR), **style)
-    errors.set_ylim(bottom=0)
-    label(errors, "patterns $K$", "Hamming distance, test set", "(a) bars")
+    label(errors, "patterns $K$", "Hamming distance, test set", "(a) bars", ylim=(0, None))
     label(changes, "patterns $K$", "change of log-likelihood [nats]", "(b) bars, training set")
     changes.set_yscale("log")
     changes.axhline(NEAR, color="0.6", lw=0.7)
@@ -308,10 +307,6 @@ def _small(changes: Iterable[Any], limit: float) -> bool:
     return all(n.value < limit if n.count < 2 else n.below(limit) for n in numbers)
 
 
-def _first(patterns: list[int], good: Any) -> int | None:
-    return next((k for k, fine in zip(patterns, good, strict=True) if fine), None)
-
-
 @claim(
     tuple(f"conjecture.{name}" for name in bars.RELEASED.values()),
     tuple(f"conjecture.{name}" for name in bars.USUAL),
@@ -360,8 +355,11 @@ def trained_machines_are_ra(records: Records) -> Finding:
     whole = record.array("dense_likelihood")
     lost = whole - record.array("likelihood")  # (k, e)
     shorter = np.prod(record["shape"]) / np.sum(record["shape"])  # K(V + H) < VH
+    k_values = record["patterns"]
     near, tenth = (
-        _first(record["patterns"], [_small([row], limit) for row in np.abs(lost)])
+        next(
+            (k for k, row in zip(k_values, np.abs(lost), strict=True) if _small([row], limit)), None
+        )
         for limit in (NEAR, 0.1 * np.abs(whole).mean())
     )
     told = (

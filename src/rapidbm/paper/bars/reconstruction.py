@@ -24,8 +24,7 @@ LEARNT, APART, HALF = (
 def _draw(records: Records, key: str, what: str) -> Figure:
     fig, (axes,) = panels(height=2.9)
     bars.draw(axes, records, key)
-    axes.set_ylim(bottom=0)
-    epochs_axis(axes, f"Hamming distance, {what} set")
+    epochs_axis(axes, f"Hamming distance, {what} set", ylim=(0, None))
     legend_below(fig, axes, 2)
     return fig
 

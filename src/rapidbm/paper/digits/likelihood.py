@@ -29,8 +29,7 @@ def _curves(records: Records, *, zoom: bool) -> Figure:
     if zoom:
         label(axes, "epoch", "NLL (nats per image)")
     else:
-        axes.set_yscale("log")
-        epochs_axis(axes, "NLL (nats per image)")
+        epochs_axis(axes, "NLL (nats per image)", yscale="log")
     axes.legend()
     return fig
 

@@ -148,8 +148,7 @@ def fig1(records: Records) -> Figure:
     if start is not None:
         reached = np.mean(start["glorot"])
         axes.plot(start["glorot_deviation"], reached, "k*", markersize=9, zorder=5, label="Glorot")
-    axes.set_xscale("log")
-    axes.set_ylim(0, 1.04)
+    axes.set(xscale="log", ylim=(0, 1.04))
     label(axes, "standard deviation of the couplings", "Gibbs accessibility")
     axes.legend(loc="upper left")
     inset.tick_params(labelsize=6)
@@ -176,10 +175,6 @@ def _slopes(record: Record) -> Number:
     y = record.array("gibbs")[rows]
     x = x - x.mean()
     return Number.of(x @ y / (x @ x))
-
-
-def _height(record: Record) -> Number:
-    return Number.of(record.array("gibbs")[record.array("wanted") >= PLATEAU].mean(0))
 
 
 def slope(x: Array, rows: Array) -> Number:
@@ -265,7 +260,9 @@ def plateau(records: Records) -> Finding:
     Read as: Its slope against the logarithm of the deviation, from deviation {PLATEAU:g} on.
     Rule: Within {FLAT} per decade for all three kinds of couplings, by 2 σ."""
     slopes = {name: _slopes(records[f"untrained.{name}"]) for name in NAMES}
-    height = {name: _height(records[f"untrained.{name}"]) for name in NAMES}
+    flat = {n: records[f"untrained.{n}"].array("wanted") >= PLATEAU for n in NAMES}
+    rows = {n: records[f"untrained.{n}"].array("gibbs")[flat[n]] for n in NAMES}
+    height = {n: Number.of(some.mean(0)) for n, some in rows.items()}
     told = ", ".join(f"{NAMES[n]} {height[n]} (slope {slopes[n]} per decade)" for n in NAMES)
     return Finding(
         all_of(*(s.within(FLAT) for s in slopes.values())),

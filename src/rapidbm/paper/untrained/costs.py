@@ -201,7 +201,9 @@ def costs(records: Records) -> Figure:
     record = records.get("costs.size")
     if record is not None:
         times = np.median(record.array("times"), 1) * 1e3
-        colours = [LOOK[_way(name)].colour for name in record["names"]]
+        ways = {"CD": "cd", "PID, couplings built": "built"}  # by the name, or how it begins
+        known = [ways.get(n[:2], ways.get(n, "overlaps")) for n in record["names"]]
+        colours = [LOOK[way].colour for way in known]
         places = np.arange(len(times))[::-1]
         axes[2].barh(places, times, color=colours, height=0.65)
         axes[2].set_yticks(places, record["names"], fontsize=6)
@@ -210,10 +212,6 @@ def costs(records: Records) -> Figure:
         label(axes[2], f"time (ms), {v}×{h}, $K={k}$", "")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
     return fig
-
-
-def _way(name: str) -> str:
-    return "cd" if name.startswith("CD") else "built" if "built" in name else "overlaps"
 
 
 def _times(axes: Axes, record: Record, way: str, size: str, pen: Pen, name: str = "") -> None:

@@ -256,8 +256,7 @@ def hopfield(records: Records) -> Figure:
         curve(right, record["loads"], record.array("retrieved")[i], pen, words, floor=None)
     for axes, what in ((left, "from the pattern"), (right, "from a tenth turned")):
         axes.axvline(AMIT, color="0.6", lw=0.8, zorder=0)
-        axes.set_xscale("log")
-        axes.set_ylim(-0.02, 1.04)
+        axes.set(xscale="log", ylim=(-0.02, 1.04))
         label(axes, r"load $\alpha = P/N$", "overlap with the pattern", what)
     legend_below(fig, left, 3)
     return fig

@@ -29,8 +29,7 @@ def _draw_frustration(place: list[Axes], record: Record) -> None:
         curve(axes, record["patterns"], rows, pen, f"$V={visible}$")
         axes.axhline(dense.mean(), color=pen.colour, lw=0.7, ls=":")
     axes.set_xscale("log", base=2)
-    axes.set_ylim(0.25, 1.05)
-    label(axes, "patterns $K$", "satisfied couplings", "(a)")
+    label(axes, "patterns $K$", "satisfied couplings", "(a)", ylim=(0.25, 1.05))
     axes.legend()
 
 
@@ -48,8 +47,7 @@ def _draw_minima(place: list[Axes], record: Record) -> None:
             pen = replace(dashes[h], colour=colours[v])
             points(axes, x[rows], [numbers[i] for i in rows], pen, "")
         axes.set_xscale("log", base=10 if name == "K/N" else 2)
-        axes.set_yscale("log")
-        label(axes, LOADS[name], "distinct minima", f"({letter})")
+        label(axes, LOADS[name], "distinct minima", f"({letter})", yscale="log")
     for v, colour in colours.items():
         place[1].plot([], [], color=colour, label=f"$V={v}$")
     for h, pen in dashes.items():
@@ -96,8 +94,7 @@ def _draw_initial(place: list[Axes], record: Record) -> None:
         axes.plot(at, (low + high) / 2, bounded.marker, color=bounded.colour)
         axes.vlines(at, low, high, color=bounded.colour)
     axes.axhline(math.log(2), color="0.6", lw=0.7)
-    axes.set_yscale("log")
-    axes.set_xlim(-0.5, len(x) - 0.5)
+    axes.set(yscale="log", xlim=(-0.5, len(x) - 0.5))
     axes.set_xticks(x, record["kinds"])
     axes.plot([], [], bounded.marker + "-", color=bounded.colour, label=record["dataset"])
     label(axes, "start", "NLL per pixel (nats)", "(f)")
