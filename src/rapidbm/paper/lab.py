@@ -111,9 +111,7 @@ class Lab:
 
     def first(self, recipe: Recipe, data: Dataset) -> Machine:
         """The machine that a recipe starts from."""
-        with warnings.catch_warnings():  # the loads are the paper's
-            warnings.simplefilter("ignore", LoadWarning)
-            return recipe.machine(data, self.device).requires_grad_(False)
+        return recipe.machine(data, self.device).requires_grad_(False)
 
     # -- trainings --------------------------------------------------------------------------------
 
@@ -187,10 +185,8 @@ def machine_path(folder: Path, name: str) -> Path:
 def random_rbm(
     visible: int, hidden: int, patterns: int | None, rng: torch.Generator, **more: Any
 ) -> Machine:
-    """An untrained machine; its load is the subject or the paper's, and nothing to be warned of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LoadWarning)
-        machine = rbm(visible, hidden, patterns, rng=rng, device=rng.device, **more)
+    """An untrained machine."""
+    machine = rbm(visible, hidden, patterns, rng=rng, device=rng.device, **more)
     return machine.requires_grad_(False)
 
 

@@ -34,7 +34,7 @@ import torch
 
 from .. import __version__
 from ..accel import rounding
-from ..accel.devices import device_named
+from ..accel.devices import by_device, device_named, peak_bytes, words
 from ..disk import inside, is_free, locked, make_folder, read_json, write_bytes, write_json
 from ..errors import InputError, check_choice, unknown
 from ..machines.files import load_machine
@@ -284,12 +284,11 @@ class Reproduction:
                 self._measure(need, device, tick)
         tick(0.0)
         began = time.monotonic()
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
+        peak_bytes(device, anew=True)
         lab = Lab(name, device, self.seed, self.folder, tick)
         values = part.run(lab, scale)
         if self.record(name) is None:  # else only its machine was missing
-            peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+            peak = peak_bytes(device)
             times = self.times()
             times[name] = {
                 "seconds": round(time.monotonic() - began, 2),
@@ -416,14 +415,13 @@ def _index(folder: Path) -> dict[str, str]:
 
 def _precision(device: torch.device) -> AbstractContextManager[None]:
     """On a GPU matrix products of float32 take TF32: ±1 is exact in it, patterns round at 10⁻³."""
-    return rounding.precision("tf32") if device.type == "cuda" else nullcontext()
+    return by_device(device, nullcontext(), rounding.precision("tf32"))
 
 
 def _device_words(device: torch.device) -> str:
-    if device.type == "cuda":
-        return f"{torch.cuda.get_device_name(device)}, TF32"
     threads = torch.get_num_threads()
-    return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"
+    each = by_device(device, f"{threads} thread{'s' if threads > 1 else ''}", "TF32")
+    return f"{words(device)}, {each}"
 
 
 def _words(error: Exception) -> str:
