@@ -193,9 +193,7 @@ def _trained(name: str, group: int) -> tuple[list[Machine], Tensor]:
     negative: NegativePhase = Persistent(100, 5)
     if name == "bars" and patterns and group % 3 == 0:
         negative = PatternInduced(1)
-    for _ in train(
-        machine, data, negative, adam(3e-3), epochs=epochs, batch_size=batch, seed=group
-    ):
+    for _ in train(machine, data, negative, adam(3e-3), epochs=epochs, batch_size=batch, seed=group):
         pass
     machine.requires_grad_(False)
     return [machine.replica(i) for i in range(TOGETHER)], data

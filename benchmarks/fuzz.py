@@ -299,9 +299,7 @@ def served(path: Path) -> None:
         names = [name for part in files.PARTS for name in (part, files.labels_of(part))]
         command = [sys.executable, "-P", "-c", LOOP, hdf5_child.__file__, str(2**26), *names]
         pipe = subprocess.PIPE
-        _SERVER.append(
-            subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        )
+        _SERVER.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL))
     child = _SERVER[-1]
     assert child.stdin is not None
     child.stdin.write(f"{path}\n".encode())
@@ -370,9 +368,7 @@ def run(words: list[str] | None = None) -> dict[str, object]:
             found = attack(name, known[name], options.count, options.seed)
             for line, times in Counter(found.wrong).items():
                 print(line, f"({times} times)" if times > 1 else "", file=sys.stderr)
-            print(
-                f"{name}: {len(found.wrong)} wrong of {options.count}", file=sys.stderr, flush=True
-            )
+            print(f"{name}: {len(found.wrong)} wrong of {options.count}", file=sys.stderr, flush=True)
             table[name] = {
                 "loaded": found.loaded,
                 "refused": found.refused,

@@ -54,9 +54,7 @@ def bipartite(units: int, t: float, ferro: float = 0.0, seed: int = 0) -> Machin
 
 def in_field(machine: Machine, strength: float) -> Machine:
     shape = (1, machine.layers.units)
-    return Machine(
-        machine.couplings, strength * torch.randn(shape, generator=generator(0, "field"))
-    )
+    return Machine(machine.couplings, strength * torch.randn(shape, generator=generator(0, "field")))
 
 
 def at(machine: Machine, t: float) -> Machine:

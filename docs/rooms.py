@@ -26,9 +26,7 @@ def sentence(name: str) -> str:
 
 
 def floors() -> list[list[str]]:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
-        "contracts"
-    ]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (levels,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
     return [[name.strip() for name in level.split(":")] for level in levels]
 

@@ -122,9 +122,7 @@ def main(
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other mutations")
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument(
-        "--modules", default=",".join(groups), help="groups or modules, with commas"
-    )
+    parser.add_argument("--modules", default=",".join(groups), help="groups or modules, with commas")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutation")
     parser.add_argument("--tests", nargs="+", default=[], help="only the tests of these files")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of tests per mutation")

@@ -118,9 +118,7 @@ class Mutation:
 
     def difference(self, source: str) -> tuple[str, str]:
         """The changed lines before and after, each as one line."""
-        lines = slice(
-            self.line - 1, self.line + source.encode()[self.start : self.stop].count(b"\n")
-        )
+        lines = slice(self.line - 1, self.line + source.encode()[self.start : self.stop].count(b"\n"))
         before, after = source.splitlines()[lines], self.apply(source).splitlines()[lines]
         return " ".join(map(str.strip, before)), " ".join(map(str.strip, after)).strip()
 
@@ -263,9 +261,7 @@ class _Walk(ast.NodeVisitor):
             self.visit(value)
 
     def visit_If(self, node: ast.If) -> None:
-        if "replay is None" in self.text(
-            node.test
-        ):  # the rest belongs to a graph, which is a GPU's
+        if "replay is None" in self.text(node.test):  # the rest belongs to a graph, which is a GPU's
             self.block(node.body)
             return
         if not self.silent(node.test):
@@ -344,9 +340,7 @@ class _Walk(ast.NodeVisitor):
             self.replace("turned", test, f"(not {self.text(test)})")
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
-        if all(map(_text, (node.body, node.orelse))) and not all(
-            map(_plain, (node.body, node.orelse))
-        ):
+        if all(map(_text, (node.body, node.orelse))) and not all(map(_plain, (node.body, node.orelse))):
             return  # one text or another
         if not self.silent(node.test):
             self.condition(node.test)

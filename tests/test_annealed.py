@@ -92,9 +92,7 @@ def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
     found = log_z(machine, method="ais", seed=0)
     assert holds(found, exact)
     plain = math.log(1.0 + math.exp(gain * 14 * math.log(2.0)) / 2**14)
-    assert (
-        float(exact - annealing.LogMean.of(logs).value) > 0.5 * plain
-    )  # free spins see the plain alone
+    assert float(exact - annealing.LogMean.of(logs).value) > 0.5 * plain  # free spins see the plain alone
     assert "modes" in found.effort
 
 
@@ -380,9 +378,7 @@ def test_temperatures_and_time_are_limited():
     found = annealed._schedules(paths, 40, lambda *words: generator(1, *words))
     assert list(found) == ["modes"]  # free spins are too far
     with pytest.raises(InputError, match="more than 20 temperatures"):
-        annealed._schedules(
-            {"free spins": paths["free spins"]}, 40, lambda *words: generator(1, *words)
-        )
+        annealed._schedules({"free spins": paths["free spins"]}, 40, lambda *words: generator(1, *words))
     with pytest.raises(TimeLimit, match="annealing log Z stopped at its limit"):
         log_z(machine, method="ais", seed=0, limit=1e-9)
     with pytest.raises(TimeLimit, match="log-likelihood"):

@@ -152,9 +152,7 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     path = two_components(machine)
     every, _ = exact_distribution(machine)
     free = [
-        i
-        for layer in machine.layers.inferred
-        for i in range(*machine.layers.slices[layer].indices(99))
+        i for layer in machine.layers.inferred for i in range(*machine.layers.slices[layer].indices(99))
     ]
     kept = [i for i in range(machine.layers.units) if i not in free]
     for beta in (0.0, 0.4, 1.0):
@@ -261,9 +259,7 @@ def exact_samples(machine, count):
 @pytest.mark.parametrize("machine", machines(2))
 def test_scaled_energy(machine):
     spins = machine.random(5, generator(0))
-    assert torch.allclose(
-        scaled(machine, 0.3).energy(spins), 0.3 * machine.energy(spins), atol=1e-12
-    )
+    assert torch.allclose(scaled(machine, 0.3).energy(spins), 0.3 * machine.energy(spins), atol=1e-12)
 
 
 def test_the_same_seed_gives_the_same_bits():

@@ -182,9 +182,7 @@ def test_the_rate_of_products_is_that_of_the_better_size(monkeypatch):
         return {"median": float(n), "size": n}
 
     monkeypatch.setattr(roofline, "_products", rate)
-    monkeypatch.setattr(
-        roofline, "interleaved", lambda *_, **__: {"copy": mock.Mock(seconds=(1.0,))}
-    )
+    monkeypatch.setattr(roofline, "interleaved", lambda *_, **__: {"copy": mock.Mock(seconds=(1.0,))})
     assert roofline.measured(CPU, 1, quick=False)["float32"]["size"] == 2048
 
 

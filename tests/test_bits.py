@@ -30,13 +30,11 @@ TRAININGS = {
         "particles": 10,
         "metrics": ("hamming",),
     },
-    "cd": FEW
-    | {"hidden": (6,), "patterns": None, "biases": True, "negative": "cd", "optimizer": "adam"},
+    "cd": FEW | {"hidden": (6,), "patterns": None, "biases": True, "negative": "cd", "optimizer": "adam"},
     "pt": FEW | {"hidden": (6,), "patterns": 3, "negative": "pt", "particles": 8, "rungs": 4},
     "exact": FEW | {"hidden": (6,), "patterns": 3, "negative": "exact", "biases": True},
     "pid": FEW | {"hidden": (8,), "patterns": 2, "sweeps": 1, "projection": "gibbs"},
-    "dbm": FEW
-    | {"model": "dbm", "hidden": (5, 4), "patterns": 3, "negative": "pcd", "particles": 10},
+    "dbm": FEW | {"model": "dbm", "hidden": (5, 4), "patterns": 3, "negative": "pcd", "particles": 10},
     "dbm-dense": FEW
     | {
         "model": "dbm",
@@ -68,10 +66,7 @@ def measured(machine: rb.Machine) -> dict[str, object]:
 
 def same(machine: rb.Machine, kept: dict[str, object]) -> None:
     here = measured(machine)
-    if (
-        torch.backends.cpu.get_cpu_capability() == KEPT["cpu"]
-        and torch.__version__ == KEPT["torch"]
-    ):
+    if torch.backends.cpu.get_cpu_capability() == KEPT["cpu"] and torch.__version__ == KEPT["torch"]:
         assert here["sha256"] == kept["sha256"]
     else:
         assert here["norms"] == pytest.approx(kept["norms"], rel=1e-2, abs=1e-4)

@@ -105,10 +105,7 @@ def move_p_values(machine, x=0.6, chains=20_000):
         spins = path.move(spins, rng, x)
     powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
     numbers = ((spins > 0).long() * powers).sum(2)
-    return [
-        chi_squared(numbers[e].bincount(minlength=len(every)), p[e])
-        for e in range(machine.replicas)
-    ]
+    return [chi_squared(numbers[e].bincount(minlength=len(every)), p[e]) for e in range(machine.replicas)]
 
 
 @pytest.mark.parametrize("machine", EVERY)
@@ -282,9 +279,7 @@ def test_between_two_anchors_by_hand():
 
     def bridge(value, error):
         def mean(x):
-            return annealing.LogMean(
-                numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1)
-            )
+            return annealing.LogMean(numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1))
 
         return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), value, True)
 

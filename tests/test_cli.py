@@ -68,9 +68,7 @@ def objects(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "command", ["train", "demo", "evaluate", "sample", "reconstruct", "datasets"]
-)
+@pytest.mark.parametrize("command", ["train", "demo", "evaluate", "sample", "reconstruct", "datasets"])
 def test_help(rapidbm, command):
     code, out, _ = rapidbm(command, "--help")
     assert code == 0
@@ -80,9 +78,7 @@ def test_help(rapidbm, command):
 
 def test_help_lists_every_command_and_version(rapidbm):
     _, out, _ = rapidbm("--help")
-    assert all(
-        word in out for word in ("train", "demo", "evaluate", "sample", "reconstruct", "datasets")
-    )
+    assert all(word in out for word in ("train", "demo", "evaluate", "sample", "reconstruct", "datasets"))
     assert rapidbm("--version")[1].startswith("rapidbm 0.")
 
 
@@ -326,9 +322,7 @@ def test_evaluate_takes_the_chains_of_its_own_update(rapidbm, monkeypatch):
     monkeypatch.setattr(evaluation, "method_accessibility", noted)
     saved = load_tensors(run.latest)[0]["training/chains"]
     newest = objects(rapidbm("evaluate", "R", "--json")[1])[0]
-    lowest = run.machine().energy(saved).detach().amin(1) / torch.tensor(
-        newest["ground_state_energy"]
-    )
+    lowest = run.machine().energy(saved).detach().amin(1) / torch.tensor(newest["ground_state_energy"])
     assert newest["method_accessibility"] == pytest.approx(lowest.tolist(), rel=1e-5)
     assert rapidbm("evaluate", "R", "--update", 1)[0] == 0
     assert torch.equal(seen[0], saved)
@@ -782,9 +776,7 @@ BAD = {
 
 @pytest.mark.parametrize("line", BAD)
 def test_bad_input(rapidbm, tmp_path, line):
-    code, out, err = rapidbm(
-        *line.split(), *(["--out", "R"] if line.startswith("train ba") else [])
-    )
+    code, out, err = rapidbm(*line.split(), *(["--out", "R"] if line.startswith("train ba") else []))
     assert code == 2, out
     assert BAD[line] in err.replace("\n", " ")
     assert "Traceback" not in err
@@ -865,9 +857,7 @@ def test_evaluate_leaves_out_replicas_that_diverged(rapidbm):
 
 def test_a_reader_that_leaves_early(tmp_path):
     command = f"{sys.executable} -m rapidbm train bars4 --epochs 2000 --hidden 20 --out R | head -1"
-    done = subprocess.run(
-        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "standard output was closed" in done.stderr
 

@@ -39,9 +39,7 @@ def test_it_is_the_sum_over_all_states(visible, hidden, patterns, biases, beta):
     if biases:  # two values, so that units of one kind remain
         values = 0.3 * torch.where(torch.arange(visible + hidden) % 2 == 0, 1.0, -1.0)
         machine = Machine(machine.couplings, values.double().expand(2, -1).clone())
-    assert torch.allclose(
-        log_z_by_counting(machine, beta), brute(machine, beta), rtol=0.0, atol=1e-11
-    )
+    assert torch.allclose(log_z_by_counting(machine, beta), brute(machine, beta), rtol=0.0, atol=1e-11)
 
 
 def test_continuous_patterns_have_a_kind_for_every_unit():

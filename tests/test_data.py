@@ -95,9 +95,7 @@ def test_drawn_bars_are_all_different_and_none_is_uniform(monkeypatch):
     assert len(both.unique()) == len(both) > 100_000
     ups = torch.cat([lines, more]).sum(1)
     assert (int(ups.min()), int(ups.max())) == (1, size - 1)
-    assert {2 ** (size - 1), 2 ** (size - 1) + 2**size} <= set(
-        both.tolist()
-    )  # up at the last alone
+    assert {2 ** (size - 1), 2 ** (size - 1) + 2**size} <= set(both.tolist())  # up at the last alone
     for split, numbers in ((data.train, train), (data.test, test)):
         mirrored = Split(-split.spins, split.labels)
         assert torch.equal(numbers_of(mirrored, size)[0].sort().values, numbers.sort().values)

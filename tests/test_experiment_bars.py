@@ -242,10 +242,7 @@ def test_pid_that_ends_where_it_began_does_not_improve(start, end, spread, expec
     method = rows(start, 0.3, 0.1, 0.6, end, spread=spread)
     if expected == "not measured":
         method[-1] = method[-1][::-1]
-    assert (
-        verdict(accessibility, "pid-does-not-improve", record("bars.rapid", method=method))
-        == expected
-    )
+    assert verdict(accessibility, "pid-does-not-improve", record("bars.rapid", method=method)) == expected
 
 
 def test_samples_are_told_apart():

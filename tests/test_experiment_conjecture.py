@@ -106,9 +106,7 @@ def test_a_machine_of_rank_four_needs_four_patterns(bars_record):
     record, machine = bars_record
     assert record["patterns"] == [1, 4]
     assert enough(record) == 4
-    assert (
-        record.array("continuous_divergence")[1] < 1e-3 < record.array("continuous_divergence")[0]
-    )
+    assert record.array("continuous_divergence")[1] < 1e-3 < record.array("continuous_divergence")[0]
     from rapidbm.data.bars import bars4
 
     exact = log_likelihood(machine, bars4().train, method="exact").lower

@@ -98,9 +98,7 @@ def test_claims_hold_for_the_paper_s_picture():
 
 
 def test_claims_fail_for_the_opposite_one():
-    found = verdicts(
-        made(0.1, 0.7, (1.0, 0.8)), made(0.1, 0.8, (0.99, 0.99)), made(0.1, 0.9, (1.0, 1.0))
-    )
+    found = verdicts(made(0.1, 0.7, (1.0, 0.8)), made(0.1, 0.8, (0.99, 0.99)), made(0.1, 0.9, (1.0, 1.0)))
     assert found["ra-more-accessible"] is False
     assert found["gaussian-and-uniform-alike"] is False
     assert found["ra-constant-with-size"] is False

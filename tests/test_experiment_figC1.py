@@ -34,9 +34,7 @@ def test_the_known_line_crosses_bars_and_stripes(tmp_path):
         assert (line != 0).all()
         assert (given != 0).sum() == side
         # the line tells the whole image
-        assert np.array_equal(
-            image, np.tile(line, (side, 1)) if bars else np.tile(line, (side, 1)).T
-        )
+        assert np.array_equal(image, np.tile(line, (side, 1)) if bars else np.tile(line, (side, 1)).T)
 
 
 def test_the_figure_draws_unknown_pixels_as_unknown(tmp_path):

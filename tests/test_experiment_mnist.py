@@ -189,9 +189,7 @@ def test_overfitting(gap, expected):
     assert verdict(likelihood, "pure-pid-overfits", several) == expected
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"), [(300, "holds"), (543, "not measured"), (745, MISSED)]
-)
+@pytest.mark.parametrize(("end", "expected"), [(300, "holds"), (543, "not measured"), (745, MISSED)])
 def test_one_sweep_must_beat_fair_coins(end, expected):
     several = {}
     for name in ("one", "rapid", "pure"):

@@ -35,9 +35,7 @@ def test_every_negative_phase_starts_from_the_same_machines(records):
     for name in ("cd", "pcd"):
         for key in ("hamming_train", "hamming_test", "likelihood_train", "gibbs"):
             assert np.array_equal(records[f"ra-alone.{name}"].array(key)[0], first.array(key)[0])
-    end = [
-        records[f"ra-alone.{name}"].array("likelihood_train")[-1] for name in ("pid", "cd", "pcd")
-    ]
+    end = [records[f"ra-alone.{name}"].array("likelihood_train")[-1] for name in ("pid", "cd", "pcd")]
     assert not np.allclose(end[0], end[1])
     assert not np.allclose(end[1], end[2])
 

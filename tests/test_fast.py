@@ -141,9 +141,7 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     ]
     if these.patterns is not None or these.visible <= fused.NARROW:
         given = fused._operands(these.pair())
-        found += [
-            chains.sample(given, start, how, cut) for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
-        ]
+        found += [chains.sample(given, start, how, cut) for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))]
     for spins in found[1:]:  # a field within rounding of its random number may go either way
         assert (spins != found[0]).float().mean() < 1e-3
     assert not torch.equal(found[0][0], found[0][1])
@@ -242,9 +240,7 @@ def test_gradients_by_kernels_where_they_win(kernels, monkeypatch, sizes, precis
 
 def test_every_chain_unit_and_sweep_has_a_number_of_its_own(nothing_plain):
     free = machine(32, 32, None, biases=False, scale=1e-9)
-    spins = sweeps(
-        free, free.random(64, generator(0, device=DEVICE)), generator(1, device=DEVICE), 1
-    )
+    spins = sweeps(free, free.random(64, generator(0, device=DEVICE)), generator(1, device=DEVICE), 1)
     later = sweeps(free, spins, generator(1, device=DEVICE), 2)
     whole = torch.cat([spins, later], 2).reshape(128, 128)  # rows: replica and chain
     whole = whole.double()
@@ -394,9 +390,7 @@ def test_sums_over_all_states(nothing_plain, sizes, biases):
     assert torch.allclose(fused_product, product, atol=1e-5)
     assert torch.allclose(fused_mean, mean, atol=1e-5)
     gradient = these.gradient(AllStates(these))
-    assert {k: v.shape for k, v in gradient.items()} == {
-        k: v.shape for k, v in these.named_parameters()
-    }
+    assert {k: v.shape for k, v in gradient.items()} == {k: v.shape for k, v in these.named_parameters()}
 
 
 def test_log_weights_count_no_unit_that_is_not_there():

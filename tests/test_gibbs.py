@@ -41,9 +41,7 @@ def test_that_test_fails_when_the_gaussian_field_is_scaled_wrongly(machine, powe
             m = couplings.overlap(outside, layer)
             root = right**power  # √(1/√K) is right
             z = root * m + torch.randn(m.shape, generator=rng, dtype=m.dtype)
-            field = machine.field(outside, layer, own=False) + (root * z) @ couplings.of_layer(
-                layer
-            )
+            field = machine.field(outside, layer, own=False) + (root * z) @ couplings.of_layer(layer)
             outside[..., where] = SPIN.draw(field, rng)
         return outside
 
@@ -138,13 +136,9 @@ def test_bad_sweeps(options, words):
 def test_a_temperature_of_another_type():
     machine = rbm(4, 3, 2, seed=0)
     beta = torch.ones(2, dtype=torch.float64)
-    assert (
-        sweep(machine, machine.random(2, generator(0)), generator(0), beta).dtype == torch.float32
-    )
+    assert sweep(machine, machine.random(2, generator(0)), generator(0), beta).dtype == torch.float32
 
 
 def test_gradients_are_not_tracked():
     machine = rbm(4, 3, 2, seed=0)
-    assert not gibbs.resample(
-        machine, machine.random(2, generator(0)), 1, generator(0)
-    ).requires_grad
+    assert not gibbs.resample(machine, machine.random(2, generator(0)), 1, generator(0)).requires_grad

@@ -49,9 +49,7 @@ def test_energies_and_gradients_are_those_of_the_cpu(machine):
         assert torch.allclose(found[name].cpu(), value, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "negative", [PatternInduced(), PatternInduced(1), Persistent(20, 2)], ids=str
-)
+@pytest.mark.parametrize("negative", [PatternInduced(), PatternInduced(1), Persistent(20, 2)], ids=str)
 def test_training_repeats_to_the_bit(negative):
     data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
     ends = []

@@ -480,9 +480,7 @@ def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
         return spins
 
     monkeypatch.setattr("rapidbm.ground.ground_state.sweep", sweep)
-    monkeypatch.setattr(
-        "rapidbm.ground.ground_state.turn", lambda path, x, rng: (turns.append(1), x)[1]
-    )
+    monkeypatch.setattr("rapidbm.ground.ground_state.turn", lambda path, x, rng: (turns.append(1), x)[1])
     for method in ("annealing", "tempering"):
         ground_state(machine, method=method, starts=50, sweeps=11, seed=0)
     square = machine.couplings.matrix(0, 1).detach()[0].square()
@@ -506,9 +504,7 @@ def test_energies_of_single_precision_machines_are_in_double(method):
 def test_seeds_are_heard():
     glass = bm(60, 0, scale=1.0, seed=0)
     for method in HEURISTICS:
-        one, two = (
-            ground_state(glass, method=method, starts=6, sweeps=3, seed=seed) for seed in (0, 1)
-        )
+        one, two = (ground_state(glass, method=method, starts=6, sweeps=3, seed=seed) for seed in (0, 1))
         assert not torch.equal(one.spins, two.spins)
 
 

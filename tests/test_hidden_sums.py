@@ -128,9 +128,7 @@ def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
         found = hidden_sums(machine, visible, generator(0))
         low = torch.minimum(found.forward.value, found.back.value) - 1.96 * found.forward.error
         high = torch.maximum(found.forward.value, found.back.value) + 1.96 * found.back.error
-        return int(((low <= exact) & (exact <= high)).sum()), float(
-            (found.back.value - exact).min()
-        )
+        return int(((low <= exact) & (exact <= high)).sum()), float((found.back.value - exact).min())
 
     count, worst = score()
     assert count >= 92

@@ -127,9 +127,7 @@ def copied(data):
 def same(one, two):
     if isinstance(one, list):
         return one == two
-    return np.array_equal(
-        torch.as_tensor(one).float().numpy(), torch.as_tensor(two).float().numpy()
-    )
+    return np.array_equal(torch.as_tensor(one).float().numpy(), torch.as_tensor(two).float().numpy())
 
 
 @pytest.mark.parametrize(("door", "machine"), CASES)

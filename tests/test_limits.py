@@ -60,18 +60,14 @@ CALLS = {
     "relaxation": lambda n: rb.relaxation(
         SMALL, SPINS, generator(0), sweeps=(0, 1, 3), chains=6, limit=n
     ),
-    "overlap_distribution": lambda n: rb.overlap_distribution(
-        SMALL.random(8, generator(0)), limit=n
-    ),
+    "overlap_distribution": lambda n: rb.overlap_distribution(SMALL.random(8, generator(0)), limit=n),
     "mixing": lambda n: rb.mixing(SMALL, series(), limit=n),
     "probe": features,
     "diagnose": lambda n: rb.diagnose(SMALL, DATA, chains=4, sweeps=2, starts=4, limit=n).as_dict(),
     "log_z_by_counting": lambda n: within(n, lambda: log_z_by_counting(SMALL)),
     "log_z_by_quadrature": lambda n: within(n, lambda: log_z_by_quadrature(FULL)),
     "free_energy": lambda n: within(n, lambda: DEEP.free_energy(SPINS)),
-    "sweeps": lambda n: within(
-        n, lambda: rb.sweeps(DEEP, DEEP.random(4, generator(0)), generator(0), 5)
-    ),
+    "sweeps": lambda n: within(n, lambda: rb.sweeps(DEEP, DEEP.random(4, generator(0)), generator(0), 5)),
     "descend": lambda n: within(n, lambda: rb.descend(DEEP, DEEP.random(4, generator(0)))),
     "states": lambda n: within(n, lambda: rb.log_z(DEEP, method="exact")),
 }
@@ -98,9 +94,7 @@ def leaping(monkeypatch):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_it_stops_at_its_limit(name, leaping):
-    with pytest.raises(
-        rb.TimeLimit, match=r"stopped at its limit of 2 s: .*; give a larger limit="
-    ):
+    with pytest.raises(rb.TimeLimit, match=r"stopped at its limit of 2 s: .*; give a larger limit="):
         CALLS[name](2.0)
     assert progress._here.watch is None
 

@@ -121,9 +121,7 @@ def test_accessibilities():
         ContrastiveDivergence(5),
         Persistent(20, 5),
     ):
-        found = method_accessibility(
-            cold, DATA.train, generator(0), negative=negative, ground=ground
-        )
+        found = method_accessibility(cold, DATA.train, generator(0), negative=negative, ground=ground)
         assert found.shape == (3,)
         assert 0.5 < float(found.min()) <= float(found.max()) <= 1 + 1e-6
 
@@ -133,9 +131,7 @@ def test_a_paramagnet_is_not_made_cold_by_its_means():
     hot = rbm(16, 300, replicas=2, seed=0, scale=1e-2)
     ground = ground_state(hot).energy
     for negative in (ContrastiveDivergence(5), Persistent(50, 5)):
-        found = method_accessibility(
-            hot, DATA.train, generator(0), negative=negative, ground=ground
-        )
+        found = method_accessibility(hot, DATA.train, generator(0), negative=negative, ground=ground)
         assert float(found.max()) < 0.5
     chains = hot.random(50, generator(1))
     found = method_accessibility(
@@ -143,9 +139,7 @@ def test_a_paramagnet_is_not_made_cold_by_its_means():
     )
     assert torch.allclose(found, hot.energy(chains).detach().amin(1) / ground)
     cd = ContrastiveDivergence(2)
-    found = method_accessibility(
-        hot, DATA.train, generator(3), negative=cd, repeats=4, ground=ground
-    )
+    found = method_accessibility(hot, DATA.train, generator(3), negative=cd, repeats=4, ground=ground)
     rng, lowest = generator(3), torch.full((2,), torch.inf)
     for _ in range(4):
         spins = sweeps(hot, hot.with_visible(DATA.train.spins), rng, 2)

@@ -302,18 +302,14 @@ def test_within_two_errors_the_verdict_is_open():
     grown = growth(machine, 60, generator(0), fractions=(0.25, 0.5), tries=3)
     random, mode = spectrum(machine), spectrum(rbm(16, 16, 1, seed=0))
 
-    def of(
-        q=0.9, gap=0.5, square=0.5, found=many, kept=None, grown=grown, variance=0.0, modes=random
-    ):
+    def of(q=0.9, gap=0.5, square=0.5, found=many, kept=None, grown=grown, variance=0.0, modes=random):
         overlaps = (at(q), at(q - gap), at(gap), at(square), at(variance))
         return Glassiness(*overlaps, found, grown, kept, modes).verdict
 
     assert of() == ("spin glass",)
     assert of(q=0.0, square=0.0) == ("paramagnet",)
     assert of(q=0.1015, square=0.0)[0].startswith("undecided: q_EA = 0.1 ± 0.001")
-    assert of(q=0.0, square=max(0.0515, 3 / float(grown.units.max())))[0].startswith(
-        "undecided: ⟨q²⟩"
-    )
+    assert of(q=0.0, square=max(0.0515, 3 / float(grown.units.max())))[0].startswith("undecided: ⟨q²⟩")
     flat, steep = (replace(grown, slope=at(slope)) for slope in (0.0, 0.5))
     large = replace(grown, units=torch.tensor([200.0, 400.0]))
     assert of(q=0.0, square=0.03, grown=large)[0].endswith("of frozen ones, 0.013 and 0.05")

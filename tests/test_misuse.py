@@ -118,23 +118,17 @@ DOORS = {
     "free_energy": SMALL.free_energy,
     "hidden_mean": SMALL.hidden_mean,
     "log_likelihood": lambda x: rb.log_likelihood(SMALL, x).value,
-    "hamming_distance": lambda x: rb.hamming_distance(
-        SMALL, rb.Split(x, known=KNOWN), rng(), tries=1
-    ),
+    "hamming_distance": lambda x: rb.hamming_distance(SMALL, rb.Split(x, known=KNOWN), rng(), tries=1),
     "method_accessibility": lambda x: rb.method_accessibility(
         SMALL, x, rng(), negative=rb.ContrastiveDivergence()
     ),
     "adversarial_accuracy": lambda x: rb.adversarial_accuracy(x, x, rng()).truth.value,
-    "relaxation": lambda x: (
-        rb.relaxation(SMALL, x, rng(), sweeps=(0,), chains=2).data.accuracy.value
-    ),
+    "relaxation": lambda x: rb.relaxation(SMALL, x, rng(), sweeps=(0,), chains=2).data.accuracy.value,
     "sweep": lambda x: rb.sweep(FULL, x, rng()),
     "sweeps": lambda x: rb.sweeps(FULL, x, rng(), 2),
     "descend": lambda x: rb.descend(FULL, x),
     "energy": FULL.energy,
-    "base of annealing": lambda x: (
-        path_to(SMALL, x).bases
-    ),  # of log_z, ParallelTempering, Annealing
+    "base of annealing": lambda x: path_to(SMALL, x).bases,  # of log_z, ParallelTempering, Annealing
 }
 REFUSING = {
     "log_z": lambda x: rb.log_z(SMALL, method="ais", data=x, seed=0),
@@ -194,9 +188,7 @@ FORMS = {
 
 @pytest.mark.parametrize("door", [*CONFIGURATIONS, *RECORDS])
 def test_configurations_and_records_come_in_any_container(door):
-    call, given = (
-        (CONFIGURATIONS[door], WHOLE) if door in CONFIGURATIONS else (RECORDS[door], SERIES)
-    )
+    call, given = (CONFIGURATIONS[door], WHOLE) if door in CONFIGURATIONS else (RECORDS[door], SERIES)
     if door == "mixing":
         pytest.importorskip("arviz")
     wanted = call(given)
@@ -360,9 +352,7 @@ def test_seeds_are_whole_numbers(door):
 
 @pytest.mark.parametrize("seed", [np.int64(7), np.uint8(7), torch.tensor(7)])
 def test_a_seed_is_the_same_in_any_container(seed):
-    assert torch.equal(
-        rb.rbm(3, 2, seed=seed).couplings.first, rb.rbm(3, 2, seed=7).couplings.first
-    )
+    assert torch.equal(rb.rbm(3, 2, seed=seed).couplings.first, rb.rbm(3, 2, seed=7).couplings.first)
     assert torch.equal(
         rb.from_arrays(SPINS, seed=seed).train.spins, rb.from_arrays(SPINS, seed=7).train.spins
     )
@@ -433,9 +423,7 @@ def test_unknown_devices(device):
             make(3, (2,) if make is rb.dbm else 2, device=device)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float64", 64, None, float, np.float64, torch.float16, torch.int8]
-)
+@pytest.mark.parametrize("dtype", ["float64", 64, None, float, np.float64, torch.float16, torch.int8])
 def test_the_type_of_a_machine_is_torchs(dtype):
     for make in (rb.rbm, rb.dbm, rb.bm):
         with pytest.raises(rb.InputError, match=r"torch\.float32 or torch\.float64, not"):

@@ -145,9 +145,7 @@ def test_schedules():
     assert paper.rate(0.015, 10_000, 0) == 1e-3
     assert paper.rate(1e-4, 10_000, 0) == 1e-4  # a floor does not lift a rate that starts below it
     assert Schedule(fall="linear").rate(0.5, 3, 0.25) == 0.375
-    assert Schedule(fall="cosine").rate(0.5, 3, 0.25) == pytest.approx(
-        0.25 * (1 + math.cos(math.pi / 4))
-    )
+    assert Schedule(fall="cosine").rate(0.5, 3, 0.25) == pytest.approx(0.25 * (1 + math.cos(math.pi / 4)))
     for fall in ("linear", "cosine"):
         assert Schedule(fall=fall).rate(0.5, 3, 1.0) == pytest.approx(0, abs=1e-15)
 

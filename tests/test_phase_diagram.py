@@ -152,9 +152,7 @@ def test_standing_of_deep_and_full_machines():
     full = bm(60, 40, 4, replicas=2, seed=0)
     place = standing(full)
     one = Machine(full.couplings.dense())
-    square = torch.cat(
-        [torch.cat([one.couplings.matrix(i, j) for j in (0, 1)], 2) for i in (0, 1)], 1
-    )
+    square = torch.cat([torch.cat([one.couplings.matrix(i, j) for j in (0, 1)], 2) for i in (0, 1)], 1)
     coupling = (square.detach().double().square().sum((1, 2)) / (100 * 99)).sqrt()
     assert place.theory == HOPFIELD
     assert torch.allclose(place.temperature, 2.0 / (coupling * 100), rtol=1e-6)

@@ -104,9 +104,7 @@ def test_all_states_carry_boltzmann_weights(machine):
 def test_all_states_in_many_chunks(monkeypatch):
     machine = rbm(9, 12, 3, replicas=2, seed=0, dtype=torch.float64)
     whole = machine.gradient(AllStates(machine))
-    monkeypatch.setattr(
-        "rapidbm.machines.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7
-    )  # 7 states at a time
+    monkeypatch.setattr("rapidbm.machines.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7)  # 7 states at a time
     assert len(list(AllStates(machine).chunks())) == -(-(2**8) // 7)
     for name, value in machine.gradient(AllStates(machine)).items():
         assert torch.allclose(value, whole[name], atol=1e-12)
@@ -218,9 +216,7 @@ def test_pid_uses_the_patterns_and_draws_nothing(machine):
 def test_a_pattern_value_of_zero_still_gives_a_spin():
     machine = rbm(4, 3, 2, seed=0)
     machine.couplings.patterns.data.zero_()
-    weighted, _ = PatternInduced().step(
-        machine, torch.zeros(1, 0, 7), torch.ones(1, 1, 4), generator(0)
-    )
+    weighted, _ = PatternInduced().step(machine, torch.zeros(1, 0, 7), torch.ones(1, 1, 4), generator(0))
     assert bool((weighted.spins[..., :4] == 1).all())
 
 
@@ -236,9 +232,7 @@ def test_positive_phases_keep_the_data_and_sum_to_one(machine):
                 kind().step(machine, data, generator(1))
             continue
         found = kind().step(machine, data, generator(1))
-        assert torch.allclose(
-            found.weights.sum(1), torch.ones(machine.replicas, dtype=torch.float64)
-        )
+        assert torch.allclose(found.weights.sum(1), torch.ones(machine.replicas, dtype=torch.float64))
         images = found.spins[..., : machine.visible].unflatten(1, (4, -1))
         assert bool((images == data[:, :, None]).all())
         assert bool((found.spins.abs() <= 1).all())
@@ -334,7 +328,5 @@ def test_a_wrong_factor_in_the_field_shows_in_the_gradient(monkeypatch):
     right = machine.gradient(AllStates(machine))
     monkeypatch.setattr(Ising, "mean", lambda _, field, beta=1.0: torch.tanh(field * beta / 2))
     wrong = machine.gradient(AllStates(machine))
-    assert (
-        float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3
-    )
+    assert float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3
     assert isinstance(machine, Machine)

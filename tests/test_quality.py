@@ -275,8 +275,7 @@ def test_the_floor_of_projections_is_for_the_sizes_compared():
     rng = generator(16)
     data, samples = mixture(rng, 60, pixels=6), mixture(rng, 500, pixels=6)
     floors = [
-        projections(samples[:count], data, generator(0), components=2).floor
-        for count in (5, 60, 500)
+        projections(samples[:count], data, generator(0), components=2).floor for count in (5, 60, 500)
     ]
     for floor, count in zip(floors, (5, 60, 500), strict=True):
         share = math.sqrt((1 / count + 1 / 60) / (2 / 60))

@@ -14,9 +14,7 @@ DOORS = {
     "growth": lambda **r: rb.growth(MACHINE, 5, tries=2, **r).total,
     "glassiness": lambda **r: rb.glassiness(MACHINE, SERIES, starts=5, tries=2, **r).growth.total,
     "ultrametricity": lambda **r: rb.ultrametricity(SPINS[None], triples=5, **r).found.distances,
-    "adversarial_accuracy": lambda **r: (
-        rb.adversarial_accuracy(IMAGES[:9], IMAGES, **r).truth.value
-    ),
+    "adversarial_accuracy": lambda **r: rb.adversarial_accuracy(IMAGES[:9], IMAGES, **r).truth.value,
     "relaxation": lambda **r: (
         rb.relaxation(MACHINE, IMAGES, sweeps=(0, 1), chains=9, **r).random.accuracy.value
     ),

@@ -504,9 +504,7 @@ def test_a_check_that_meets_nonsense_is_not_measured():
 
 
 def test_what_one_recipe_does_not_show_is_not_refuted():
-    claim = Claim(
-        "c", "", "", "", "", ("s.p",), lambda r: Finding(r["s.p"]["x"], "x"), one_recipe=True
-    )
+    claim = Claim("c", "", "", "", "", ("s.p",), lambda r: Finding(r["s.p"]["x"], "x"), one_recipe=True)
     for value, verdict in ((True, HOLDS), (False, MISSED), (None, OPEN)):
         found = judged(claim, {"s.p": Record("s.p", "tiny", 0, {}, {"x": value})})
         assert found.verdict == verdict

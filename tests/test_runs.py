@@ -62,9 +62,7 @@ def test_what_a_run_folder_holds(tmp_path):
     assert info["recipe"]["dataset"] == "bars4"
     assert set(info["versions"]) == {"python", "torch", "numpy"}
     assert info["device"] == "cpu"
-    lines = [
-        json.loads(line) for line in (tmp_path / "R" / "metrics.jsonl").read_text().splitlines()
-    ]
+    lines = [json.loads(line) for line in (tmp_path / "R" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
     for line in lines:
         assert set(line) == {"epoch", "update", "seconds", "hamming_train", "hamming_test"}
@@ -238,9 +236,7 @@ def test_killing_at_random_moments_changes_no_byte(tmp_path):
         time.sleep(length * moments.uniform(0.3, 0.95))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        subprocess.run(
-            [*KILLED, "--resume", "--out", folder], check=True, env=env, capture_output=True
-        )
+        subprocess.run([*KILLED, "--resume", "--out", folder], check=True, env=env, capture_output=True)
         same_tensors(
             tmp_path / "whole/checkpoints/latest.safetensors",
             folder / "checkpoints/latest.safetensors",
@@ -562,9 +558,7 @@ def test_files_of_another_format_are_refused(tmp_path):
     save_file({"x": torch.ones(1)}, tmp_path / "a.safetensors")
     with pytest.raises(InputError, match="format None"):
         load_machine(tmp_path / "a.safetensors")
-    save_file(
-        {"x": torch.ones(1)}, tmp_path / "b.safetensors", metadata={"rapidbm": '{"format": 99}'}
-    )
+    save_file({"x": torch.ones(1)}, tmp_path / "b.safetensors", metadata={"rapidbm": '{"format": 99}'})
     with pytest.raises(InputError, match="format 99"):
         load_machine(tmp_path / "b.safetensors")
 
@@ -581,9 +575,7 @@ def test_presets_are_recipes():
 
 @pytest.mark.parametrize("method", ["cd", "pcd", "exact"])
 def test_the_released_adam_and_the_usual_one(method):
-    released, usual = (
-        Recipe.made("bars4", {}, f"paper-bars-{method}{more}") for more in ("", "-update")
-    )
+    released, usual = (Recipe.made("bars4", {}, f"paper-bars-{method}{more}") for more in ("", "-update"))
     assert released.optimizer_choice() == adam(1e-3, clock="epoch")
     assert usual.optimizer_choice() == adam(1e-3)
     assert replace(released, adam_clock="update") == usual
@@ -681,9 +673,7 @@ def test_a_recipe_builds_its_machine(chosen, sizes):
 
 def test_steps_of_a_positive_phase():
     assert Recipe("bars4", positive="meanfield", positive_steps=7).positive_phase() == MeanField(7)
-    assert Recipe("bars4", positive="clamped", positive_steps=7).positive_phase() == ClampedChains(
-        7
-    )
+    assert Recipe("bars4", positive="clamped", positive_steps=7).positive_phase() == ClampedChains(7)
     assert Recipe("bars4").positive_phase() is None
 
 

@@ -34,10 +34,7 @@ def numbers(spins):
 
 def p_values(spins, exact):
     found = numbers(spins)
-    return [
-        chi_squared(found[e].bincount(minlength=exact.shape[1]), exact[e])
-        for e in range(len(exact))
-    ]
+    return [chi_squared(found[e].bincount(minlength=exact.shape[1]), exact[e]) for e in range(len(exact))]
 
 
 def three_rungs(machine, chains, seed=0):
@@ -193,9 +190,7 @@ def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
     machine = rbm(5, 4, scale=0.6, seed=0, dtype=torch.float64)
     start = machine.random(3, generator(0))
     assert torch.equal(Gibbs(start=start).init(machine, 3, generator(1)), start)
-    assert torch.equal(
-        sample(machine, 2, sampler=Gibbs(start=start), steps=0, seed=0), start[:, :2]
-    )
+    assert torch.equal(sample(machine, 2, sampler=Gibbs(start=start), steps=0, seed=0), start[:, :2])
     spins = sample(machine, 8000, sampler=ParallelTempering(), steps=10, beta=1.6, seed=0)
     _, exact = exact_distribution(machine, 1.6)
     assert min(p_values(spins, exact)) > 1e-4

@@ -297,9 +297,7 @@ def test_a_replica_that_diverges_is_frozen_and_the_others_go_on():
     rates = (0.01, 1e5, 0.01)
     machine = rbm(16, 20, 4, replicas=3, seed=0)
     reported = []
-    for progress in train(
-        machine, BARS, PatternInduced(), sgd(rates), epochs=40, batch_size=4, seed=0
-    ):
+    for progress in train(machine, BARS, PatternInduced(), sgd(rates), epochs=40, batch_size=4, seed=0):
         reported.append(progress.diverged)
     assert reported[-1] == (1,)
     assert bool(torch.isfinite(machine.patterns).all())
@@ -383,9 +381,7 @@ def test_no_epochs_are_no_updates():
 
 def test_stopping_is_leaving_the_loop():
     machine = rbm(16, 4, 2, seed=0)
-    for progress in train(
-        machine, BARS, PatternInduced(), sgd(0.1), epochs=100, batch_size=3, seed=0
-    ):
+    for progress in train(machine, BARS, PatternInduced(), sgd(0.1), epochs=100, batch_size=3, seed=0):
         if progress.epoch == 2:
             break
     assert (progress.epoch, progress.update, progress.updates) == (2, 8, 400)
@@ -399,9 +395,7 @@ def test_an_optimizer_of_torch_made_by_the_caller():
         machine = rbm(16, 8, seed=0)
         finish(machine, ContrastiveDivergence(), make(machine))
         ours = finish(rbm(16, 8, seed=0), ContrastiveDivergence(), sgd(0.05))
-        assert torch.allclose(
-            machine.couplings.matrix(0, 1), ours.couplings.matrix(0, 1), atol=1e-6
-        )
+        assert torch.allclose(machine.couplings.matrix(0, 1), ours.couplings.matrix(0, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -454,9 +448,7 @@ def test_a_state_of_another_machine_is_refused():
     for progress in train(first, BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, seed=0):
         state = progress.state()
     with pytest.raises(InputError, match=r"\(1, 16, 5\) here and .* \(1, 16, 4\) there"):
-        train(
-            rbm(16, 5, seed=0), BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, state=state
-        )
+        train(rbm(16, 5, seed=0), BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, state=state)
 
 
 def test_a_state_that_does_not_fit_changes_nothing():

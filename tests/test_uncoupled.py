@@ -41,9 +41,7 @@ def machine_of(layers, kind, biases, replicas=2):
         couplings = Patterns(layers, 0.8 * normal(2, layers.units))
     else:
         sizes = layers.sizes
-        couplings = Dense(
-            layers, {(a, b): 0.6 * normal(sizes[a], sizes[b]) for a, b in layers.edges}
-        )
+        couplings = Dense(layers, {(a, b): 0.6 * normal(sizes[a], sizes[b]) for a, b in layers.edges})
     return Machine(couplings, 0.4 * normal(layers.units) if biases else None)
 
 

@@ -60,13 +60,9 @@ def everything(machine):
     """All states (1, c, n) and their probabilities (c,), by hand."""
     levels = {SPIN: (-1.0, 1.0), Bit(): (0.0, 1.0)}
     kinds = [
-        unit
-        for unit, n in zip(machine.layers.kinds, machine.layers.sizes, strict=True)
-        for _ in range(n)
+        unit for unit, n in zip(machine.layers.kinds, machine.layers.sizes, strict=True) for _ in range(n)
     ]
-    states = torch.cartesian_prod(*(torch.tensor(levels[k], dtype=torch.float64) for k in kinds))[
-        None
-    ]
+    states = torch.cartesian_prod(*(torch.tensor(levels[k], dtype=torch.float64) for k in kinds))[None]
     return states, -machine.energy(states, means=True).squeeze(0)
 
 

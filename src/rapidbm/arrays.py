@@ -60,9 +60,7 @@ def as_array(values: Any, *, what: str) -> Array:
     except REFUSALS as error:
         raise InputError(f"{what} must be an array of numbers: {_line(error)}") from error
     if array.dtype.kind not in "biuf":
-        raise InputError(
-            f"{what} must be numbers or booleans, not {_kind(array)}; convert it first"
-        )
+        raise InputError(f"{what} must be numbers or booleans, not {_kind(array)}; convert it first")
     return array
 
 
@@ -80,9 +78,7 @@ def as_tensor(values: Any, *, what: str) -> Tensor:
         return torch.from_numpy(native if shared else native.copy())
     tensor = values.detach()
     if tensor.is_complex():
-        raise InputError(
-            f"{what} must be numbers or booleans, not {tensor.dtype}; convert it first"
-        )
+        raise InputError(f"{what} must be numbers or booleans, not {tensor.dtype}; convert it first")
     try:
         if tensor.layout != torch.strided:
             check_room(what, tensor.numel(), size=tensor.element_size())

@@ -65,9 +65,7 @@ class Bounds(Estimate):
     either lies above or below the truth by its own error.
     """
 
-    error: Tensor = field(
-        init=False
-    )  # (e,): of the interval, which may lie unevenly about the value
+    error: Tensor = field(init=False)  # (e,): of the interval, which may lie unevenly about the value
     lower: Tensor  # (e,): the truth lies below in at most 2.5 % of cases
     upper: Tensor  # (e,): or above
     forward: Tensor  # (e,)

@@ -46,12 +46,8 @@ def show_images(
     """Draws a mosaic: up is dark, down is light, 0 (unknown) is blue."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("spins", [DOWN, UNKNOWN, INK]).with_extremes(
-        bad="white"
-    )
-    axes.imshow(
-        mosaic(images, shape, columns), cmap=colours, vmin=-1, vmax=1, interpolation="nearest"
-    )
+    colours = LinearSegmentedColormap.from_list("spins", [DOWN, UNKNOWN, INK]).with_extremes(bad="white")
+    axes.imshow(mosaic(images, shape, columns), cmap=colours, vmin=-1, vmax=1, interpolation="nearest")
     axes.set_axis_off()
     if title:
         axes.set_title(plain(title), fontsize=10, color=INK)

@@ -199,9 +199,7 @@ class Watch:
         """Eq. (1) in words."""
         found = self.measured(self.chain[0])
         share = self.share(found)
-        return (
-            f"about {duration((now - found.started) * (1 - share) / share)} left" if share else ""
-        )
+        return f"about {duration((now - found.started) * (1 - share) / share)} left" if share else ""
 
     def count(self) -> str:
         done = f"{self.done:,.0f}"

@@ -148,8 +148,7 @@ def sampler_p_values(
     powers = 2 ** torch.arange(bits.shape[2] - 1, -1, -1, device=bits.device)
     found = (bits * powers).sum(2)  # (e, c): the number of each state
     return [
-        chi_squared(found[e].bincount(minlength=len(everything)), exact[e])
-        for e in range(len(exact))
+        chi_squared(found[e].bincount(minlength=len(everything)), exact[e]) for e in range(len(exact))
     ]
 
 

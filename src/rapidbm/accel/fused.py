@@ -170,9 +170,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     row = pair.replicas * pair.sizes[1] * kind().itemsize
     step = max(1, ROOM // row)
     total: dict[str, Tensor] = {}
-    for some, shares in zip(
-        torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True
-    ):
+    for some, shares in zip(torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True):
         found = _tried(pair, "gradient", partial(_gradient, pair, some, shares))
         if found is None:
             return None

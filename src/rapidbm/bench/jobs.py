@@ -85,9 +85,7 @@ def _trainer(
     return Trainer(made, data, negative, optimizer, **more)
 
 
-def gibbs(
-    size: Size, sweeps: int, device: torch.device, seed: int, *, biases: bool = True
-) -> Action:
+def gibbs(size: Size, sweeps: int, device: torch.device, seed: int, *, biases: bool = True) -> Action:
     """So many sweeps in one call."""
     made = machine(size, device, seed, biases=biases).requires_grad_(False)
     rng = generator(seed, "sweeps", device=device)

@@ -101,9 +101,7 @@ def by_learnergy(size: Size, sweeps: int, device: torch.device, seed: int) -> Ac
     from learnergy.models.bernoulli import RBM
     from torch.utils.data import TensorDataset
 
-    model = RBM(
-        size.visible, size.hidden, sweeps, learning_rate=0.01, use_gpu=device.type == "cuda"
-    )
+    model = RBM(size.visible, size.hidden, sweeps, learning_rate=0.01, use_gpu=device.type == "cuda")
     data = TensorDataset(images(size, device, seed)[: size.chains], torch.zeros(size.chains))
     return lambda: model.fit(data, size.chains, 1)
 
@@ -174,9 +172,7 @@ def peers(
     return timed(rows, actions, rounds, device)
 
 
-def _builder(
-    peer: Peer, size: Size, count: int, device: torch.device, seed: int
-) -> Callable[[], Action]:
+def _builder(peer: Peer, size: Size, count: int, device: torch.device, seed: int) -> Callable[[], Action]:
     return lambda: peer.build(size, count, device, seed)
 
 
@@ -242,8 +238,7 @@ def timed(
 ) -> list[Row]:
     """The rows with their times; `ratio` is the time over that of the row named in `over`."""
     times = {
-        name: found.per(parts)
-        for name, found in interleaved(actions, rounds, device=device).items()
+        name: found.per(parts) for name, found in interleaved(actions, rounds, device=device).items()
     }
     for row in rows:
         action = actions.get(row["name"])

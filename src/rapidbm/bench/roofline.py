@@ -98,9 +98,7 @@ def best(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {name: max(one[name], other[name], key=lambda rate: rate["median"]) for name in one}
 
 
-def _products(
-    n: int, precision: rounding.Precision, device: torch.device, rounds: int
-) -> dict[str, Any]:
+def _products(n: int, precision: rounding.Precision, device: torch.device, rounds: int) -> dict[str, Any]:
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     a, b, out = (torch.randn((n, n), device=device).to(dtype) for _ in range(3))
     with rounding.precision(precision):

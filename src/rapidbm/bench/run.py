@@ -36,8 +36,7 @@ def checked(device: str, precision: str) -> tuple[torch.device, rounding.Precisi
         raise InputError(f"bench knows cpu and cuda, not {on.type!r}; give --device cpu or cuda")
     if on.type == "cpu" and precision != "float32":
         raise InputError(
-            f"products on a CPU are float32, not {precision}; leave --precision out or give "
-            "--device cuda"
+            f"products on a CPU are float32, not {precision}; leave --precision out or give --device cuda"
         )
     return on, cast(rounding.Precision, precision)
 

@@ -58,9 +58,7 @@ class Plan:
 
 # Layers that are wide against K, so that fields through patterns are cheaper than through W throughout.
 PLANS = {
-    "cpu": Plan(
-        Size(2048, 2048, 128, 128), (0.25, 0.5, 1, 2, 4), (0.5, 1, 2, 3, 4), (1, 2, 4, 8), 5, 7
-    ),
+    "cpu": Plan(Size(2048, 2048, 128, 128), (0.25, 0.5, 1, 2, 4), (0.5, 1, 2, 3, 4), (1, 2, 4, 8), 5, 7),
     "cuda": Plan(
         Size(4096, 4096, 128, 16_384),
         (0.25, 0.5, 1, 2, 4),
@@ -73,9 +71,7 @@ PLANS = {
 }
 
 
-def measured(
-    plan: Plan, device: torch.device, seed: int, tell: Callable[[str], object]
-) -> list[Row]:
+def measured(plan: Plan, device: torch.device, seed: int, tell: Callable[[str], object]) -> list[Row]:
     """A row per size and work."""
     rows: list[Row] = []
     for group in TOGETHER:

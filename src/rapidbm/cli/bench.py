@@ -20,9 +20,7 @@ from .options import Device, Json, Seed
 
 
 def bench(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes and few repeats: seconds.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes and few repeats: seconds.")] = False,
     precision: Annotated[
         str,
         typer.Option(help="How products are rounded: float32, or on a GPU tf32 or bf16."),
@@ -44,9 +42,7 @@ def bench(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
         if (out / "bench.json").exists():
-            raise InputError(
-                f"{out} holds a bench.json, which is kept; give another folder to --out"
-            )
+            raise InputError(f"{out} holds a bench.json, which is kept; give another folder to --out")
     if on.type == "cpu" and (load := run.busy()) is not None:
         screen.warn(
             f"other work keeps this machine busy (load {load:.1f} on {os.cpu_count()} processors, "

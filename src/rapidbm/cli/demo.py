@@ -45,9 +45,7 @@ def demo(
 
 def demonstrate(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -> None:
     """Trains both data sets and leaves a run folder with pictures for each, and one for all."""
-    folder = out or next(
-        path for i in count(1) if not (path := Path("runs") / f"demo-{i}").exists()
-    )
+    folder = out or next(path for i in count(1) if not (path := Path("runs") / f"demo-{i}").exists())
     if folder.exists() and ((folder / "demo.png").exists() or not _begun(folder)):
         raise InputError(f"{folder} exists and is not empty; choose another --out")
     screen.say(
@@ -123,9 +121,7 @@ def overview(runs: list[Run], seed: int) -> Figure:
         some = data.test.take(slice(0, 4))
         filled = reconstruct(machine, some, generator(seed, "demo"))[0]
         task = torch.cat([some.spins, corrupt(some).nan_to_num(), filled])
-        pictures.show_images(
-            row[1], task, data.shape, len(some), "test images; what is given; filled in"
-        )
+        pictures.show_images(row[1], task, data.shape, len(some), "test images; what is given; filled in")
         drawn = samples(machine, Gibbs(), 16, SWEEPS, 1.0, seed)[0]
         pictures.show_images(row[2], drawn, data.shape, 4, f"{SWEEPS} sweeps from random starts")
         visible = machine.patterns.detach()[0, :16, : machine.visible]

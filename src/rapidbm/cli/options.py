@@ -16,9 +16,7 @@ from rich.markup import escape
 from ..errors import PluginWarning
 from ..registry import Option, Registry, Setting
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")]
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Update = Annotated[
     int | None,

@@ -19,9 +19,7 @@ def reconstruct(
     part: Annotated[str, typer.Option("--of", help="Which images: test, train or valid.")] = "test",
     mask: Annotated[
         Path | None,
-        typer.Option(
-            help="A .npy of booleans, true where a pixel is known (default: the data set's)."
-        ),
+        typer.Option(help="A .npy of booleans, true where a pixel is known (default: the data set's)."),
     ] = None,
     passes: Annotated[int, typer.Option(help="Gibbs passes.", min=1)] = 1,
     clamp: Annotated[

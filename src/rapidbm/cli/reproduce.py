@@ -38,9 +38,7 @@ def reproduce(
     ] = "quick",
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The folder (default: runs/reproduction-SCALE); what it has is not redone."
-        ),
+        typer.Option(help="The folder (default: runs/reproduction-SCALE); what it has is not redone."),
     ] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -162,9 +160,7 @@ class _Display:
             self.bar.update(self.task, description=f"drawing {event.name}", parts="")
         if event.kind == "done":
             self.screen.say(f"  {event.name:<24} {duration(event.seconds)}")
-            self.screen.result(
-                {"event": "part", "name": event.name, "seconds": round(event.seconds, 2)}
-            )
+            self.screen.result({"event": "part", "name": event.name, "seconds": round(event.seconds, 2)})
         if event.kind == "failed":
             self.screen.warn(f"{event.name} failed: {event.text}")
             self.screen.result({"event": "failed", "name": event.name, "error": event.text})

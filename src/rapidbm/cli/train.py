@@ -147,9 +147,7 @@ def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
         chosen["hidden"] = ()
     if dense:
         if "patterns" in chosen:
-            raise InputError(
-                "couplings are dense or built from patterns: give --dense or --patterns"
-            )
+            raise InputError("couplings are dense or built from patterns: give --dense or --patterns")
         chosen["patterns"] = None
     return chosen
 

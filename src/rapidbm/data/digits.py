@@ -51,9 +51,7 @@ THRESHOLD = Setting("pixels brighter than this share are up")
 _FAILED: dict[str, tuple[float, str]] = {}  # url: when it was tried, and what went wrong
 
 
-def digits(
-    threshold: Annotated[float, THRESHOLD] = 0.5, seed: Annotated[int, SPLIT_SEED] = 0
-) -> Dataset:
+def digits(threshold: Annotated[float, THRESHOLD] = 0.5, seed: Annotated[int, SPLIT_SEED] = 0) -> Dataset:
     """scikit-learn's 1,797 digits of 8×8 pixels, those brighter than `threshold` up."""
     from sklearn.datasets import load_digits
 
@@ -129,9 +127,7 @@ def _local(*parts: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _fetch(
-    url: str, checksum: str | None, right: Callable[[Path], bool] = lambda path: True
-) -> Path:
+def _fetch(url: str, checksum: str | None, right: Callable[[Path], bool] = lambda path: True) -> Path:
     """The file in the cache, or a download of it that has the checksum and is `right`; a file there
     that is wrong is fetched anew."""
     import pooch

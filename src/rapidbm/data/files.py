@@ -275,8 +275,7 @@ def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
     spins = to_spins(values, what=what)
     if spins.dim() not in (2, 3):
         raise InputError(
-            f"{what} must be (samples, pixels) or (samples, rows, columns), not "
-            f"{tuple(spins.shape)}"
+            f"{what} must be (samples, pixels) or (samples, rows, columns), not {tuple(spins.shape)}"
         )
     if spins.dim() == 3:
         return spins.flatten(1), (spins.shape[1], spins.shape[2])

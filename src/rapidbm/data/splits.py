@@ -120,9 +120,7 @@ def divided(
 ) -> Dataset:
     """A seeded fifth of the spins, which are checked and nobody else's, is set aside to test."""
     if len(spins) < 2:
-        raise InputError(
-            f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}"
-        )
+        raise InputError(f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}")
     whole = Split.owning(spins, labels, top_half(shape))
     order = torch.randperm(len(spins), generator=generator(seed, "split"))
     cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)

@@ -138,9 +138,9 @@ def minima(
     for e in range(machine.replicas):
         states, where, counts = torch.unique(one[e], dim=0, return_inverse=True, return_counts=True)
         order = counts.argsort(descending=True, stable=True)
-        member = torch.empty_like(counts).scatter_(
-            0, where, torch.arange(starts, device=where.device)
-        )[order]  # one start that ended there
+        member = torch.empty_like(counts).scatter_(0, where, torch.arange(starts, device=where.device))[
+            order
+        ]  # one start that ended there
         signed = len(torch.unique(keys[e], dim=0))
         overlap = None if best is None else best[e, member]
         valleys.append(Valleys(states[order], counts[order], energy[e, member], overlap, signed))
@@ -181,9 +181,7 @@ def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
     ends, _ = settle(machine, SPIN.nearest(xi), rng)
     kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
     overlap = Estimate.of(kept)
-    return Estimate(
-        overlap.value, overlap.error.nan_to_num(0.0)
-    )  # of one pattern: nothing is sampled
+    return Estimate(overlap.value, overlap.error.nan_to_num(0.0))  # of one pattern: nothing is sampled
 
 
 def chao1(counts: Tensor) -> Estimate:
@@ -216,9 +214,7 @@ def coincidence(counts: Tensor) -> Estimate:
 
 
 def _field(machine: Machine, spins: Tensor) -> Tensor:
-    return torch.cat(
-        [machine.field(spins, i, means=True) for i in range(len(machine.layers.sizes))], -1
-    )
+    return torch.cat([machine.field(spins, i, means=True) for i in range(len(machine.layers.sizes))], -1)
 
 
 def _largest_overlap(machine: Machine, spins: Tensor) -> Tensor | None:

@@ -85,9 +85,7 @@ def adversarial_accuracy(
     return AdversarialAccuracy(*map(jackknife, torch.stack(parts, 2)))  # of (3, 1 + blocks, e)
 
 
-def _nearest(
-    rows: Tensor, columns: Tensor, blocks: int, *, own: bool = False
-) -> tuple[Tensor, Tensor]:
+def _nearest(rows: Tensor, columns: Tensor, blocks: int, *, own: bool = False) -> tuple[Tensor, Tensor]:
     """Smallest distances from each row to each block of columns, and from each column to each block
     of rows, (…, blocks): what a jackknife leaves out is then known without measuring again."""
     width, size = rows.shape[1], len(rows) // blocks

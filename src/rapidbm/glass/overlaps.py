@@ -71,13 +71,9 @@ def overlap_distribution(
     spins = _chains(spins, 4)
     if not (is_number(near) and 0 < near <= 1):
         raise InputError(f"near is a bound on |q|, above 0 and at most 1, not {near!r}")
-    edges = (
-        aligned_edges(spins.shape[2]) if edges is None else as_tensor(edges, what="edges").double()
-    )
+    edges = aligned_edges(spins.shape[2]) if edges is None else as_tensor(edges, what="edges").double()
     if edges.dim() != 1 or len(edges) < 2 or not bool((edges.diff() > 0).all()):
-        raise InputError(
-            f"edges of a histogram are at least two rising numbers, not {edges.tolist()}"
-        )
+        raise InputError(f"edges of a histogram are at least two rising numbers, not {edges.tolist()}")
     edges = edges.to(spins.device)
     gram = _gram(spins, fold)
 
@@ -271,9 +267,7 @@ def _halves(series: Any) -> tuple[Tensor, Tensor]:
             f"not {tuple(series.shape)}; keep the states of several sweeps and stack them"
         )
     if series.dtype == torch.bool or not bool((series.abs() == 1).all()):
-        raise InputError(
-            "a series is of spins, ±1, but some are not; `rapidbm.to_spins` converts {0, 1}"
-        )
+        raise InputError("a series is of spins, ±1, but some are not; `rapidbm.to_spins` converts {0, 1}")
     half = series.shape[2] // 2
     return series[:, :, :half].double().mean(2), series[:, :, -half:].double().mean(2)  # (e, c, n)
 

@@ -99,9 +99,7 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
     aspect = 1.0 if a == b else b / a
     square, count = (x.cpu() for x in _strength(machine.couplings, theory))
     root = math.sqrt(a * b)
-    temperature = (
-        (count / square).sqrt() / (beta * root) if beta else torch.full_like(square, torch.inf)
-    )
+    temperature = (count / square).sqrt() / (beta * root) if beta else torch.full_like(square, torch.inf)
     load = count / root
     return Standing(load, temperature, count, theory, aspect)
 
@@ -242,9 +240,7 @@ class _Model:
 
     def start(self) -> tuple[Tensor, Tensor]:
         """m = 1 and C = 0, (l, x)."""
-        ones = torch.ones(
-            (1 if self.theory == HOPFIELD else 2, len(self.load)), dtype=torch.float64
-        )
+        ones = torch.ones((1 if self.theory == HOPFIELD else 2, len(self.load)), dtype=torch.float64)
         return ones, torch.zeros_like(ones)
 
     @property
@@ -267,9 +263,7 @@ class _Model:
             return (square * q).sqrt()
         return (square * self.ratio * (q.flip(0) + c.flip(0).square() * q)).sqrt()  # (2)
 
-    def retrieval(
-        self, temperature: Tensor, m: Tensor, c: Tensor, passes: int
-    ) -> tuple[Tensor, Tensor]:
+    def retrieval(self, temperature: Tensor, m: Tensor, c: Tensor, passes: int) -> tuple[Tensor, Tensor]:
         """Iterates (3) and (4) from a state with larger overlaps."""
         beta = 1.0 / temperature
         for step in range(passes):
@@ -294,9 +288,7 @@ class _Model:
         low, high = torch.full_like(self.load, 1e-4), torch.ones_like(self.load)
         for _ in range(20):
             middle = (low * high).sqrt()
-            trial = (
-                c  # of a smaller D, so with more noise: from less the overlaps would fall to zero
-            )
+            trial = c  # of a smaller D, so with more noise: from less the overlaps would fall to zero
             for _ in range(20):
                 trial = beta * _averages(none, self.noise(beta, trial, middle))[1]
             more = self.stiffness(trial) > middle

@@ -42,9 +42,7 @@ OUTLINE: dict[str, Any] = {"density": True, "histtype": "step"}
 
 def show_overlaps(axes: Axes, overlaps: OverlapDistribution, replica: int = 0) -> None:
     """P(q) with its errors."""
-    density, error = (
-        _numbers(x[replica]) for x in (overlaps.density.value, overlaps.density.error)
-    )
+    density, error = (_numbers(x[replica]) for x in (overlaps.density.value, overlaps.density.error))
     edges = _numbers(overlaps.edges)
     middle = (edges[1:] + edges[:-1]) / 2
     axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.35, lw=0)
@@ -186,12 +184,9 @@ def show_phases(
     capacity of two layers, which depends on H/V.
     """
     load, glass, retrieval, stable = (
-        x.numpy()
-        for x in (boundaries.load, boundaries.glass, boundaries.retrieval, boundaries.stable)
+        x.numpy() for x in (boundaries.load, boundaries.glass, boundaries.retrieval, boundaries.stable)
     )
-    points = np.array([p for p in path if all(math.isfinite(x) and x > 0 for x in p)]).reshape(
-        -1, 2
-    )
+    points = np.array([p for p in path if all(math.isfinite(x) and x > 0 for x in p)]).reshape(-1, 2)
     low = min(5e-3, 0.5 * points[:, 1].min(initial=1.0))
     high = max(6.0, 2.5 * glass.max(), 2.5 * points[:, 1].max(initial=0.0))
     left = min(load[0], 0.7 * points[:, 0].min(initial=1.0))
@@ -263,9 +258,7 @@ def show_moments(axes: Axes, moment: Moment, replica: int = 0) -> None:
     axes.plot(x, y, ".", color=BLUE, ms=4 if len(x) > 500 else 7, alpha=0.5, mew=0, rasterized=True)
     rms, error = moment.rms.replica(replica)
     slope = moment.slope.replica(replica)[0]
-    text = (
-        f"rms {rms:.3f} ± {error:.3f}\nfloor {float(moment.floor[replica]):.3f}\nslope {slope:.2f}"
-    )
+    text = f"rms {rms:.3f} ± {error:.3f}\nfloor {float(moment.floor[replica]):.3f}\nslope {slope:.2f}"
     axes.text(0.04, 0.96, text, transform=axes.transAxes, va="top", fontsize=8, color=INK)
     axes.set(xlim=ends, ylim=ends, aspect="equal")
     name = MOMENTS[moment.order]

@@ -67,9 +67,7 @@ def relaxation(
         raise InputError(f"sweeps must be numbers of at least 0 that increase, not {sweeps}")
     _, data = checked(machine.visible_spins(data), data)
     if len(data) < 4:
-        raise InputError(
-            f"relaxation halves the data and needs 4 images, not {len(data)}; give more"
-        )
+        raise InputError(f"relaxation halves the data and needs 4 images, not {len(data)}; give more")
     rng = rng_from(seed, rng, "relaxation", device=machine.device)
     order = shuffled(len(data), rng, data)
     half = len(data) // 2
@@ -91,8 +89,7 @@ def relaxation(
             tick(done)
     random, from_data, between = (list(x) for x in zip(*checkpoints, strict=True))
     courses = [
-        Course(*(Estimate.stack(x, 1) for x in zip(*each, strict=True)))
-        for each in (random, from_data)
+        Course(*(Estimate.stack(x, 1) for x in zip(*each, strict=True))) for each in (random, from_data)
     ]
     other = Estimate.stack([x for x, _ in between], 1)
     agree = torch.stack([x for _, x in between], 1).to(other.value.device)  # (e, s)
@@ -122,9 +119,7 @@ def _each_other(one: Tensor, other: Tensor, rng: torch.Generator) -> tuple[Estim
         for each in accuracies
     ]
     value = torch.cat([each.distance.value for each in accuracies])
-    return Estimate(value, torch.cat([each.distance.error for each in accuracies])), torch.tensor(
-        agree
-    )
+    return Estimate(value, torch.cat([each.distance.error for each in accuracies])), torch.tensor(agree)
 
 
 def _agree(one: Estimate, other: Estimate) -> Tensor:

@@ -125,9 +125,7 @@ def _scatter(ours: Tensor, theirs: Tensor) -> Tensor:
     """Rms difference, slope and correlation of ours against theirs, (3, rows)."""
     y, x = ours - ours.mean(1, keepdim=True), theirs - theirs.mean(1, keepdim=True)
     both, xx, yy = (x * y).sum(1), x.square().sum(1), y.square().sum(1)
-    return torch.stack(
-        [(ours - theirs).square().mean(1).sqrt(), both / xx, both / (xx * yy).sqrt()]
-    )
+    return torch.stack([(ours - theirs).square().mean(1).sqrt(), both / xx, both / (xx * yy).sqrt()])
 
 
 @watched("projections", remedy=FEWER)
@@ -160,12 +158,9 @@ def projections(
     unit = theirs.std(0)
 
     blocks = min(BLOCKS, ours.shape[1], len(theirs))
-    rows, columns = (
-        torch.arange(n, device=ours.device) % blocks for n in (ours.shape[1], len(theirs))
-    )
+    rows, columns = (torch.arange(n, device=ours.device) % blocks for n in (ours.shape[1], len(theirs)))
     distances = [
-        torch.stack([_wasserstein(replica[rows != b], theirs[columns != b]) for replica in ours])
-        / unit
+        torch.stack([_wasserstein(replica[rows != b], theirs[columns != b]) for replica in ours]) / unit
         for b in range(-1, blocks)
     ]  # (e, k) each
     halves = []

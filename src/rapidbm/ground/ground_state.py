@@ -175,9 +175,7 @@ def _by_zonotope(machine: Machine, plan: list[Zonotope] | None) -> GroundState:
 
 
 @torch.no_grad()
-def _patterns_and_random(
-    machine: Machine, starts: int, sweeps: int, rng: torch.Generator
-) -> Tensor:
+def _patterns_and_random(machine: Machine, starts: int, sweeps: int, rng: torch.Generator) -> Tensor:
     """The patterns and their negatives, whole and with all but the visible layer inferred, and random
     states."""
     random = machine.random(starts, rng)
@@ -187,18 +185,14 @@ def _patterns_and_random(
     whole = torch.cat([whole, -whole], 1)
     seen = machine.with_visible(whole[..., : machine.visible], means=True)
     for layer in sorted(machine.layers.hidden, key=lambda i: machine.layers.depths[i]):
-        seen[..., machine.layers.slices[layer]] = SPIN.nearest(
-            machine.field(seen, layer, means=True)
-        )
+        seen[..., machine.layers.slices[layer]] = SPIN.nearest(machine.field(seen, layer, means=True))
     return torch.cat([whole, seen, random], 1)
 
 
 def _scales(machine: Machine, spins: Tensor) -> tuple[Tensor, Tensor]:
     """β_0 and β_1 of eq. (2), (e,), from random states."""
     count = range(len(machine.layers.sizes))
-    sizes = torch.stack(
-        [machine.field(spins, i, means=True).square().mean((1, 2)).sqrt() for i in count]
-    )
+    sizes = torch.stack([machine.field(spins, i, means=True).square().mean((1, 2)).sqrt() for i in count])
     largest = sizes.amax(0)  # of (layers, e)
     smallest = torch.where(sizes > 0, sizes, torch.inf).amin(0)
     none = largest == 0  # no field anywhere: any temperature will do

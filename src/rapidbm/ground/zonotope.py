@@ -386,9 +386,7 @@ def _search_faces(
             tick.add(len(sets))
             sides = u @ directions.T  # (c, t)
             if check:
-                nearest = torch.linalg.vector_norm(
-                    sides.scatter_(1, sets, torch.inf), -torch.inf, 1
-                )
+                nearest = torch.linalg.vector_norm(sides.scatter_(1, sets, torch.inf), -torch.inf, 1)
                 if not float(nearest.min()) > TIE:  # NaN: the set itself is dependent
                     return None
             sides.sign_().scatter_(1, sets, 0.0)

@@ -94,9 +94,7 @@ def annealed(
         paths, proven = paths_to(machine, data, streams("modes"))
         betas = _schedules(paths, most, streams)
         tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
-        walks = {
-            name: _walk(name, paths[name], betas[name], chains, streams, tick) for name in betas
-        }
+        walks = {name: _walk(name, paths[name], betas[name], chains, streams, tick) for name in betas}
         while True:
             sees = _seeing(walks)
             settled, apart = samples, None
@@ -220,7 +218,5 @@ def _believed(intervals: list[Bounds], width: Tensor, proven: Tensor) -> Bounds:
     note = ""
     if bool((upper - lower)[against.any(0) | short].gt(NARROW).any()):
         note = "the bases disagree: the interval spans what each of them says"
-    picked: dict[str, Any] = {
-        name: pick(name) for name in ("value", "forward", "back", "ess", "largest")
-    }
+    picked: dict[str, Any] = {name: pick(name) for name in ("value", "forward", "back", "ess", "largest")}
     return replace(intervals[0], **picked, lower=lower, upper=upper, note=note)

@@ -41,9 +41,7 @@ class Kinds:
         """From rows (n, k + 1); the first entry that is not 0 decides the sign of a row."""
         first = (rows != 0).to(torch.int8).argmax(1, keepdim=True)
         flip = torch.where(rows.gather(1, first) < 0, -1.0, 1.0).to(rows)  # (n, 1)
-        unique, which, counts = torch.unique(
-            rows * flip, dim=0, return_inverse=True, return_counts=True
-        )
+        unique, which, counts = torch.unique(rows * flip, dim=0, return_inverse=True, return_counts=True)
         return Kinds(unique, counts, which, flip.squeeze(1))
 
     @property

@@ -77,9 +77,7 @@ def _of_images(
     given = machine.with_visible(visible)
     held = given.repeat_interleave(chains, 1)
     bases = _bases(machine, given, means)
-    paths = [
-        Cooling(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases
-    ]
+    paths = [Cooling(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases]
     apart = (e * images, chains)
     clamp = torch.arange(n, device=machine.device) < machine.visible
     steps = 50
@@ -94,9 +92,7 @@ def _of_images(
         for path, log, half in zip(paths, logs, torch.split(again, chains, 1), strict=True):
             settled = sweeps(machine, half.reshape(e, -1, n), rng, SETTLE, clamp=clamp)
             forward = annealing.LogMean.of(log)
-            back = annealing.LogMean.of(
-                annealing.backward(path, betas, settled, rng).reshape(apart)
-            )
+            back = annealing.LogMean.of(annealing.backward(path, betas, settled, rng).reshape(apart))
             ess = torch.minimum(forward.ess, back.ess)
             ways.append(torch.stack([forward.value, -back.value, forward.error, back.error, ess]))
         near, far = ways  # (5, e·d)

@@ -54,9 +54,7 @@ def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = 
     return Moments(mean, pairs, method)
 
 
-def _by_enumeration(
-    machine: Machine, replica: int, beta: float, tick: Watch
-) -> tuple[Tensor, Tensor]:
+def _by_enumeration(machine: Machine, replica: int, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
     machine = machine.replica(replica)
     free = free_layers(machine.layers)
 
@@ -68,9 +66,7 @@ def _by_enumeration(
     return _average(parts(), tick)
 
 
-def _by_quadrature(
-    machine: Machine, replica: int, beta: float, tick: Watch
-) -> tuple[Tensor, Tensor]:
+def _by_quadrature(machine: Machine, replica: int, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
     kinds, parts = lattice(machine, replica, beta)
     mean, pairs = _average(((logs, SPIN.mean(field)) for logs, field in parts), tick)
     return _of_units(mean, pairs, kinds.which, kinds.flip)

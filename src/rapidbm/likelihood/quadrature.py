@@ -49,8 +49,7 @@ def _grids(machine: Machine, replica: int, beta: float) -> tuple[Tensor, list[in
 def points_of(machine: Machine, beta: float = 1.0) -> int:
     """How many lattice points eq. (2) takes, in the replica that has most of them."""
     return max(
-        math.prod(2 * side + 1 for side in _grids(machine, e, beta)[1])
-        for e in range(machine.replicas)
+        math.prod(2 * side + 1 for side in _grids(machine, e, beta)[1]) for e in range(machine.replicas)
     )
 
 

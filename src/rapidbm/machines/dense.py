@@ -32,9 +32,7 @@ class Dense(Couplings):
             raise InputError(
                 f"dense couplings need one matrix per edge {layers.edges}, not {tuple(weights)}"
             )
-        given = {
-            edge: as_parameter(w, what=f"weights of edge {edge}") for edge, w in weights.items()
-        }
+        given = {edge: as_parameter(w, what=f"weights of edge {edge}") for edge, w in weights.items()}
         replicas = {weight.shape[:1] for weight in given.values()}
         for (a, b), weight in given.items():
             shape = (*weight.shape[:1], layers.sizes[a], layers.sizes[b])

@@ -164,9 +164,7 @@ class AllStates:
         weights = torch.softmax(torch.cat(logs, 1), 1).to(machine.dtype)  # (e, c)
         sizes = (machine.replicas, layers.sizes[given], layers.sizes[free])
         product = torch.zeros(sizes, dtype=machine.dtype, device=machine.device)
-        mean = torch.zeros(
-            (machine.replicas, layers.units), dtype=machine.dtype, device=machine.device
-        )
+        mean = torch.zeros((machine.replicas, layers.units), dtype=machine.dtype, device=machine.device)
         start = 0
         for spins in enumerate_spins(machine, half=half):
             share = weights[:, start : start + spins.shape[1], None]

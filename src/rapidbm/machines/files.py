@@ -95,9 +95,7 @@ def save_machine(machine: Machine, path: str | Path) -> None:
     save_tensors(path, machine, _named(machine), {})
 
 
-def load_machine(
-    path: str | Path, *, averaged: bool = False, replica: int | None = None
-) -> Machine:
+def load_machine(path: str | Path, *, averaged: bool = False, replica: int | None = None) -> Machine:
     """The machine of a file, or one replica of it; `averaged` takes the running average of its
     parameters. Energies that are not finite are refused."""
     tensors, header = load_tensors(path)
@@ -119,9 +117,7 @@ def load_machine(
     if kind == "patterns":
         couplings = Patterns(layers, found["couplings.patterns"])
     else:
-        couplings = Dense(
-            layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges}
-        )
+        couplings = Dense(layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges})
     machine = Machine(couplings, found.get("biases"))
     _check_finite(path, machine.finite(), replica)
     return machine

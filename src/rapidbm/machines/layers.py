@@ -48,9 +48,7 @@ class Layers:
         object.__setattr__(self, "edges", edges)
         kinds = tuple(self.kinds) or (SPIN,) * len(self.sizes)
         if len(kinds) != len(self.sizes):
-            raise InputError(
-                f"give a kind of unit for each of {len(self.sizes)} layers, not {kinds}"
-            )
+            raise InputError(f"give a kind of unit for each of {len(self.sizes)} layers, not {kinds}")
         object.__setattr__(self, "kinds", kinds)
 
     @cached_property
@@ -110,9 +108,7 @@ class Layers:
     def order(self) -> tuple[int, ...]:
         """The order of a sweep: odd depths, then even ones, the visible layer last."""
         return tuple(
-            sorted(
-                range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i], -i)
-            )
+            sorted(range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i], -i))
         )
 
     def independent(self, chosen: tuple[int, ...]) -> bool:

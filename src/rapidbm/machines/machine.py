@@ -48,9 +48,7 @@ class Machine(nn.Module):
             given = as_parameter(biases, what="biases", like=couplings.first)
             shape = (couplings.replicas, couplings.layers.units)
             if tuple(given.shape) != shape:
-                raise InputError(
-                    f"biases must be {shape}, (replicas, units), not {tuple(given.shape)}"
-                )
+                raise InputError(f"biases must be {shape}, (replicas, units), not {tuple(given.shape)}")
             self.biases = nn.Parameter(given)
 
     @property

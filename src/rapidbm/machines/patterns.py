@@ -49,8 +49,7 @@ class Patterns(Couplings):
         patterns = as_parameter(patterns, what="patterns")
         if patterns.dim() != 3 or patterns.shape[2] != layers.units or 0 in patterns.shape:
             raise InputError(
-                f"patterns must be (replicas, K, {layers.units}) with K ≥ 1, "
-                f"not {tuple(patterns.shape)}"
+                f"patterns must be (replicas, K, {layers.units}) with K ≥ 1, not {tuple(patterns.shape)}"
             )
         self.patterns = nn.Parameter(patterns)
         self.scale = 1.0 / math.sqrt(patterns.shape[1])
@@ -69,9 +68,7 @@ class Patterns(Couplings):
             )
         matrix = dense.matrix(0, 1)
         count = dense.replicas * patterns * layers.units
-        check_room(
-            f"{patterns:,} patterns", count, size=matrix.element_size(), device=matrix.device
-        )
+        check_room(f"{patterns:,} patterns", count, size=matrix.element_size(), device=matrix.device)
         u, sigma, v = torch.linalg.svd(matrix.double(), full_matrices=False)
         root = patterns**0.25 * sigma[:, :patterns, None].sqrt()  # (e, k, 1)
         xi = torch.cat([u.mT[:, :patterns] * root, v[:, :patterns] * root], -1)
@@ -181,9 +178,7 @@ class Patterns(Couplings):
 
     def dense(self) -> Dense:
         """The same couplings as `Dense`."""
-        return Dense(
-            self.layers, {(a, b): self.matrix(a, b).detach() for a, b in self.layers.edges}
-        )
+        return Dense(self.layers, {(a, b): self.matrix(a, b).detach() for a, b in self.layers.edges})
 
     # -- other machines ---------------------------------------------------------------------------
 
@@ -192,9 +187,7 @@ class Patterns(Couplings):
         theirs = other.patterned
         assert theirs is not None
         shares = (2.0**0.25 * (1 - x) ** 0.5, 2.0**0.25 * x**0.5)
-        both = [
-            share * c.patterns.detach() for share, c in zip(shares, (self, theirs), strict=True)
-        ]
+        both = [share * c.patterns.detach() for share, c in zip(shares, (self, theirs), strict=True)]
         return Patterns(self.layers, torch.cat(both, 1))
 
     def part(self, layers: Layers, kept: Sequence[Tensor]) -> Patterns:

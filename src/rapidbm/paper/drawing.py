@@ -117,9 +117,7 @@ def panels(
     return fig, list(np.ravel(fig.subplots(rows, columns)))
 
 
-def curve(
-    axes: Axes, x: Any, rows: Array, pen: Pen, label: str, *, floor: float | None = 0.0
-) -> None:
+def curve(axes: Axes, x: Any, rows: Array, pen: Pen, label: str, *, floor: float | None = 0.0) -> None:
     """Mean and band of `rows` (x, instances); markers are few, so that the line shows."""
     rows = np.atleast_2d(np.asarray(rows, dtype=float))
     mean = np.nanmean(rows, 1)
@@ -186,9 +184,7 @@ def epochs_axis(axes: Axes, y: str, title: str = "", **more: Any) -> None:
     label(axes, "epoch", y, title)
 
 
-def tiles(
-    axes: Axes, packed: Sequence[str], shape: Sequence[int], columns: int, title: str = ""
-) -> None:
+def tiles(axes: Axes, packed: Sequence[str], shape: Sequence[int], columns: int, title: str = "") -> None:
     """Images from a record."""
     images = unpack(packed, shape[0] * shape[1])
     show_images(axes, torch.from_numpy(images), (shape[0], shape[1]), columns)

@@ -64,9 +64,7 @@ class Part:
         return self.measure(lab, scale, *self.words)
 
 
-def each(
-    measure: Callable[..., Values], names: Mapping[str, Any] | tuple[str, ...]
-) -> dict[str, Part]:
+def each(measure: Callable[..., Values], names: Mapping[str, Any] | tuple[str, ...]) -> dict[str, Part]:
     """A part of every name, measured in the same way."""
     return {name: Part(measure, (name,)) for name in names}
 
@@ -87,9 +85,7 @@ class Lab:
 
     def within(self, start: float, end: float) -> Lab:
         """The same, for a piece of the work that is so much of the whole."""
-        return dataclasses.replace(
-            self, tell=lambda share: self.tell(start + (end - start) * share)
-        )
+        return dataclasses.replace(self, tell=lambda share: self.tell(start + (end - start) * share))
 
     # -- machines ---------------------------------------------------------------------------------
 

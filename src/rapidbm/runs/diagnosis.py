@@ -156,9 +156,7 @@ def diagnose(
             "machine.replica(i)"
         )
     if not all(bool(torch.isfinite(p).all()) for p in machine.parameters()):
-        raise InputError(
-            "a machine to diagnose has finite parameters, this one has NaN or infinity"
-        )
+        raise InputError("a machine to diagnose has finite parameters, this one has NaN or infinity")
     if not any(bool(machine.couplings.matrix(*edge).any()) for edge in machine.layers.edges):
         raise InputError("a machine to diagnose has couplings, but these are all zero")
     if data is not None and not isinstance(data, Dataset):
@@ -177,9 +175,7 @@ def diagnose(
             tick(STAGED.index(text))
             tell(text)
 
-        work = _Work(
-            copy.deepcopy(machine).requires_grad_(False), chains, sweeps, starts, seed, stage
-        )
+        work = _Work(copy.deepcopy(machine).requires_grad_(False), chains, sweeps, starts, seed, stage)
         return _diagnosed(work, data, past, title)
 
 
@@ -270,9 +266,7 @@ class _Work:
             _row("chains at β = 1 (Gibbs)", "q_EA", glass.edwards_anderson),
             _row("chains at β = 1 (Gibbs)", "overlap of different chains", glass.between),
             _row("chains at β = 1 (Gibbs)", "difference", glass.gap),
-            _row(
-                "chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance
-            ),
+            _row("chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance),
             *self._mixing("chains at β = 1 (Gibbs)", series),
             *self._mixing("walkers (parallel tempering)", tempered),
             Row("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),
@@ -304,9 +298,7 @@ class _Work:
             Row(f"couplings ({spectrum.kind})", "largest", float(spectrum.values[0].abs().max())),
             Row(f"couplings ({spectrum.kind})", "edge of random ones", float(spectrum.edge[0])),
             Row(f"couplings ({spectrum.kind})", "beyond it", float(spectrum.outliers[0])),
-            Row(
-                f"couplings ({spectrum.kind})", "effective rank", float(spectrum.effective_rank[0])
-            ),
+            Row(f"couplings ({spectrum.kind})", "effective rank", float(spectrum.effective_rank[0])),
             *self._patterns(),
         ]
         fig = landscape_figure(pairs, triples, warm, found, glass.growth, spectrum, title=title)
@@ -387,9 +379,7 @@ class _Work:
             Row(
                 section,
                 "equilibrium from random starts",
-                f"not within {way.sweeps[-1]} sweeps"
-                if settled is None
-                else f"after {settled} sweeps",
+                f"not within {way.sweeps[-1]} sweeps" if settled is None else f"after {settled} sweeps",
             ),
         ]
         fig = pictures.figure(13.0, 6.4)

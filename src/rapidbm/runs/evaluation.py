@@ -97,9 +97,7 @@ def named(name: str, found: Bounds) -> dict[str, Tensor]:
     return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
-def _normaliser(
-    machine: Machine, data: Dataset, seed: int, likelihood: str
-) -> tuple[Bounds | None, str]:
+def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> tuple[Bounds | None, str]:
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
         z = log_z(machine, method="exact")
         return z, f"log Z is exact, over {z.effort}"
@@ -180,7 +178,5 @@ def curve_figure(records: list[dict[str, Any]], title: str) -> Figure:
 
 def middle(record: dict[str, Any], part: str) -> list[float | None]:
     """The middle of each replica's interval."""
-    ends = zip(
-        record[f"log_likelihood_{part}_from"], record[f"log_likelihood_{part}_to"], strict=True
-    )
+    ends = zip(record[f"log_likelihood_{part}_from"], record[f"log_likelihood_{part}_to"], strict=True)
     return [None if a is None or b is None else 0.5 * (a + b) for a, b in ends]

@@ -39,9 +39,7 @@ class Metric:
 
     measure: Measure
     of_split: bool = True  # else of the machine alone
-    check: Callable[[Machine], None] = lambda machine: (
-        None
-    )  # InputError if the machine is too large
+    check: Callable[[Machine], None] = lambda machine: None  # InputError if the machine is too large
 
     def __call__(self, machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
         found = self.measure(machine, split, rng)
@@ -63,9 +61,7 @@ def _masked(data: Any) -> tuple[Split, Tensor]:
     """A split and its mask of known pixels."""
     split = _split(data)
     if split.known is None:
-        raise InputError(
-            "reconstruction needs a mask of known pixels; give Split(spins, known=mask)"
-        )
+        raise InputError("reconstruction needs a mask of known pixels; give Split(spins, known=mask)")
     return split, split.known
 
 
@@ -190,9 +186,7 @@ def _check_all(machine: Machine) -> None:
 
 def _adapted(thing: Any) -> Metric:
     if not callable(thing):
-        raise TypeError(
-            f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}"
-        )
+        raise TypeError(f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}")
     return thing if isinstance(thing, Metric) else Metric(thing)
 
 

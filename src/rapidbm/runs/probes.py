@@ -62,9 +62,7 @@ def fit(
     classes = int(max(labels.max(), validation[1].max())) + 1
     if features.numel() * 4 <= ROOM:  # converted once instead of at every step
         features = features.float()
-    parameters = torch.zeros(
-        (features.shape[1] + 1, classes), device=features.device, requires_grad=True
-    )
+    parameters = torch.zeros((features.shape[1] + 1, classes), device=features.device, requires_grad=True)
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")  # a line search does not bear rounded slopes
     try:
@@ -136,9 +134,7 @@ def _minimise(
     search.step(loss)  # type: ignore[no-untyped-call]
 
 
-def _batches(
-    features: Tensor, labels: Tensor, elements: int = 2**28
-) -> list[tuple[Tensor, Tensor]]:
+def _batches(features: Tensor, labels: Tensor, elements: int = 2**28) -> list[tuple[Tensor, Tensor]]:
     step = max(1, elements // features.shape[1])
     return [
         (x.float(), y)

@@ -162,9 +162,7 @@ class Recipe:
         spacing_of("evaluation", self.evaluate)
         spacing_of("checkpoint", self.checkpoints)
         if self.model == "rbm" and len(self.hidden) != 1:
-            raise InputError(
-                f"an rbm has one hidden layer, not {self.hidden}; use --model dbm for more"
-            )
+            raise InputError(f"an rbm has one hidden layer, not {self.hidden}; use --model dbm for more")
         if self.model == "bm" and len(self.hidden) > 1:
             raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
         if self.patterns is None and self.continuous:
@@ -173,8 +171,7 @@ class Recipe:
         check_seed(self.seed)
         if len(self.rate) not in (0, 1, self.replicas):
             raise InputError(
-                f"give one rate, or one for each of the {self.replicas} replicas, "
-                f"not {len(self.rate)}"
+                f"give one rate, or one for each of the {self.replicas} replicas, not {len(self.rate)}"
             )
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
@@ -218,9 +215,7 @@ class Recipe:
     # -- what it builds ---------------------------------------------------------------------------
 
     def data(self) -> Dataset:
-        names = {
-            f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()
-        }
+        names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         given = self._given("dataset")
         return load(self.dataset, **{names[flag]: value for flag, value in given.items()})

@@ -56,9 +56,7 @@ def marginals(machine: Machine, data: Any) -> Tensor:
     image, (2, e, 1, n); hidden units have their biases."""
     spins = to_spins(data, what="the data of the base")
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
-        raise InputError(
-            f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
-        )
+        raise InputError(f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}")
     mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
     field = machine.layers.unit(0).field_of(mean).to(machine.device, machine.dtype)
     bases = own_biases(machine).repeat(2, 1, 1, 1)
@@ -79,9 +77,7 @@ def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Coolin
     return Cooling(machine, bases, exact=exact)
 
 
-def paths_to(
-    machine: Machine, data: Any, rng: torch.Generator
-) -> tuple[dict[str, Cooling], Tensor]:
+def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Cooling], Tensor]:
     """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):

@@ -108,9 +108,7 @@ def resample(
     return new if stay is None else torch.where(stay, old, new)
 
 
-def _draw(
-    unit: Unit, field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None
-) -> Tensor:
+def _draw(unit: Unit, field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None) -> Tensor:
     if push is not None:
         field, beta = field * beta + push, 1.0
     return unit.draw(field, rng, beta, overwrite=True)

@@ -40,9 +40,7 @@ from ..random import check_rng
 from .gibbs import sweep
 
 Position = float | Tensor
-Weights = Callable[
-    [Position], Tensor
-]  # log f of given configurations at a position, (e, c) float64
+Weights = Callable[[Position], Tensor]  # log f of given configurations at a position, (e, c) float64
 
 
 class Path(Protocol):
@@ -168,9 +166,7 @@ class Cooling:
             total = pulled - (beta * energy).double()
             inner = beta[..., None] if isinstance(beta, Tensor) else beta
             for layer, field, b in free:
-                total = total + layers.unit(layer).log_sum(field * inner + b * (1.0 - inner)).sum(
-                    -1
-                )
+                total = total + layers.unit(layer).log_sum(field * inner + b * (1.0 - inner)).sum(-1)
             return total
 
         return log_f
@@ -206,9 +202,7 @@ class Trajectory:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         if len(machines) < 2:
-            raise InputError(
-                f"a trajectory leads through two machines or more, not {len(machines)}"
-            )
+            raise InputError(f"a trajectory leads through two machines or more, not {len(machines)}")
         check_one_shape(machines)
         self.machine = copy.deepcopy(machines[0]).requires_grad_(False)
         self.stops = {  # (machine, e, …)

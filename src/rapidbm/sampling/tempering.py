@@ -79,9 +79,7 @@ def exchange(
     log_f = path.weights(spins)
     gain = (log_f(rungs[:, partner]) - log_f(rungs)).reshape(e, t, chains)
     # Where energies are beyond the numbers a chance is not defined, and nobody trades.
-    chance = (
-        (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp().nan_to_num(0.0)
-    )  # (e, pairs, c)
+    chance = (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp().nan_to_num(0.0)  # (e, pairs, c)
     lucky = torch.rand(chance.shape, generator=rng, device=device, dtype=chance.dtype)
     trade = (lucky < chance).long()
     place = torch.arange(t, device=device)[:, None].expand(e, -1, chains).clone()
@@ -100,9 +98,7 @@ def trade(
     return spins.gather(1, index[..., None].expand_as(spins)), index, chance.mean(2)
 
 
-def trade_all(
-    path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def trade_all(path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """The spins after even pairs and then odd ones have traded places, and all rates, (e, t−1)."""
     rates = torch.zeros_like(rungs[:, 1:])
     for odd in (False, True):

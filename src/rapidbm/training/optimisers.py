@@ -145,9 +145,7 @@ class Adam:
             or not all(is_number(beta) and 0 <= beta < 1 for beta in self.betas)
             or not (is_number(self.epsilon) and self.epsilon > 0)
         ):
-            raise InputError(
-                f"Adam needs betas in [0, 1) and ε > 0, not {self.betas} and {self.epsilon}"
-            )
+            raise InputError(f"Adam needs betas in [0, 1) and ε > 0, not {self.betas} and {self.epsilon}")
 
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         return _AdamUpdater(self, parameters, per_epoch)
@@ -249,8 +247,7 @@ def bind_torch(
     owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if owned != {id(p) for p in parameters.values()}:
         raise InputError(
-            "the optimiser moves other parameters than this machine's; make it from "
-            "machine.parameters()"
+            "the optimiser moves other parameters than this machine's; make it from machine.parameters()"
         )
     return _TorchUpdater(optimizer, parameters, scheduled=False)
 
@@ -259,9 +256,7 @@ def _rate(rate: Any) -> Rate:
     """One number, or a tuple of them; what is neither stays as it is, for `_check_rate` to refuse."""
     if is_number(rate):
         return float(rate)
-    many = (
-        isinstance(rate, Iterable) and not isinstance(rate, str) and getattr(rate, "shape", 1) != ()
-    )
+    many = isinstance(rate, Iterable) and not isinstance(rate, str) and getattr(rate, "shape", 1) != ()
     return tuple(float(r) if is_number(r) else r for r in rate) if many else rate
 
 
@@ -300,9 +295,7 @@ class _SGDUpdater:
     def __init__(self, choice: SGD, parameters: Parameters) -> None:
         self.choice, self.parameters = choice, parameters
         self.speed = (
-            {name: torch.zeros_like(p.data) for name, p in parameters.items()}
-            if choice.momentum
-            else {}
+            {name: torch.zeros_like(p.data) for name, p in parameters.items()} if choice.momentum else {}
         )
 
     def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
@@ -394,6 +387,4 @@ class _TorchUpdater:
                     f"{tuple(home.shape)}; it is damaged, or of another machine"
                 )
             # A step count stays where it is; everything else lies beside its parameter.
-            self.optimizer.state[home][key] = (
-                value.clone() if key == "step" else value.to(home.device)
-            )
+            self.optimizer.state[home][key] = value.clone() if key == "step" else value.to(home.device)

@@ -125,14 +125,10 @@ class Trainer:
                 )
         self.settled = self.projected()
         parts = (negative, self.positive, self.projection, self.choice)
-        self.executor = executor_for(
-            machine.device, self.rng, self.parameters.values(), parts, precision
-        )
+        self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
         self.spins = self.executor.stored(self.spins)
         self.average = average
-        self.mean_of = (
-            {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
-        )
+        self.mean_of = {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
 
     def projected(self) -> bool:
         """Whether the projection leaves in place what no update moves."""
@@ -162,9 +158,7 @@ class Trainer:
                 self.step(count)
                 tick.add(count)
 
-    def together(
-        self, halts: Callable[[Progress], bool] = lambda progress: False
-    ) -> Iterator[Progress]:
+    def together(self, halts: Callable[[Progress], bool] = lambda progress: False) -> Iterator[Progress]:
         """One update at a time, or where several run as one as many as come before the end of the epoch
         or before the caller `halts`."""
         while self.update < self.epochs * self.per_epoch:
@@ -333,9 +327,7 @@ class Trainer:
         here = self.state()
         lost = [key for key in here if key not in state and not key.startswith("optimizer/")]
         if lost:
-            raise InputError(
-                f"the saved state lacks {lost[0]}; it is damaged, or of other settings"
-            )
+            raise InputError(f"the saved state lacks {lost[0]}; it is damaged, or of other settings")
         for key, value in here.items():
             if key in state and (state[key].shape, state[key].dtype) != (value.shape, value.dtype):
                 raise InputError(
@@ -384,9 +376,7 @@ class Trainer:
             raise InputError(f"the saved state is damaged: {wrong}; take another checkpoint")
 
 
-def _check_objects(
-    negative: object, positive: object, projection: object, optimizer: object
-) -> None:
+def _check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
     for what, thing, method in (
         ("negative phase", negative, "step"),
         ("positive phase", positive, "step"),

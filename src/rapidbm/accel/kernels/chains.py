@@ -72,9 +72,7 @@ def _tile(x, start, K0: tl.constexpr, K1: tl.constexpr):
 
 
 @triton.jit
-def _field(
-    q0, q1, x0, x1, bias, cols, K1: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr
-):
+def _field(q0, q1, x0, x1, bias, cols, K1: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr):
     f = tl.dot(q0, x0, input_precision=PRECISION)
     if K1 > 0:
         f = tl.dot(q1, x1, f, input_precision=PRECISION)

@@ -129,9 +129,7 @@ def readings(records: Records) -> Figure:
             here.set_ylim(0, 0.6)
             which = "training" if part == "train" else "test"
             letter = "abcd"[2 * row + column]
-            epochs_axis(
-                here, "Hamming distance", f"({letter}) {called(records, data)}, {which} set"
-            )
+            epochs_axis(here, "Hamming distance", f"({letter}) {called(records, data)}, {which} set")
     legend_below(fig, axes[0], 3)
     return fig
 

@@ -198,9 +198,7 @@ def _larger(lab: Lab, scale: Scale) -> Values:
     for i, patterns in enumerate(scale.larger_patterns):
         few = described(whole, patterns)
         rows.add(_likelihood(lab, scale, few, data))
-        rows.add(
-            {"hamming": hamming_distance(few, data.test, rng), "residual": residual(whole, few)}
-        )
+        rows.add({"hamming": hamming_distance(few, data.test, rng), "residual": residual(whole, few)})
         lab.tell(0.4 + 0.6 * (i + 1) / len(scale.larger_patterns))
     return found | rows
 
@@ -357,9 +355,7 @@ def trained_machines_are_ra(records: Records) -> Finding:
     shorter = np.prod(record["shape"]) / np.sum(record["shape"])  # K(V + H) < VH
     k_values = record["patterns"]
     near, tenth = (
-        next(
-            (k for k, row in zip(k_values, np.abs(lost), strict=True) if _small([row], limit)), None
-        )
+        next((k for k, row in zip(k_values, np.abs(lost), strict=True) if _small([row], limit)), None)
         for limit in (NEAR, 0.1 * np.abs(whole).mean())
     )
     told = (

@@ -115,9 +115,7 @@ def projections(records: Records) -> Figure:
 def _every(record: Record) -> dict[str, str]:
     """The intervals in words: on bars / on bars and stripes."""
     pairs = [record.settings.get(f"{data}_intervals", ("few", "many")) for data in DATA]
-    return {
-        name: "/".join(str(pair[i]) for pair in pairs) for i, name in enumerate(("some", "many"))
-    }
+    return {name: "/".join(str(pair[i]) for pair in pairs) for i, name in enumerate(("some", "many"))}
 
 
 def _last(records: Records, data: str, name: str, part: str = "test") -> Number:
@@ -160,9 +158,7 @@ def sign_too_rarely(records: Records) -> Finding:
 
     def check(data: str) -> bool | None:
         usual = _last(records, data, "sign-epoch")
-        return all_of(
-            *((_last(records, data, n) - usual).above(0) for n in ("sign-many", "sign-end"))
-        )
+        return all_of(*((_last(records, data, n) - usual).above(0) for n in ("sign-many", "sign-end")))
 
     return _judge(records, ("sign-epoch", "sign-some", "sign-many", "sign-end"), check, any_of)
 

@@ -112,9 +112,7 @@ def fewer_epochs(records: Records) -> Finding:
     Rule: At least {ORDER:g} times fewer, one order, in 97.5 % of the bootstrap draws over instances."""
     names = [name for name in bars.NAMES if f"bars.{name}" in records]
     found = {n: crossings(records[f"bars.{n}"], "hamming_test", LEARNT) for n in names}
-    told = ", ".join(
-        f"{bars.NAMES[n]} {_epochs(records[f'bars.{n}'], x)}" for n, x in found.items()
-    )
+    told = ", ".join(f"{bars.NAMES[n]} {_epochs(records[f'bars.{n}'], x)}" for n, x in found.items())
     ratios = []
     for words, parts in (("released", bars.RELEASED), ("usual", bars.USUAL)):
         several = [part for part in parts.values() if part in found]
@@ -150,8 +148,7 @@ def memorise_alike_generalise_faster(records: Records) -> Finding:
         if len(several) < len(parts):
             continue
         train, test = (
-            [crossings(record, f"hamming_{part}", HALF) for record in several.values()]
-            for part in SPLITS
+            [crossings(record, f"hamming_{part}", HALF) for record in several.values()] for part in SPLITS
         )
         for (name, record), a, b in zip(several.items(), train, test, strict=True):
             words, last = bars.NAMES[name], bars.paper_end(record)

@@ -221,9 +221,9 @@ def _patterns(lab: Lab, scale: Scale) -> Values:
     far, which = nearest_images(ends, data.train.spins)
     labels = data.train.labels.to(which.device)[which].reshape(len(starts), chains)
     # A sample counts as a digit when it is as near to a training image as test images are.
-    test = nearest_distance(
-        data.test.spins[:1000].to(lab.device).float(), data.train.spins
-    ).quantile(0.95)
+    test = nearest_distance(data.test.spins[:1000].to(lab.device).float(), data.train.spins).quantile(
+        0.95
+    )
     digit = (far <= test).reshape(len(starts), chains)
     classes = [len(torch.unique(row[keep])) for row, keep in zip(labels, digit, strict=True)]
     chosen = int(torch.tensor(classes).argmax())

@@ -76,9 +76,7 @@ def _measure(lab: Lab, scale: Scale, name: str) -> Values:
         found = [_probe(images, rows)]
     else:
         count = min(scale.machines, of.instances)
-        machine = (
-            lab.kept("mnist.rapid") if name == "rapid" else _other(lab, scale, seen, name, count)
-        )
+        machine = lab.kept("mnist.rapid") if name == "rapid" else _other(lab, scale, seen, name, count)
         found = []
         for i in range(count):
             features = hidden_samples(machine.replica(i), images, lab.rng("hidden", i))
@@ -109,9 +107,7 @@ def _other(lab: Lab, scale: Scale, seen: Dataset, name: str, count: int) -> Mach
     return lab.machine(run)
 
 
-PARTS = {
-    name: Part(_measure, (name,), ("mnist.rapid",) if name == "rapid" else ()) for name in NAMES
-}
+PARTS = {name: Part(_measure, (name,), ("mnist.rapid",) if name == "rapid" else ()) for name in NAMES}
 
 
 @item("A linear probe of the hidden spins", ("probe",))

@@ -82,9 +82,7 @@ def _machine(lab: Lab, visible: int, hidden: int, patterns: int | None) -> Machi
     return random_rbm(visible, hidden, patterns, lab.rng("machine"))
 
 
-def phase(
-    lab: Lab, machine: Machine, negative: NegativePhase, configurations: int
-) -> Callable[[], Any]:
+def phase(lab: Lab, machine: Machine, negative: NegativePhase, configurations: int) -> Callable[[], Any]:
     """One negative phase and its gradient, ready to run."""
     rng = lab.rng("phase")
     data = SPIN.random((1, configurations, machine.visible), rng, machine.dtype)

@@ -59,9 +59,7 @@ class Scale(Settings):
     minima_hidden: tuple[int, ...] = by_scale(
         tiny=(12, 24), quick=(64, 256, 1024), paper=(64, 256, 1024, 4096)
     )
-    minima_patterns: tuple[int, ...] = by_scale(
-        tiny=(2, 4), quick=(2, 4, 8, 16), paper=(2, 4, 8, 16, 32)
-    )
+    minima_patterns: tuple[int, ...] = by_scale(tiny=(2, 4), quick=(2, 4, 8, 16), paper=(2, 4, 8, 16, 32))
     starts: int = by_scale(tiny=20, quick=200, paper=300)
     # binarized
     continuous_visible: int = by_scale(tiny=6, quick=16, paper=16)
@@ -226,9 +224,7 @@ def _triangles(spins: Tensor, rng: torch.Generator) -> Values:
     return found
 
 
-def _cold_samples(
-    lab: Lab, name: str, machine: Machine, scale: Scale
-) -> tuple[Tensor, list[float]]:
+def _cold_samples(lab: Lab, name: str, machine: Machine, scale: Scale) -> tuple[Tensor, list[float]]:
     """Visible states by parallel tempering, (e, c, v), and by how many standard errors the energy
     still fell in the second half of the turns."""
     rng = lab.rng("cold", name)
