@@ -32,7 +32,7 @@ from rapidbm.likelihood.log_z import log_z
 from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.machine import Machine, scaled
 from rapidbm.progress import quiet
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import annealing as weights
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.paths import Crossing
@@ -95,7 +95,7 @@ def bennett(numbers: Iterable[int]) -> list[Check]:
         here, _ = member("generic", number)
         here = scaled(here, 1.0).double()
         there = scaled(here, 1.1)
-        rng = generator(number, "bennett")
+        rng = stream(number, "bennett")
         path = Crossing(here, there, exact_samples(here, 500, rng))
         places = [0.0, 0.5, 1.0]
         logs, _ = weights.forward(path, places, 500, rng)
@@ -112,7 +112,7 @@ def hidden(numbers: Iterable[int]) -> list[Check]:
     checks = []
     for number in numbers:
         machine, _ = member(("deep", "full")[number % 2], number)
-        rng = generator(number, "rows")
+        rng = stream(number, "rows")
         data = exact_samples(machine, 20, rng)[0, :, : machine.visible]
         with mock.patch.object(likelihood, "HIDDEN", 0):
             found = likelihood.log_likelihood(machine, data, method="ais", seed=number)
@@ -127,7 +127,7 @@ def trajectory(numbers: Iterable[int]) -> list[Check]:
     checks = []
     for number in numbers:
         machines, _ = checkpoints(number)
-        machine, rng = machines[-1], generator(number, "walkers")
+        machine, rng = machines[-1], stream(number, "walkers")
         sampler = TrajectoryTempering(tuple(machines))
         state = sampler.init(machine, 200, rng)
         for _ in range(300):

@@ -21,7 +21,7 @@ from rapidbm.errors import FitWarning, LoadWarning
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
@@ -41,12 +41,12 @@ def _quietly() -> Iterator[None]:
 
 
 def _uniform(number: int, low: float, high: float, *words: object) -> float:
-    return low + (high - low) * float(torch.rand((), generator=generator(number, *words)))
+    return low + (high - low) * float(torch.rand((), generator=stream(number, *words)))
 
 
 def _biased(machine: Machine, number: int, spread: float) -> Machine:
     assert machine.biases is not None
-    noise = torch.randn(machine.biases.shape, generator=generator(number, "biases"))
+    noise = torch.randn(machine.biases.shape, generator=stream(number, "biases"))
     machine.biases.data.copy_(spread * noise)
     return machine
 
@@ -91,14 +91,14 @@ def one_sided_biased(number: int) -> Member:
 
 
 def _rows(visible: int, number: int) -> Tensor:
-    rng = generator(number, "rows")
+    rng = stream(number, "rows")
     up = 0.02 + 0.3 * torch.rand(visible, generator=rng)
     return 2.0 * (torch.rand((500, visible), generator=rng) < up).double() - 1.0
 
 
 def against(number: int) -> Member:
     """Biases that pull the two layers apart, couplings that hold them together."""
-    rng = generator(number, "shape")
+    rng = stream(number, "shape")
     v, h = (int(torch.randint(5, 13, (), generator=rng)) for _ in range(2))
     machine = rbm(v, h, biases=True, seed=number, scale=0.1)
     assert machine.biases is not None
@@ -128,7 +128,7 @@ def first_order(number: int) -> Member:
 def holes(number: int) -> Member:
     """Hidden units that are silent but for one visible state each: narrow holes in a flat landscape, as
     deep as the plain is wide."""
-    rng = generator(number, "holes")
+    rng = stream(number, "holes")
     v = int(torch.randint(10, 19, (), generator=rng))
     h = int(torch.randint(1, 4, (), generator=rng))
     machine = rbm(v, h, biases=True, seed=number, scale=0.05)

@@ -15,7 +15,7 @@ from rapidbm.bench.clock import interleaved
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.training.negative import PatternInduced
 from rapidbm.training.optimisers import sgd
 from rapidbm.training.projections import Clip
@@ -27,7 +27,7 @@ VISIBLE, HIDDEN, PATTERNS, BATCH = 784, 3000, 190, 500
 def trainer() -> Trainer:
     return Trainer(
         rbm(VISIBLE, HIDDEN, PATTERNS, seed=0),
-        SPIN.random((4 * BATCH, VISIBLE), generator(0), torch.int8),
+        SPIN.random((4 * BATCH, VISIBLE), stream(0), torch.int8),
         PatternInduced(),
         sgd(1e-4),
         epochs=10**6,

@@ -27,7 +27,7 @@ from rapidbm.glass.verdict import (
 )
 from rapidbm.machines.constructors import bm, rbm
 from rapidbm.machines.machine import Machine
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.diagnosis import gibbs_series
 from rapidbm.training.negative import PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
@@ -54,7 +54,7 @@ def bipartite(units: int, t: float, ferro: float = 0.0, seed: int = 0) -> Machin
 
 def in_field(machine: Machine, strength: float) -> Machine:
     shape = (1, machine.layers.units)
-    return Machine(machine.couplings, strength * torch.randn(shape, generator=generator(0, "field")))
+    return Machine(machine.couplings, strength * torch.randn(shape, generator=stream(0, "field")))
 
 
 def at(machine: Machine, t: float) -> Machine:
@@ -143,8 +143,8 @@ def cases() -> Iterator[Case]:
 def verdict_on(machine: Machine, chains: int = 64, sweeps: int = 500, starts: int = 400) -> str:
     """As `diagnose` comes to it."""
     machine.requires_grad_(False)
-    series = gibbs_series(machine, chains, sweeps, generator(0, "gibbs"))
-    return glassiness(machine, series, generator(0, "minima"), starts=starts).verdict[0]
+    series = gibbs_series(machine, chains, sweeps, stream(0, "gibbs"))
+    return glassiness(machine, series, stream(0, "minima"), starts=starts).verdict[0]
 
 
 def run() -> dict[str, float]:

@@ -15,7 +15,7 @@ from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, rbm
 from rapidbm.machines.machine import stack
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import annealing, bases
 from rapidbm.sampling.paths import Cooling
 from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
@@ -37,7 +37,7 @@ def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):
 
 def hole(visible=14, gain=1.1, seed=0):
     """One state of weight e^{gain · V log 2} beside a plain of 2^V states."""
-    rng = generator(seed, "hole")
+    rng = stream(seed, "hole")
     machine = rbm(visible, 1, biases=True, seed=seed, scale=0.1, dtype=torch.float64)
     signs = 2.0 * torch.randint(2, (visible,), generator=rng).double() - 1.0
     machine.couplings.weights["0-1"].data[0, :, 0] = 3.0 * signs
@@ -56,7 +56,7 @@ def test_biases_that_hold_the_spins_are_not_believed():
     exact = log_z(machine, method="exact").value
     assert float(exact) == pytest.approx(112.859, abs=1e-3)
     alone = Cooling(machine, bases.own_biases(machine))
-    logs, _ = annealing.forward(alone, annealing.schedule(alone, generator(0)), 500, generator(1))
+    logs, _ = annealing.forward(alone, annealing.schedule(alone, stream(0)), 500, stream(1))
     one = annealing.LogMean.of(logs)
     assert float(one.value + 10 * one.error - exact) < -10
     for seed in range(3):
@@ -85,10 +85,10 @@ def test_machines_near_a_first_order_transition():
 def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
     machine = hole(gain=gain)
     exact = log_z(machine, method="exact").value
-    paths, proven = bases.paths_to(machine, None, generator(0))
+    paths, proven = bases.paths_to(machine, None, stream(0))
     assert bool((proven <= exact).all())
     assert list(paths) == ["free spins", "biases", "modes"]
-    logs, _ = annealing.forward(paths["free spins"], [0.0, 0.5, 1.0], 500, generator(1))
+    logs, _ = annealing.forward(paths["free spins"], [0.0, 0.5, 1.0], 500, stream(1))
     found = log_z(machine, method="ais", seed=0)
     assert holds(found, exact)
     plain = math.log(1.0 + math.exp(gain * 14 * math.log(2.0)) / 2**14)
@@ -100,7 +100,7 @@ def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
 
 
 def one_sided(machine, count=200):
-    rng = generator(0, "rows")
+    rng = stream(0, "rows")
     return 2.0 * (torch.rand((count, machine.visible), generator=rng) < 0.1).double() - 1.0
 
 
@@ -113,8 +113,8 @@ def test_a_machine_without_biases_is_annealed_to_both_sides(machine):
     exact = log_z(machine, method="exact").value
     found = log_z(machine, method="ais", data=data, seed=0)
     assert bool(((found.value - exact).abs() < 0.15).all())
-    betas = annealing.schedule(path, generator(0))
-    logs, _ = annealing.forward(path, betas, 2000, generator(1))
+    betas = annealing.schedule(path, stream(0))
+    logs, _ = annealing.forward(path, betas, 2000, stream(1))
     assert bool(((annealing.LogMean.of(logs).value - exact).abs() < 0.15).all())
 
 
@@ -168,7 +168,7 @@ def test_without_the_mirror_image_log_2_is_missing():
     machine = rbm(20, 10, 1, scale=1.0, seed=0)
     data = SPIN.nearest(machine.patterns.detach()[0, :, :20]).repeat(50, 1)
     path = Cooling(machine, bases.marginals(machine, data)[:1])
-    logs, _ = annealing.forward(path, annealing.schedule(path, generator(0)), 500, generator(1))
+    logs, _ = annealing.forward(path, annealing.schedule(path, stream(0)), 500, stream(1))
     exact = log_z(machine, method="exact").value
     assert float(exact - annealing.LogMean.of(logs).value) == pytest.approx(math.log(2), abs=0.1)
 
@@ -178,7 +178,7 @@ def test_without_the_mirror_image_log_2_is_missing():
 
 @pytest.mark.parametrize("machine", machines(2) + machines(1, biases=False))
 def test_modes_are_mean_field_solutions_and_their_bound_is_one(machine):
-    means, bounds = bases.modes(machine, generator(0))
+    means, bounds = bases.modes(machine, stream(0))
     assert means.shape[:2] == bounds.shape
     assert float(means.abs().max()) <= 1.0
     assert bool((bounds <= log_z(machine, method="exact").value[:, None] + 1e-9).all())
@@ -191,7 +191,7 @@ def test_modes_are_mean_field_solutions_and_their_bound_is_one(machine):
 
 def test_all_minima_of_a_cold_machine_are_modes():
     machine = rbm(10, 40, 2, scale=1.0, seed=0, dtype=torch.float64).requires_grad_(False)
-    means, _ = bases.modes(machine, generator(0))
+    means, _ = bases.modes(machine, stream(0))
     every = states(10, 0, 2**10).double()
     weights = machine.log_prob_unnormalised(every)[0]
     likely = every[weights > weights.max() - 3.0]
@@ -207,14 +207,14 @@ def test_a_base_that_misses_a_mode_does_not_count():
     """Two walks of one machine, one of which never left a part of weight e^−3."""
     machine = rbm(3, 2, seed=0).requires_grad_(False)
     path = bases.path_to(machine)
-    ends = machine.random(100, generator(0))
-    noise = 0.1 * torch.randn((1, 100), generator=generator(1), dtype=torch.float64)
+    ends = machine.random(100, stream(0))
+    noise = 0.1 * torch.randn((1, 100), generator=stream(1), dtype=torch.float64)
     whole = annealed.Walk(path, [0.0, 1.0], 5.0 + noise, ends)
     short = annealed.Walk(path, [0.0, 1.0], 2.0 + noise, -ends)
     walks = {"whole": whole, "short": short}
     sees = annealed._seeing(walks)
     assert {name: bool(x) for name, x in sees.items()} == {"whole": True, "short": False}
-    drawn, apart = annealed._population(walks, sees, 100, generator(2))
+    drawn, apart = annealed._population(walks, sees, 100, stream(2))
     assert all(any(torch.equal(x, y) for y in ends[0]) for x in drawn[0])
     assert 30 < int(apart) < 100
 
@@ -236,7 +236,7 @@ def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spr
     logs, back = weighed(forward, spreads[0]), weighed(-backward, spreads[1])
     monkeypatch.setattr(annealing, "backward", lambda *given: back)
     walk = annealed.Walk(None, [0.0, 1.0], logs, None)
-    found = annealed._joined(walk, None, None, generator(0), None)
+    found = annealed._joined(walk, None, None, stream(0), None)
     best = annealing.bennett(logs, back)
     ends = [float(best.value + side * WIDE * best.error) for side in (-1, 1)]
     wide = WIDE if abs(apart) > 1.96 else 0.0
@@ -249,7 +249,7 @@ def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spr
     assert float(found.lower) == pytest.approx(min(ends), abs=1e-12)
     assert float(found.upper) == pytest.approx(max(ends), abs=1e-12)
     assert (float(found.forward), float(found.back)) == pytest.approx((forward, backward))
-    few = annealed._joined(walk, None, torch.tensor([4]), generator(0), None)
+    few = annealed._joined(walk, None, torch.tensor([4]), stream(0), None)
     assert float(few.upper - few.lower) > 2 * WIDE / 4  # of four chains a quarter may miss
 
 
@@ -301,7 +301,7 @@ def test_the_population_has_from_each_walk_as_many_as_it_has_effective_ones():
         "few": annealed.Walk(None, [0.0, 1.0], few - 3.0, -torch.ones(2, 100, 1)),
     }
     sees = {"even": torch.tensor([True, False]), "few": torch.tensor([True, True])}
-    drawn, apart = annealed._population(walks, sees, 10_000, generator(0))
+    drawn, apart = annealed._population(walks, sees, 10_000, stream(0))
     assert float((drawn[0] > 0).double().mean()) == pytest.approx(0.8, abs=0.02)
     assert float(drawn[1].max()) == -1.0  # in the second replica the first walk does not count
     assert apart.tolist() == [125, 25]
@@ -374,11 +374,11 @@ def test_replicas_choose_for_themselves():
 
 def test_temperatures_and_time_are_limited():
     machine = rbm(12, 40, 3, scale=2.0, seed=0).requires_grad_(False)
-    paths, _ = bases.paths_to(machine, None, generator(0))
-    found = annealed._schedules(paths, 40, lambda *words: generator(1, *words))
+    paths, _ = bases.paths_to(machine, None, stream(0))
+    found = annealed._schedules(paths, 40, lambda *words: stream(1, *words))
     assert list(found) == ["modes"]  # free spins are too far
     with pytest.raises(InputError, match="more than 20 temperatures"):
-        annealed._schedules({"free spins": paths["free spins"]}, 40, lambda *words: generator(1, *words))
+        annealed._schedules({"free spins": paths["free spins"]}, 40, lambda *words: stream(1, *words))
     with pytest.raises(TimeLimit, match="annealing log Z stopped at its limit"):
         log_z(machine, method="ais", seed=0, limit=1e-9)
     with pytest.raises(TimeLimit, match="log-likelihood"):
@@ -391,7 +391,7 @@ def test_a_path_of_one_component_with_given_units_has_no_mirror():
     given = machine.with_visible(states(4, 0, 5))
     base = torch.zeros((1, 1, 5, 7), dtype=torch.float64)
     path = Cooling(machine, base, given=given)
-    logs, ends = annealing.forward(path, [0.0, 1.0], 5, generator(0))
+    logs, ends = annealing.forward(path, [0.0, 1.0], 5, stream(0))
     assert torch.equal(ends[..., :4], given[..., :4])
     # The hidden layer is summed, so that a step is exact at once.
     assert torch.allclose(logs, machine.log_prob_unnormalised(states(4, 0, 5)))

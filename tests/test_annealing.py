@@ -12,7 +12,7 @@ from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.machine import scaled
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import annealing
 from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
 from rapidbm.sampling.paths import Cooling
@@ -44,7 +44,7 @@ def test_both_directions_are_close_and_the_interval_holds(machine, beta):
 
 def test_the_pilot_says_where_its_chains_stood():
     machine = rbm(5, 4, scale=0.8, seed=0)
-    betas, stood = annealing.pilot(path_to(machine), generator(0), chains=7)
+    betas, stood = annealing.pilot(path_to(machine), stream(0), chains=7)
     assert len(betas) > 2
     assert [tuple(spins.shape) for spins in stood] == [(1, 7, 9)] * len(betas)
 
@@ -58,7 +58,7 @@ def test_a_schedule_spreads_the_variance_that_it_may(monkeypatch):
         (1.0, 10_000, 1),
         (0.1, 9, 4),
     ):
-        found = annealing.schedule(None, generator(0), spread=spread, most=most)
+        found = annealing.schedule(None, stream(0), spread=spread, most=most)
         assert len(found) == 2 * pieces + 1
         assert found[::pieces] == [0.0, 0.4, 1.0]
 
@@ -98,12 +98,12 @@ def test_log_mean_by_hand():
 def test_chains_are_drawn_again_by_their_weights():
     spins = torch.arange(3.0)[None, :, None].repeat(1, 1000, 1)  # 0, 1, 2, 0, 1, 2, …
     logs = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log().repeat(1, 1000)
-    drawn, apart = annealing.resample(spins, logs, generator(0))
+    drawn, apart = annealing.resample(spins, logs, stream(0))
     counts = drawn.flatten().long().bincount(minlength=3)
     assert chi_squared(counts, torch.tensor([0.125, 0.25, 0.625])) > 1e-4
     one = torch.full((1, 3000), -torch.inf, dtype=torch.float64)
     one[0, [4, 8]] = 0.0
-    drawn, apart = annealing.resample(spins, one, generator(0))
+    drawn, apart = annealing.resample(spins, one, stream(0))
     assert int(apart) == 2
     assert set(drawn.flatten().tolist()) == {1.0, 2.0}
 
@@ -137,7 +137,7 @@ def test_every_machine_of_the_path_is_sampled_rightly(machine):
     beta = 0.6
     every, _ = exact_distribution(machine)
     p = torch.softmax(brute(path, every, beta), 1)
-    rng = generator(0)
+    rng = stream(0)
     spins = every[torch.multinomial(p, 30_000, replacement=True, generator=rng)]
     for _ in range(2):
         spins = path.move(spins, rng, beta)
@@ -179,14 +179,14 @@ def test_a_wrong_weight_shows(monkeypatch):
 def test_the_steps_are_even_and_the_limit_is_kept():
     machine = rbm(10, 30, 3, seed=0)
     path = path_to(machine)
-    betas = annealing.schedule(path, generator(0), spread=0.25)
+    betas = annealing.schedule(path, stream(0), spread=0.25)
     assert betas[0] == 0.0
     assert betas[-1] == 1.0
     assert all(a < b for a, b in itertools.pairwise(betas))
-    few = annealing.schedule(path, generator(0), most=60)
+    few = annealing.schedule(path, stream(0), most=60)
     assert len(few) <= 61 < len(betas)
     with pytest.raises(InputError, match="more than 3 temperatures"):
-        annealing.schedule(path, generator(0), most=3)
+        annealing.schedule(path, stream(0), most=3)
 
 
 def test_steps_of_the_pilot_are_divided_by_their_variance(monkeypatch):
@@ -247,18 +247,18 @@ def exact_samples(machine, count):
     from rapidbm.sampling.gibbs import sweep
 
     whole = AllStates(machine).whole()
-    rows = torch.multinomial(whole.weights, count, True, generator=generator(7))
+    rows = torch.multinomial(whole.weights, count, True, generator=stream(7))
     known = whole.spins.gather(1, rows[..., None].expand(-1, -1, whole.spins.shape[2]))
     cover = machine.layers.cover()
     clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
     for layer in cover:
         clamp[machine.layers.slices[layer]] = True
-    return sweep(machine, known, generator(8), clamp=clamp, means=True)
+    return sweep(machine, known, stream(8), clamp=clamp, means=True)
 
 
 @pytest.mark.parametrize("machine", machines(2))
 def test_scaled_energy(machine):
-    spins = machine.random(5, generator(0))
+    spins = machine.random(5, stream(0))
     assert torch.allclose(scaled(machine, 0.3).energy(spins), 0.3 * machine.energy(spins), atol=1e-12)
 
 

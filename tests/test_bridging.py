@@ -17,7 +17,7 @@ from rapidbm.likelihood.log_z import log_z
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine, scaled
 from rapidbm.machines.patterns import Patterns
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.paths import Crossing, mixed
 from rapidbm.testing import chi_squared, exact_distribution
@@ -31,7 +31,7 @@ EVERY = machines(2) + machines(1, biases=False)
 def other(machine, seed=0, step=0.4):
     """A machine of the same shape elsewhere."""
     made = scaled(machine, 1.0)
-    rng = generator(seed)
+    rng = stream(seed)
     for parameter in made.parameters():
         noise = torch.randn(parameter.shape, generator=rng, dtype=parameter.dtype)
         parameter.data.add_(step * noise)
@@ -64,7 +64,7 @@ def exact_values(chain):
 @pytest.mark.parametrize("machine", EVERY)
 def test_energies_mix(machine):
     there = other(machine)
-    spins = machine.random(20, generator(1))
+    spins = machine.random(20, stream(1))
     for x in (0.0, 0.3, 1.0):
         wanted = (1 - x) * machine.energy(spins) + x * there.energy(spins)
         between = mixed(machine, there, x)
@@ -98,7 +98,7 @@ def move_p_values(machine, x=0.6, chains=20_000):
     every, _ = exact_distribution(machine)
     minus = -((1 - x) * machine.energy(every) + x * there.energy(every)).detach()
     p = torch.softmax(minus, 1)
-    rng = generator(0)
+    rng = stream(0)
     spins = every[torch.multinomial(p, chains, True, generator=rng)]
     path = Crossing(machine, there, spins)
     for _ in range(2):
@@ -121,9 +121,9 @@ def test_a_wrong_mixture_shows(machine, monkeypatch):
 
 def test_a_crossing_starts_from_its_chains():
     machine = rbm(4, 3, seed=0)
-    first = machine.random(3, generator(0))
+    first = machine.random(3, stream(0))
     path = Crossing(machine, other(machine), first)
-    assert torch.equal(path.start(5, generator(0)), first[:, [0, 1, 2, 0, 1]])
+    assert torch.equal(path.start(5, stream(0)), first[:, [0, 1, 2, 0, 1]])
     assert path.end == 1.0
 
 
@@ -134,7 +134,7 @@ RATIO = 1.3
 
 def gaussian(replicas, forward, back, spread, seed=0):
     """Gaussian log w that obey Crooks' relation, so that log Z / Z_0 is exactly `RATIO`."""
-    rng = generator(seed)
+    rng = stream(seed)
     drift = spread**2 / 2
 
     def normal(count):
@@ -404,7 +404,7 @@ def test_a_bridge_that_is_too_long_fails_and_does_not_raise():
     """Patterns that have nothing in common: thousands of steps would be needed."""
     here, there = (rbm(250, 250, 2, seed=seed) for seed in (0, 1))
     start = here.patterns.detach().repeat(1, 10, 1)
-    bridge, arrived = bridging._bridge(here, there, start, partial(generator, 0), bridging.LONGEST)
+    bridge, arrived = bridging._bridge(here, there, start, partial(stream, 0), bridging.LONGEST)
     assert not bridge.holds
     assert arrived.shape == start.shape
 
@@ -418,7 +418,7 @@ def test_a_bridge_goes_back_from_chains_that_have_settled_on_the_other_side(monk
     monkeypatch.setattr(annealing, "resample", lambda *given: (start, torch.tensor([7])))
     monkeypatch.setattr(annealing, "backward", lambda *x: (seen.append(x[2]), back(*x))[1])
     monkeypatch.setattr(annealing, "bennett", lambda *x: (seen.append(x[2]), joined(*x))[1])
-    _, arrived = bridging._bridge(here, there, start, partial(generator, 0), bridging.LONGEST)
+    _, arrived = bridging._bridge(here, there, start, partial(stream, 0), bridging.LONGEST)
     assert torch.equal(seen[-2], arrived)
     assert int(seen[-1]) == 7  # of those that were drawn so many are apart
     _, exact = exact_distribution(there)
@@ -467,8 +467,8 @@ def test_the_same_seed_gives_the_same_bits():
     runs = [
         log_z_along(chain, seed=3, chains=50, track=track),
         log_z_along(chain, seed=3, chains=50),
-        log_z_along(chain, rng=generator(1), chains=50),
-        log_z_along(chain, rng=generator(1), chains=50),
+        log_z_along(chain, rng=stream(1), chains=50),
+        log_z_along(chain, rng=stream(1), chains=50),
     ]
     assert seen == [0, 1]
     for one, two in (runs[:2], runs[2:]):
@@ -488,7 +488,7 @@ def test_bad_input():
     for call, text in (
         (lambda: log_z_along([]), "there are none"),
         (lambda: log_z_along([machine], chains=1), "chains"),
-        (lambda: log_z_along([machine], seed=0, rng=generator(0)), "seed= or rng="),
+        (lambda: log_z_along([machine], seed=0, rng=stream(0)), "seed= or rng="),
         (lambda: log_z_along([machine, rbm(4, 3, 3, seed=0)]), "one shape.*number 1"),
         (lambda: log_z_along([machine, rbm(4, 3, seed=0)]), "one shape"),
         (lambda: log_z_along([machine, rbm(4, 3, 2, biases=True, seed=0)]), "one shape"),

@@ -25,7 +25,7 @@ from rapidbm.glass.spectra import spectrum
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_tensors, save_machine
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.registry import options_of
 from rapidbm.runs import evaluation
 from rapidbm.runs.diagnosis import diagnose, opened
@@ -470,7 +470,7 @@ def test_rows_of_a_diagnosis_are_what_they_say():
     found = diagnose(machine, data, chains=8, sweeps=200, starts=30, seed=3).as_dict()
 
     def rng(name):
-        return generator(3, "diagnose", name)
+        return stream(3, "diagnose", name)
 
     def check(section, name, value, error=None):
         assert found[section][name]["value"] == pytest.approx(float(value)), name

@@ -8,7 +8,7 @@ import torch
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.machine import Machine
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.convergence import mixing, statistics
 from rapidbm.sampling.samplers import Gibbs, ParallelTempering, record, sample
 from rapidbm.testing import exact_distribution
@@ -19,7 +19,7 @@ NAMES = ("energy", "direction 1", "direction 2", "direction 3")
 def independent(machine, chains, steps, seed=0):
     """Exact draws, as if recorded."""
     every, exact = exact_distribution(machine)
-    rows = torch.multinomial(exact, chains * steps, True, generator=generator(seed))
+    rows = torch.multinomial(exact, chains * steps, True, generator=stream(seed))
     return every[rows].reshape(machine.replicas, chains, steps, -1).to(torch.int8)
 
 
@@ -38,7 +38,7 @@ def test_lazy_chains_take_as_long_as_they_are_lazy():
     """A state that is kept with probability a has τ = (1 + a) / (1 − a)."""
     machine = rbm(5, 4, scale=0.4, seed=0)
     fresh = independent(machine, 4, 4000)
-    again = torch.rand(4, 4000, generator=generator(1)) > 0.8
+    again = torch.rand(4, 4000, generator=stream(1)) > 0.8
     again[:, 0] = True
     last = torch.where(again, torch.arange(4000), 0).cummax(1).values
     lazy = fresh.gather(2, last[None, ..., None].expand_as(fresh))
@@ -83,7 +83,7 @@ def test_directions_without_variance_are_not_noise():
     """Two units that move as one leave a second direction of rounding errors only."""
     machine = rbm(4, 3, seed=0)
     series = torch.ones((1, 4, 50, 7), dtype=torch.int8)
-    moving = torch.randint(2, (4, 50), generator=generator(0)).mul(2).sub(1).to(torch.int8)
+    moving = torch.randint(2, (4, 50), generator=stream(0)).mul(2).sub(1).to(torch.int8)
     series[0, ..., 0], series[0, ..., 2] = moving, moving
     found = mixing(machine, series)
     assert bool(found.rhat[0, :2].isfinite().all())
@@ -92,7 +92,7 @@ def test_directions_without_variance_are_not_noise():
 
 def test_statistics_by_hand():
     machine = rbm(4, 3, replicas=2, biases=True, scale=0.5, seed=0, dtype=torch.float64)
-    series = machine.random(6 * 9, generator(0)).reshape(2, 6, 9, 7).to(torch.int8)
+    series = machine.random(6 * 9, stream(0)).reshape(2, 6, 9, 7).to(torch.int8)
     found = statistics(machine, series)
     assert tuple(found) == NAMES
     energy = machine.energy(series.reshape(2, -1, 7).double()).reshape(2, 6, 9)
@@ -106,7 +106,7 @@ def test_statistics_by_hand():
             assert torch.isclose(values.mean(), torch.zeros(1, dtype=torch.float64))
             assert torch.isclose(values.var(), spectrum[i])
     narrow = rbm(2, 3, seed=0)
-    assert tuple(statistics(narrow, narrow.random(12, generator(0)).reshape(1, 3, 4, 5))) == (
+    assert tuple(statistics(narrow, narrow.random(12, stream(0)).reshape(1, 3, 4, 5))) == (
         "energy",
         "direction 1",
         "direction 2",
@@ -211,7 +211,7 @@ def test_bad_records():
         ({"steps": 0}, "recorded steps"),
         ({"every": 0}, "between two recorded"),
         ({"skip": -1}, "skipped steps"),
-        ({"rng": generator(0)}, "seed= or rng="),
+        ({"rng": stream(0)}, "seed= or rng="),
     ):
         with pytest.raises(InputError, match=text):
             record(machine, **{"chains": 2, "steps": 4, "seed": 0} | options)

@@ -13,13 +13,13 @@ from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.random import generator
+from rapidbm.random import stream
 
 EVERY = machines(1) + machines(3)
 
 
 def some_spins(machine, count=6):
-    return machine.random(count, generator(9))
+    return machine.random(count, stream(9))
 
 
 @pytest.mark.parametrize("machine", EVERY)
@@ -84,7 +84,7 @@ def test_couplings_are_eq_2():
 @pytest.mark.parametrize("machine", EVERY)
 def test_gradient_of_the_mean_energy_is_autograd(machine):
     spins = 0.8 * some_spins(machine)  # also for units that hold means
-    weights = torch.rand(spins.shape[:2], generator=generator(2), dtype=torch.float64)
+    weights = torch.rand(spins.shape[:2], generator=stream(2), dtype=torch.float64)
     loss = (machine.energy(spins, means=True) * weights).sum()  # summed over replicas
     names = [name for name, _ in machine.named_parameters()]
     wanted = torch.autograd.grad(loss, list(machine.parameters()))
@@ -103,7 +103,7 @@ def test_gradient_of_the_mean_energy_is_autograd(machine):
 def test_through_overlaps_or_through_the_matrix(sizes, patterns, chains):
     """`field` picks the cheaper way; both give the same."""
     machine = dbm(sizes[0], sizes[1:], patterns, replicas=2, seed=0, dtype=torch.float64)
-    spins = machine.random(chains, generator(1))
+    spins = machine.random(chains, stream(1))
     ways = []
     for cheaper in (True, False):
         old = Patterns._matrix_is_cheaper
@@ -121,12 +121,12 @@ def test_the_matrix_is_built_only_where_that_is_cheaper(monkeypatch):
     plain = Patterns.matrix
     monkeypatch.setattr(Patterns, "matrix", lambda self, a, b: built.append(1) or plain(self, a, b))
     wide = rbm(20, 300, 4, seed=0)  # K(V+H) < VH
-    wide.field(wide.random(50, generator(0)), 1)
+    wide.field(wide.random(50, stream(0)), 1)
     assert not built
     narrow = rbm(6, 6, 30, seed=0)  # K(V+H) > VH
-    narrow.field(narrow.random(2, generator(0)), 1)  # but for two chains W does not pay
+    narrow.field(narrow.random(2, stream(0)), 1)  # but for two chains W does not pay
     assert not built
-    narrow.field(narrow.random(500, generator(0)), 1)
+    narrow.field(narrow.random(500, stream(0)), 1)
     assert built
 
 
@@ -169,7 +169,7 @@ def test_no_other_patterns_are_nearer():
     found = Patterns.from_dense(dense, 2)
     least = (dense.matrix(0, 1) - found.matrix(0, 1)).square().sum((1, 2))
     for i in range(50):
-        step = torch.randn(found.patterns.shape, generator=generator(i), dtype=torch.float64)
+        step = torch.randn(found.patterns.shape, generator=stream(i), dtype=torch.float64)
         for size in (1e-3, 0.1, 1.0):
             other = Patterns(dense.layers, found.patterns.data + size * step)
             miss = (dense.matrix(0, 1) - other.matrix(0, 1)).square().sum((1, 2))

@@ -26,7 +26,7 @@ from rapidbm.paper.bars.few_patterns import (
 from rapidbm.paper.claims import claims_of
 from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record, plain
-from rapidbm.random import generator
+from rapidbm.random import stream
 
 
 def some_machine(biases=False):
@@ -71,7 +71,7 @@ def test_divergence_is_the_sum_over_all_states(biases):
 
 
 def test_patterns_of_one_scale_are_found_again():
-    spins = SPIN.random((3, 1, 15), generator(0), torch.float64)
+    spins = SPIN.random((3, 1, 15), stream(0), torch.float64)
     patterns = Patterns(Layers((6, 9), ((0, 1),)), 0.7 * spins)
     found = rounded(patterns.dense(), 1)
     assert torch.allclose(found.matrix(0, 1), patterns.matrix(0, 1), atol=1e-12)
@@ -92,7 +92,7 @@ def test_the_common_scale_is_the_least_squares_one():
 def bars_record(tmp_path_factory):
     """A part of the study for a machine whose couplings have rank 4 and almost nothing beside it."""
     folder = tmp_path_factory.mktemp("machines")
-    rng = generator(3)
+    rng = stream(3)
     left, right = torch.randn(1, 16, 4, generator=rng), torch.randn(1, 4, 20, generator=rng)
     noise = 1e-4 * torch.randn(1, 16, 20, generator=rng)
     machine = rbm(16, 20, seed=0)

@@ -12,7 +12,7 @@ from rapidbm.paper.claims import MISSED, claims_of, judged
 from rapidbm.paper.digits import likelihood, mnist, patterns, probe
 from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record, pack
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
 
 CONFIG = mnist.Scale.at("tiny")
@@ -29,8 +29,8 @@ def record(name, scale="paper", **values):
 
 def test_log_z_from_below_is_near_the_exact_one():
     machine = rb.rbm(10, 30, patterns=3, scale=0.5, replicas=3, seed=0).requires_grad_(False)
-    data = torch.where(torch.rand(50, 10, generator=generator(1)) < 0.3, 1, -1)
-    found = mnist.log_z_below(machine, data, mnist.Scale.at("quick"), generator(2))
+    data = torch.where(torch.rand(50, 10, generator=stream(1)) < 0.3, 1, -1)
+    found = mnist.log_z_below(machine, data, mnist.Scale.at("quick"), stream(2))
     exact = rb.log_z(machine, method="exact").lower
     assert ((found - exact).abs() < 0.3).all()
 

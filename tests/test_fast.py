@@ -12,7 +12,7 @@ from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.ensembles import AllStates, GivenVisible, WeightedSpins
 from rapidbm.machines.files import load_tensors
 from rapidbm.machines.machine import Machine
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.sampling.gibbs import sweeps
@@ -75,13 +75,13 @@ def machine(v, h, patterns=None, *, replicas=2, biases=True, scale=0.35) -> Mach
     options = {"replicas": replicas, "scale": scale, "seed": 1, "device": DEVICE}
     made = rbm(v, h, patterns, continuous=patterns is not None, biases=biases, **options)
     if made.biases is not None:
-        noise = torch.randn((replicas, v + h), generator=generator(4))
+        noise = torch.randn((replicas, v + h), generator=stream(4))
         made.biases.data.copy_(0.4 * noise)
     return made
 
 
 def visible(of: Machine, chains: int) -> torch.Tensor:
-    return of.random(chains, generator(3, device=DEVICE))[..., : of.visible]
+    return of.random(chains, stream(3, device=DEVICE))[..., : of.visible]
 
 
 KINDS = {
@@ -126,9 +126,9 @@ def test_spins_have_the_exact_distribution(nothing_plain, monkeypatch, patterns,
 @pytest.mark.parametrize("special", ["plain", "pushed", "clamped"])
 def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     these = machine(*sizes)
-    start = these.random(21, generator(3, device=DEVICE))
-    beta = torch.rand((2, 21), generator=generator(5)).to(DEVICE) + 0.5
-    mask = torch.rand((2, 21, these.layers.units), generator=generator(6)) < 0.2
+    start = these.random(21, stream(3, device=DEVICE))
+    beta = torch.rand((2, 21), generator=stream(5)).to(DEVICE) + 0.5
+    mask = torch.rand((2, 21, these.layers.units), generator=stream(6)) < 0.2
     settings = {
         "plain": {},
         "pushed": {"push": these.biases[:, None].detach().expand(2, 21, -1)},
@@ -160,7 +160,7 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(nothing_plain, pat
     everything, p = exact_distribution(pushed)
     p = torch.where(everything[:, 0] > 0, p, 0.0)
     p /= p.sum()
-    rng = generator(0, device=DEVICE)
+    rng = stream(0, device=DEVICE)
     start = everything[torch.multinomial(p, MANY, replacement=True, generator=rng)]
     clamp = torch.arange(6, device=DEVICE) == 0
     spins = sweeps(small, start, rng, 2, clamp=clamp, push=push.expand(1, MANY, -1))
@@ -173,15 +173,15 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(nothing_plain, pat
 def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road):
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     these = machine(9, 20, 3)
-    start = these.random(10, generator(0, device=DEVICE))
-    push = torch.randn((2, 10, 29), generator=generator(1)).to(DEVICE)
-    clamp = torch.rand((2, 10, 29), generator=generator(2)).to(DEVICE) < 0.3
+    start = these.random(10, stream(0, device=DEVICE))
+    push = torch.randn((2, 10, 29), generator=stream(1)).to(DEVICE)
+    clamp = torch.rand((2, 10, 29), generator=stream(2)).to(DEVICE) < 0.3
 
     def turned(values):
         return values.mT.contiguous().mT
 
     found = [
-        sweeps(these, f(start), generator(3, device=DEVICE), 1, clamp=f(clamp), push=f(push))
+        sweeps(these, f(start), stream(3, device=DEVICE), 1, clamp=f(clamp), push=f(push))
         for f in (lambda x: x, turned)
     ]
     assert torch.equal(*found)
@@ -190,8 +190,8 @@ def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road)
 def test_more_patterns_than_fit_on_the_chip(kernels):
     these = machine(10, 20, 400, replicas=1)
     assert fused._road(these.pair(), 10, plain=True) == "layers"
-    start = these.random(50, generator(0, device=DEVICE))
-    spins = sweeps(these, start, generator(1, device=DEVICE), 1)
+    start = these.random(50, stream(0, device=DEVICE))
+    spins = sweeps(these, start, stream(1, device=DEVICE), 1)
     assert bool((spins.abs() == 1).all())
     rows = visible(these, 5)
     weights = torch.ones((1, 5), device=DEVICE)
@@ -240,8 +240,8 @@ def test_gradients_by_kernels_where_they_win(kernels, monkeypatch, sizes, precis
 
 def test_every_chain_unit_and_sweep_has_a_number_of_its_own(nothing_plain):
     free = machine(32, 32, None, biases=False, scale=1e-9)
-    spins = sweeps(free, free.random(64, generator(0, device=DEVICE)), generator(1, device=DEVICE), 1)
-    later = sweeps(free, spins, generator(1, device=DEVICE), 2)
+    spins = sweeps(free, free.random(64, stream(0, device=DEVICE)), stream(1, device=DEVICE), 1)
+    later = sweeps(free, spins, stream(1, device=DEVICE), 2)
     whole = torch.cat([spins, later], 2).reshape(128, 128)  # rows: replica and chain
     whole = whole.double()
     for matrix in (whole @ whole.T, whole.T @ whole):  # of fair independent spins
@@ -252,8 +252,8 @@ def test_every_chain_unit_and_sweep_has_a_number_of_its_own(nothing_plain):
 
 def test_strong_fields_leave_no_choice(nothing_plain):
     strong = machine(6, 8, None, biases=False, scale=1e4)
-    start = strong.random(20, generator(0, device=DEVICE))
-    spins = sweeps(strong, start, generator(1, device=DEVICE), 1)
+    start = strong.random(20, stream(0, device=DEVICE))
+    spins = sweeps(strong, start, stream(1, device=DEVICE), 1)
     field = strong.field(spins, 0)
     assert torch.equal(spins[..., :6], torch.sign(field))
 
@@ -261,8 +261,8 @@ def test_strong_fields_leave_no_choice(nothing_plain):
 def test_a_temperature_for_each_chain(nothing_plain):
     these = machine(9, 20, 3, biases=False)
     beta = torch.cat([torch.zeros(50), torch.full((50,), 1e5)]).to(DEVICE)
-    start = these.random(100, generator(0, device=DEVICE))
-    spins = sweeps(these, start, generator(1, device=DEVICE), 3, beta)
+    start = these.random(100, stream(0, device=DEVICE))
+    spins = sweeps(these, start, stream(1, device=DEVICE), 3, beta)
     aligned = (torch.sign(these.field(spins, 0)) == spins[..., :9]).float().mean((0, 2))
     assert aligned[50:].min() == 1.0
     assert aligned[:50].mean() < 0.7
@@ -283,7 +283,7 @@ def test_gradients_are_those_of_the_plain_path(
     monkeypatch.setattr(fused, "_gradient_served", lambda _: True)
     these = machine(*sizes, biases=biases)
     rows = visible(these, 37)
-    weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE) - 0.3
+    weights = torch.rand((2, 37), generator=stream(2)).to(DEVICE) - 0.3
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
     with rounding.precision(precision):
         found = these.gradient(GivenVisible(these, rows.to(torch.int8), weights))
@@ -319,9 +319,9 @@ COUNTS = (
 def test_large_blocks(nothing_plain, precision, patterns):
     """As they are compiled for many chains, which the interpreter does not show."""
     these = machine(64, 333, patterns, biases=patterns % 3 == 0, scale=1.2 / patterns**0.5)
-    start = these.random(2**15, generator(3, device=DEVICE))
+    start = these.random(2**15, stream(3, device=DEVICE))
     rows = start[..., :64].to(torch.bfloat16)
-    weights = torch.rand((2, 2**15), generator=generator(2)).to(DEVICE) - 0.3
+    weights = torch.rand((2, 2**15), generator=stream(2)).to(DEVICE) - 0.3
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
     how = chains.Settings(2, torch.ones_like(weights), torch.tensor([7], device=DEVICE))
     with rounding.precision(precision):
@@ -373,7 +373,7 @@ def test_visible_spins_of_another_width_are_refused(nothing_plain, wrong):
 def test_a_large_batch_comes_in_parts(nothing_plain, monkeypatch):
     these = machine(9, 20, 3)
     rows = visible(these, 37)
-    weights = torch.rand((2, 37), generator=generator(2)).to(DEVICE)
+    weights = torch.rand((2, 37), generator=stream(2)).to(DEVICE)
     whole = fused.gradient(these.pair(), rows, weights)
     monkeypatch.setattr(fused, "ROOM", 2 * 20 * 4 * 10)
     parts = fused.gradient(these.pair(), rows, weights)
@@ -394,7 +394,7 @@ def test_sums_over_all_states(nothing_plain, sizes, biases):
 
 
 def test_log_weights_count_no_unit_that_is_not_there():
-    couplings = torch.randn((2, 3, 70), generator=generator(0)).to(DEVICE)
+    couplings = torch.randn((2, 3, 70), generator=stream(0)).to(DEVICE)
     logs = states.log_weights(states.padded(couplings, None), 3, 70, 8, "ieee")
     from conftest import states as all_states
 
@@ -417,7 +417,7 @@ def test_phases_keep_their_contract(nothing_plain, negative):
 
 def ends(negative):
     these = machine(6, 40, 3, biases=False)
-    rows = torch.where(torch.rand((25, 6), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
+    rows = torch.where(torch.rand((25, 6), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
     options = {"epochs": 2, "batch_size": 10, "projection": Clip(1.0), "batch_mean": "nominal"}
     for _ in train(these, rows, negative, sgd(0.05, momentum=0.5), seed=3, **options):
         pass
@@ -457,7 +457,7 @@ def as_graph(trainer):
 @pytest.mark.parametrize("every", ["update", "epoch"])
 def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
     """The work of a graph, run as it is, gives the updates of the plain loop."""
-    rows = torch.where(torch.rand((25, 12), generator=generator(0)) < 0.3, 1, -1).to(torch.int8)
+    rows = torch.where(torch.rand((25, 12), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
     monkeypatch.setattr(executors, "Replay", AsItIs)
     found = []
     for replayed in (True, False):
@@ -576,11 +576,11 @@ def test_which_machines_are_served(kernels):
 def test_small_work_is_left_to_the_plain_path(monkeypatch):
     monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
     these = machine(4, 3, 2)
-    start = these.random(10, generator(0, device=DEVICE))
+    start = these.random(10, stream(0, device=DEVICE))
     work = 3 * 2 * 10 * 7 * 2  # sweeps, replicas, chains, units, patterns
     for worth, served in ((work, True), (work + 1, False)):
         monkeypatch.setattr(fused, "WORTH", worth)
-        found = fused.sweeps(these.pair(), start, generator(1, device=DEVICE), 3, 1.0)
+        found = fused.sweeps(these.pair(), start, stream(1, device=DEVICE), 3, 1.0)
         assert (found is not None) == served
 
 

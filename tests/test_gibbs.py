@@ -7,7 +7,7 @@ from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.units import SPIN, Ising
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import gibbs
 from rapidbm.sampling.gibbs import sweep, sweeps
 from rapidbm.testing import chi_squared, exact_distribution, sampler_p_values
@@ -53,7 +53,7 @@ def test_each_chain_may_have_its_own_temperature(machine):
     betas = torch.tensor([0.4, 1.5], dtype=torch.float64)
     count = 20_000
     states = []
-    rng = generator(0)
+    rng = stream(0)
     for beta in betas:
         every, p = exact_distribution(machine, float(beta))
         states.append(every[torch.multinomial(p[0], count, replacement=True, generator=rng)])
@@ -74,7 +74,7 @@ def test_clamped_units_stay_and_the_rest_is_conditional(machine):
     clamp[[0, machine.visible]] = True  # a visible and a hidden unit
     fixed = torch.tensor([1.0, -1.0], dtype=torch.float64)
     match = (every[:, clamp] == fixed).all(1)
-    rng = generator(0)
+    rng = stream(0)
     conditional = torch.where(match, p, 0.0)
     conditional /= conditional.sum(1, keepdim=True)
     start = every[torch.multinomial(conditional, 30_000, replacement=True, generator=rng)]
@@ -89,9 +89,9 @@ def test_clamped_units_stay_and_the_rest_is_conditional(machine):
 
 @pytest.mark.parametrize("machine", machines(3))
 def test_the_same_seed_gives_the_same_bits_and_the_input_stays(machine):
-    start = machine.random(10, generator(1))
+    start = machine.random(10, stream(1))
     kept = start.clone()
-    one, two = (sweep(machine, start, generator(5)) for _ in range(2))
+    one, two = (sweep(machine, start, stream(5)) for _ in range(2))
     assert torch.equal(one, two)
     assert torch.equal(start, kept)
 
@@ -100,16 +100,16 @@ def test_the_same_seed_gives_the_same_bits_and_the_input_stays(machine):
 def test_unknown_hidden_units_do_not_matter_to_the_first_draw(machine):
     """0 stands for unknown: after a sweep every unit is a spin."""
     start = machine.with_visible(torch.ones(6, machine.visible))
-    out = sweep(machine, start, generator(0))
+    out = sweep(machine, start, stream(0))
     assert bool((out.abs() == 1).all())
 
 
 def test_mask_per_image():
     machine = rbm(4, 3, seed=0)
-    start = machine.random(2, generator(0))
+    start = machine.random(2, stream(0))
     mask = torch.zeros(2, 7, dtype=torch.bool)
     mask[0, :4] = True
-    outs = torch.stack([sweep(machine, start, generator(i), clamp=mask) for i in range(40)])
+    outs = torch.stack([sweep(machine, start, stream(i), clamp=mask) for i in range(40)])
     assert bool((outs[:, 0, 0, :4] == start[0, 0, :4]).all())
     assert not bool((outs[:, 0, 1, :4] == start[0, 1, :4]).all())
 
@@ -130,15 +130,15 @@ def test_mask_per_image():
 def test_bad_sweeps(options, words):
     machine = rbm(4, 3, seed=0)
     with pytest.raises(InputError, match=words):
-        sweep(machine, machine.random(2, generator(0)), generator(0), **options)
+        sweep(machine, machine.random(2, stream(0)), stream(0), **options)
 
 
 def test_a_temperature_of_another_type():
     machine = rbm(4, 3, 2, seed=0)
     beta = torch.ones(2, dtype=torch.float64)
-    assert sweep(machine, machine.random(2, generator(0)), generator(0), beta).dtype == torch.float32
+    assert sweep(machine, machine.random(2, stream(0)), stream(0), beta).dtype == torch.float32
 
 
 def test_gradients_are_not_tracked():
     machine = rbm(4, 3, 2, seed=0)
-    assert not gibbs.resample(machine, machine.random(2, generator(0)), 1, generator(0)).requires_grad
+    assert not gibbs.resample(machine, machine.random(2, stream(0)), 1, stream(0)).requires_grad

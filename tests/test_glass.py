@@ -24,7 +24,7 @@ from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import exact_distribution
 
@@ -60,7 +60,7 @@ def test_overlaps_of_three_chains_by_hand():
 @pytest.mark.parametrize("machine", machines(2) + machines(1, biases=False))
 def test_distribution_of_overlaps_is_the_enumerated_one(machine):
     q, mass = exact_overlaps(machine)
-    found = overlap_distribution(exact_draws(machine, 400, generator(0)))
+    found = overlap_distribution(exact_draws(machine, 400, stream(0)))
     assert found.density.value.shape == (machine.replicas, len(found.edges) - 1)
     probability = found.density.value * found.edges.diff()
     assert torch.allclose(probability.sum(1), torch.ones(machine.replicas, dtype=torch.float64))
@@ -80,7 +80,7 @@ def test_distribution_of_overlaps_is_the_enumerated_one(machine):
 @pytest.mark.parametrize("scale", [0.01, 0.8])
 def test_errors_of_the_square_are_what_repetition_gives(scale):
     machine = rbm(4, 3, scale=scale, seed=3, dtype=torch.float64)
-    many = [overlap_distribution(exact_draws(machine, 40, generator(i))).square for i in range(80)]
+    many = [overlap_distribution(exact_draws(machine, 40, stream(i))).square for i in range(80)]
     spread = torch.stack([m.value for m in many]).std()
     claimed = torch.stack([m.error for m in many]).square().mean().sqrt()
     # Of pairs that are independent, as in a paramagnet, a jackknife over chains is √2 too large.
@@ -114,7 +114,7 @@ def test_given_edges_are_used_and_the_last_bin_is_closed():
 
 
 def test_a_frozen_machine_has_overlap_one_and_a_free_one_zero():
-    rng = generator(0)
+    rng = stream(0)
     still = SPIN.random((2, 8, 1, 50), rng).expand(-1, -1, 20, -1)
     frozen = freezing(still)
     assert frozen.within.value.tolist() == [1.0, 1.0]
@@ -128,7 +128,7 @@ def test_in_a_field_every_overlap_is_the_mean_of_tanh_squared():
     b = torch.linspace(-1.5, 1.5, 12, dtype=torch.float64)[None]
     layers = Layers((6, 6), ((0, 1),))
     machine = Machine(Dense(layers, {(0, 1): torch.zeros(1, 6, 6, dtype=torch.float64)}), b)
-    rng = generator(1)
+    rng = stream(1)
     spins = machine.random(60, rng)
     series = []
     for _ in range(40):
@@ -142,7 +142,7 @@ def test_in_a_field_every_overlap_is_the_mean_of_tanh_squared():
 
 
 def test_error_of_the_order_parameter_is_what_repetition_gives():
-    rng = generator(2)
+    rng = stream(2)
     value = torch.linspace(0.1, 0.9, 30)
     many = []
     for _ in range(200):
@@ -155,10 +155,10 @@ def test_error_of_the_order_parameter_is_what_repetition_gives():
 
 
 def test_error_of_the_gap_is_what_repetition_gives():
-    xi = SPIN.random((2, 100), generator(10))
+    xi = SPIN.random((2, 100), stream(10))
     many = []
     for i in range(100):
-        valley = (torch.rand(24, generator=generator(11, i)) < 0.3).long()
+        valley = (torch.rand(24, generator=stream(11, i)) < 0.3).long()
         many.append(freezing(xi[valley][None, :, None].expand(-1, -1, 2, -1)))
     for name in ("between", "gap"):
         values = torch.stack([getattr(m, name).value for m in many])
@@ -167,7 +167,7 @@ def test_error_of_the_gap_is_what_repetition_gives():
 
 
 def test_patterns_of_low_energy_are_several_states():
-    xi = SPIN.random((1, 2, 200), generator(3))
+    xi = SPIN.random((1, 2, 200), stream(3))
     chains = xi[:, torch.arange(20) % 2][:, :, None].expand(-1, -1, 4, -1)
     found = freezing(chains, fold=True)
     assert found.within.value == 1
@@ -176,7 +176,7 @@ def test_patterns_of_low_energy_are_several_states():
 
 
 def test_folded_chains_count_with_their_negatives():
-    rng = generator(9)
+    rng = stream(9)
     xi = SPIN.random((1, 1, 60), rng)
     turn = torch.where(torch.arange(10) % 2 == 0, 1.0, -1.0)[:, None]
     series = (xi * turn)[:, :, None].expand(-1, -1, 4, -1)
@@ -184,14 +184,14 @@ def test_folded_chains_count_with_their_negatives():
     assert (float(folded.between.value), float(folded.gap.value)) == (1.0, 0.0)
     assert float(plain.between.value) == pytest.approx(-1 / 9)  # 20 pairs agree, 25 do not
     spins = SPIN.random((1, 10, 60), rng)
-    one, two = (ultrametricity(x, generator(0), fold=True) for x in (spins, spins * turn))
+    one, two = (ultrametricity(x, stream(0), fold=True) for x in (spins, spins * turn))
     assert torch.equal(one.found.distances, two.found.distances)
     for triangles in (one.found, one.null):
         assert float(triangles.distances.max()) <= 0.5
 
 
 def test_near_is_where_it_is_asked_for():
-    spins = exact_draws(rbm(4, 3, seed=3, dtype=torch.float64), 40, generator(0))
+    spins = exact_draws(rbm(4, 3, seed=3, dtype=torch.float64), 40, stream(0))
     q = overlaps(spins)
     for near in (0.2, 0.5, 1.0):
         found = overlap_distribution(spins, near=near)
@@ -216,7 +216,7 @@ def tree(chains_per_leaf, units, rng):
 
 
 def test_a_tree_is_ultrametric_and_points_on_a_line_are_not():
-    rng = generator(4)
+    rng = stream(4)
     branched = ultrametricity(tree(3, 20_000, rng), rng)
     assert branched.found.k.value < 0.1
     assert branched.found.isosceles.value > 0.9
@@ -233,7 +233,7 @@ def test_a_tree_is_ultrametric_and_points_on_a_line_are_not():
 
 
 def test_independent_spins_look_like_the_null():
-    rng = generator(5)
+    rng = stream(5)
     found = ultrametricity(SPIN.random((2, 100, 4000), rng), rng)
     for triangles in (found.found, found.null):
         # Spacing of the two largest of three Gaussians: 3/(2√π) = 0.846.
@@ -243,8 +243,8 @@ def test_independent_spins_look_like_the_null():
 
 
 def test_triples_are_of_three_different_chains():
-    states = SPIN.random((1, 4, 500), generator(6))
-    sides = ultrametricity(states, generator(7), triples=2000).found.distances
+    states = SPIN.random((1, 4, 500), stream(6))
+    sides = ultrametricity(states, stream(7), triples=2000).found.distances
     apart = (1 - overlaps(states)) / 2
     assert torch.allclose(sides.flatten().unique(), apart.unique())  # no 0: none with itself
 
@@ -252,8 +252,8 @@ def test_triples_are_of_three_different_chains():
 def test_error_of_triangles_is_what_repetition_gives():
     many = []
     for i in range(60):
-        rng = generator(8, i)
-        leaves = tree(1, 200, generator(9))[0]
+        rng = stream(8, i)
+        leaves = tree(1, 200, stream(9))[0]
         noise = torch.where(torch.rand((1, 24, 200), generator=rng) < 0.1, -1.0, 1.0)
         chosen = leaves[torch.randint(9, (24,), generator=rng)]
         many.append(ultrametricity(chosen[None] * noise, rng, triples=2000).found.isosceles)
@@ -267,7 +267,7 @@ def test_error_of_triangles_is_what_repetition_gives():
 @pytest.mark.parametrize("machine", machines(2))
 def test_mean_energy_is_the_enumerated_one(machine):
     every, p = exact_distribution(machine)
-    found = energies(machine, exact_draws(machine, 2000, generator(0)))
+    found = energies(machine, exact_draws(machine, 2000, stream(0)))
     exact = (p * machine.energy(every)).sum(1) / machine.layers.units
     assert found.shape == (2, 2000)
     assert z(Estimate.of(found), exact) < 4.5
@@ -328,7 +328,7 @@ def test_edges_of_random_couplings():
 
 def test_an_eigenvalue_far_below_is_an_outlier_too():
     machine = bm(40, scale=1.0, seed=0, dtype=torch.float64)
-    xi = SPIN.random((40,), generator(0), torch.float64)
+    xi = SPIN.random((40,), stream(0), torch.float64)
     for push in (1.0, -1.0):
         planted = machine.couplings.matrix(0, 0).detach() + push * torch.outer(xi, xi)
         planted.diagonal(dim1=1, dim2=2).zero_()
@@ -373,7 +373,7 @@ def test_overlaps_of_patterns():
         ),
         (lambda: edwards_anderson(torch.ones(1, 3, 4)), r"times, units\) .* not \(1, 3, 4\)"),
         (lambda: edwards_anderson(torch.ones(1, 3, 1, 4)), r"not \(1, 3, 1, 4\); keep"),
-        (lambda: ultrametricity(torch.ones(1, 4, 4), generator(0), triples=0), "triples .* not 0"),
+        (lambda: ultrametricity(torch.ones(1, 4, 4), stream(0), triples=0), "triples .* not 0"),
     ],
 )
 def test_errors_say_the_rule_the_value_and_the_remedy(call, words):
@@ -382,10 +382,10 @@ def test_errors_say_the_rule_the_value_and_the_remedy(call, words):
 
 
 def test_inputs_are_left_as_they_are():
-    spins = SPIN.random((1, 6, 2, 10), generator(0))
+    spins = SPIN.random((1, 6, 2, 10), stream(0))
     before = spins.clone()
     freezing(spins, fold=True)
     overlap_distribution(spins[:, :, 0], fold=True)
-    ultrametricity(spins[:, :, 0], generator(0), fold=True)
+    ultrametricity(spins[:, :, 0], stream(0), fold=True)
     assert torch.equal(spins, before)
     assert isinstance(edwards_anderson(spins), Estimate)

@@ -13,7 +13,7 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.files import load_tensors
 from rapidbm.machines.machine import scaled
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.diagnosis import diagnose
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
@@ -37,8 +37,8 @@ def test_sampler(machine):
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_energies_and_gradients_are_those_of_the_cpu(machine):
-    spins = machine.cpu().random(50, generator(0))
-    weights = torch.rand((2, 50), generator=generator(1), dtype=torch.float64)
+    spins = machine.cpu().random(50, stream(0))
+    weights = torch.rand((2, 50), generator=stream(1), dtype=torch.float64)
     energy, z = machine.energy(spins).detach(), log_z(machine).lower
     gradient = machine.gradient(WeightedSpins(spins, weights))
     machine.cuda()
@@ -51,7 +51,7 @@ def test_energies_and_gradients_are_those_of_the_cpu(machine):
 
 @pytest.mark.parametrize("negative", [PatternInduced(), PatternInduced(1), Persistent(20, 2)], ids=str)
 def test_training_repeats_to_the_bit(negative):
-    data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
     ends = []
     for _ in range(2):
         machine = rbm(30, 200, 5, replicas=4, seed=0, device="cuda")
@@ -73,7 +73,7 @@ def test_training_repeats_to_the_bit(negative):
 def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns, clock):
     """Kernels included: no sweep is too small for them here."""
     monkeypatch.setattr(fused, "WORTH", 0)
-    data = torch.where(torch.rand((100, 30), generator=generator(0)) < 0.5, 1, -1)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
     ends = []
     for launches in ("graph", "single"):
         machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")

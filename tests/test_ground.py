@@ -32,7 +32,7 @@ from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
 from rapidbm.progress import watch
-from rapidbm.random import generator
+from rapidbm.random import stream
 
 GRAPHS = {
     "rbm": Layers((6, 5), ((0, 1),)),
@@ -60,7 +60,7 @@ def patterns_of(kind, shape, rng):
 
 
 def machine_of(graph, k, kind, biases, seed, replicas=1):
-    layers, rng = GRAPHS[graph], generator(seed, graph, k, kind)
+    layers, rng = GRAPHS[graph], stream(seed, graph, k, kind)
     xi = patterns_of(kind, (replicas, k, layers.units), rng)
     b = patterns_of("integer" if kind == "integer" else "continuous", xi.shape, rng)[:, 0]
     if biases == "visible":
@@ -140,7 +140,7 @@ def test_faces_of_sign_patterns_are_not_in_general_position(k, monkeypatch):
 def rotated(rows, seed):
     """As they are for seed 0."""
     rows = torch.tensor(rows, dtype=torch.float64)
-    turn = torch.randn(2 * rows.shape[1:], generator=generator(seed, "turn"), dtype=torch.float64)
+    turn = torch.randn(2 * rows.shape[1:], generator=stream(seed, "turn"), dtype=torch.float64)
     return rows @ torch.linalg.qr(turn)[0] if seed else rows
 
 
@@ -160,7 +160,7 @@ def test_a_face_with_too_many_generators_is_noticed(name):
         layers = Layers((len(rows), 3), ((0, 1),))
         zonotope = _zonotope(Machine(Patterns(layers, units)), 0, (0,), [])
         directions = zonotope.generators / zonotope.generators.norm(dim=1, keepdim=True)
-        noise = torch.randn(rows.shape, generator=generator(seed), dtype=torch.float64)
+        noise = torch.randn(rows.shape, generator=stream(seed), dtype=torch.float64)
         with watch("faces") as tick:
             assert _search_faces(zonotope, directions, tick) is None
             assert _search_faces(zonotope, directions + 0.1 * noise, tick) is not None
@@ -181,13 +181,13 @@ def test_parallel_units_are_one_generator():
     assert [len(x) for x in nothing] == [0, 2, 2]
     # Sign patterns have 2^(K−1) kinds, whatever the lengths of the units.
     signs = rbm(300, 200, 3, seed=0, dtype=torch.float64)
-    signs.patterns.data *= torch.rand(500, generator=generator(0), dtype=torch.float64) + 0.5
+    signs.patterns.data *= torch.rand(500, generator=stream(0), dtype=torch.float64) + 0.5
     (plan,) = zonotopes(signs)
     assert (len(plan.generators), len(plan.rows), plan.candidates) == (4, 4, 2**3)
 
 
 def test_dimensions_are_those_that_the_patterns_span():
-    rng = generator(0)
+    rng = stream(0)
     some = torch.randn((30, 2), generator=rng, dtype=torch.float64)
     mixed = some @ torch.tensor([[1.0, 0.0, 0.3], [0.0, 1.0, 0.7]], dtype=torch.float64)
     assert _directions(mixed).shape == (30, 2)
@@ -254,7 +254,7 @@ LARGER = {
 
 
 def larger(graph, k, kind, biased, seed=0):
-    rng, layers = generator(seed, graph, kind), LARGER[graph]
+    rng, layers = stream(seed, graph, kind), LARGER[graph]
     xi = patterns_of(kind, (1, k, layers.units), rng)
     b = torch.randn((1, layers.units), generator=rng, dtype=torch.float64)
     return Machine(Patterns(layers, xi), b if biased else None)
@@ -314,7 +314,7 @@ def test_slopes_limit_every_slope(graph, biases, aligned):
         machine.couplings.patterns.data *= size
         (zonotope,) = zonotopes(machine)
         count = len(zonotope.generators)
-        inside = torch.rand((200, count), generator=generator(1), dtype=torch.float64) * 2 - 1
+        inside = torch.rand((200, count), generator=stream(1), dtype=torch.float64) * 2 - 1
         inside[0] = 1.0
         for j, slope in enumerate(zonotope.slopes()):
             ends = []
@@ -510,9 +510,9 @@ def test_seeds_are_heard():
 
 def test_descent_infers_hidden_layers_from_the_visible_one_outwards():
     layers = Layers((3, 2, 4), ((0, 2), (1, 2)))  # the last layer is next to the visible one
-    xi = torch.randn(2, 3, 9, generator=generator(0), dtype=torch.float64)
+    xi = torch.randn(2, 3, 9, generator=stream(0), dtype=torch.float64)
     machine = Machine(Patterns(layers, xi))
-    found = HEURISTICS["descent"](machine, 5, 1, generator(1)).detach()
+    found = HEURISTICS["descent"](machine, 5, 1, stream(1)).detach()
     whole = torch.cat([xi.sign(), -xi.sign()], 1)
     assert found.shape == (2, 6 + 6 + 5, 9)
     assert torch.equal(found[:, :6], whole)
@@ -570,7 +570,7 @@ def test_bad_input():
     with pytest.raises(InputError, match="number of sweeps must be"):
         ground_state(machine, method="annealing", sweeps=0)
     with pytest.raises(InputError, match="seed= or rng="):
-        ground_state(machine, method="descent", seed=0, rng=generator(0))
+        ground_state(machine, method="descent", seed=0, rng=stream(0))
 
 
 # -- bounds -------------------------------------------------------------------------------------------
@@ -631,7 +631,7 @@ def test_rounding_lifts_no_bound_above_the_ground_state():
             for parameter in machine.couplings.parameters():
                 parameter.abs_()
         if seed % 2:
-            noise = torch.randn((1, machine.layers.units), generator=generator(seed)).double()
+            noise = torch.randn((1, machine.layers.units), generator=stream(seed)).double()
             machine = Machine(machine.couplings, noise)
         energy = ground_state(machine, method="enumeration").energy
         assert bool((edge_bound(machine) <= energy).all()), (seed, machine)

@@ -15,7 +15,7 @@ from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine, scaled
 from rapidbm.machines.units import Ising
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import exact_distribution
@@ -24,7 +24,7 @@ EVERY = machines(3) + machines(2, biases=False)
 
 
 def images(machine, count=8, seed=1):
-    return machine.random(count, generator(seed))[0, :, : machine.visible]
+    return machine.random(count, stream(seed))[0, :, : machine.visible]
 
 
 def exact_sums(machine, visible):
@@ -50,7 +50,7 @@ def many(kind, biases=False, replicas=100):
     }[kind]()
     if not biases:
         return made
-    noise = torch.randn((replicas, made.layers.units), generator=generator(2))
+    noise = torch.randn((replicas, made.layers.units), generator=stream(2))
     return Machine(made.couplings, 0.3 * noise)
 
 
@@ -59,7 +59,7 @@ def test_both_sides_hold_and_are_close(machine):
     visible = images(machine)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
     exact = exact_sums(machine, visible).mean(1)
-    found = hidden_sums(machine, visible, generator(0), chains=50)
+    found = hidden_sums(machine, visible, stream(0), chains=50)
     for values, errors in (
         (found.forward.value, found.forward.error),
         (found.back.value, found.back.error),
@@ -110,7 +110,7 @@ def test_the_errors_are_as_large_as_the_spread():
     machine = many("dbm-dense")
     visible = images(machine, 6)
     exact = exact_sums(machine, visible).mean(1)
-    found = hidden_sums(machine, visible, generator(0))
+    found = hidden_sums(machine, visible, stream(0))
     for value, error in (
         (found.forward.value, found.forward.error),
         (found.back.value, found.back.error),
@@ -125,7 +125,7 @@ def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
     exact = exact_sums(machine, visible).mean(1)
 
     def score():
-        found = hidden_sums(machine, visible, generator(0))
+        found = hidden_sums(machine, visible, stream(0))
         low = torch.minimum(found.forward.value, found.back.value) - 1.96 * found.forward.error
         high = torch.maximum(found.forward.value, found.back.value) + 1.96 * found.back.error
         return int(((low <= exact) & (exact <= high)).sum()), float((found.back.value - exact).min())
@@ -145,11 +145,11 @@ def test_a_frozen_posterior_is_summed_from_mean_field():
     machine = dbm(60, (40, 10), 4, scale=1.0, seed=0)
     visible = machine.patterns.detach()[0, :, :60]
     exact = copy.deepcopy(machine).double().log_prob_unnormalised(visible).detach().mean(1)
-    found = hidden_sums(machine, visible, generator(0))
+    found = hidden_sums(machine, visible, stream(0))
     assert found.steps == 50
     assert float((found.forward.value - exact).abs()) < 0.05
     assert float((found.back.value - exact).abs()) < 0.05
-    again = hidden_sums(machine, visible, generator(0))
+    again = hidden_sums(machine, visible, stream(0))
     assert torch.equal(found.forward.value, again.forward.value)
     assert torch.equal(found.back.value, again.back.value)
 
@@ -173,7 +173,7 @@ def test_a_restricted_machine_has_no_gap():
     exact = exact_sums(machine, visible)
     bound = variational_bound(machine, machine.complete(visible)).detach()
     assert torch.allclose(bound, exact, atol=1e-12)
-    found = hidden_sums(machine, visible, generator(0))
+    found = hidden_sums(machine, visible, stream(0))
     assert torch.allclose(found.mean_field, exact.mean(1), atol=1e-12)
     assert bool(((found.forward.value - exact.mean(1)).abs() < 4 * found.forward.error).all())
 
@@ -185,7 +185,7 @@ def test_the_bound_holds_for_any_means(machine):
     means = machine.with_visible(visible).clone()
     width = machine.layers.units - machine.visible
     for seed in range(5):
-        noise = torch.rand((2, 5, width), generator=generator(seed), dtype=means.dtype)
+        noise = torch.rand((2, 5, width), generator=stream(seed), dtype=means.dtype)
         means[..., machine.visible :] = 2 * noise - 1
         assert bool((variational_bound(machine, means) <= exact + 1e-12).all())
     means[..., machine.visible :] = 1.0  # a single state, without entropy
@@ -208,7 +208,7 @@ def test_a_wrong_weight_shows(kind, monkeypatch):
     exact = exact_sums(machine, visible).mean(1)
 
     def far_off():
-        found = hidden_sums(machine, visible, generator(0))
+        found = hidden_sums(machine, visible, stream(0))
         return int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum())
 
     assert far_off() < 2
@@ -228,7 +228,7 @@ def test_a_wrong_base_shows(monkeypatch):
     exact = exact_sums(machine, visible).mean(1)
     plain = Ising.log_sum
     monkeypatch.setattr(Ising, "log_sum", lambda self, field: plain(self, field) + 0.05)
-    found = hidden_sums(machine, visible, generator(0))
+    found = hidden_sums(machine, visible, stream(0))
     assert int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum()) > 15
 
 
@@ -245,7 +245,7 @@ def test_images_in_parts(monkeypatch):
 
     monkeypatch.setattr(sums, "_of_images", some)
     monkeypatch.setattr(sums, "AT_ONCE", 2 * 10 * 500 * 6)
-    found = hidden_sums(machine, visible, generator(0), chains=500)
+    found = hidden_sums(machine, visible, stream(0), chains=500)
     assert sizes == [6, 3]
     exact = exact_sums(machine, visible).mean(1)
     assert bool(((found.forward.value - exact).abs() < 4 * found.forward.error).all())
@@ -270,7 +270,7 @@ def test_temperatures_double_while_few_chains_are_effective(effective, most, ste
         annealing, "backward", lambda path, betas, spins, rng: torch.zeros(spins.shape[:2])
     )
     monkeypatch.setattr(sums, "MOST", most)
-    found = hidden_sums(machine, images(machine, 2), generator(0), chains=4)
+    found = hidden_sums(machine, images(machine, 2), stream(0), chains=4)
     assert found.steps == lengths[-1] == steps
 
 
@@ -285,7 +285,7 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     assert "hidden units over 50 temperatures" in found.effort
     assert bool(held(found, exact).all())
     # Errors of independent parts add in squares.
-    hidden = hidden_sums(machine, visible, generator(0, "hidden"))
+    hidden = hidden_sums(machine, visible, stream(0, "hidden"))
     value = 0.5 * (hidden.forward.value + hidden.back.value)
     low, high = hidden.interval(WIDE)
     assert torch.equal(found.forward, hidden.forward.value - z.forward)
@@ -312,4 +312,4 @@ def test_an_interval_lies_above_the_proven_bound():
 def test_an_error_needs_two_chains():
     machine = dbm(4, (3, 3), seed=0)
     with pytest.raises(InputError, match="chains must be a whole number of at least 2, not 1"):
-        hidden_sums(machine, images(machine), generator(0), chains=1)
+        hidden_sums(machine, images(machine), stream(0), chains=1)

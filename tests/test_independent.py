@@ -10,10 +10,10 @@ from conftest import machines
 from rapidbm.likelihood import independent
 from rapidbm.likelihood.independent import Fit, fit, log_z_by_means, log_z_by_states, warn_of_fit
 from rapidbm.machines.machine import scaled
-from rapidbm.random import generator
+from rapidbm.random import stream
 
-LATENT = torch.randint(2, (200, 3), generator=generator(0)).float() * 2 - 1
-TABLE = (LATENT @ torch.randn(3, 16, generator=generator(1))) > 0  # 16 columns, as booleans
+LATENT = torch.randint(2, (200, 3), generator=stream(0)).float() * 2 - 1
+TABLE = (LATENT @ torch.randn(3, 16, generator=stream(1))) > 0  # 16 columns, as booleans
 ALL = pytest.mark.parametrize("machine", [*machines(2), *machines(2, biases=False)])
 
 
@@ -23,7 +23,7 @@ def test_bounds_on_log_z_hold(machine, beta):
     cold = scaled(machine, beta)
     exact = rb.log_z(cold, method="exact").lower
     for seed in range(5):
-        spins = rb.sweeps(cold, cold.random(20, generator(seed)), generator(seed), 3)
+        spins = rb.sweeps(cold, cold.random(20, stream(seed)), stream(seed), 3)
         for bound in (log_z_by_states(cold, spins), log_z_by_means(cold, spins)):
             assert bool((bound <= exact + 1e-9).all())
 
@@ -31,7 +31,7 @@ def test_bounds_on_log_z_hold(machine, beta):
 @ALL
 def test_bounds_are_tight_where_they_should_be(machine):
     cold, hot = scaled(machine, 20.0), scaled(machine, 1e-3)
-    spins = cold.random(400, generator(0))
+    spins = cold.random(400, stream(0))
     exact = rb.log_z(cold, method="exact").lower
     assert torch.allclose(log_z_by_states(cold, spins), exact, atol=1.0)  # of 100 and more
     exact = rb.log_z(hot, method="exact").lower
@@ -40,7 +40,7 @@ def test_bounds_are_tight_where_they_should_be(machine):
 
 def test_the_best_start_counts():
     machine = scaled(rb.rbm(6, 5, 3, seed=0, dtype=torch.float64), 3.0)
-    spins = machine.random(9, generator(0))
+    spins = machine.random(9, stream(0))
     each = torch.stack([log_z_by_means(machine, start[:, None]) for start in spins.unbind(1)])
     assert float(each.max() - each.min()) > 0.1
     assert torch.allclose(log_z_by_means(machine, spins), each.amax(0), rtol=1e-12)
@@ -49,15 +49,15 @@ def test_the_best_start_counts():
 def test_data_in_parts_count_like_data_at_once(monkeypatch):
     monkeypatch.setattr(independent, "EXACT", 2**40)
     machine = rb.rbm(16, 2, seed=0, replicas=1500, scale=0.5)  # too many for 200 images at a time
-    found = fit(machine, TABLE, generator(0))
+    found = fit(machine, TABLE, stream(0))
     for i in (0, 1499):
-        alone = fit(machine.replica(i), TABLE, generator(0))
+        alone = fit(machine.replica(i), TABLE, stream(0))
         assert float(found.most[i]) == pytest.approx(float(alone.most), rel=1e-9)
 
 
 def test_a_state_counts_once():
     machine = rb.rbm(4, 3, seed=0, scale=0.5, dtype=torch.float64)
-    spins = machine.random(1, generator(0))
+    spins = machine.random(1, stream(0))
     many = spins.repeat(1, 50, 1)
     assert torch.equal(log_z_by_states(machine, many), log_z_by_states(machine, spins))
 
@@ -71,7 +71,7 @@ def test_the_bound_is_above_the_likelihood(enumerated, monkeypatch):
         rb.dbm(16, (4, 3), seed=0, scale=0.5),
         rb.bm(16, 3, 2, seed=0),
     ):
-        found = fit(machine, TABLE, generator(0))
+        found = fit(machine, TABLE, stream(0))
         exact = rb.log_likelihood(machine, TABLE, method="exact").lower
         assert bool((found.most >= exact - 1e-6).all())
         if enumerated:
@@ -81,13 +81,13 @@ def test_the_bound_is_above_the_likelihood(enumerated, monkeypatch):
 def test_columns_are_the_marginals():
     machine = rb.rbm(16, 3, seed=0, biases=True, dtype=torch.float64, scale=1e-9)
     machine.start_biases(TABLE)
-    found = fit(machine, TABLE, generator(0))
+    found = fit(machine, TABLE, stream(0))
     assert float(found.most) == pytest.approx(found.columns, abs=1e-6)
     assert not bool(found.below.any())
 
 
 def test_a_sum_that_takes_long_is_left_out():
-    assert fit(rb.bm(16, 40, seed=0), TABLE, generator(0)) is None
+    assert fit(rb.bm(16, 40, seed=0), TABLE, stream(0)) is None
     warn_of_fit(None)
 
 

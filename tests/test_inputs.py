@@ -11,7 +11,7 @@ import rapidbm as rb
 from rapidbm.data.splits import Split
 from rapidbm.glass.neighbours import adversarial_accuracy
 from rapidbm.glass.sample_moments import moments
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.metrics import corrupt, exact_log_likelihood, mean_free_energy
 from rapidbm.runs.probes import hidden_samples
 
@@ -86,15 +86,15 @@ DOORS = {
     "with_visible": lambda m, x: m.with_visible(x),
     "train": trained,
     "log_likelihood": lambda m, x: rb.log_likelihood(m, x, seed=0).lower,
-    "metric log_likelihood": lambda m, x: exact_log_likelihood(m, x, generator(0)),
-    "metric free_energy": lambda m, x: mean_free_energy(m, x, generator(0)),
-    "reconstruct": lambda m, x: rb.reconstruct(m, masked(x), generator(0)),
-    "hamming_distance": lambda m, x: rb.hamming_distance(m, masked(x), generator(0)),
+    "metric log_likelihood": lambda m, x: exact_log_likelihood(m, x, stream(0)),
+    "metric free_energy": lambda m, x: mean_free_energy(m, x, stream(0)),
+    "reconstruct": lambda m, x: rb.reconstruct(m, masked(x), stream(0)),
+    "hamming_distance": lambda m, x: rb.hamming_distance(m, masked(x), stream(0)),
     "method_accessibility": lambda m, x: rb.method_accessibility(
-        m, x, generator(0), negative=rb.ContrastiveDivergence(1)
+        m, x, stream(0), negative=rb.ContrastiveDivergence(1)
     ),
     "relaxation": lambda m, x: (
-        rb.relaxation(m, x, generator(0), sweeps=(0, 2), chains=8).data.accuracy.value
+        rb.relaxation(m, x, stream(0), sweeps=(0, 2), chains=8).data.accuracy.value
     ),
     "from_arrays": lambda m, x: rb.from_arrays(x).train.spins,
 }
@@ -102,12 +102,12 @@ NEEDS = {
     "hidden_mean": (RESTRICTED, lambda m, x: m.hidden_mean(x)),
     "complete": (RESTRICTED, lambda m, x: m.complete(x)),
     "given_visible": (RESTRICTED, lambda m, x: m.given_visible(x).spins),
-    "hidden_samples": (RESTRICTED, lambda m, x: hidden_samples(m, x, generator(0))),
+    "hidden_samples": (RESTRICTED, lambda m, x: hidden_samples(m, x, stream(0))),
     "start_biases": (("rbm", "dbm"), biased),
     # Where all units are visible, a configuration is visible data.
     "energy": (("bm, all visible",), lambda m, x: m.energy(x)),
     "field": (("bm, all visible",), lambda m, x: m.field(x, 0)),
-    "sweep": (("bm, all visible",), lambda m, x: rb.sweep(m, x, generator(0))),
+    "sweep": (("bm, all visible",), lambda m, x: rb.sweep(m, x, stream(0))),
     "descend": (("bm, all visible",), rb.descend),
 }
 CASES = [
@@ -152,7 +152,7 @@ def test_what_is_neither_is_refused(door, machine, name):
 @pytest.mark.parametrize("judge", [adversarial_accuracy, moments])
 def test_judges_of_samples_keep_the_rule(judge):
     def numbers(samples, data):
-        found = judge(samples, data, generator(0))
+        found = judge(samples, data, stream(0))
         return found.truth.value if hasattr(found, "truth") else found[1].samples
 
     wanted = numbers(SPINS, SPINS)
@@ -161,7 +161,7 @@ def test_judges_of_samples_keep_the_rule(judge):
         assert torch.equal(numbers(SPINS, data), wanted), name
     for data, words in BAD.values():
         with pytest.raises(rb.InputError, match=words):
-            judge(data, SPINS, generator(0))
+            judge(data, SPINS, stream(0))
 
 
 def test_constant_data_are_what_both_conventions_say_or_bits():
@@ -176,15 +176,15 @@ def test_constant_data_are_what_both_conventions_say_or_bits():
 @pytest.mark.parametrize("name", ["rbm", "dbm", "bm"])
 def test_a_configuration_is_spins_and_zero_is_an_unknown_hidden_unit(name):
     machine = MACHINES[name]
-    spins = machine.random(6, generator(0))
+    spins = machine.random(6, stream(0))
     bits = rb.to_bits(spins)
     doors = {
         "energy": machine.energy,
         "field": lambda x: machine.field(x, 0),
         "infer": machine.infer,
         "configuration": machine.configuration,
-        "sweep": lambda x: rb.sweep(machine, x, generator(1)),
-        "sweeps": lambda x: rb.sweeps(machine, x, generator(1), 2),
+        "sweep": lambda x: rb.sweep(machine, x, stream(1)),
+        "sweeps": lambda x: rb.sweeps(machine, x, stream(1), 2),
         "descend": lambda x: rb.descend(machine, x),
     }
     forms = (spins.float(), spins.to(torch.int8), spins.numpy(), spins.tolist(), bits.bool())

@@ -9,7 +9,7 @@ from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.exact import can_be_exact
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, rbm
-from rapidbm.random import generator
+from rapidbm.random import stream
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 
@@ -85,7 +85,7 @@ def test_single_precision_machines_are_summed_in_double():
 
 def test_a_paramagnet_is_known_in_closed_form():
     machine = bm(12, 0, 2, seed=0, scale=1e-9, biases=True, dtype=torch.float64)
-    machine.biases.data.copy_(torch.randn(1, 12, generator=generator(0)))
+    machine.biases.data.copy_(torch.randn(1, 12, generator=stream(0)))
     wanted = torch.log(2 * torch.cosh(machine.biases.detach())).sum(1)
     assert torch.allclose(log_z(machine).lower, wanted, atol=1e-9)
 

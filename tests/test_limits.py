@@ -11,7 +11,7 @@ from rapidbm.glass.neighbours import nearest
 from rapidbm.glass.sample_moments import moments, projections
 from rapidbm.likelihood.counting import log_z_by_counting
 from rapidbm.likelihood.quadrature import log_z_by_quadrature
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs import probes
 from rapidbm.runs.metrics import mean_free_energy
 
@@ -20,7 +20,7 @@ SPINS = DATA.train.spins
 SMALL = rb.rbm(16, 6, 2, seed=0)
 DEEP = rb.dbm(16, (5, 4), seed=0, scale=0.3)
 FULL = rb.bm(10, 0, 2, seed=0)
-SIGNS = torch.randn(40, 3, generator=generator(0))
+SIGNS = torch.randn(40, 3, generator=stream(0))
 
 
 def series():
@@ -43,32 +43,30 @@ CALLS = {
     "exact_moments, enumeration": lambda n: rb.exact_moments(DEEP, limit=n),
     "exact_moments, counting": lambda n: rb.exact_moments(SMALL, limit=n),
     "exact_moments, quadrature": lambda n: rb.exact_moments(FULL, limit=n),
-    "minima": lambda n: rb.minima(SMALL, 20, generator(0), limit=n),
-    "growth": lambda n: rb.growth(DEEP, 5, generator(0), tries=2, limit=n),
+    "minima": lambda n: rb.minima(SMALL, 20, stream(0), limit=n),
+    "growth": lambda n: rb.growth(DEEP, 5, stream(0), tries=2, limit=n),
     "boundaries": lambda n: rb.boundaries(load=torch.tensor([0.01, 0.1]), limit=n),
-    "hamming_distance": lambda n: rb.hamming_distance(SMALL, DATA.test, generator(0), limit=n),
-    "reconstruct": lambda n: rb.reconstruct(SMALL, DATA.test, generator(0), passes=5, limit=n),
-    "mean_free_energy": lambda n: mean_free_energy(DEEP, DATA.test, generator(0), limit=n),
-    "gibbs_accessibility": lambda n: rb.gibbs_accessibility(SMALL, None, generator(0), limit=n),
+    "hamming_distance": lambda n: rb.hamming_distance(SMALL, DATA.test, stream(0), limit=n),
+    "reconstruct": lambda n: rb.reconstruct(SMALL, DATA.test, stream(0), passes=5, limit=n),
+    "mean_free_energy": lambda n: mean_free_energy(DEEP, DATA.test, stream(0), limit=n),
+    "gibbs_accessibility": lambda n: rb.gibbs_accessibility(SMALL, None, stream(0), limit=n),
     "method_accessibility": lambda n: rb.method_accessibility(
-        SMALL, DATA.test, generator(0), negative=rb.ContrastiveDivergence(), limit=n
+        SMALL, DATA.test, stream(0), negative=rb.ContrastiveDivergence(), limit=n
     ),
-    "adversarial_accuracy": lambda n: rb.adversarial_accuracy(SPINS, SPINS, generator(0), limit=n),
+    "adversarial_accuracy": lambda n: rb.adversarial_accuracy(SPINS, SPINS, stream(0), limit=n),
     "nearest": lambda n: nearest(SPINS, SPINS, SPINS, limit=n),
-    "moments": lambda n: moments(SPINS.expand(3, -1, -1), SPINS, generator(0), triples=5, limit=n),
-    "projections": lambda n: projections(SPINS, SPINS, generator(0), components=2, limit=n),
-    "relaxation": lambda n: rb.relaxation(
-        SMALL, SPINS, generator(0), sweeps=(0, 1, 3), chains=6, limit=n
-    ),
-    "overlap_distribution": lambda n: rb.overlap_distribution(SMALL.random(8, generator(0)), limit=n),
+    "moments": lambda n: moments(SPINS.expand(3, -1, -1), SPINS, stream(0), triples=5, limit=n),
+    "projections": lambda n: projections(SPINS, SPINS, stream(0), components=2, limit=n),
+    "relaxation": lambda n: rb.relaxation(SMALL, SPINS, stream(0), sweeps=(0, 1, 3), chains=6, limit=n),
+    "overlap_distribution": lambda n: rb.overlap_distribution(SMALL.random(8, stream(0)), limit=n),
     "mixing": lambda n: rb.mixing(SMALL, series(), limit=n),
     "probe": features,
     "diagnose": lambda n: rb.diagnose(SMALL, DATA, chains=4, sweeps=2, starts=4, limit=n).as_dict(),
     "log_z_by_counting": lambda n: within(n, lambda: log_z_by_counting(SMALL)),
     "log_z_by_quadrature": lambda n: within(n, lambda: log_z_by_quadrature(FULL)),
     "free_energy": lambda n: within(n, lambda: DEEP.free_energy(SPINS)),
-    "sweeps": lambda n: within(n, lambda: rb.sweeps(DEEP, DEEP.random(4, generator(0)), generator(0), 5)),
-    "descend": lambda n: within(n, lambda: rb.descend(DEEP, DEEP.random(4, generator(0)))),
+    "sweeps": lambda n: within(n, lambda: rb.sweeps(DEEP, DEEP.random(4, stream(0)), stream(0), 5)),
+    "descend": lambda n: within(n, lambda: rb.descend(DEEP, DEEP.random(4, stream(0)))),
     "states": lambda n: within(n, lambda: rb.log_z(DEEP, method="exact")),
 }
 

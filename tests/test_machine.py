@@ -8,7 +8,7 @@ from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.testing import exact_distribution
 from rapidbm.training.load import critical_patterns
 
@@ -65,7 +65,7 @@ def test_hidden_means_of_other_machines_are_refused(make):
 
 def test_inference_leaves_its_input_as_it_was():
     machine = rbm(4, 3, scale=0.5, seed=0)
-    spins = machine.random(2, generator(0))
+    spins = machine.random(2, stream(0))
     before = spins.clone()
     found = machine.infer(spins)
     assert torch.equal(spins, before)
@@ -82,7 +82,7 @@ def test_complete_is_the_visible_layer_with_the_hidden_means():
 
 def test_one_configuration_serves_every_replica():
     machine = rbm(4, 3, replicas=2, seed=0)
-    spins = machine.random(5, generator(0))
+    spins = machine.random(5, stream(0))
     assert torch.equal(machine.energy(spins[0]), machine.energy(spins[:1]))
     assert machine.energy(spins[0]).shape == (2, 5)
 
@@ -110,7 +110,7 @@ def test_stack_and_replica_are_inverses():
 def test_seed_and_rng():
     assert torch.equal(rbm(4, 3, 2, seed=1).patterns, rbm(4, 3, 2, seed=1).patterns)
     assert not torch.equal(rbm(40, 3, 2, seed=1).patterns, rbm(40, 3, 2, seed=2).patterns)
-    a, b = (rbm(40, 3, rng=generator(1)).couplings.matrix(0, 1) for _ in range(2))
+    a, b = (rbm(40, 3, rng=stream(1)).couplings.matrix(0, 1) for _ in range(2))
     assert torch.equal(a, b)
 
 

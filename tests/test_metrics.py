@@ -10,7 +10,7 @@ from rapidbm.glass.accessibility import gibbs_accessibility, method_accessibilit
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs import metrics
 from rapidbm.runs.metrics import (
     METRICS,
@@ -30,7 +30,7 @@ def test_one_hidden_unit_tells_the_rest():
     machine = rbm(4, 1, 1, seed=0)
     machine.patterns.data.fill_(5.0)
     known = torch.tensor([True, True, False, False])
-    found = hamming_distance(machine, Split(torch.ones(3, 4), known=known), generator(0))
+    found = hamming_distance(machine, Split(torch.ones(3, 4), known=known), stream(0))
     assert float(found) < 1e-6
 
 
@@ -60,21 +60,21 @@ def test_hamming_distance_is_the_plain_definition(machine):
     """One pass up and down from the corrupted image, nothing clamped, |B − A| / 2V."""
     start = machine.with_visible(corrupt(DATA.test).nan_to_num(), means=True)
     total, tries = torch.zeros(2), 3000
-    rng = generator(1)
+    rng = stream(1)
     for _ in range(tries):
         out = sweep(machine, start, rng, means=True)[..., :16]
         total += (out - DATA.test.spins).abs().sum((1, 2)) / (2 * 16 * 4)
-    found = hamming_distance(machine, DATA.test, generator(2), tries=tries)
+    found = hamming_distance(machine, DATA.test, stream(2), tries=tries)
     assert torch.allclose(found, total / tries, atol=4 * 1.5 * 0.5 / (tries * 4) ** 0.5)
 
 
 def test_hamming_distance_of_known_machines():
     blind = rbm(16, 4, seed=0, scale=1e-6)  # a paramagnet guesses
-    assert abs(float(hamming_distance(blind, DATA.train, generator(0))) - 0.5) < 0.01
+    assert abs(float(hamming_distance(blind, DATA.train, stream(0))) - 0.5) < 0.01
     data = Split(DATA.train.spins[:1], known=DATA.train.known[:1])
     wise = rbm(16, 200, 1, seed=0)  # its only pattern is the image
     wise.couplings.patterns.data[..., :16] = data.spins.float()
-    assert float(hamming_distance(wise, data, generator(0))) < 1e-3
+    assert float(hamming_distance(wise, data, stream(0))) < 1e-3
 
 
 @pytest.mark.parametrize("images", [1, 3, 8, 10])
@@ -82,12 +82,12 @@ def test_images_that_come_in_parts_are_each_compared_with_itself(monkeypatch, im
     """A cold machine with one pattern fills in ±ξ, the sign that the known pixels have: no chance."""
     machine = rbm(7, 500, 1, replicas=2, seed=0)
     machine.couplings.patterns.data[..., :7] = 1.0
-    truth = torch.where(torch.rand((10, 7), generator=generator(1)) < 0.5, 1, -1)
+    truth = torch.where(torch.rand((10, 7), generator=stream(1)) < 0.5, 1, -1)
     data = Split(truth, known=torch.arange(7) < 5)
     side = truth[:, :5].sum(1).sign()
     wanted = float((truth != side[:, None]).double().mean())
     monkeypatch.setattr(metrics, "ROOM", images * 2 * 507)
-    found = hamming_distance(machine, data, generator(0), tries=2)
+    found = hamming_distance(machine, data, stream(0), tries=2)
     assert found.tolist() == pytest.approx([wanted] * 2)
 
 
@@ -101,19 +101,19 @@ def test_corrupted_images():
 
 def test_clamped_reconstruction_keeps_what_is_known():
     machine = rbm(16, 12, 3, replicas=2, seed=0, scale=0.3)
-    out = reconstruct(machine, DATA.test, generator(0), passes=3, clamp=True)
+    out = reconstruct(machine, DATA.test, stream(0), passes=3, clamp=True)
     known = DATA.test.known
     assert out.shape == (2, 4, 16)
     assert bool((out[:, known] == DATA.test.spins[known]).all())
-    free = reconstruct(machine, DATA.test, generator(0), passes=3)
+    free = reconstruct(machine, DATA.test, stream(0), passes=3)
     assert not bool((free[:, known] == DATA.test.spins[known]).all())
 
 
 def test_accessibilities():
     cold = rbm(16, 200, 2, replicas=3, seed=0)
-    assert float(gibbs_accessibility(cold, DATA.train, generator(0)).min()) > 0.95
+    assert float(gibbs_accessibility(cold, DATA.train, stream(0)).min()) > 0.95
     hot = rbm(16, 200, replicas=3, seed=0, scale=1e-3)
-    assert float(gibbs_accessibility(hot, DATA.train, generator(0)).max()) < 0.6
+    assert float(gibbs_accessibility(hot, DATA.train, stream(0)).max()) < 0.6
     ground = ground_state(cold).energy
     for negative in (
         PatternInduced(),
@@ -121,7 +121,7 @@ def test_accessibilities():
         ContrastiveDivergence(5),
         Persistent(20, 5),
     ):
-        found = method_accessibility(cold, DATA.train, generator(0), negative=negative, ground=ground)
+        found = method_accessibility(cold, DATA.train, stream(0), negative=negative, ground=ground)
         assert found.shape == (3,)
         assert 0.5 < float(found.min()) <= float(found.max()) <= 1 + 1e-6
 
@@ -131,32 +131,32 @@ def test_a_paramagnet_is_not_made_cold_by_its_means():
     hot = rbm(16, 300, replicas=2, seed=0, scale=1e-2)
     ground = ground_state(hot).energy
     for negative in (ContrastiveDivergence(5), Persistent(50, 5)):
-        found = method_accessibility(hot, DATA.train, generator(0), negative=negative, ground=ground)
+        found = method_accessibility(hot, DATA.train, stream(0), negative=negative, ground=ground)
         assert float(found.max()) < 0.5
-    chains = hot.random(50, generator(1))
+    chains = hot.random(50, stream(1))
     found = method_accessibility(
-        hot, DATA.train, generator(0), negative=Persistent(50), chains=chains, ground=ground
+        hot, DATA.train, stream(0), negative=Persistent(50), chains=chains, ground=ground
     )
     assert torch.allclose(found, hot.energy(chains).detach().amin(1) / ground)
     cd = ContrastiveDivergence(2)
-    found = method_accessibility(hot, DATA.train, generator(3), negative=cd, repeats=4, ground=ground)
-    rng, lowest = generator(3), torch.full((2,), torch.inf)
+    found = method_accessibility(hot, DATA.train, stream(3), negative=cd, repeats=4, ground=ground)
+    rng, lowest = stream(3), torch.full((2,), torch.inf)
     for _ in range(4):
         spins = sweeps(hot, hot.with_visible(DATA.train.spins), rng, 2)
         lowest = torch.minimum(lowest, hot.energy(spins).detach().amin(1))
     assert torch.allclose(found, lowest / ground)
     with pytest.raises(InputError, match="no configurations of its own"):
-        method_accessibility(hot, DATA.train, generator(0), negative=Exact())
+        method_accessibility(hot, DATA.train, stream(0), negative=Exact())
 
 
 def test_gibbs_accessibility_is_the_lowest_of_the_chains():
     machine = rbm(16, 30, replicas=2, seed=0, scale=0.2)
-    found = gibbs_accessibility(machine, DATA.train, generator(5), chains=4, steps=3)
-    rng = generator(5)
+    found = gibbs_accessibility(machine, DATA.train, stream(5), chains=4, steps=3)
+    rng = stream(5)
     spins = sweeps(machine, machine.random(4, rng), rng, 3)
     lowest = machine.energy(spins).detach().amin(1)
     assert torch.allclose(found, lowest / ground_state(machine).energy.float())
-    low = gibbs_accessibility(machine, None, generator(5), ground=torch.full((2,), -1e-3))
+    low = gibbs_accessibility(machine, None, stream(5), ground=torch.full((2,), -1e-3))
     assert torch.equal(low, torch.ones(2))  # a search that missed lower energies
 
 
@@ -172,7 +172,7 @@ def test_the_default_number_of_tries(monkeypatch, images, tries):
 
     monkeypatch.setattr(metrics, "_mismatch", none_wrong)
     rows = DATA.train.spins[:1].expand(images, -1)
-    hamming_distance(rbm(16, 4, seed=0), Split(rows, known=DATA.train.known[0]), generator(0))
+    hamming_distance(rbm(16, 4, seed=0), Split(rows, known=DATA.train.known[0]), stream(0))
     assert sum(seen) == tries * min(images, 10_000)
 
 
@@ -189,17 +189,17 @@ def test_hamming_distance_is_exact_in_expectation():
         spins[..., 16:] = h
         field = machine.field(spins, 0, means=True)
         wrong = wrong + weight * torch.sigmoid(-2 * DATA.test.spins * field).mean(-1)[0]
-    found = hamming_distance(machine, DATA.test, generator(0), tries=4000)
+    found = hamming_distance(machine, DATA.test, stream(0), tries=4000)
     assert float(found) == pytest.approx(float(wrong.mean().detach()), abs=0.003)
 
 
 def test_the_number_of_passes():
     machine = rbm(16, 12, 3, seed=0, scale=0.3)
-    found = reconstruct(machine, DATA.test, generator(0), passes=3)
+    found = reconstruct(machine, DATA.test, stream(0), passes=3)
     wanted = sweeps(
         machine,
         machine.with_visible(corrupt(DATA.test).nan_to_num(), means=True),
-        generator(0),
+        stream(0),
         3,
         means=True,
     )
@@ -208,7 +208,7 @@ def test_the_number_of_passes():
 
 def test_method_accessibility_of_pure_pid_is_the_energy_of_the_patterns():
     machine = rbm(16, 100, 4, replicas=2, seed=0)
-    found = method_accessibility(machine, DATA.train, generator(0), negative=PatternInduced())
+    found = method_accessibility(machine, DATA.train, stream(0), negative=PatternInduced())
     wanted = machine.energy(machine.patterns).detach().amin(1) / ground_state(machine).energy
     assert torch.allclose(found, wanted)
 
@@ -216,7 +216,7 @@ def test_method_accessibility_of_pure_pid_is_the_energy_of_the_patterns():
 def test_every_metric_has_one_value_per_replica():
     machine = rbm(16, 6, 2, replicas=3, seed=0)
     for name, metric in METRICS.items():
-        one, two = (metric(machine, DATA.test, generator(0)) for _ in range(2))
+        one, two = (metric(machine, DATA.test, stream(0)) for _ in range(2))
         assert one.shape == (3,), name
         assert torch.equal(one, two), name
         assert not one.requires_grad
@@ -227,7 +227,7 @@ def test_mean_free_energy(monkeypatch, room):
     machine = rbm(16, 6, 2, replicas=2, seed=0)
     wanted = machine.free_energy(DATA.train.spins).mean(1)
     monkeypatch.setattr(metrics, "ROOM", room)  # of the 10 images all at once, 2 or 1 at a time
-    assert torch.allclose(mean_free_energy(machine, DATA.train, generator(0)), wanted)
+    assert torch.allclose(mean_free_energy(machine, DATA.train, stream(0)), wanted)
 
 
 def test_metrics_that_a_machine_is_too_large_for_are_refused_beforehand():
@@ -249,7 +249,7 @@ def test_the_ground_state_is_searched_with_the_callers_numbers(monkeypatch):
     monkeypatch.setattr(
         accessibility, "ground_state", lambda machine, **options: (heard.append(options), lowest)[1]
     )
-    rng = generator(0)
+    rng = stream(0)
     gibbs_accessibility(machine, None, rng, steps=0)
     assert heard == [{"rng": rng}]
     gibbs_accessibility(machine, None, rng, ground=lowest.energy)
@@ -265,6 +265,6 @@ def test_the_likelihood_of_a_run_is_exact_however_long_it_takes(monkeypatch):
         return wanted
 
     monkeypatch.setattr(metrics, "log_likelihood", likelihood)
-    found = METRICS["log_likelihood"](machine, DATA.test, generator(0))
+    found = METRICS["log_likelihood"](machine, DATA.test, stream(0))
     assert torch.equal(found, wanted.value)
     assert heard == [{"method": "exact"}]

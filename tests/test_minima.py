@@ -21,7 +21,7 @@ from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweep
 
 
@@ -57,11 +57,11 @@ EXACT = [
 @pytest.mark.parametrize("machine", EXACT)
 @pytest.mark.parametrize("biases", [False, True])
 def test_minima_are_all_states_that_no_flip_lowers(machine, biases):
-    noise = torch.randn((1, machine.layers.units), generator=generator(0), dtype=torch.float64)
+    noise = torch.randn((1, machine.layers.units), generator=stream(0), dtype=torch.float64)
     machine = Machine(machine.couplings, 0.5 * noise if biases else None)
     every, _, closed = brute_force(machine)
     exact = {tuple(row) for row in every[closed].long().tolist()}
-    found = minima(machine, 3000, generator(1))
+    found = minima(machine, 3000, stream(1))
     valley = found.valleys[0]
     rows = {tuple(row) for row in valley.spins.long().tolist()}
     assert valley.counts.sum() == 3000
@@ -83,36 +83,36 @@ def test_with_ties_each_plateau_counts_once(sizes, patterns):
         machine = rbm(*sizes, patterns, seed=seed, dtype=torch.float64)
         _, label, closed = brute_force(machine)
         exact = len(label[closed].unique())
-        found = minima(machine, 1000, generator(seed))
+        found = minima(machine, 1000, stream(seed))
         assert found.signed.item() == exact, (sizes, patterns, seed)
 
 
 @pytest.mark.parametrize("size", [6, 7, 48])
 def test_one_pattern_has_two_minima_and_no_saddle_counts(size):
     machine = rbm(size, size, 1, replicas=20, seed=0)
-    found = minima(machine, 200, generator(0))
+    found = minima(machine, 200, stream(0))
     assert found.distinct.tolist() == [1] * 20
     assert found.signed.tolist() == [2] * 20
     assert found.retrieval.value.tolist() == [1.0] * 20
-    assert stability(machine, generator(0)).value.tolist() == [1.0] * 20
+    assert stability(machine, stream(0)).value.tolist() == [1.0] * 20
 
 
 def test_no_couplings_at_all_is_one_plateau():
     machine = Machine(Dense(Layers((3, 3), ((0, 1),)), {(0, 1): torch.zeros(1, 3, 3)}))
-    assert minima(machine, 50, generator(0)).distinct.tolist() == [1]
+    assert minima(machine, 50, stream(0)).distinct.tolist() == [1]
 
 
 def test_rounded_ties_come_to_rest():
     # With K = 10 a field of 0 is 1e-7 in float32, and plain descent goes round in circles.
-    found = minima(rbm(100, 100, 10, replicas=3, seed=2), 500, generator(2))
+    found = minima(rbm(100, 100, 10, replicas=3, seed=2), 500, stream(2))
     assert (found.distinct < 500).all()
 
 
 def test_ends_are_stable_and_starts_are_left_as_they_are():
     machine = rbm(20, 30, 4, replicas=2, seed=0)
-    start = machine.random(50, generator(0))
+    start = machine.random(50, stream(0))
     before = start.clone()
-    ends, tied = settle(machine, start, generator(1))
+    ends, tied = settle(machine, start, stream(1))
     assert torch.equal(start, before)
     assert ends.dtype == machine.dtype
     field = torch.cat([machine.field(ends, i) for i in (0, 1)], -1)
@@ -139,12 +139,12 @@ def found_in(counts):
 
 def test_chao_counts_an_urn_of_equal_shares_and_knows_its_error():
     even = torch.full((300,), 1 / 300, dtype=torch.float64)
-    many = Estimate.stack([chao1(urn(even, 400, generator(i))) for i in range(200)])
+    many = Estimate.stack([chao1(urn(even, 400, stream(i))) for i in range(200)])
     value, error = many.value, many.error
     assert abs(value.mean() - 300) < 6
     assert 0.8 < error.mean() / value.std() < 1.25
     uneven = torch.arange(1, 301).double().reciprocal()
-    some = [chao1(urn(uneven / uneven.sum(), 400, generator(i))).value for i in range(50)]
+    some = [chao1(urn(uneven / uneven.sum(), 400, stream(i))).value for i in range(50)]
     assert sum(some) / 50 < 300  # a bound from below
 
 
@@ -176,7 +176,7 @@ def test_shares_of_starts_and_of_minima_by_hand():
 
 def test_coincidence_is_the_sum_of_squares_and_knows_its_error():
     p = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
-    many = Estimate.stack([coincidence(urn(p, 60, generator(i))) for i in range(400)])
+    many = Estimate.stack([coincidence(urn(p, 60, stream(i))) for i in range(400)])
     value, error = many.value, many.error
     assert abs(value.mean() - 0.3) < 4.5 * value.std() / math.sqrt(400)
     assert 0.8 < error.mean() / value.std() < 1.25
@@ -191,14 +191,14 @@ def test_rarefaction_is_the_mean_over_subsets():
     assert found.value[0, 0] == pytest.approx(1.0)
     assert found.value[0, -1] == pytest.approx(4.0)
     owners = torch.repeat_interleave(torch.arange(4), counts)
-    rng = generator(0)
+    rng = stream(0)
     subsets = [owners[torch.randperm(10, generator=rng)[:4]].unique().numel() for _ in range(4000)]
     assert found.value[0, 3] == pytest.approx(sum(subsets) / 4000, abs=0.06)
 
 
 def test_error_of_rarefaction_is_what_repetition_gives():
     p = torch.arange(1, 41).double().reciprocal()
-    curves = [found_in(urn(p / p.sum(), 100, generator(i))).rarefaction() for i in range(200)]
+    curves = [found_in(urn(p / p.sum(), 100, stream(i))).rarefaction() for i in range(200)]
     half = [int((m <= 50).sum()) - 1 for m, _ in curves]
     value = torch.stack([c.value[0, i] for (_, c), i in zip(curves, half, strict=True)])
     error = torch.stack([c.error[0, i] for (_, c), i in zip(curves, half, strict=True)])
@@ -210,17 +210,17 @@ def test_error_of_rarefaction_is_what_repetition_gives():
 
 @pytest.mark.parametrize("machine", machines(2))
 def test_a_cut_machine_has_the_energy_of_those_units_alone(machine):
-    small = diluted(machine, 0.6, generator(0))
+    small = diluted(machine, 0.6, stream(0))
     sizes = machine.layers.sizes
     assert small.layers.sizes == tuple(max(1, round(0.6 * n)) for n in sizes)
     assert small.layers.edges == machine.layers.edges
-    rng = generator(0)  # the same draws, to find the units that stayed
+    rng = stream(0)  # the same draws, to find the units that stayed
     kept = [
         torch.rand((2, n), generator=rng).argsort(1)[:, :k].sort(1).values
         for n, k in zip(sizes, small.layers.sizes, strict=True)
     ]
     units = torch.cat([k + s.start for k, s in zip(kept, machine.layers.slices, strict=True)], 1)
-    spins = small.random(10, generator(1))
+    spins = small.random(10, stream(1))
     whole = torch.zeros((2, 10, machine.layers.units), dtype=machine.dtype)
     whole.scatter_(2, units[:, None].expand(-1, 10, -1), spins)  # units at 0 do not count
     assert torch.allclose(small.energy(spins), machine.energy(whole, means=True))
@@ -230,25 +230,25 @@ def test_a_cut_machine_has_the_energy_of_those_units_alone(machine):
 
 @pytest.mark.parametrize("machine", machines(3))
 def test_a_full_cut_is_the_machine_itself(machine):
-    same = diluted(machine, 1.0, generator(0))
-    spins = machine.random(5, generator(1))
+    same = diluted(machine, 1.0, stream(0))
+    spins = machine.random(5, stream(1))
     assert torch.allclose(same.energy(spins), machine.energy(spins))
 
 
 def test_minima_of_random_couplings_grow_with_size_and_those_of_one_pattern_do_not():
-    dense = growth(rbm(32, 32, scale=1.0, seed=0), 150, generator(0), tries=3)
+    dense = growth(rbm(32, 32, scale=1.0, seed=0), 150, stream(0), tries=3)
     assert dense.units.tolist() == [16, 32, 48, 64]
     assert dense.slope.value > 10 * dense.slope.error > 0
     assert dense.slope_found.value < dense.slope.value  # the starts run out
-    one = growth(rbm(32, 32, 1, seed=0), 150, generator(0), tries=3)
+    one = growth(rbm(32, 32, 1, seed=0), 150, stream(0), tries=3)
     assert one.slope.value.abs() < 1e-12
     assert not one.saturated.any()
-    full = growth(rbm(60, 60, scale=1.0, seed=0), 50, generator(0), fractions=(0.1, 1.0), tries=2)
+    full = growth(rbm(60, 60, scale=1.0, seed=0), 50, stream(0), fractions=(0.1, 1.0), tries=2)
     assert full.saturated.tolist() == [[False, True]]
 
 
 def test_slope_is_that_of_the_logarithm():
-    found = growth(rbm(16, 16, scale=1.0, seed=1), 60, generator(0), fractions=(0.5, 1.0), tries=4)
+    found = growth(rbm(16, 16, scale=1.0, seed=1), 60, stream(0), fractions=(0.5, 1.0), tries=4)
     rise = found.total[..., 1].log() - found.total[..., 0].log()
     assert found.slope.value.tolist() == pytest.approx((rise.mean(1) / 16).tolist())
     assert found.slope.error.tolist() == pytest.approx((rise.std(1) / 2 / 16).tolist())
@@ -281,7 +281,7 @@ KINDS = {
 def test_the_verdict_tells_the_phases_apart(name):
     options, verdict = KINDS[name]
     machine = rbm(72, 72, replicas=3, seed=5, **options)
-    rng = generator(0, name)
+    rng = stream(0, name)
     found = glassiness(machine, series(machine, rng), rng, starts=200, tries=3)
     assert found.verdict == (verdict,) * 3
     if name == "sixty":
@@ -299,7 +299,7 @@ def test_within_two_errors_the_verdict_is_open():
 
     many = found_in(torch.ones(100, dtype=torch.long))
     machine = rbm(16, 16, scale=1.0, seed=0)
-    grown = growth(machine, 60, generator(0), fractions=(0.25, 0.5), tries=3)
+    grown = growth(machine, 60, stream(0), fractions=(0.25, 0.5), tries=3)
     random, mode = spectrum(machine), spectrum(rbm(16, 16, 1, seed=0))
 
     def of(q=0.9, gap=0.5, square=0.5, found=many, kept=None, grown=grown, variance=0.0, modes=random):
@@ -370,7 +370,7 @@ def small_glasses():
 @pytest.mark.parametrize(("name", "machine"), list(small_glasses()))
 def test_small_or_warm_glasses_are_not_called_what_they_are_not(name, machine):
     machine.requires_grad_(False)
-    rng = generator(0, name)
+    rng = stream(0, name)
     found = glassiness(machine, series(machine, rng, burn=200), rng, starts=200, tries=3)
     assert found.verdict[0].startswith(("undecided: ", "spin glass")), (name, found.verdict)
 
@@ -380,15 +380,15 @@ def test_without_biases_a_state_and_its_negative_are_one():
     xi = machine.patterns.detach().sign()
     chains = torch.cat([xi, -xi, xi, -xi], 1)[:, :, None].expand(-1, -1, 4, -1)
     options = {"starts": 20, "fractions": (0.5, 1.0), "tries": 2}
-    found = glassiness(machine, chains, generator(0), **options)
+    found = glassiness(machine, chains, stream(0), **options)
     assert (float(found.between.value), float(found.gap.value)) == (1.0, 0.0)
     tilted = Machine(machine.couplings, 0.1 * xi[:, 0])
-    assert float(glassiness(tilted, chains, generator(0), **options).gap.value) > 1
+    assert float(glassiness(tilted, chains, stream(0), **options).gap.value) > 1
 
 
 @pytest.mark.parametrize("machine", [rbm(10, 8, 2, seed=0), bm(10, scale=1.0, seed=0)])
 def test_every_panel_is_drawn(machine, tmp_path):
-    rng = generator(0)
+    rng = stream(0)
     spins = series(machine, rng, times=4)
     found = glassiness(machine, spins, rng, starts=40, fractions=(0.5, 1.0), tries=2)
     last = spins[:, :, -1]
@@ -411,7 +411,7 @@ def test_every_panel_is_drawn(machine, tmp_path):
 def test_the_same_seed_gives_the_same_minima_and_the_machine_stays():
     machine = rbm(20, 20, 3, replicas=2, seed=0)
     before = machine.patterns.detach().clone()
-    first, again = (minima(machine, 50, generator(7)) for _ in range(2))
+    first, again = (minima(machine, 50, stream(7)) for _ in range(2))
     for a, b in zip(first.valleys, again.valleys, strict=True):
         assert torch.equal(a.spins, b.spins)
         assert torch.equal(a.counts, b.counts)
@@ -422,16 +422,16 @@ def test_the_same_seed_gives_the_same_minima_and_the_machine_stays():
 
 def test_dense_couplings_have_no_patterns_to_retrieve():
     machine = rbm(8, 8, scale=1.0, seed=0)
-    found = minima(machine, 20, generator(0))
+    found = minima(machine, 20, stream(0))
     assert found.retrieval is None
     assert found.patterns is None
-    assert stability(machine, generator(0)) is None
+    assert stability(machine, stream(0)) is None
 
 
 def test_overlap_of_a_minimum_is_the_largest_over_patterns():
     layers = Layers((8, 8), ((0, 1),))
-    xi = 0.3 * SPIN.random((1, 1, 16), generator(0))
-    found = minima(Machine(Patterns(layers, xi)), 20, generator(0))
+    xi = 0.3 * SPIN.random((1, 1, 16), stream(0))
+    found = minima(Machine(Patterns(layers, xi)), 20, stream(0))
     assert found.valleys[0].overlaps.tolist() == pytest.approx([1.0])
 
 
@@ -452,4 +452,4 @@ def test_overlap_of_a_minimum_is_the_largest_over_patterns():
 )
 def test_errors_say_the_rule_the_value_and_the_remedy(call, words):
     with pytest.raises(InputError, match=words):
-        call(rbm(4, 3, seed=0), generator(0))
+        call(rbm(4, 3, seed=0), stream(0))

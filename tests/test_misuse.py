@@ -15,7 +15,7 @@ import torch
 import rapidbm as rb
 from rapidbm.arrays import as_labels, as_tensor
 from rapidbm.pictures import curve_figure, image_figure
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.bases import path_to
 
 BITS = rb.to_bits(rb.load("bars4").train.spins[:8]).numpy()
@@ -28,7 +28,7 @@ VAST = 10**12
 
 
 def rng():
-    return generator(0)
+    return stream(0)
 
 
 def refused(call, value, words, door):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rapidbm.errors import InputError
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.training.optimisers import (
     SGD,
     Adam,
@@ -21,7 +21,7 @@ from rapidbm.training.optimisers import (
 
 
 def parameters():
-    start = torch.randn((3, 4, 5), generator=generator(0), dtype=torch.float64)
+    start = torch.randn((3, 4, 5), generator=stream(0), dtype=torch.float64)
     return {
         "couplings.patterns": nn.Parameter(start.clone()),
         "biases": nn.Parameter(start[:, 0].clone()),
@@ -29,7 +29,7 @@ def parameters():
 
 
 def gradients(i):
-    rng = generator(1, i)
+    rng = stream(1, i)
     whole = torch.randn((3, 4, 5), generator=rng, dtype=torch.float64)
     return {"couplings.patterns": whole, "biases": whole[:, 0].clone()}
 

@@ -9,7 +9,7 @@ from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import AllStates, WeightedSpins
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.units import SPIN, Ising
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import check_negative_phase, exact_distribution
@@ -65,7 +65,7 @@ def test_contract(negative, machine):
 @pytest.mark.parametrize("machine", EVERY)
 def test_moment_gradient_is_autograd_of_the_enumerated_likelihood(machine):
     """Bar: to 1e-10 in float64, with the exact negative and the enumerated positive phase."""
-    rng = generator(0)
+    rng = stream(0)
     data = torch.where(
         torch.rand((6, machine.visible), generator=rng) < 0.7, 1.0, -1.0
     )  # shared by replicas
@@ -116,7 +116,7 @@ def test_all_states_in_many_chunks(monkeypatch):
 def test_products_of_two_layers_give_what_all_configurations_give(sizes, patterns, biases):
     machine = rbm(*sizes, patterns, replicas=2, biases=biases, seed=0, dtype=torch.float64)
     if machine.biases is not None:
-        machine.biases.data.copy_(0.3 * torch.randn(2, 11, generator=generator(1)))
+        machine.biases.data.copy_(0.3 * torch.randn(2, 11, generator=stream(1)))
     machine.couplings.requires_grad_(False)
     for parameter in machine.couplings.parameters():
         parameter.mul_(3.0 if patterns is None else 0.7)
@@ -134,7 +134,7 @@ def test_products_of_two_layers_give_what_all_configurations_give(sizes, pattern
 def test_chains_in_equilibrium_give_the_exact_gradient(machine, negative):
     """Sampled moments, over many chains from exact draws, within their standard errors. CD does not
     know the hidden units and needs sweeps to find them."""
-    rng = generator(3)
+    rng = stream(3)
     count = 20_000
     every, p = exact_distribution(machine)
     chains = every[torch.multinomial(p, count, replacement=True, generator=rng)]
@@ -152,24 +152,24 @@ def test_chains_in_equilibrium_give_the_exact_gradient(machine, negative):
 @pytest.mark.parametrize("machine", machines(2))
 @pytest.mark.parametrize("count", [1, 3])
 def test_each_phase_makes_the_sweeps_it_says_from_where_it_says(machine, count):
-    data = machine.random(4, generator(1))[..., : machine.visible]
-    chains = machine.random(6, generator(2))
+    data = machine.random(4, stream(1))[..., : machine.visible]
+    chains = machine.random(6, stream(2))
 
     def after(start):
-        return machine.infer(sweeps(machine, start, generator(3), count))
+        return machine.infer(sweeps(machine, start, stream(3), count))
 
-    found, _ = ContrastiveDivergence(count).step(machine, chains[:, :0], data, generator(3))
+    found, _ = ContrastiveDivergence(count).step(machine, chains[:, :0], data, stream(3))
     assert torch.equal(found.spins, after(machine.with_visible(data)))
-    found, moved = Persistent(6, count).step(machine, chains, data, generator(3))
+    found, moved = Persistent(6, count).step(machine, chains, data, stream(3))
     assert torch.equal(found.spins, after(chains))
-    assert torch.equal(moved, sweeps(machine, chains, generator(3), count))
+    assert torch.equal(moved, sweeps(machine, chains, stream(3), count))
     if machine.patterns is not None:
         xi = SPIN.nearest(machine.patterns.detach())
-        found, _ = PatternInduced(count).step(machine, chains[:, :0], data, generator(3))
+        found, _ = PatternInduced(count).step(machine, chains[:, :0], data, stream(3))
         assert torch.equal(found.spins, after(machine.with_visible(xi[..., : machine.visible])))
-        found, _ = PatternInduced(count, "all").step(machine, chains[:, :0], data, generator(3))
+        found, _ = PatternInduced(count, "all").step(machine, chains[:, :0], data, stream(3))
         assert torch.equal(found.spins, after(xi))
-        found, _ = PatternInduced().step(machine, chains[:, :0], data, generator(3))
+        found, _ = PatternInduced().step(machine, chains[:, :0], data, stream(3))
         assert torch.equal(found.spins, mean_field(machine, xi[..., : machine.visible], 30))
 
 
@@ -185,7 +185,7 @@ def test_mean_field_of_a_full_machine_does_not_oscillate():
 
 def test_persistent_chains_go_on():
     machine = rbm(4, 3, seed=0)
-    negative, rng = Persistent(5, 1), generator(0)
+    negative, rng = Persistent(5, 1), stream(0)
     chains = negative.init(machine, rng)
     data = torch.ones(1, 2, 4)
     weighted, after = negative.step(machine, chains, data, rng)
@@ -197,7 +197,7 @@ def test_persistent_chains_go_on():
 def test_pid_uses_the_patterns_and_draws_nothing(machine):
     if machine.patterns is None:
         pytest.skip("dense couplings have no patterns")
-    rng = generator(0)
+    rng = stream(0)
     before = rng.get_state()
     chains = torch.zeros(2, 0, machine.layers.units)
     data = torch.ones(2, 3, machine.visible)
@@ -216,7 +216,7 @@ def test_pid_uses_the_patterns_and_draws_nothing(machine):
 def test_a_pattern_value_of_zero_still_gives_a_spin():
     machine = rbm(4, 3, 2, seed=0)
     machine.couplings.patterns.data.zero_()
-    weighted, _ = PatternInduced().step(machine, torch.zeros(1, 0, 7), torch.ones(1, 1, 4), generator(0))
+    weighted, _ = PatternInduced().step(machine, torch.zeros(1, 0, 7), torch.ones(1, 1, 4), stream(0))
     assert bool((weighted.spins[..., :4] == 1).all())
 
 
@@ -225,13 +225,13 @@ def test_a_pattern_value_of_zero_still_gives_a_spin():
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_positive_phases_keep_the_data_and_sum_to_one(machine):
-    data = machine.random(4, generator(0))[..., : machine.visible]
+    data = machine.random(4, stream(0))[..., : machine.visible]
     for kind in POSITIVE.values():
         if kind is ConditionalMean and not machine.layers.restricted:
             with pytest.raises(InputError, match="meanfield"):
-                kind().step(machine, data, generator(1))
+                kind().step(machine, data, stream(1))
             continue
-        found = kind().step(machine, data, generator(1))
+        found = kind().step(machine, data, stream(1))
         assert torch.allclose(found.weights.sum(1), torch.ones(machine.replicas, dtype=torch.float64))
         images = found.spins[..., : machine.visible].unflatten(1, (4, -1))
         assert bool((images == data[:, :, None]).all())
@@ -240,10 +240,10 @@ def test_positive_phases_keep_the_data_and_sum_to_one(machine):
 
 @pytest.mark.parametrize("machine", [m for m in EVERY if "rbm" in m.id])
 def test_all_positive_phases_of_an_rbm_have_the_same_moments(machine):
-    data = machine.random(4, generator(0))[..., : machine.visible]
-    exact = machine.gradient(Enumerated().step(machine, data, generator(1)))
+    data = machine.random(4, stream(0))[..., : machine.visible]
+    exact = machine.gradient(Enumerated().step(machine, data, stream(1)))
     for phase in (ConditionalMean(), MeanField(), ClampedChains(1)):
-        found = machine.gradient(phase.step(machine, data, generator(1)))
+        found = machine.gradient(phase.step(machine, data, stream(1)))
         for name, value in found.items():
             assert torch.allclose(value, exact[name], atol=1e-12)
 
@@ -251,18 +251,18 @@ def test_all_positive_phases_of_an_rbm_have_the_same_moments(machine):
 @pytest.mark.parametrize("machine", [m for m in machines(1) if "rbm" not in m.id])
 def test_clamped_chains_approach_the_enumerated_phase(machine):
     row = torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64)[: machine.visible]
-    exact = Enumerated().step(machine, row[None, None], generator(0))
+    exact = Enumerated().step(machine, row[None, None], stream(0))
     wanted = (exact.weights[..., None] * exact.spins).sum(1)
     count = 40_000
-    found = ClampedChains(20).step(machine, row.expand(1, count, -1), generator(0))
+    found = ClampedChains(20).step(machine, row.expand(1, count, -1), stream(0))
     mean = (found.weights[..., None] * found.spins).sum(1)
     assert float((mean - wanted).abs().max()) < 4.5 / count**0.5
 
 
 @pytest.mark.parametrize("machine", [m for m in machines(2) if "rbm" not in m.id])
 def test_mean_field_is_a_fixed_point(machine):
-    data = machine.random(4, generator(0))[..., : machine.visible]
-    spins = MeanField(400).step(machine, data, generator(1)).spins
+    data = machine.random(4, stream(0))[..., : machine.visible]
+    spins = MeanField(400).step(machine, data, stream(1)).spins
     for layer in machine.layers.hidden:
         wanted = torch.tanh(machine.field(spins, layer, means=True))
         assert torch.allclose(spins[..., machine.layers.slices[layer]], wanted, atol=1e-8)
@@ -286,7 +286,7 @@ def test_what_nobody_asks_of_a_phase():
 
 
 def test_as_many_states_as_a_phase_takes():
-    assert Exact().init(rbm(20, 21), generator(0)).shape == (1, 0, 41)
+    assert Exact().init(rbm(20, 21), stream(0)).shape == (1, 0, 41)
     Enumerated().check(bm(2, 10), 43_690)  # · 2^10 states · 12 units: just below 2^29 numbers
     Enumerated().check(bm(6, 10), 2**15)  # 2^29 of them
     Enumerated().check(bm(6, 10, replicas=2), 2**14)
@@ -295,14 +295,14 @@ def test_as_many_states_as_a_phase_takes():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Exact().init(rbm(30, 40), generator(0)), r"2\^30 ≈ 10\^9 .* 70 units"),
-        (lambda: Enumerated().step(bm(3, 40), torch.ones(1, 1, 3), generator(0)), r"2\^40"),
-        (lambda: Exact().init(rbm(21, 21), generator(0)), r"at most 1,048,576 states .* 2\^21"),
+        (lambda: Exact().init(rbm(30, 40), stream(0)), r"2\^30 ≈ 10\^9 .* 70 units"),
+        (lambda: Enumerated().step(bm(3, 40), torch.ones(1, 1, 3), stream(0)), r"2\^40"),
+        (lambda: Exact().init(rbm(21, 21), stream(0)), r"at most 1,048,576 states .* 2\^21"),
         (lambda: Enumerated().check(bm(2, 11), 1), r"at most 1,024 states per image .* 2\^11"),
         (lambda: Enumerated().check(bm(2, 10), 43_691), "at once; take smaller batches"),
         (lambda: Enumerated().check(bm(6, 10, replicas=2), 2**14 + 1), "at once"),
         (
-            lambda: ConditionalMean().step(bm(3, 2), torch.ones(1, 1, 3), generator(0)),
+            lambda: ConditionalMean().step(bm(3, 2), torch.ones(1, 1, 3), stream(0)),
             "independent",
         ),
         (lambda: ContrastiveDivergence(0), "at least 1, not 0"),

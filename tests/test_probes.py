@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import rapidbm as rb
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.probes import fit, hidden_samples
 
 
@@ -46,10 +46,10 @@ def test_features_and_labels_must_agree():
 def test_hidden_samples_have_the_conditional_means():
     machine = rb.rbm(6, 5, patterns=2, scale=0.7, seed=1)
     visible = torch.tensor([[1, -1, 1, 1, -1, -1]], dtype=torch.int8)
-    drawn = hidden_samples(machine, visible.expand(20_000, -1), generator(0, "probe")).double()
+    drawn = hidden_samples(machine, visible.expand(20_000, -1), stream(0, "probe")).double()
     exact = machine.hidden_mean(visible)[0, 0].detach().double()
     error = ((1 - exact**2) / len(drawn)).sqrt()
     assert ((drawn.mean(0) - exact).abs() < 4.5 * error + 1e-9).all()
     assert set(drawn.unique().tolist()) <= {-1.0, 1.0}
     with pytest.raises(rb.InputError, match="one replica"):
-        hidden_samples(rb.rbm(6, 5, replicas=2), visible, generator(0))
+        hidden_samples(rb.rbm(6, 5, replicas=2), visible, stream(0))

@@ -3,14 +3,14 @@ import torch
 
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import bm, dbm, rbm
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import resample
 from rapidbm.training.projections import PROJECTIONS, Clip, GibbsProjection, NoProjection, Sign
 
 
 def machine(**options):
     made = rbm(4, 3, 2, replicas=2, seed=0, **options)
-    made.couplings.patterns.data.copy_(2.0 * torch.randn(2, 2, 7, generator=generator(1)))
+    made.couplings.patterns.data.copy_(2.0 * torch.randn(2, 2, 7, generator=stream(1)))
     return made
 
 
@@ -22,7 +22,7 @@ def test_sign_and_clip_and_none():
     ):
         made = machine()
         before = made.patterns.detach().clone()
-        projection.apply(made, generator(0))
+        projection.apply(made, stream(0))
         assert torch.equal(made.patterns, wanted(before))
 
 
@@ -30,7 +30,7 @@ def test_sign_and_clip_and_none():
 def test_gibbs_makes_spins_of_every_graph(make):
     made = make(4, (3, 2) if make is dbm else 3, 2, seed=0)
     made.couplings.patterns.data.mul_(0.3)
-    GibbsProjection(2).apply(made, generator(0))
+    GibbsProjection(2).apply(made, stream(0))
     assert bool((made.patterns.abs() == 1).all())
 
 
@@ -42,7 +42,7 @@ def test_gibbs_draws_the_visible_part_from_the_hidden_part_first():
     up = torch.zeros(2, 2, 7)
     for i in range(count):
         made.couplings.patterns.data.copy_(xi)
-        GibbsProjection().apply(made, generator(i))
+        GibbsProjection().apply(made, stream(i))
         up += made.patterns.detach() > 0
     wanted = torch.sigmoid(2 * torch.einsum("evh,ekh->ekv", J, xi[..., 4:]))
     assert float((up[..., :4] / count - wanted).abs().max()) < 4 * 0.5 / count**0.5
@@ -54,7 +54,7 @@ def test_gibbs_draws_the_hidden_part_from_the_new_visible_part():
     count, total, wanted = 4000, torch.zeros(2, 2, 3), torch.zeros(2, 2, 3)
     for i in range(count):
         made.couplings.patterns.data.copy_(xi)
-        GibbsProjection().apply(made, generator(i))
+        GibbsProjection().apply(made, stream(i))
         new = made.patterns.detach()
         total += new[..., 4:] > 0
         wanted += torch.sigmoid(2 * torch.einsum("evh,ekv->ekh", J, new[..., :4]))
@@ -64,8 +64,8 @@ def test_gibbs_draws_the_hidden_part_from_the_new_visible_part():
 def test_gibbs_sweeps_more_than_once():
     once, twice = machine(), machine()
     xi = once.patterns.detach().clone()
-    rng = generator(7)
-    GibbsProjection(2).apply(twice, generator(7))
+    rng = stream(7)
+    GibbsProjection(2).apply(twice, stream(7))
     spins = xi.clone()
     for _ in range(2):
         for layer in (0, 1):
@@ -84,7 +84,7 @@ def test_moments():
 @pytest.mark.parametrize("projection", [Sign(), Clip(), GibbsProjection()])
 def test_dense_couplings_have_nothing_to_project(projection):
     with pytest.raises(InputError, match="dense; use 'none'"):
-        projection.apply(rbm(4, 3, seed=0), generator(0))
+        projection.apply(rbm(4, 3, seed=0), stream(0))
     with pytest.raises(InputError, match="dense; use 'none'"):  # before a training begins
         projection.check(rbm(4, 3, seed=0))
 

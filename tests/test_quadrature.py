@@ -13,7 +13,7 @@ from rapidbm.likelihood.moments import exact_moments
 from rapidbm.likelihood.quadrature import can_integrate, log_z_by_quadrature, points_of
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.testing import exact_distribution
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
@@ -26,7 +26,7 @@ def brute(machine, beta=1.0):
 
 def tilted(machine, size=0.4):
     shape = (machine.replicas, machine.layers.units)
-    noise = torch.randn(shape, generator=generator(9), dtype=torch.float64)
+    noise = torch.randn(shape, generator=stream(9), dtype=torch.float64)
     return Machine(machine.couplings, size * noise)
 
 

@@ -15,14 +15,14 @@ from rapidbm.glass.sample_moments import _wasserstein, moments, projections
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.units import SPIN
 from rapidbm.pictures import figure, save
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.testing import exact_distribution
 
 
 def mixture(rng, *shape, shift=0.0, pixels=12):
     """Correlated spins: two hidden causes per image."""
-    weights = torch.randn((2, pixels), generator=generator(5))
+    weights = torch.randn((2, pixels), generator=stream(5))
     field = torch.randn((*shape, 2), generator=rng) @ weights + shift
     draws = torch.rand((*shape, pixels), generator=rng)
     return torch.where(draws < torch.sigmoid(2 * field), 1.0, -1.0)
@@ -32,7 +32,7 @@ def mixture(rng, *shape, shift=0.0, pixels=12):
 
 
 def test_distances_to_blocks_are_the_hamming_distances():
-    rng = generator(0)
+    rng = stream(0)
     a, b = SPIN.random((12, 9), rng), SPIN.random((20, 9), rng)
     whole = (a[:, None] != b).sum(-1)
     forth, back = _nearest(a, b, 4)
@@ -43,7 +43,7 @@ def test_distances_to_blocks_are_the_hamming_distances():
 
 
 def test_equal_distributions_have_accuracy_one_half_and_errors_that_cover_it():
-    rng = generator(1)
+    rng = stream(1)
     found = adversarial_accuracy(mixture(rng, 60, 240), mixture(rng, 240), rng)
     again = [adversarial_accuracy(mixture(rng, 240), mixture(rng, 240), rng) for _ in range(60)]
     for name in ("truth", "synthetic"):
@@ -55,7 +55,7 @@ def test_equal_distributions_have_accuracy_one_half_and_errors_that_cover_it():
 
 
 def test_accuracy_of_shifted_samples_and_of_copies():
-    rng = generator(2)
+    rng = stream(2)
     data = mixture(rng, 400, pixels=30)
     shifted = adversarial_accuracy(mixture(rng, 400, shift=3.0, pixels=30), data, rng)
     assert float(shifted.truth.value) > 0.9
@@ -71,24 +71,24 @@ def test_accuracy_of_shifted_samples_and_of_copies():
 
 def test_ties_count_one_half():
     same = torch.ones(40, 6)
-    found = adversarial_accuracy(same, same, generator(0))
+    found = adversarial_accuracy(same, same, stream(0))
     assert (float(found.truth.value), float(found.synthetic.value)) == (0.5, 0.5)
     assert float(found.truth.error) == 0.0
 
 
 def test_a_replica_is_judged_as_if_alone_and_inputs_are_kept():
-    data = mixture(generator(3), 200).to(torch.int8)
-    samples = mixture(generator(4), 3, 150)
+    data = mixture(stream(3), 200).to(torch.int8)
+    samples = mixture(stream(4), 3, 150)
     before = samples.clone()
-    together = adversarial_accuracy(samples, data, generator(5))
-    alone = adversarial_accuracy(samples[1], data, generator(5))
+    together = adversarial_accuracy(samples, data, stream(5))
+    alone = adversarial_accuracy(samples[1], data, stream(5))
     assert torch.equal(together.truth.value[1:2], alone.truth.value)
     assert torch.equal(together.distance.error[1:2], alone.distance.error)
     assert torch.equal(samples, before)
 
 
 def test_nearest_training_image():
-    rng = generator(6)
+    rng = stream(6)
     train, test = mixture(rng, 300, pixels=40), mixture(rng, 200, pixels=40)
     fresh = torch.stack([mixture(rng, 500, pixels=40), train[:250].repeat(2, 1)])
     found = nearest(fresh, train, test)
@@ -129,7 +129,7 @@ def test_the_error_of_the_ratio_by_hand():
 
 
 def test_errors_of_the_ratio_are_what_repetition_gives():
-    rng = generator(14)
+    rng = stream(14)
     train = mixture(rng, 200, pixels=40)
     many = [
         nearest(mixture(rng, 200, pixels=40), train, mixture(rng, 200, pixels=40)).ratio
@@ -164,7 +164,7 @@ def test_chains_are_each_others_equals_by_both_halves(truth, synthetic, agree, m
 
     made = AdversarialAccuracy(*(estimate(x) for x in (truth, synthetic, 0.1)))
     monkeypatch.setattr(relaxing, "adversarial_accuracy", lambda *given: made)
-    distance, found = relaxing._each_other(torch.ones(2, 3, 4), torch.ones(2, 3, 4), generator(0))
+    distance, found = relaxing._each_other(torch.ones(2, 3, 4), torch.ones(2, 3, 4), stream(0))
     assert found.tolist() == [agree, agree]
     assert distance.value.tolist() == pytest.approx([0.1, 0.1])
 
@@ -174,7 +174,7 @@ def test_chains_are_each_others_equals_by_both_halves(truth, synthetic, agree, m
 
 def test_moments_of_exact_draws_are_those_of_enumeration():
     machine = rbm(6, 3, scale=0.6, biases=True, seed=1, dtype=torch.float64)
-    machine.biases.data.normal_(0, 0.3, generator=generator(0))
+    machine.biases.data.normal_(0, 0.3, generator=stream(0))
     states, p = exact_distribution(machine)
     visible, weights = states[:, :6].double(), p[0]
     mean = weights @ visible
@@ -185,7 +185,7 @@ def test_moments_of_exact_draws_are_those_of_enumeration():
     above = torch.ones(6, 6, dtype=torch.bool).triu(1)
     wanted = (mean, pairs[above], triples[i, j, k])
 
-    rng = generator(7)
+    rng = stream(7)
     rows = torch.multinomial(weights, 40_000, replacement=True, generator=rng)
     draws = visible[rows]
     found = moments(draws[:20_000], draws[20_000:], rng)
@@ -201,7 +201,7 @@ def test_moments_of_exact_draws_are_those_of_enumeration():
 
 
 def test_the_floor_is_the_difference_of_two_draws():
-    rng = generator(8)
+    rng = stream(8)
     trials = [moments(mixture(rng, 300), mixture(rng, 500), rng) for _ in range(30)]
     for order in range(3):
         rms = torch.cat([x[order].rms.value for x in trials])
@@ -216,7 +216,7 @@ def test_the_floor_is_the_difference_of_two_draws():
 
 
 def test_many_triples_are_sampled():
-    rng = generator(9)
+    rng = stream(9)
     found = moments(mixture(rng, 2, 50, pixels=30), mixture(rng, 50, pixels=30), rng, triples=70)
     assert found[2].samples.shape == (2, 70)
     none = moments(mixture(rng, 50), mixture(rng, 50), rng, triples=0)[2]
@@ -235,7 +235,7 @@ def test_distance_of_distributions_on_a_line():
 
 
 def test_projections():
-    rng = generator(10)
+    rng = stream(10)
     data = mixture(rng, 600, pixels=20)
     samples = torch.stack([mixture(rng, 300, pixels=20), mixture(rng, 300, pixels=20, shift=1.0)])
     found = projections(samples, data, rng, components=3)
@@ -251,7 +251,7 @@ def test_projections():
 
 
 def test_the_floor_of_projections_and_their_errors():
-    rng = generator(15)
+    rng = stream(15)
     same, moved = (
         [
             projections(mixture(rng, 150, shift=shift), mixture(rng, 400), rng, components=2)
@@ -272,15 +272,13 @@ def test_the_floor_of_projections_and_their_errors():
 
 def test_the_floor_of_projections_is_for_the_sizes_compared():
     """It goes as √(1/c + 1/d): with few samples beside many data, and with many beside few."""
-    rng = generator(16)
+    rng = stream(16)
     data, samples = mixture(rng, 60, pixels=6), mixture(rng, 500, pixels=6)
-    floors = [
-        projections(samples[:count], data, generator(0), components=2).floor for count in (5, 60, 500)
-    ]
+    floors = [projections(samples[:count], data, stream(0), components=2).floor for count in (5, 60, 500)]
     for floor, count in zip(floors, (5, 60, 500), strict=True):
         share = math.sqrt((1 / count + 1 / 60) / (2 / 60))
         assert torch.allclose(floor, share * floors[1], rtol=1e-9)
-    halved, rng = projections(samples, data, generator(0), components=2).data, generator(0)
+    halved, rng = projections(samples, data, stream(0), components=2).data, stream(0)
     orders = [torch.randperm(60, generator=rng) for _ in range(10)]
     halves = torch.stack([_wasserstein(halved[x[:30]], halved[x[30:]]) for x in orders]).mean(0)
     assert torch.allclose(floors[1], halves / halved.std(0) / math.sqrt(2))
@@ -291,7 +289,7 @@ def test_the_floor_of_projections_is_for_the_sizes_compared():
 
 def test_a_small_machine_comes_to_equilibrium():
     machine = rbm(12, 6, scale=0.35, replicas=2, seed=0)
-    rng = generator(11)
+    rng = stream(11)
     data = sweeps(machine, machine.random(1200, rng), rng, 50)[0, :, :12]
     found = relaxation(machine, data, rng, sweeps=(0, 1, 3, 10, 30), chains=300)
     assert all(met in (1, 3, 10) for met in found.equilibrium)
@@ -305,7 +303,7 @@ def test_a_small_machine_comes_to_equilibrium():
 
 def test_two_frozen_wells_are_not_in_equilibrium():
     machine = rbm(40, 40, 1, scale=0.4, seed=0)
-    rng = generator(12)
+    rng = stream(12)
     well = machine.patterns.detach().sign().expand(-1, 200, -1)
     data = sweeps(machine, well, rng, 10)[0, :, :40]
     found = relaxation(machine, data, rng, sweeps=(0, 3, 10, 30), chains=100)
@@ -317,7 +315,7 @@ def test_relaxation_at_another_temperature():
     machine = rbm(40, 40, 1, scale=0.4, seed=0)
     data = machine.patterns.detach().sign()[0, :, :40].repeat(200, 1)
     hot, cold = (
-        relaxation(machine, data, generator(0), sweeps=(0, 1, 3), chains=80, beta=beta)
+        relaxation(machine, data, stream(0), sweeps=(0, 1, 3), chains=80, beta=beta)
         for beta in (0.0, 1.0)
     )
     assert float(hot.data.second.value[0, -1]) > 0.09  # 80 fair coins: 1/√80 = 0.11
@@ -349,7 +347,7 @@ def test_equilibrium_by_hand(random, data, met, monkeypatch):
     monkeypatch.setattr(relaxing, "run_sweeps", no_sweeps)
     monkeypatch.setattr(relaxing, "_quality", lambda *given: (at(next(told)), at(0.1)))
     monkeypatch.setattr(relaxing, "_each_other", lambda *given: (at(0.0), torch.tensor([True])))
-    found = relaxation(rbm(4, 3, seed=0), torch.ones(8, 4), generator(0), sweeps=(0, 1, 3, 10))
+    found = relaxation(rbm(4, 3, seed=0), torch.ones(8, 4), stream(0), sweeps=(0, 1, 3, 10))
     assert found.equilibrium == (met,)
     assert made == [0, 0, 1, 1, 2, 2, 7, 7]
 
@@ -373,14 +371,14 @@ def test_equilibrium_by_hand(random, data, met, monkeypatch):
     ],
 )
 def test_bad_input_is_refused(samples, data, message):
-    rng = generator(0)
+    rng = stream(0)
     for call in (adversarial_accuracy, moments, projections):
         with pytest.raises(InputError, match=message):
             call(samples, data, rng)
 
 
 def test_bad_requests_are_refused():
-    machine, rng = rbm(4, 3, seed=0), generator(0)
+    machine, rng = rbm(4, 3, seed=0), stream(0)
     with pytest.raises(InputError, match=r"increase, not \(0, 5, 5\)"):
         relaxation(machine, torch.ones(8, 4), rng, sweeps=(0, 5, 5))
     with pytest.raises(InputError, match="needs 4 images, not 3; give more"):
@@ -392,7 +390,7 @@ def test_bad_requests_are_refused():
 
 
 def test_pictures(tmp_path):
-    machine, rng = rbm(12, 6, scale=0.35, replicas=2, seed=0), generator(13)
+    machine, rng = rbm(12, 6, scale=0.35, replicas=2, seed=0), stream(13)
     data, samples = mixture(rng, 200), mixture(rng, 2, 100)
     course = relaxation(machine, data, rng, sweeps=(0, 1, 3), chains=60)
     fig = figure(9, 5)

@@ -10,7 +10,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.quench import _rounding, descend
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
@@ -46,7 +46,7 @@ def test_from_every_state_to_a_state_that_no_flip_improves(machine):
 @pytest.mark.parametrize("patterns", [None, 5])
 def test_the_energy_falls_in_a_larger_layer_that_is_coupled_to_itself(patterns):
     machine = bm(60, 20, patterns, scale=1.0, seed=0, dtype=torch.float64)
-    start = machine.random(20, generator(0))
+    start = machine.random(20, stream(0))
     ends = descend(machine, start)
     assert bool((machine.energy(ends) < machine.energy(start)).all())
     assert bool((machine.energy(ends) <= lowest_flip(machine, ends) + 1e-9).all())
@@ -58,7 +58,7 @@ def test_ties_come_to_rest_though_sums_round(patterns, dtype):
     # 1/√K is not a binary fraction: a field that should vanish comes out as ± a rounding error.
     for seed in range(5):
         machine = rbm(40, 30, patterns, seed=seed, dtype=dtype)
-        ends = descend(machine, machine.random(200, generator(seed)), passes=60)
+        ends = descend(machine, machine.random(200, stream(seed)), passes=60)
         double = machine.double()
         ends = ends.double()
         assert bool((double.energy(ends) <= lowest_flip(double, ends) + 1e-9).all())
@@ -71,7 +71,7 @@ def test_units_that_turn_one_by_one_do_not_turn_in_circles(patterns, dtype):
     # units that followed such a field went round for ever, in some of these machines.
     for seed in range(6):
         machine = bm(12, 6, patterns, scale=0.1, seed=seed, dtype=dtype)
-        ends = descend(machine, machine.random(300, generator(seed)), passes=60).double()
+        ends = descend(machine, machine.random(300, stream(seed)), passes=60).double()
         double = machine.double()
         assert bool((double.energy(ends) <= lowest_flip(double, ends) + 1e-6).all())
 
@@ -130,7 +130,7 @@ def test_units_without_a_field_stay_and_unknown_ones_are_filled():
 
 def test_a_replica_descends_as_it_would_alone():
     machine = bm(12, 6, 3, replicas=3, continuous=True, seed=0, dtype=torch.float64)
-    start = machine.random(30, generator(1))
+    start = machine.random(30, stream(1))
     ends = descend(machine, start)
     for e in range(3):
         assert torch.equal(descend(machine.replica(e), start[e : e + 1])[0], ends[e])
@@ -138,7 +138,7 @@ def test_a_replica_descends_as_it_would_alone():
 
 def test_bad_input():
     machine = rbm(40, 30, 6, seed=0)
-    start = machine.random(50, generator(0))
+    start = machine.random(50, stream(0))
     with pytest.raises(InputError, match="not come to rest in 1 passes"):
         descend(machine, start, passes=1)
     with pytest.raises(InputError, match="number of passes must be a whole number"):

@@ -34,7 +34,7 @@ from rapidbm.paper.claims import (
 from rapidbm.paper.lab import SCALE_NAMES, Part
 from rapidbm.paper.records import Record, read_record, write_record
 from rapidbm.paper.reproduction import Interrupted, Reproduction, item_names
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.run import Run
 
 ITEMS = ["fig3a", "fig5"]
@@ -247,7 +247,7 @@ def test_every_part_draws_from_the_seed_and_its_own_name(tmp_path, monkeypatch, 
     assert set(records) == {"large-start.cd-one", "large-start.pcd-one", "bars.rapid"}
     for name, record in records.items():
         assert record.seed == record["seed"] == record["trained_with"] == seed
-        wanted = torch.rand(4, generator=generator(seed, name, "here"), dtype=torch.float64)
+        wanted = torch.rand(4, generator=stream(seed, name, "here"), dtype=torch.float64)
         assert record["drawn"] == pytest.approx(wanted.tolist(), rel=1e-6)
 
 

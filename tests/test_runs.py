@@ -18,7 +18,7 @@ from rapidbm.disk import locked
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.runs.presets import PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
@@ -97,7 +97,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, chosen, cut):
 def test_a_record_is_what_the_checkpoint_gives(tmp_path, chosen):
     run = go(tmp_path / "R", **chosen)
     data, record = run.data(), run.metrics()[-1]
-    rng = generator(run.recipe.seed, "evaluate", record["update"])
+    rng = stream(run.recipe.seed, "evaluate", record["update"])
     for part, split in (("train", data.train), ("test", data.test)):
         wanted = hamming_distance(run.machine(), split, rng)
         assert record[f"hamming_{part}"] == pytest.approx(wanted.tolist(), rel=1e-6)

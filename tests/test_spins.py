@@ -13,7 +13,7 @@ from rapidbm.errors import InputError
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.spins import to_bits, to_spins
 from rapidbm.machines.units import SPIN
-from rapidbm.random import generator, seed_from
+from rapidbm.random import seed_from, stream
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, max_side=6)
 
@@ -70,7 +70,7 @@ def test_mean_spin_keeps_its_gradient():
 
 def test_draw_has_the_right_frequency():
     field = torch.full((200_000,), 0.4, dtype=torch.float64)
-    mean = float(SPIN.draw(field, generator(0)).mean())
+    mean = float(SPIN.draw(field, stream(0)).mean())
     error = math.sqrt((1 - math.tanh(0.4) ** 2) / 200_000)
     assert abs(mean - math.tanh(0.4)) < 4 * error
 
@@ -92,18 +92,18 @@ def test_sign_is_never_zero():
 
 
 def test_streams_are_independent_of_what_was_drawn_before():
-    one = torch.rand(5, generator=generator(3, "order", 7))
-    assert torch.equal(one, torch.rand(5, generator=generator(3, "order", 7)))
-    assert not torch.equal(one, torch.rand(5, generator=generator(3, "order", 8)))
-    assert not torch.equal(one, torch.rand(5, generator=generator(4, "order", 7)))
+    one = torch.rand(5, generator=stream(3, "order", 7))
+    assert torch.equal(one, torch.rand(5, generator=stream(3, "order", 7)))
+    assert not torch.equal(one, torch.rand(5, generator=stream(3, "order", 8)))
+    assert not torch.equal(one, torch.rand(5, generator=stream(4, "order", 7)))
 
 
 def test_seeds():
     assert seed_from(5, None) == 5
-    assert seed_from(None, generator(1)) == seed_from(None, generator(1))
+    assert seed_from(None, stream(1)) == seed_from(None, stream(1))
     assert seed_from(None, None) != seed_from(None, None)
     with pytest.raises(InputError, match="not both"):
-        seed_from(5, generator(1))
+        seed_from(5, stream(1))
     with pytest.raises(InputError, match="at least 0"):
         seed_from(-1, None)
 
@@ -112,7 +112,7 @@ def test_seeds():
 def test_draws_have_their_probabilities(count):
     """Below and above the number from which on another generator serves."""
     fields = torch.tensor([-3.0, -0.5, 0.0, 0.2, 1.0])
-    rng = generator(5)
+    rng = stream(5)
     rounds = 400 if count < MANY else 4
     drawn = torch.stack([SPIN.draw(fields[:, None].expand(-1, count), rng) for _ in range(rounds)])
     assert set(drawn.unique().tolist()) == {-1.0, 1.0}
@@ -132,15 +132,15 @@ def test_draws_have_their_probabilities(count):
 
 def test_many_draws_are_the_same_for_the_same_seed():
     field = torch.linspace(-2, 2, 2 * MANY)
-    first, again = (SPIN.draw(field, generator(3)) for _ in range(2))
+    first, again = (SPIN.draw(field, stream(3)) for _ in range(2))
     assert torch.equal(first, again)
-    assert not torch.equal(first, SPIN.draw(field, generator(4)))
+    assert not torch.equal(first, SPIN.draw(field, stream(4)))
 
 
 def test_certain_spins_are_never_missed():
     """Among 2^23 draws the smallest and the largest random number come up."""
     field = torch.tensor([-1e4, 1e4])[:, None].expand(-1, 2**22)
-    drawn = SPIN.draw(field, generator(0))
+    drawn = SPIN.draw(field, stream(0))
     assert drawn.mean(1).tolist() == [-1.0, 1.0]
 
 
@@ -148,7 +148,7 @@ def test_the_field_is_left_as_it_was():
     for count in (10, 2 * MANY):
         field = torch.linspace(-1, 1, count)
         before = field.clone()
-        SPIN.draw(field, generator(0))
+        SPIN.draw(field, stream(0))
         assert torch.equal(field, before)
 
 

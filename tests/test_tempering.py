@@ -7,7 +7,7 @@ from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.machine import Machine, scaled
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling import annealing, samplers, tempering
 from rapidbm.sampling.bases import own_biases, path_to
 from rapidbm.sampling.gibbs import sweeps
@@ -47,7 +47,7 @@ def three_rungs(machine, chains, seed=0):
     for beta in rungs[0]:
         logs = -beta * machine.energy(every).detach() + (1 - beta) * base
         exact.append(torch.softmax(logs, 1))
-        rows = torch.multinomial(exact[-1], chains, True, generator=generator(seed, float(beta)))
+        rows = torch.multinomial(exact[-1], chains, True, generator=stream(seed, float(beta)))
         starts.append(every[rows])
     return path, rungs, torch.cat(starts, 1), exact
 
@@ -55,7 +55,7 @@ def three_rungs(machine, chains, seed=0):
 def turned(machine, chains=20_000, turns=4):
     path, rungs, spins, exact = three_rungs(machine, chains)
     walkers = tempering.walkers_on(rungs, spins)
-    rng = generator(1)
+    rng = stream(1)
     for _ in range(turns):
         walkers = tempering.turn(path, walkers, rng)
     apart = walkers.spins.unflatten(1, (3, chains))
@@ -79,10 +79,10 @@ def test_a_wrong_chance_shows(monkeypatch):
 def test_chances_are_those_of_equation_one():
     machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
     path, rungs, spins, _ = three_rungs(machine, 5)
-    index, chance = tempering.exchange(path, spins, rungs, generator(0), odd=False)
+    index, chance = tempering.exchange(path, spins, rungs, stream(0), odd=False)
     log_f = path.weights(spins)
     f = [log_f(float(b)).reshape(1, 3, 5) for b in rungs[0]]
-    _, other = tempering.exchange(path, spins, rungs, generator(0), odd=True)
+    _, other = tempering.exchange(path, spins, rungs, stream(0), odd=True)
     assert chance.shape == other.shape == (1, 1, 5)
     for t, found in enumerate((chance, other)):
         ratio = f[t][:, t + 1] + f[t + 1][:, t] - f[t][:, t] - f[t + 1][:, t + 1]
@@ -94,7 +94,7 @@ def test_chances_are_those_of_equation_one():
 def test_the_ladder_has_even_rates_and_counts_round_trips():
     machine = rbm(30, 30, 2, replicas=2, seed=0)
     path = path_to(machine, exact=False)
-    rng = generator(0)
+    rng = stream(0)
     walkers = tempering.climb(path, 20, rng)
     for _ in range(200):
         walkers = tempering.turn(path, walkers, rng)
@@ -131,7 +131,7 @@ def test_heading_and_trips_by_hand(monkeypatch):
 
     seen = []
     for _ in range(4):
-        walkers = tempering.turn(Still(), walkers, generator(0))
+        walkers = tempering.turn(Still(), walkers, stream(0))
         seen.append((walkers.spins.flatten().tolist(), int(walkers.trips)))
     assert [trips for _, trips in seen] == [0, 0, 0, 1]
     assert seen[1][0][2] == 0  # walker 0 at the cold end
@@ -155,7 +155,7 @@ def test_tempering_crosses_where_gibbs_does_not():
     right = float((exact[0] * wells(machine, every[None])[0]).sum())
     assert 0.6 < right < 0.9
     start = machine.biases.detach().sign()[:, None].expand(-1, 100, -1)
-    stuck = sweeps(machine, start, generator(0), 1000)  # 10⁵ sweeps in all
+    stuck = sweeps(machine, start, stream(0), 1000)  # 10⁵ sweeps in all
     assert bool((wells(machine, stuck) == 1).all())
     # Independent walkers, one final state each.
     spins = sample(machine, 4000, sampler=ParallelTempering(), steps=60, seed=0)
@@ -188,8 +188,8 @@ def test_every_sampler_keeps_the_contract(machine, name):
 
 def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
     machine = rbm(5, 4, scale=0.6, seed=0, dtype=torch.float64)
-    start = machine.random(3, generator(0))
-    assert torch.equal(Gibbs(start=start).init(machine, 3, generator(1)), start)
+    start = machine.random(3, stream(0))
+    assert torch.equal(Gibbs(start=start).init(machine, 3, stream(1)), start)
     assert torch.equal(sample(machine, 2, sampler=Gibbs(start=start), steps=0, seed=0), start[:, :2])
     spins = sample(machine, 8000, sampler=ParallelTempering(), steps=10, beta=1.6, seed=0)
     _, exact = exact_distribution(machine, 1.6)
@@ -198,22 +198,22 @@ def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
 
 def test_sweeps_of_a_step_are_made(monkeypatch):
     machine = rbm(4, 3, scale=0.5, seed=0)
-    data = machine.random(2, generator(0))[..., :4]
+    data = machine.random(2, stream(0))[..., :4]
     thrice = sample(machine, 5, sampler=Gibbs(sweeps=3), steps=2, seed=0)
     assert torch.equal(thrice, sample(machine, 5, sampler=Gibbs(), steps=6, seed=0))
-    chains = Tempered(4, 3).init(machine, generator(1))
-    once, twice = generator(2), generator(2)
+    chains = Tempered(4, 3).init(machine, stream(1))
+    once, twice = stream(2), stream(2)
     _, found = Tempered(4, 3, sweeps=2).step(machine, chains, data, twice)
     for _ in range(2):
         _, chains = Tempered(4, 3).step(machine, chains, data, once)
     assert torch.equal(found, chains)
     both = (ParallelTempering(2, sweeps=3), TrajectoryTempering((machine,), 2, sweeps=3))
-    states, moves = [sampler.init(machine, 2, generator(0)) for sampler in both], []
+    states, moves = [sampler.init(machine, 2, stream(0)) for sampler in both], []
     assert [(state.turns, state.rungs.dtype) for state in states] == [(0, torch.float64)] * 2
     for path in (Cooling, Trajectory):
         monkeypatch.setattr(path, "move", lambda self, x, *rest: (moves.append(1), x)[1])
     for sampler, state in zip(both, states, strict=True):
-        sampler.step(machine, state, generator(1))
+        sampler.step(machine, state, stream(1))
     assert len(moves) == 6
 
 
@@ -221,13 +221,13 @@ def test_the_ladder_is_heard(monkeypatch):
     machine, heard = rbm(4, 3, seed=0), []
     monkeypatch.setattr(samplers, "climb", lambda *given, **options: heard.append(options))
     for sampler in (ParallelTempering(5, most=9), TrajectoryTempering((machine,), 5, most=9)):
-        sampler.init(machine, 2, generator(0))
+        sampler.init(machine, 2, stream(0))
     assert heard == [{"rungs": 5, "most": 9}] * 2
 
 
 def test_data_and_temperatures_are_heard(monkeypatch):
     machine = rbm(4, 3, scale=0.5, seed=0)
-    data = machine.random(9, generator(0))[0, :, :4]
+    data = machine.random(9, stream(0))[0, :, :4]
     seen, lengths = [], []
 
     def noted(machine, data=None, **options):
@@ -249,7 +249,7 @@ def test_data_and_temperatures_are_heard(monkeypatch):
 
 def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
     machine = rbm(4, 3, scale=0.5, seed=0)
-    ends = machine.random(5, generator(0))
+    ends = machine.random(5, stream(0))
     logs = torch.tensor([[-1e3, -1e3, 0.0, -1e3, -1e3]], dtype=torch.float64)
     monkeypatch.setattr(annealing, "forward", lambda *given: (logs, ends))
     monkeypatch.setattr(samplers, "run_sweeps", lambda machine, spins, *rest: spins)
@@ -261,7 +261,7 @@ def test_annealed_chains_are_drawn_by_their_weights(monkeypatch):
 def test_trajectories_pass_through_their_machines(machine):
     other = scaled(machine, 0.4)
     path = Trajectory([other, machine])
-    spins = machine.random(6, generator(0))
+    spins = machine.random(6, stream(0))
     at = torch.tensor([[0.0, 1.0]] * 3)
     both = path.at(at)
     assert both.replicas == 6
@@ -281,7 +281,7 @@ def test_trajectories_pass_through_their_machines(machine):
 @pytest.mark.parametrize("machine", EVERY)
 def test_the_tempered_phase_against_enumeration(machine):
     phase = Tempered(particles=2000, rungs=4, sweeps=2)
-    rng = generator(0)
+    rng = stream(0)
     chains = phase.init(machine, rng)
     data = machine.random(2, rng)[..., : machine.visible]
     for _ in range(25):
@@ -296,25 +296,25 @@ def test_the_tempered_phase_against_enumeration(machine):
 
 def test_the_coldest_chains_are_those_of_the_tempered_phase():
     machine, phase = rbm(4, 3, replicas=2, seed=0), Tempered(particles=3, rungs=4)
-    chains = phase.init(machine, generator(0))
+    chains = phase.init(machine, stream(0))
     assert chains.shape == (2, 12, 8)
     assert torch.equal(phase.ladder(chains), torch.linspace(0, 1, 4).expand(2, -1))
     data = torch.ones(2, 1, 4)
-    cold = phase.configurations(machine, chains, data, generator(1))
+    cold = phase.configurations(machine, chains, data, stream(1))
     assert torch.equal(cold, chains[:, 9:, :7])
 
 
 def test_the_tempered_ladder_follows_the_machine():
     machine = rbm(20, 20, 2, replicas=2, seed=0)
     phase = Tempered(particles=50, rungs=10)
-    rng = generator(0)
+    rng = stream(0)
     chains = phase.init(machine, rng)
     data = machine.random(2, rng)[..., :20]
 
     def lowest(chains):
         path = path_to(machine, exact=False)
         spins, ladder = chains[..., :-1], phase.ladder(chains)
-        both = [tempering.exchange(path, spins, ladder, generator(1), odd) for odd in (False, True)]
+        both = [tempering.exchange(path, spins, ladder, stream(1), odd) for odd in (False, True)]
         return min(float(chance.mean(2).min()) for _, chance in both)
 
     for _ in range(20):
@@ -331,12 +331,12 @@ def test_the_tempered_ladder_follows_the_machine():
 @pytest.mark.parametrize("patterns", [None, 2])
 def test_every_draw_along_a_route_is_the_generators(patterns):
     machine = rbm(6, 5, patterns, replicas=2, scale=0.5, seed=0)
-    data = machine.random(9, generator(0))[0, :, :6]
+    data = machine.random(9, stream(0))[0, :, :6]
     rungs = torch.tensor([[0.0, 0.5, 1.0]] * 2, dtype=torch.float64)
     for route in (path_to(machine, data), Trajectory([scaled(machine, 0.1), machine])):
         drawn = []
         for _ in range(2):
-            rng = generator(1)
+            rng = stream(1)
             start = route.start(60, rng)
             moved = route.move(start, rng, rungs)
             index, _ = tempering.exchange(route, moved, rungs, rng, odd=False)
@@ -362,11 +362,11 @@ def test_bad_choices():
         (lambda: Tempered(rungs=1), "rungs"),
         (lambda: Gibbs(sweeps=0), "sweeps a step"),
         (lambda: Annealing(1), "number of temperatures must be a whole number of at least 2"),
-        (lambda: Annealing(2).init(machine, 1, generator(0)), "at least 2, not 1"),
+        (lambda: Annealing(2).init(machine, 1, stream(0)), "at least 2, not 1"),
         (lambda: ParallelTempering(sweeps=0), "sweeps a step"),
         (lambda: ParallelTempering(most=1), "largest number of rungs"),
-        (lambda: tempering.climb(path_to(machine), 0, generator(0)), "chains"),
-        (lambda: tempering.climb(path_to(machine), 2, generator(0), rungs=1), "rungs"),
+        (lambda: tempering.climb(path_to(machine), 0, stream(0)), "chains"),
+        (lambda: tempering.climb(path_to(machine), 2, stream(0), rungs=1), "rungs"),
         (lambda: sample(machine, 2, steps=-1), "number of steps"),
         (lambda: sample(machine, 2, beta=-1.0), "at least 0, not -1"),
         (lambda: sample(machine, 0), "chains"),

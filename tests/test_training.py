@@ -8,7 +8,7 @@ from rapidbm.errors import InputError, LoadWarning
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import stack
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
@@ -127,7 +127,7 @@ def test_exact_training_climbs_the_likelihood():
 
 def test_rapid_learns_the_bars():
     machine = rbm(16, 300, 8, replicas=10, seed=1)
-    before = float(hamming_distance(machine, BARS, generator(0)).mean())
+    before = float(hamming_distance(machine, BARS, stream(0)).mean())
     for progress in train(
         machine,
         BARS,

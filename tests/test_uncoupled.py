@@ -13,7 +13,7 @@ from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import check_sampler, exact_distribution
 from rapidbm.training.negative import Exact
@@ -32,7 +32,7 @@ GRAPHS = {
 
 
 def machine_of(layers, kind, biases, replicas=2):
-    rng = generator(0, "machine")
+    rng = stream(0, "machine")
 
     def normal(*shape):
         return torch.randn(replicas, *shape, generator=rng, dtype=torch.float64)
@@ -92,7 +92,7 @@ def test_the_likelihoods_gradient_is_that_of_brute_force(machine):
         wanted = torch.autograd.grad(
             value.sum(), list(machine.parameters()), allow_unused=True, materialize_grads=True
         )
-    rng = generator(0)
+    rng = stream(0)
     batch = machine.visible_spins(data)
     positive = positive_for(machine).step(machine, batch, rng)
     negative, _ = Exact().step(machine, Exact().init(machine, rng), batch, rng)

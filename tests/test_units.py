@@ -13,7 +13,7 @@ from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN, Ising
-from rapidbm.random import generator
+from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.testing import chi_squared
 
@@ -45,7 +45,7 @@ class Bit(Ising):
 
 
 def machines():
-    rng = generator(0)
+    rng = stream(0)
     values = {"generator": rng, "dtype": torch.float64}
     layers = Layers((3, 2), ((0, 1),), (SPIN, Bit()))
     deep = Layers((2, 3, 2), ((0, 1), (1, 2)), (SPIN, Bit(), SPIN))
@@ -85,7 +85,7 @@ def test_the_gradient_over_all_states_of_mixed_kinds(machine):
 @pytest.mark.parametrize("machine", [*machines()])
 def test_sweeps_keep_the_distribution_of_mixed_kinds(machine):
     states, logs = everything(machine)
-    p, rng, chains = torch.softmax(logs.detach(), 0), generator(1), 20_000
+    p, rng, chains = torch.softmax(logs.detach(), 0), stream(1), 20_000
     start = states[:, torch.multinomial(p, chains, replacement=True, generator=rng)]
     ends = sweeps(machine, start, rng, 2, means=True)
     which = (ends[0][:, None] == states[0]).all(-1).double().argmax(1)

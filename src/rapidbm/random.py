@@ -29,9 +29,6 @@ def stream(seed: int, *words: object, device: torch.device | str | None = None) 
     return rng
 
 
-generator = stream  # the same, where a call reads better so
-
-
 def check_rng(rng: Any, device: torch.device | None = None) -> None:
     """Refuses what is no generator, or draws on another device than that of the machine."""
     if not isinstance(rng, torch.Generator):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..machines.constructors import rbm
 from ..machines.machine import Machine
-from ..random import generator
+from ..random import stream
 from ..runs.recipe import Recipe
 from ..sampling.gibbs import sweeps as gibbs_sweeps
 from ..training.negative import NegativePhase, PatternInduced, Persistent
@@ -53,7 +53,7 @@ def machine(size: Size, device: torch.device, seed: int, *, biases: bool = True)
 
 def images(size: Size, device: torch.device, seed: int) -> Tensor:
     """Random images with a fifth of the pixels up, {0, 1}."""
-    rng = generator(seed, "images", device=device)
+    rng = stream(seed, "images", device=device)
     shape = (BATCHES * size.chains, size.visible)
     return (torch.rand(shape, generator=rng, device=device) < 0.2).float()
 
@@ -88,7 +88,7 @@ def _trainer(
 def gibbs(size: Size, sweeps: int, device: torch.device, seed: int, *, biases: bool = True) -> Action:
     """So many sweeps in one call."""
     made = machine(size, device, seed, biases=biases).requires_grad_(False)
-    rng = generator(seed, "sweeps", device=device)
+    rng = stream(seed, "sweeps", device=device)
     spins = made.random(size.chains, rng)
     return lambda: gibbs_sweeps(made, spins, rng, sweeps, means=True)
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from .. import pictures
 from ..errors import FitWarning, InputError
-from ..random import generator
+from ..random import stream
 from ..runs.metrics import corrupt, reconstruct
 from ..runs.recipe import Recipe
 from ..runs.run import Run
@@ -119,7 +119,7 @@ def overview(runs: list[Run], seed: int) -> Figure:
         pictures.show_curves(row[0], run.metrics(), "hamming", "Hamming distance")
         row[0].set_title(f"{data.name}, {run.recipe.replicas} trainings", fontsize=10)
         some = data.test.take(slice(0, 4))
-        filled = reconstruct(machine, some, generator(seed, "demo"))[0]
+        filled = reconstruct(machine, some, stream(seed, "demo"))[0]
         task = torch.cat([some.spins, corrupt(some).nan_to_num(), filled])
         pictures.show_images(row[1], task, data.shape, len(some), "test images; what is given; filled in")
         drawn = samples(machine, Gibbs(), 16, SWEEPS, 1.0, seed)[0]

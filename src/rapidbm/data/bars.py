@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..machines.spins import to_spins
 from ..machines.units import SPIN
-from ..random import check_seed, generator
+from ..random import check_seed, stream
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split
 
 
@@ -34,7 +34,7 @@ def bars_and_stripes(size: int, seed: Annotated[int, SPLIT_SEED] = 0) -> Dataset
     if not 2 <= size <= 32:
         raise InputError(f"bars and stripes have a side of 2 to 32 pixels, not {size}")
     check_seed(seed)
-    rng = generator(seed, "bas", size)
+    rng = stream(seed, "bas", size)
     if size <= 16:
         half = SPIN.states(
             size, torch.arange(1, 2 ** (size - 1))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..errors import InputError, check_choice, is_number
 from ..machines.spins import to_spins
-from ..random import generator
+from ..random import stream
 from ..registry import Setting
 from .files import numpy_arrays
 from .splits import SPLIT_SEED, Dataset, Split, divided, top_half
@@ -93,7 +93,7 @@ def mnist(
         shade = torch.from_numpy(pixels).float().div_(255.0)
         level: float | Tensor = cut
         if binarize == "stochastic":
-            level = torch.rand(shade.shape, generator=generator(seed or 0, "mnist", part))
+            level = torch.rand(shade.shape, generator=stream(seed or 0, "mnist", part))
         parts[part] = Split(
             (shade > level).to(torch.int8) * 2 - 1,
             torch.from_numpy(labels.astype(np.int64)),

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..arrays import as_labels, as_mask
 from ..errors import InputError
 from ..machines.spins import to_spins
-from ..random import generator
+from ..random import stream
 from ..registry import Setting
 
 TEST_SHARE = 0.2
@@ -122,6 +122,6 @@ def divided(
     if len(spins) < 2:
         raise InputError(f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}")
     whole = Split.owning(spins, labels, top_half(shape))
-    order = torch.randperm(len(spins), generator=generator(seed, "split"))
+    order = torch.randperm(len(spins), generator=stream(seed, "split"))
     cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)
     return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)

@@ -9,7 +9,7 @@ import torch
 from ..accel.devices import usable
 from ..accel.memory import check_room
 from ..errors import InputError, check_count, is_number
-from ..random import generator, seed_from
+from ..random import seed_from, stream
 from .couplings import Couplings
 from .dense import Dense
 from .layers import Layers
@@ -39,7 +39,7 @@ def rbm(
     N(0, `scale`²), 0.01 by default. Biases start at 0.
     """
     layers = Layers((visible, hidden), ((0, 1),))
-    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    rng = stream(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
 
 
@@ -66,7 +66,7 @@ def dbm(
     layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
     if len(sizes) < 2:
         raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
-    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    rng = stream(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
 
 
@@ -88,7 +88,7 @@ def bm(
     check_count("the number of hidden units", hidden, least=0)
     sizes = (visible, hidden) if hidden else (visible,)
     edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
-    rng = generator(seed_from(seed, rng), "machine", device=usable(device))
+    rng = stream(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
 
 

@@ -25,7 +25,7 @@ from ..errors import InputError, LoadWarning, LossWarning
 from ..machines.constructors import rbm
 from ..machines.files import load_machine, save_machine
 from ..machines.machine import Machine
-from ..random import generator
+from ..random import stream
 from ..runs.recipe import Recipe
 from ..runs.run import Run, on_log_grid
 from ..training.trainer import Progress, Trainer
@@ -81,7 +81,7 @@ class Lab:
 
     def rng(self, *words: object) -> torch.Generator:
         """A stream of this part's own."""
-        return generator(self.seed, self.name, *words, device=self.device)
+        return stream(self.seed, self.name, *words, device=self.device)
 
     def within(self, start: float, end: float) -> Lab:
         """The same, for a piece of the work that is so much of the whole."""

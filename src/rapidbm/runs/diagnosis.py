@@ -43,7 +43,7 @@ from ..ground.ground_state import ground_state
 from ..machines.files import load_machine
 from ..machines.machine import Machine
 from ..progress import watch
-from ..random import check_seed, generator
+from ..random import check_seed, stream
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
 from .folder import RunFolder
@@ -208,7 +208,7 @@ class _Work:
     tell: Callable[[str], None]
 
     def rng(self, name: str) -> torch.Generator:
-        return generator(self.seed, "diagnose", name, device=self.machine.device)
+        return stream(self.seed, "diagnose", name, device=self.machine.device)
 
     def place(self, past: Sequence[Machine], title: str) -> tuple[list[Row], Figure]:
         """Load and temperature, and the way there."""
@@ -346,7 +346,7 @@ class _Work:
         machine, rng = self.machine, self.rng("quality")
         self.tell("quality of samples")
         whole, test = (machine.visible_spins(x.spins)[0] for x in (data.train, data.test))
-        some = torch.randperm(len(whole), generator=generator(self.seed, "images"))[:IMAGES]
+        some = torch.randperm(len(whole), generator=stream(self.seed, "images"))[:IMAGES]
         train = whole[some.to(whole.device)]
         count = max(20, len(train))
         spins = sample(machine, count, steps=self.sweeps, rng=self.rng("samples"))

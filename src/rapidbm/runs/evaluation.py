@@ -21,7 +21,7 @@ from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
 from ..machines.units import SPIN
-from ..random import generator
+from ..random import stream
 from ..training.negative import HasConfigurations
 from .folder import RunFolder, as_list
 from .metrics import hamming_distance, mean_free_energy
@@ -46,7 +46,7 @@ def evaluation(
     check_choice("choice of --likelihood", likelihood, ("auto", "exact", "ais", "none"))
     data, machine = run.data(), run.machine(update).to(device_named(device)).requires_grad_(False)
     splits = data.parts
-    rng = generator(seed, "evaluate", device=machine.device)
+    rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = []
     for part, split in splits.items():
@@ -116,7 +116,7 @@ def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> 
 
 def _chains(run: RunFolder, machine: Machine) -> Tensor | None:
     """The chains of the newest checkpoint, if the negative phase keeps any."""
-    wanted = run.recipe.negative_phase().init(machine, generator(0, device=machine.device))
+    wanted = run.recipe.negative_phase().init(machine, stream(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
     if chains is None or not wanted.shape[1]:
         return None

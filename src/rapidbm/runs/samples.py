@@ -19,7 +19,7 @@ from ..disk import write_bytes
 from ..errors import InputError, check_beta, check_choice, lookup
 from ..machines.machine import Machine, scaled
 from ..machines.units import SPIN
-from ..random import generator
+from ..random import stream
 from ..registry import build
 from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
@@ -84,7 +84,7 @@ def _start(run: RunFolder, machine: Machine, start: str, seed: int) -> Tensor | 
         return None
     if start == "data":
         images = run.data().train.spins
-        order = torch.randperm(len(images), generator=generator(seed, "rows"))
+        order = torch.randperm(len(images), generator=stream(seed, "rows"))
         return machine.with_visible(images[order])
     if machine.patterns is None:
         raise InputError("these couplings are dense, there are no patterns to start from")
@@ -109,7 +109,7 @@ def samples(
             )
         machine = scaled(machine, beta)
     steps = sampler.steps if sweeps is None else sweeps
-    rng = generator(seed, "sample", device=machine.device)
+    rng = stream(seed, "sample", device=machine.device)
     state = sampler.init(machine, count, rng)
     for _ in track(range(steps)):
         state = sampler.step(machine, state, rng)
@@ -145,7 +145,7 @@ def reconstructions(
     if mask is not None:
         split = Split(split.spins, split.labels, read_mask(mask, data))
     machine = run.machine(update, replica).to(device_named(device))
-    rng = generator(seed, "reconstruct", device=machine.device)
+    rng = stream(seed, "reconstruct", device=machine.device)
     filled = reconstruct(machine, split, rng, passes=passes, clamp=clamp)[0].cpu()
     wrong = {"wrong_unknown": wrong_pixels(filled, split, unknown=True)}
     if not clamp:

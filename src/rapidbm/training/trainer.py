@@ -25,7 +25,7 @@ from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..progress import watch
-from ..random import generator
+from ..random import stream
 from .load import warn_of_load
 from .negative import NegativePhase, PatternInduced
 from .optimisers import Optimizer, Rates, Updater, bind_torch
@@ -104,7 +104,7 @@ class Trainer:
         self.per_epoch = math.ceil(len(self.spins) / batch_size)
         self.update, self.order_of, self.order = 0, -1, torch.empty(0)
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
-        self.rng = generator(seed, "training", device=machine.device)
+        self.rng = stream(seed, "training", device=machine.device)
         self.chains = negative.init(machine, self.rng)
         if isinstance(negative, PatternInduced) and machine.patterns is not None:
             warn_of_load(machine.layers, machine.patterns.shape[1])
@@ -230,7 +230,7 @@ class Trainer:
         """Which images each replica takes in this update, (e, b)."""
         if self.order_of != epoch:
             shape = (self.machine.replicas, len(self.spins))
-            rng = generator(self.seed, "order", epoch, device=self.spins.device)
+            rng = stream(self.seed, "order", epoch, device=self.spins.device)
             self.order = torch.rand(shape, generator=rng, device=rng.device).argsort(1)
             self.order_of = epoch
         start = number * self.batch_size
@@ -276,7 +276,7 @@ class Trainer:
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
         machine = self.averaged() if self.average else self.machine
-        return fit(machine, self.spins, generator(self.seed, "fit", device=machine.device))
+        return fit(machine, self.spins, stream(self.seed, "fit", device=machine.device))
 
     def wait(self) -> None:
         """Returns when the device has done all that was asked of it."""
@@ -294,7 +294,7 @@ class Trainer:
         return machine
 
     def evaluation_rng(self) -> torch.Generator:
-        return generator(self.seed, "evaluate", self.update, device=self.machine.device)
+        return stream(self.seed, "evaluate", self.update, device=self.machine.device)
 
     # -- saving -----------------------------------------------------------------------------------
 
