@@ -281,7 +281,7 @@ def test_one_bad_gradient_of_several_is_enough():
     gradients = {name: torch.ones_like(p) for name, p in healthy.named_parameters()}
     first = next(iter(gradients))
     gradients[first][1] = math.inf
-    trainer.descend(gradients, (0.1,))
+    trainer.move(gradients, (0.1,))
     assert trainer.diverged() == (1,)
 
 

@@ -283,7 +283,7 @@ def _per_replica(rates: Rates, like: Tensor) -> float | Tensor:
     return values.reshape(-1, *[1] * (like.dim() - 1))
 
 
-def _descend(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
+def _subtract(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
     each = _per_replica(rates, parameter)
     if isinstance(each, Tensor):
         parameter.addcmul_(direction, each, value=-1.0)
@@ -304,7 +304,7 @@ class _SGDUpdater:
             if self.speed:
                 direction = self.speed[name].mul_(self.choice.momentum).add_(direction)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
-            _descend(parameter.data, direction, rates)
+            _subtract(parameter.data, direction, rates)
 
     def state(self) -> dict[str, Tensor]:
         return {f"speed/{name}": value for name, value in self.speed.items()}
@@ -334,7 +334,7 @@ class _AdamUpdater:
             square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
             size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
-            _descend(parameter.data, mean / size.mul_(unbias1), rates)
+            _subtract(parameter.data, mean / size.mul_(unbias1), rates)
 
     def state(self) -> dict[str, Tensor]:
         saved = {f"mean/{name}": value for name, value in self.mean.items()}

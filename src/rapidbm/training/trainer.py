@@ -219,7 +219,7 @@ class Trainer:
             data = data.times(batch.shape[1] / self.batch_size)
         model, chains = self.negative.step(self.machine, self.chains, batch, self.rng)
         self.chains = self.executor.kept(self.chains, chains)
-        self.descend(data.against(model, self.machine), rates)
+        self.move(data.against(model, self.machine), rates)
         if project:
             self.project()
         if self.average:
@@ -245,7 +245,7 @@ class Trainer:
         each = start if isinstance(start, tuple) else (start,)
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
-    def descend(self, gradients: dict[str, Tensor], rates: Rates) -> None:
+    def move(self, gradients: dict[str, Tensor], rates: Rates) -> None:
         """Moves the parameters; a replica stays where it is from the update on that would make one of its
         energies infinite."""
         self.keeping_dead(lambda: self.updater.step(gradients, rates))
