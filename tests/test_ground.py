@@ -296,7 +296,7 @@ MUTATIONS = {
 @pytest.mark.usefixtures("no_head_start")
 def test_a_broken_search_shows(name, monkeypatch):
     where, wrong = MUTATIONS[name]
-    monkeypatch.setattr(f"zonotope_module.{where}", wrong)
+    monkeypatch.setattr(f"rapidbm.ground.zonotope.{where}", wrong)
     if name == "faces":  # one chunk of sets, of several
         monkeypatch.setattr(zonotope_module, "SETS", 40)
     assert any(misses(larger("rbm", 2, "continuous", True, seed)) for seed in range(10))
@@ -355,13 +355,16 @@ def test_where_nothing_is_ruled_out_every_corner_is_shown(count, monkeypatch):
     assert all(abs(x) == 1 for row in shown for x in row)
 
 
-def test_as_many_candidates_as_may_be_are_searched():
+def test_as_many_candidates_as_may_be_are_searched(monkeypatch):
     machine = rbm(9, 7, 2, continuous=True, seed=0)
-    count = zonotopes(machine)[0].candidates
-    spins, _ = zonotope_module.lowest_spins(machine, largest=count)
+    plan = zonotopes(machine)
+    count = plan[0].candidates
+    monkeypatch.setattr(zonotope_module, "LARGEST", count)
+    spins, _ = zonotope_module.lowest_spins(machine, plan)
     assert spins.shape == (1, 16)
+    monkeypatch.setattr(zonotope_module, "LARGEST", count - 1)
     with pytest.raises(InputError, match=f"up to {count - 1:,} candidates"):
-        zonotope_module.lowest_spins(machine, largest=count - 1)
+        zonotope_module.lowest_spins(machine, plan)
 
 
 def test_the_cheaper_side_is_taken():
@@ -590,18 +593,19 @@ def tight_ones():
 def test_the_bounds_of_an_edge_by_hand():
     """Eq. (1) of one pattern: every pair once, and no unit with itself."""
     xi = torch.tensor([[[1.0, -2.0, 3.0, 0.5]]], dtype=torch.float64)
-    full = Machine(Patterns(Layers((4,), ((0, 0),)), xi))
-    assert bounds._absolute(full, 0, 0).tolist() == [2 + 3 + 0.5 + 6 + 1 + 1.5]
-    assert torch.allclose(bounds._spectral(full, 0, 0), (4 - 1) / 2 * xi.square().sum((1, 2)))
-    pair = Machine(Patterns(Layers((3, 1), ((0, 1),)), xi))
-    assert bounds._absolute(pair, 0, 1).tolist() == [(1 + 2 + 3) * 0.5]
-    assert torch.allclose(bounds._spectral(pair, 0, 1), (3.0 * 14 * 0.25 * xi[:, 0, 0] ** 2).sqrt())
-    for machine in (full, pair):
-        dense = Machine(machine.couplings.dense())
-        edge = machine.layers.edges[0]
-        for bound in (bounds._absolute, bounds._spectral):
-            assert bool((bound(dense, *edge) >= -ground_state(machine).energy - 1e-12).all())
-        assert torch.allclose(bounds._absolute(dense, *edge), bounds._absolute(machine, *edge))
+    full = Patterns(Layers((4,), ((0, 0),)), xi)
+    assert full.sum_of_sizes(0, 0).tolist() == [2 + 3 + 0.5 + 6 + 1 + 1.5]
+    assert torch.allclose(full.largest_form(0, 0), (4 - 1) / 2 * xi.square().sum((1, 2)))
+    pair = Patterns(Layers((3, 1), ((0, 1),)), xi)
+    assert pair.sum_of_sizes(0, 1).tolist() == [(1 + 2 + 3) * 0.5]
+    assert torch.allclose(pair.largest_form(0, 1), (3.0 * 14 * 0.25 * xi[:, 0, 0] ** 2).sqrt())
+    for couplings in (full, pair):
+        dense, edge = couplings.dense(), couplings.layers.edges[0]
+        lowest = ground_state(Machine(couplings)).energy
+        for bound in (dense.sum_of_sizes, dense.largest_form):
+            assert bool((bound(*edge) >= -lowest - 1e-12).all())
+        assert torch.allclose(dense.sum_of_sizes(*edge), couplings.sum_of_sizes(*edge))
+        assert bool((couplings.norm(*edge) >= dense.norm(*edge) - 1e-12).all())
 
 
 def test_biases_alone_are_bounded_by_their_sizes():
