@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from rapidbm.estimates import Bounds, Estimate
+from rapidbm.estimates import Bounds, Estimate, jackknife
 
 
 def test_a_mean_comes_with_its_standard_error():
@@ -22,6 +22,14 @@ def test_two_samples_have_an_error_and_one_has_none():
     value, error = Estimate.of(torch.tensor([[7.0]])).replica(0)
     assert value == 7.0
     assert math.isnan(error)
+
+
+def test_the_jackknife_of_a_mean_is_its_standard_error():
+    samples = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)
+    without = torch.stack([(samples.sum() - x) / 3 for x in samples])
+    found = jackknife(torch.cat([samples.mean()[None], without]))
+    assert float(found.value) == 3.0
+    assert math.isclose(float(found.error), math.sqrt(14 / 12))
 
 
 def test_an_exact_value_is_all_of_its_interval():
