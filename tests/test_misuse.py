@@ -686,3 +686,10 @@ def test_unsigned_numbers_keep_their_values(dtype):
     assert as_labels(large).tolist() == as_tensor(large, what="x").tolist() == large.tolist()
     with pytest.raises(rb.InputError, match=r"x must be below 2\^63, not 9223372036854775808"):
         as_tensor(np.array([2**63], dtype=np.uint64), what="x")
+
+
+@pytest.mark.parametrize("labels", [[1.0, 1e300], [1.0, math.inf], [0.5, 2.0], [2.0**63]])
+def test_labels_that_are_no_whole_numbers_are_refused(labels):
+    with pytest.raises(rb.InputError, match=r"whole numbers below 2\^63"):
+        as_labels(labels)
+    assert as_labels([1.0, -(2.0**63)]).tolist() == [1, -(2**63)]
