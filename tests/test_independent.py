@@ -157,3 +157,12 @@ def test_the_warning_counts_replicas():
     found = Fit(torch.tensor([-5.0, -30.0, -20.0]), -10.0, 7)
     with pytest.warns(rb.FitWarning, match=r"2 of 3 replicas end .* 7 training images is -20.0"):
         warn_of_fit(found)
+
+
+def test_half_of_the_states_do_where_mirror_images_weigh_the_same():
+    machine = rb.rbm(3, 2, scale=0.8, seed=0, dtype=torch.float64)
+    up = [state for state in torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 5) if state[0] > 0]
+    half = torch.stack(up).double()[None]
+    assert torch.allclose(log_z_by_states(machine, half), rb.log_z(machine).value)
+    biased = rb.Machine(machine.couplings, torch.full((1, 5), 0.3))
+    assert bool((log_z_by_states(biased, half) < rb.log_z(biased).value - 0.1).all())
