@@ -313,3 +313,12 @@ def test_an_error_needs_two_chains():
     machine = dbm(4, (3, 3), seed=0)
     with pytest.raises(InputError, match="chains must be a whole number of at least 2, not 1"):
         hidden_sums(machine, images(machine), stream(0), chains=1)
+
+
+def test_the_steps_are_those_of_the_images_that_took_most(monkeypatch):
+    machine, taken = dbm(3, (2, 2), seed=0), iter((50, 200, 100))
+    monkeypatch.setattr(sums, "AT_ONCE", 1)  # an image at a time
+    monkeypatch.setattr(
+        sums, "_of_images", lambda *_: (torch.zeros((5, 1, 1), dtype=torch.float64), next(taken))
+    )
+    assert hidden_sums(machine, images(machine, 3), stream(0)).steps == 200

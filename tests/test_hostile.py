@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 import rapidbm as rb
+from rapidbm import disk
 from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
 from rapidbm.machines.constructors import rbm
@@ -678,3 +679,14 @@ def test_the_shape_of_a_dataclass_is_that_of_its_fields():
     assert not shape.fits({"name": "x"})
     with pytest.raises(TypeError, match="no shape for"):
         of_fields(make_dataclass("Odd", [("pair", dict[str, int])]))
+
+
+def test_a_file_of_json_may_be_as_long_as_it_may_be(tmp_path, monkeypatch):
+    path = tmp_path / "file.json"
+    path.write_text('{"update": 3}')
+    shape, words = Names({"update": Whole(0)}), ("a number", "write it again")
+    monkeypatch.setattr(disk, "JSON_BYTES", path.stat().st_size)
+    assert disk.read_json(path, shape, *words) == {"update": 3}
+    monkeypatch.setattr(disk, "JSON_BYTES", path.stat().st_size - 1)
+    with pytest.raises(InputError, match="13 bytes, more than 12"):
+        disk.read_json(path, shape, *words)

@@ -752,3 +752,13 @@ def test_unknown_fields_and_presets():
         Recipe.made("bars4", {}, "paper-bar")
     with pytest.raises(InputError, match="no 'colour'"):
         Recipe.from_dict({"dataset": "bars4", "colour": 1})
+
+
+@pytest.mark.filterwarnings("ignore::rapidbm.FitWarning")
+def test_between_looks_nobody_asks_which_replicas_have_diverged(tmp_path):
+    chosen = {"hidden": (4,), "patterns": None, "negative": "cd", "optimizer": "sgd", "rate": (1e30,)}
+    chosen |= {"decay": 1.0, "batch_size": 3, "epochs": 1, "evaluate": "end", "metrics": ()}
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", chosen))
+    steps = list(run.go())
+    assert [step.update for step in steps] == [0, 1, 2, 3, 4]
+    assert [step.diverged for step in steps] == [(), (), (), (), (0,)]

@@ -123,5 +123,5 @@ def divided(
         raise InputError(f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}")
     whole = Split.owning(spins, labels, top_half(shape))
     order = torch.randperm(len(spins), generator=stream(seed, "split"))
-    cut = min(max(1, round(len(spins) * (1 - TEST_SHARE))), len(spins) - 1)
+    cut = min(round(len(spins) * (1 - TEST_SHARE)), len(spins) - 1)
     return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)

@@ -77,13 +77,12 @@ def check_states(
         )
 
 
-def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta) -> Tensor:
+def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: float) -> Tensor:
     """The logarithm of eq. (1) in float64, (e, c); the free layers of `spins` hold 0."""
-    flat = beta.squeeze(-1) if isinstance(beta, Tensor) else beta
-    total = -flat * given_energy(machine, spins, free).double()
+    total = -beta * given_energy(machine, spins, free).double()
     for layer in free:
         field = machine.field(spins, layer, means=True)
-        if isinstance(beta, Tensor) or beta != 1.0:
+        if beta != 1.0:
             field = field * beta
         machine.layers.unit(layer).add_log_sums(total, field)
     return total
