@@ -756,8 +756,9 @@ def test_unknown_fields_and_presets():
 
 @pytest.mark.filterwarnings("ignore::rapidbm.FitWarning")
 def test_between_looks_nobody_asks_which_replicas_have_diverged(tmp_path):
-    chosen = {"hidden": (4,), "patterns": None, "negative": "cd", "optimizer": "sgd", "rate": (1e30,)}
-    chosen |= {"decay": 1.0, "batch_size": 3, "epochs": 1, "evaluate": "end", "metrics": ()}
+    chosen = {"hidden": (4,), "patterns": None, "negative": "cd", "optimizer": "sgd", "rate": (1e6,)}
+    chosen |= {"weight_decay": 1e34, "decay": 1.0, "batch_size": 3, "epochs": 1}
+    chosen |= {"evaluate": "end", "metrics": ()}
     run = Run.create(tmp_path / "run", Recipe.made("bars4", chosen))
     steps = list(run.go())
     assert [step.update for step in steps] == [0, 1, 2, 3, 4]
