@@ -524,3 +524,20 @@ def test_one_pattern_is_never_too_many():
     for machine in (rbm(100, 400, 41, seed=0), bm(3, 0, 2, seed=0)):
         with pytest.warns(LoadWarning):
             started(machine, PatternInduced())
+
+
+def test_a_training_that_breaks_off_knows_how_far_it_is():
+    class Breaks(Persistent):
+        left = 3
+
+        def step(self, *given):
+            Breaks.left -= 1
+            if not Breaks.left:
+                raise KeyboardInterrupt
+            return super().step(*given)
+
+    machine = rbm(16, 4, seed=0)
+    trainer = Trainer(machine, BARS, Breaks(5), sgd(0.1), epochs=1, batch_size=2, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.finish_epoch()
+    assert trainer.update == 2

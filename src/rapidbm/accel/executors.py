@@ -9,7 +9,8 @@ bfloat16, in which ±1 is exact.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def executor_for(
     parameters: Iterable[Tensor],
     parts: Iterable[object],
     rounding: Precision | None = None,
-) -> Eager:
+) -> Executor:
     """A graph on a GPU where all parts of the update may be captured, else the host."""
     check_precision(rounding, device)
     if device.type == "cuda" and all(getattr(part, "capturable", False) for part in parts):
@@ -47,40 +48,64 @@ def executor_for(
     return Eager(rounding)
 
 
-class Eager:
-    """The host launches every update, and may look at what came out."""
+class Executor(ABC):
+    """Runs updates; subclasses are final."""
 
     together = 16  # updates that are asked for at once, at most
-    looks = True  # whether an update may ask the device for an answer
+    looks: bool  # whether an update may ask the device for an answer
 
     def __init__(self, rounding: Precision | None = None) -> None:
         self.rounding = rounding
 
-    def stored(self, spins: Tensor) -> Tensor:
-        """The data as updates read it."""
-        return spins
-
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        """A batch of the stored data as a phase gets it."""
-        return spins.to(dtype)
-
-    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
-        """The chains for the next update."""
-        return new
-
-    def run(self, plans: Sequence[Plan], update: Update) -> None:
-        with self.rounded():
-            for plan in plans:
-                update(plan.index, plan.rates, plan.share, plan.project)
-
     def rounded(self) -> AbstractContextManager[None]:
         return precision(self.rounding) if self.rounding else nullcontext()
 
+    @abstractmethod
+    def stored(self, spins: Tensor) -> Tensor:
+        """The data as updates read it."""
+
+    @abstractmethod
+    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
+        """A batch of the stored data as a phase gets it."""
+
+    @abstractmethod
+    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
+        """The chains for the next update."""
+
+    @abstractmethod
+    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
+        """Runs them, and says after each launch how many are done."""
+
+    @abstractmethod
     def forget(self) -> None:
         """Everything is somewhere else than it was."""
 
 
-class Graph(Eager):
+class Eager(Executor):
+    """The host launches every update, and may look at what came out."""
+
+    looks = True
+
+    def stored(self, spins: Tensor) -> Tensor:
+        return spins
+
+    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins.to(dtype)
+
+    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
+        return new
+
+    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
+        with self.rounded():
+            for plan in plans:
+                update(plan.index, plan.rates, plan.share, plan.project)
+                yield 1
+
+    def forget(self) -> None:
+        return
+
+
+class Graph(Executor):
     """A GPU repeats updates that it was shown."""
 
     looks = False
@@ -103,7 +128,7 @@ class Graph(Eager):
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
         return chains.copy_(new) if new.numel() else chains
 
-    def run(self, plans: Sequence[Plan], update: Update) -> None:
+    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         """All of them as one graph, which reads what changes from tensors that stay in place."""
         key = tuple((plan.index.shape[1], plan.project) for plan in plans)
         index = torch.cat([plan.index for plan in plans], 1)
@@ -127,6 +152,7 @@ class Graph(Eager):
         places = tuple(p.data_ptr() for p in self.parameters)
         with self.rounded():
             self.replay.run((key, places, current()), work)
+        yield len(plans)
 
     def forget(self) -> None:
         self.replay = Replay(self.rng)

@@ -23,15 +23,7 @@ from ..runs.run import Run
 from .console import Screen, Stopper, follow
 from .options import Json, free_options, in_panel, of_parts, parameter, with_settings
 
-OWN = (
-    "preset",
-    "dense",
-    "out",
-    "resume",
-    "prolong",
-    "json",
-    "help",
-)  # the command's, beside fields
+OWN = ("preset", "dense", "out", "resume", "prolong", "json", "help")  # beside fields
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
 FIELD = {flag: name for name, flag in FLAGS.items()}
 

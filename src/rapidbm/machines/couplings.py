@@ -113,10 +113,9 @@ class Couplings(nn.Module, ABC):
     def norm(self, a: int, b: int) -> Tensor:
         """A bound on √(Σ J_ij²) over an edge, or its value, (e,)."""
 
+    @abstractmethod
     def singular_values(self, a: int, b: int) -> Tensor:
         """Of J between two layers, in float64, the largest first."""
-        values: Tensor = torch.linalg.svdvals(self.matrix(a, b).double())
-        return values
 
     @abstractmethod
     def running(self, spins: Tensor, layer: int) -> RunningField:

@@ -143,6 +143,10 @@ class Dense(Couplings):
         found: Tensor = torch.linalg.matrix_norm(self.matrix(a, b))
         return found
 
+    def singular_values(self, a: int, b: int) -> Tensor:
+        values: Tensor = torch.linalg.svdvals(self.matrix(a, b).double())
+        return values
+
     def running(self, spins: Tensor, layer: int) -> RunningMatrix:
         return RunningMatrix(self.matrix(layer, layer))
 

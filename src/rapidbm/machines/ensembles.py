@@ -22,7 +22,7 @@ from ..errors import InputError, check_count
 from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight
 
 
-class Machine(HasEnergy, Protocol):
+class HasGradient(HasEnergy, Protocol):
     """The part of a machine that its ensembles need."""
 
     def complete(self, visible: Any, *, means: bool = False) -> Tensor: ...
@@ -39,11 +39,11 @@ class Ensemble(Protocol):
     @property
     def weights(self) -> Tensor: ...
 
-    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         """Eq. (1) for every parameter, under its name in `named_parameters()`."""
         ...
 
-    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
         """Eq. (1) less that of the model."""
         ...
 
@@ -72,14 +72,10 @@ class WeightedSpins:
         check_count("the number of configurations to average over", c)
         return WeightedSpins(spins, spins.new_full((e, c), 1.0 / c))
 
-    def chunks(self) -> Iterator[WeightedSpins]:
-        """Parts whose moments add up to the whole's; an enumeration yields many."""
-        yield self
-
-    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         return machine.gradient_over(self.spins, self.weights)
 
-    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
         return _difference(self, model, machine)
 
     def times(self, factor: float) -> WeightedSpins:
@@ -92,7 +88,7 @@ class GivenVisible:
     """Weighted visible spins; the hidden units are at their means given them, and are not written down
     before somebody asks."""
 
-    machine: Machine
+    machine: HasGradient
     visible: Tensor  # (e, c, v)
     weights: Tensor  # (e, c)
 
@@ -100,15 +96,12 @@ class GivenVisible:
     def spins(self) -> Tensor:
         return self.machine.complete(self.visible, means=True)
 
-    def chunks(self) -> Iterator[WeightedSpins]:
-        yield WeightedSpins(self.spins, self.weights)
-
-    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         pair = machine.pair() if machine is self.machine else None
         fused_sum = None if pair is None else fused.gradient(pair, self.visible, self.weights)
         return machine.gradient_over(self.spins, self.weights) if fused_sum is None else fused_sum
 
-    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
         pair = machine.pair()
         if isinstance(model, GivenVisible) and pair is not None:
             if fused.joins(pair, max(self.visible.shape[1], model.visible.shape[1])):
@@ -128,7 +121,7 @@ class GivenVisible:
 class AllStates:
     """Every state with its Boltzmann weight, as `WeightedSpins` that need not fit in memory."""
 
-    machine: Machine
+    machine: HasGradient
 
     @torch.no_grad()
     def _parts(self, half: bool) -> Iterator[WeightedSpins]:
@@ -178,17 +171,18 @@ class AllStates:
         return (product if given == 0 else product.mT), mean
 
     @torch.no_grad()
-    def gradient(self, machine: Machine) -> dict[str, Tensor]:
+    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         if machine.layers.two:
             pair = machine.pair() if machine is self.machine else None
-            return machine.gradient_of(*((pair and fused.products(pair)) or self.products()))
+            sums = None if pair is None else fused.products(pair)
+            return machine.gradient_of(*(sums or self.products()))
         total: dict[str, Tensor] = {}
         for part in self.chunks():
             found = part.gradient(machine)
             total = {k: total[k].add_(v) for k, v in found.items()} if total else found
         return total
 
-    def against(self, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
         return _difference(self, model, machine)
 
     def chunks(self) -> Iterator[WeightedSpins]:
@@ -211,7 +205,7 @@ class AllStates:
         return self.whole().weights
 
 
-def _difference(data: Ensemble, model: Ensemble, machine: Machine) -> dict[str, Tensor]:
+def _difference(data: Ensemble, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
     difference = data.gradient(machine)
     for name, value in model.gradient(machine).items():
         difference[name].sub_(value)

@@ -27,7 +27,8 @@ from ..machines.files import load_machine, save_machine
 from ..machines.machine import Machine
 from ..random import stream
 from ..runs.recipe import Recipe
-from ..runs.run import Run, on_log_grid
+from ..runs.run import Run
+from ..runs.spacing import on_log_grid
 from ..training.trainer import Progress, Trainer
 from .observables import Observable
 from .records import Values

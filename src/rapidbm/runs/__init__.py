@@ -14,6 +14,7 @@ Others take besides
     presets: preset_for
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
-    run: Step, on_log_grid
+    run: Step
+    spacing: on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array
 """

@@ -28,10 +28,8 @@ from ..training.trainer import Progress, Trainer
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .metrics import METRICS
 from .recipe import Recipe
-from .spacing import due, on_log_grid
+from .spacing import due
 from .trust import trust
-
-__all__ = ["PROLONG", "Run", "Step", "on_log_grid"]
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill

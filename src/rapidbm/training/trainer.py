@@ -188,8 +188,8 @@ class Trainer:
         """So many updates of one epoch."""
         self.check_parameters()
         plans = [self.plan(self.update + i) for i in range(count)]
-        self.executor.run(plans, self.compute)
-        self.update += count
+        for done in self.executor.run(plans, self.compute):
+            self.update += done
 
     def check_parameters(self) -> None:
         """Refuses to move parameters that are no longer the machine's."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...glass.spectra import spectrum
-from ...runs.run import on_log_grid
+from ...runs.spacing import on_log_grid
 from ...training.optimisers import CLOCKS
 from ..drawing import PENS, Axes, curves
 from ..lab import Lab, Settings, by_scale, each
