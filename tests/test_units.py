@@ -6,16 +6,20 @@ import pytest
 import torch
 
 from rapidbm.errors import InputError
+from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.machines.dense import Dense
 from rapidbm.machines.ensembles import AllStates
+from rapidbm.machines.files import save_machine
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
+from rapidbm.sampling.quench import descend
 from rapidbm.testing import chi_squared
+from rapidbm.training.negative import PatternInduced
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,9 @@ class Bit(Ising):
 
     def states(self, count, numbers):
         return (super().states(count, numbers) + 1) // 2
+
+    def random(self, shape, rng, dtype=torch.float32):
+        return (super().random(shape, rng, dtype) + 1) / 2
 
     def up(self, field, beta=1.0, *, overwrite=False):
         return torch.sigmoid(field * beta)
@@ -54,6 +61,10 @@ def machines():
     yield pytest.param(Machine(dense, torch.randn((1, 5), **values)), id="rbm")
     yield pytest.param(Machine(dense), id="rbm without biases")
     yield pytest.param(Machine(xi, torch.randn((1, 7), **values)), id="dbm")
+    two = Patterns(layers, torch.randn((1, 2, 5), **values))
+    yield pytest.param(Machine(two), id="rbm of patterns")  # counting is for spins
+    full = Patterns(Layers((4,), ((0, 0),), (Bit(),)), torch.randn((1, 2, 4), **values))
+    yield pytest.param(Machine(full), id="bm of patterns")  # so are Gaussian fields and quadrature
 
 
 def everything(machine):
@@ -93,6 +104,27 @@ def test_sweeps_keep_the_distribution_of_mixed_kinds(machine):
     off = sweeps(machine, start, rng, 2, beta=0.8, means=True)
     which = (off[0][:, None] == states[0]).all(-1).double().argmax(1)
     assert chi_squared(torch.bincount(which, minlength=len(p)), p) < 1e-6
+
+
+@pytest.mark.parametrize("machine", [*machines()])
+def test_random_states_are_states(machine):
+    spins = machine.random(50, stream(0))
+    for layer, where in enumerate(machine.layers.slices):
+        low = 0.0 if isinstance(machine.layers.unit(layer), Bit) else -1.0
+        assert spins[..., where].unique().tolist() == [low, 1.0]
+
+
+def test_what_knows_spins_alone_refuses_other_units(tmp_path):
+    (machine,) = [case.values[0] for case in machines() if case.id == "rbm of patterns"]
+    for call in (
+        lambda: ground_state(machine),
+        lambda: descend(machine, machine.random(2, stream(0)), means=True),
+        lambda: PatternInduced().init(machine, stream(0)),
+        lambda: save_machine(machine, tmp_path / "machine.safetensors"),
+    ):
+        with pytest.raises(InputError, match="is for spins"):
+            call()
+    assert not (tmp_path / "machine.safetensors").exists()
 
 
 def test_kernels_know_spins_alone():

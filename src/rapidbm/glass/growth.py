@@ -41,7 +41,7 @@ def diluted(machine: Machine, share: float, rng: torch.Generator) -> Machine:
     ]  # per layer (e, n_l)
     starts = [where.start for where in layers.slices]
     units = torch.cat([k + s for k, s in zip(kept, starts, strict=True)], 1)  # (e, n)
-    smaller = Layers(sizes, layers.edges)
+    smaller = Layers(sizes, layers.edges, layers.kinds)
     couplings = machine.couplings.part(smaller, kept)
     biases = machine.biases
     return Machine(couplings, None if biases is None else biases.detach().gather(1, units))

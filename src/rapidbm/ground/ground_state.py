@@ -81,6 +81,7 @@ def ground_state(
     `tempering` takes `sweeps` turns of parallel tempering. `exact` takes the cheaper of `enumeration`
     and `zonotope`, and refuses where both are out of reach. After `limit` seconds it stops (`TimeLimit`).
     """
+    machine.layers.check_spins("the ground state")
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))
     check_count("the number of starts", starts)
     check_count("the number of sweeps", sweeps)

@@ -32,7 +32,7 @@ CHUNK = 2**22  # numbers at a time
 
 def can_integrate(machine: Machine) -> bool:
     """True for patterns that couple every pair of units."""
-    return machine.layers.full and machine.patterns is not None
+    return machine.layers.full and machine.layers.spins and machine.patterns is not None
 
 
 def _grids(machine: Machine, replica: int, beta: float) -> tuple[Tensor, list[int]]:

@@ -44,6 +44,7 @@ def save_tensors(
     path: Path, machine: Machine, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]
 ) -> None:
     """Tensors with a header that says which machine they belong to."""
+    machine.layers.check_spins("a file of a machine")
     header = {
         "format": FORMAT,
         "sizes": machine.layers.sizes,

@@ -64,6 +64,19 @@ class Layers:
         """What the units of a layer are."""
         return self.kinds[layer]
 
+    @cached_property
+    def spins(self) -> bool:
+        """True when every unit is a spin."""
+        return all(unit == SPIN for unit in self.kinds)
+
+    def check_spins(self, what: str) -> None:
+        """Refuses what is known for spins alone."""
+        if not self.spins:
+            raise InputError(
+                f"{what} is for spins, ±1, but the units of this machine are {self.kinds}; energies, "
+                "Gibbs sweeps, enumeration and gradients know every kind"
+            )
+
     def count(self, chosen: Iterable[int]) -> int:
         """How many states the units of these layers have together."""
         return int(math.prod(self.kinds[i].levels ** self.sizes[i] for i in chosen))

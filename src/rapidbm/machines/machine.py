@@ -26,7 +26,7 @@ from .ensembles import Ensemble, GivenVisible, WeightedSpins
 from .enumeration import check_states, clamped_states, infer, log_weight, states_of
 from .layers import Layers
 from .spins import as_spins
-from .units import SPIN, Beta
+from .units import Beta
 
 
 class Machine(nn.Module):
@@ -153,11 +153,11 @@ class Machine(nn.Module):
         return infer(self, spins, self.layers.hidden, beta)
 
     def random(self, chains: int, rng: torch.Generator) -> Tensor:
-        """Fair random spins, (e, c, n)."""
+        """Units without a field, of spins fair ones, (e, c, n)."""
         check_rng(rng, self.device)
         self.check_chains(chains)
-        shape = (self.replicas, chains, self.layers.units)
-        return SPIN.random(shape, rng, self.dtype)
+        shape = torch.empty(()).expand(self.replicas, chains, self.layers.units)
+        return self.layers.by_layer(lambda unit, x: unit.random(x.shape, rng, self.dtype), shape)
 
     def check_chains(self, chains: int, *, steps: int = 1, least: int = 1) -> None:
         """Refuses a number of chains that is none, or that no memory holds; with `steps` a record."""
@@ -276,9 +276,8 @@ class Machine(nn.Module):
 
     def pair(self) -> Pair | None:
         """Two layers of spins as kernels read them; None for any other machine."""
-        known = self.layers.two and self.layers.kinds == (SPIN, SPIN)
         biases = None if self.biases is None else self.biases.detach()
-        return self.couplings.pair(biases) if known else None
+        return self.couplings.pair(biases) if self.layers.two and self.layers.spins else None
 
     @torch.no_grad()
     def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:

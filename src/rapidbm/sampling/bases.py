@@ -67,7 +67,8 @@ def marginals(machine: Machine, data: Any) -> Tensor:
 
 def mirrored(machine: Machine) -> bool:
     """True where E(s) = E(−s): no biases, or none but zeros."""
-    return machine.biases is None or not bool(machine.biases.any())
+    unbiased = machine.biases is None or not bool(machine.biases.any())
+    return unbiased and all(unit.mirrored for unit in machine.layers.kinds)
 
 
 def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Cooling:

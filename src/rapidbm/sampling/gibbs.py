@@ -24,7 +24,7 @@ from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
 from ..machines.couplings import Patterned
 from ..machines.machine import Machine
-from ..machines.units import Beta, Unit
+from ..machines.units import SPIN, Beta, Unit
 from ..progress import pulse
 from ..random import check_rng
 
@@ -101,7 +101,7 @@ def resample(
     unit, patterned = machine.layers.unit(layer), machine.couplings.patterned
     if not machine.layers.self_coupled(layer):
         new = _draw(unit, machine.field(spins, layer, means=True), rng, beta, push)
-    elif patterned is not None:
+    elif patterned is not None and unit == SPIN:  # (1) needs s² = 1
         new = _by_gaussian_fields(machine, patterned, spins, layer, rng, beta, push)
     else:
         return _unit_by_unit(machine, spins, layer, rng, beta, stay, push)

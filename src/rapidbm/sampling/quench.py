@@ -28,6 +28,7 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
     it has none.
     """
     check_count("the number of passes", passes)
+    machine.layers.check_spins("descent")
     spins = machine.configuration(spins, means=means).clone()
     noise = _rounding(machine)
     for _ in range(passes):

@@ -148,6 +148,7 @@ class PatternInduced:
         check_choice("choice of pattern units", self.units, ("visible", "all"))
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        machine.layers.check_spins("the negative phase 'pid'")
         if machine.patterns is None:
             raise InputError(
                 "pattern-induced correlations need couplings built from patterns, but these are "
