@@ -51,17 +51,10 @@ class Step:
 class Run(RunFolder):
     """A run folder that can be trained into."""
 
-    def __init__(
-        self,
-        folder: str | Path,
-        data: str | Path | Dataset | None = None,
-        recipe: Recipe | None = None,
-    ) -> None:
-        super().__init__(folder, data, recipe)
-        self._own: Look | None = None
-        self._ready: Trainer | None = None
-        self._diverged: tuple[int, ...] = ()  # as far as was asked
-        self._lines = 0  # of metrics, so far
+    _own: Look | None = None  # what the caller of `go` looks at
+    _ready: Trainer | None = None
+    _diverged: tuple[int, ...] = ()  # as far as was asked
+    _lines = 0  # of metrics, so far
 
     @staticmethod
     def create(

@@ -9,21 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..claims import Finding, Number, all_of, claim
-from ..drawing import Figure, epochs_axis, item, legend_below, panels
+from ..drawing import Figure, item
 from ..records import Record, Records
 from . import bars4 as bars
 
 EASY = 0.9  # the accessibility of a machine that is easy to sample
 ALIKE = 0.1  # a difference of accessibilities that are very similar
 IMPROVED = 0.05  # a rise that counts
-
-
-def _draw(records: Records, key: str, what: str) -> Figure:
-    fig, (axes,) = panels(height=2.9)
-    bars.draw(axes, records, key)
-    epochs_axis(axes, what, ylim=(0, 1.03))
-    legend_below(fig, axes, 2)
-    return fig
 
 
 _OVER = (
@@ -35,14 +27,14 @@ _OVER = (
 @item("Gibbs accessibility during training", ("bars",))
 def fig2a(records: Records) -> Figure:
     """Lowest energy after ten Gibbs sweeps of ten chains from random starts, {_OVER}"""
-    return _draw(records, "gibbs", "Gibbs accessibility")
+    return bars.figure(records, "gibbs", "Gibbs accessibility", 1.03)
 
 
 @item("Method accessibility during training", ("bars",))
 def fig2b(records: Records) -> Figure:
     """Lowest energy among the configurations that the negative phase uses (of PID the patterns as
     spins, though it averages over hidden means; the exact gradient has none), {_OVER}"""
-    return _draw(records, "method", "method accessibility")
+    return bars.figure(records, "method", "method accessibility", 1.03)
 
 
 def _at(record: Record, key: str, index: int) -> Number:

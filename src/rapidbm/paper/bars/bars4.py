@@ -13,7 +13,7 @@ from typing import Any
 from ...glass.spectra import spectrum
 from ...runs.spacing import on_log_grid
 from ...training.optimisers import CLOCKS
-from ..drawing import PENS, Axes, curves
+from ..drawing import PENS, Figure, curves, epochs_axis, legend_below, panels
 from ..lab import Lab, Settings, by_scale, each
 from ..observables import accessibilities, distances, likelihoods
 from ..records import Record, Records, Values
@@ -93,9 +93,13 @@ def paper_end(record: Record) -> int:
     return max(row for row, epoch in enumerate(epochs) if epoch <= last)
 
 
-def draw(axes: Axes, records: Records, key: str) -> None:
+def figure(records: Records, key: str, what: str, top: float | None = None) -> Figure:
     """A value against the epochs, one curve for each training."""
+    fig, (axes,) = panels(height=2.9)
     curves(axes, records, "bars", NAMES, LOOK, key)
+    epochs_axis(axes, what, ylim=(0, top))
+    legend_below(fig, axes, 2)
+    return fig
 
 
 def standard(records: Records) -> list[tuple[str, str, Record]]:

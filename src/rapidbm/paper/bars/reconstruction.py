@@ -8,25 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..claims import Finding, Number, all_of, claim, crossing
-from ..drawing import Figure, epochs_axis, item, legend_below, panels
+from ..drawing import Figure, item
 from ..observables import SPLITS
 from ..records import Array, Record, Records
 from . import bars4 as bars
 
 ORDER = 10.0  # times fewer: the least that an order of magnitude may mean
-LEARNT, APART, HALF = (
-    0.1,
-    0.05,
-    0.25,
-)  # distances: a set that is learnt, and one half-way from guessing, 0.5
-
-
-def _draw(records: Records, key: str, what: str) -> Figure:
-    fig, (axes,) = panels(height=2.9)
-    bars.draw(axes, records, key)
-    epochs_axis(axes, f"Hamming distance, {what} set", ylim=(0, None))
-    legend_below(fig, axes, 2)
-    return fig
+# distances: of a set that is learnt, between two that go together, and half-way from guessing, 0.5
+LEARNT, APART, HALF = 0.1, 0.05, 0.25
 
 
 _COMPLETED = (
@@ -38,13 +27,13 @@ _COMPLETED = (
 @item("Reconstruction of the training set", ("bars",))
 def fig3a(records: Records) -> Figure:
     """Share of wrong pixels when images of the training {_COMPLETED}"""
-    return _draw(records, "hamming_train", "training")
+    return bars.figure(records, "hamming_train", "Hamming distance, training set")
 
 
 @item("Reconstruction of the test set", ("bars",))
 def fig3b(records: Records) -> Figure:
     """Share of wrong pixels when images of the test {_COMPLETED}"""
-    return _draw(records, "hamming_test", "test")
+    return bars.figure(records, "hamming_test", "Hamming distance, test set")
 
 
 def crossings(record: Record, key: str, limit: float) -> Array:
