@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from rapidbm.accel import executors, fused, rounding
+from rapidbm.accel import executors, fused, operands, rounding
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.ensembles import AllStates, GivenVisible, WeightedSpins
@@ -31,7 +31,7 @@ from rapidbm.training.train import train
 from rapidbm.training.trainer import Trainer
 
 pytest.importorskip("triton")
-from rapidbm.accel.kernels import chains, layers, states
+from rapidbm.accel.kernels import chains, layers, many, states
 from rapidbm.accel.kernels.chains import Cut
 
 GPU = torch.cuda.is_available()
@@ -98,18 +98,29 @@ def test_pieces_hold_all_patterns_with_the_least_left_over():
     assert chains.pieces(KINDS["two pieces"][2]) == (32, 16)  # else the second one is never run
     sizes = [16, 32, 64, 128, 256]
     sums = {a + b for a in sizes for b in (0, *sizes) if b < a}
-    for count in range(1, 385):
+    for count in range(1, 193):
         first, second = chains.pieces(count)
         assert first in sizes
         assert second == 0 or (second in sizes and second < first)
         assert first + second == min(total for total in sums if total >= count)
 
 
+def test_many_patterns_come_in_four_pieces():
+    for count in range(1, many.MOST + 1):
+        sizes = [size for size in many.pieces(count) if size]
+        assert many.pieces(count) == (*sizes, *[0] * (4 - len(sizes)))
+        assert all(size in (16, 32, 64, 128) for size in sizes)
+        assert sizes[:-1] == [128] * (len(sizes) - 1)
+        assert sum(sizes) - count < max(16, sizes[-1] / 2)
+
+
 # -- draws --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("patterns", [None, 2], ids=["dense", "patterns"])
-@pytest.mark.parametrize("road", ["chains", "layers"])
+@pytest.mark.parametrize(
+    ("patterns", "road"),
+    [(None, "chains"), (None, "layers"), (2, "chains"), (2, "layers"), (2, "many"), (300, "many")],
+)
 def test_spins_have_the_exact_distribution(nothing_plain, monkeypatch, patterns, road):
     small = machine(4, 3, patterns, scale=0.7)
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
@@ -123,7 +134,7 @@ def test_spins_have_the_exact_distribution(nothing_plain, monkeypatch, patterns,
 
 
 @kinds
-@pytest.mark.parametrize("special", ["plain", "pushed", "clamped"])
+@pytest.mark.parametrize("special", ["plain", "pushed", "held"])
 def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     these = machine(*sizes)
     start = these.random(21, stream(3, device=DEVICE))
@@ -132,28 +143,34 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     settings = {
         "plain": {},
         "pushed": {"push": these.biases[:, None].detach().expand(2, 21, -1)},
-        "clamped": {"keep": mask.to(DEVICE)},
+        "held": {"held": torch.where(mask.to(DEVICE), start, torch.nan)},
     }[special]
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
     found = [
-        layers.sample(fused._matrix(these.pair()), start, how, cut)
+        layers.sample(operands.matrix(these.pair()), start, how, cut)
         for cut in (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
     ]
     if these.patterns is not None or these.visible <= fused.NARROW:
-        given = fused._operands(these.pair())
+        given = operands.operands(these.pair())
         found += [chains.sample(given, start, how, cut) for cut in (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))]
+    if these.patterns is not None:
+        given = operands.operands(these.pair(), many=True)
+        found += [many.sample(given, start, how, cut) for cut in (Cut(64, 32, 4, 3), Cut(128, 64, 8, 3))]
     for spins in found[1:]:  # a field within rounding of its random number may go either way
         assert (spins != found[0]).float().mean() < 1e-3
     assert not torch.equal(found[0][0], found[0][1])
-    if special == "clamped":
+    if special == "held":
         mask = mask.to(DEVICE)
         assert torch.equal(found[0][mask], start[mask])
         assert not torch.equal(found[0][~mask], start[~mask])
 
 
-@pytest.mark.parametrize("patterns", [None, 2], ids=["dense", "patterns"])
-def test_clamped_and_pushed_spins_have_the_exact_distribution(nothing_plain, patterns):
+@pytest.mark.parametrize(
+    ("patterns", "road"), [(None, "chains"), (2, "chains"), (2, "many"), (300, "many")]
+)
+def test_clamped_and_pushed_spins_have_the_exact_distribution(nothing_plain, monkeypatch, patterns, road):
     """One visible unit clamped, the others pushed: a machine with other biases, given that unit."""
+    monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     small = machine(3, 3, patterns, replicas=1, biases=False, scale=0.7)
     push = torch.tensor([0.0, 0.5, -0.4, 0.3, -0.2, 0.6], device=DEVICE)
     pushed = Machine(small.couplings, push[None])
@@ -169,7 +186,7 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(nothing_plain, pat
     assert chi_squared(numbers.bincount(minlength=64), p[0]) > 1e-4
 
 
-@pytest.mark.parametrize("road", ["chains", "layers"])
+@pytest.mark.parametrize("road", ["chains", "many", "layers"])
 def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road):
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     these = machine(9, 20, 3)
@@ -207,7 +224,10 @@ def test_more_patterns_than_fit_on_the_chip(kernels):
         ((784, 3000, 190), 16_384, "bf16", True, "chains"),
         ((784, 3000, 190), 16_384, "tf32", True, "chains"),
         ((784, 3000, 190), 16_384, "float32", True, None),  # cuBLAS
-        ((784, 3000, 190), 16_384, "bf16", False, "layers"),  # pushed or clamped
+        ((784, 3000, 190), 16_384, "bf16", False, "many"),  # pushed or clamped
+        ((4096, 4096, 400), 16_384, "bf16", True, "many"),
+        ((4096, 4096, 513), 16_384, "bf16", True, "layers"),
+        ((4096, 4096, 400), 16_384, "tf32", True, None),  # cuBLAS
         ((784, 3000, 190), 190, "float32", True, "layers"),  # too few to fill the chip
         ((784, 3000, 384), 16_384, "bf16", True, "layers"),  # J is cheaper
         ((784, 500, None), 16_384, "bf16", True, "layers"),
@@ -225,6 +245,8 @@ def test_the_road_is_the_one_that_was_measured_to_win(sizes, count, precision, p
     [
         ((784, 3000, 190), "bf16", True),
         ((784, 3000, 190), "float32", False),
+        ((784, 3000, 384), "bf16", True),
+        ((784, 3000, 384), "tf32", False),
         ((784, 500, None), "tf32", False),
         ((784, 500, None), "bf16", True),
         ((16, 1000, None), "float32", True),
@@ -292,51 +314,49 @@ def test_gradients_are_those_of_the_plain_path(
         assert (found[name] - value).norm() < tolerance * value.norm(), name
 
 
-COUNTS = (
-    16,
-    30,
-    48,
-    64,
-    70,
-    96,
-    128,
-    140,
-    160,
-    190,
-    256,
-    270,
-    288,
-    320,
-    384,
-)  # all pairs of pieces
+# All pairs of pieces of `chains`, all cuts and numbers of pieces of `many`.
+COUNTS = (16, 30, 48, 64, 70, 96, 128, 140, 160, 190, 200, 256, 270, 288, 320, 384, 400, 420, 450, 512)
+
+
+def large_blocks_of(precision: str) -> list[int]:
+    most = many.MOST if precision == "bf16" else operands.MOST_PATTERNS[precision]
+    return [count for count in COUNTS if count <= most]
 
 
 @on_gpu
 @pytest.mark.parametrize(
-    ("precision", "patterns"),
-    [(p, k) for p, most in fused.MOST_PATTERNS.items() for k in COUNTS if k <= most],
+    ("precision", "patterns"), [(p, k) for p in rounding.PRECISIONS for k in large_blocks_of(p)]
 )
 def test_large_blocks(nothing_plain, precision, patterns):
     """As they are compiled for many chains, which the interpreter does not show."""
     these = machine(64, 333, patterns, biases=patterns % 3 == 0, scale=1.2 / patterns**0.5)
-    start = these.random(2**15, stream(3, device=DEVICE))
+    pair, many_chains = these.pair(), 2**15
+    start = these.random(many_chains, stream(3, device=DEVICE))
     rows = start[..., :64].to(torch.bfloat16)
-    weights = torch.rand((2, 2**15), generator=stream(2)).to(DEVICE) - 0.3
+    weights = torch.rand((2, many_chains), generator=stream(2)).to(DEVICE) - 0.3
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
-    how = chains.Settings(2, torch.ones_like(weights), torch.tensor([7], device=DEVICE))
-    with rounding.precision(precision):
-        found = fused.gradient(these.pair(), rows, weights)
-        cut = fused._cut(these.pair(), 2**15, drawing=True)
-        drawn = chains.sample(fused._operands(these.pair()), start, how, cut)
-        others = [
-            layers.sample(fused._matrix(these.pair()), start, how, cut)
-            for cut in (Cut(64, 32, 4, 4), fused._layer_cut(these.pair(), 2**15))
-        ]
+    held = torch.where(torch.rand(start.shape, generator=stream(5)).to(DEVICE) < 0.1, start, torch.nan)
+    push = torch.randn((1, 1, 397), generator=stream(6)).to(DEVICE).expand(start.shape)
     tolerance = {"float32": 1e-5, "tf32": 3e-3, "bf16": 1e-2}[precision]
-    for name, value in wanted.items():
-        assert (found[name] - value).norm() < tolerance * value.norm(), name
-    for other in others:
-        assert (drawn != other).float().mean() < tolerance
+    with rounding.precision(precision):
+        found = fused.gradient(pair, rows, weights)
+        for name, value in wanted.items():
+            assert (found[name] - value).norm() < tolerance * value.norm(), name
+        for more in ({}, {"held": held, "push": push}):
+            seed = torch.tensor([7], device=DEVICE)
+            how = chains.Settings(2, torch.ones_like(weights), seed, **more)
+            drawn = [
+                layers.sample(operands.matrix(pair), start, how, cut)
+                for cut in (Cut(64, 32, 4, 4), operands.layer_cut(pair, many_chains))
+            ]
+            if operands.few_patterns(pair) and not more:
+                cut = operands.cut_of(pair, many_chains, drawing=True)
+                drawn.append(chains.sample(operands.operands(pair), start, how, cut))
+            if precision == "bf16":
+                cut = operands.many_cut(pair)
+                drawn.append(many.sample(operands.operands(pair, many=True), start, how, cut))
+            for other in drawn[1:]:
+                assert (drawn[0] != other).float().mean() < tolerance
 
 
 def test_rounded_weights_favour_no_phase():

@@ -4,6 +4,7 @@
     rounding     how operands of products are stored
     memory       what a call would take
     elementwise  what every unit does for itself
+    operands     what kernels read of two coupled layers, a `Pair`, and how their work is cut
     fused        when kernels run instead of the plain path: sweeps, gradient, products of a `Pair`
     executors    who runs updates: the host, or a graph
     kernels/     the kernels themselves, in Triton
@@ -13,7 +14,7 @@ It knows `errors` and nothing else of this library. Other rooms use
     devices.by_device, device_named, usable, prepare, wait, words, peak_bytes
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of
-    fused.Pair, sweeps, gradient, products, joins;  executors.executor_for, Plan
+    operands.Pair;  fused.sweeps, gradient, products, joins;  executors.executor_for, Plan
 
 All of them answer on a CPU, too.
 

@@ -3,90 +3,50 @@
 They serve two layers that are coupled to each other alone, in float32 on a GPU. A function answers None
 when they do not, and the plain path goes on. `rounding` says how operands are stored.
 
-Three roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`)
-for patterns and narrow dense machines; a kernel per layer (`layers`) for wide dense machines, and for
-patterns whose chains are too few to fill the chip; all states of a narrow layer (`states`).
+Four roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`) for
+patterns and narrow dense machines, and (`many`) for more patterns than a block's registers hold or units
+that are held or pushed; a kernel per layer (`layers`) for wide dense machines, and for patterns whose
+chains are too few to fill the chip; all states of a narrow layer (`states`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from .elementwise import bits_of
+from .operands import (
+    FILLED,
+    MOST_OF_ALL,
+    Pair,
+    cut_of,
+    few_patterns,
+    layer_cut,
+    many_cut,
+    matrix,
+    operands,
+    padded_biases,
+    wide,
+)
 from .rounding import current, in_triton, kind
 
-if TYPE_CHECKING:
-    from .kernels.chains import Cut, Operands
-    from .kernels.layers import Couplings as Matrix
-
 T = TypeVar("T")
+Road = Literal["chains", "many", "layers"]
 DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interpreter
 NARROW = 128  # visible units that dense couplings may have in `chains`
-MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 384}  # beyond them cuBLAS wins
 MOST_BITS = 20  # of the narrow layer whose states are summed over
-FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
 
 _refused: set[tuple[str, str]] = set()  # kernels and precisions that are not tried any more
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two layers and all that couples them: J (e, v, h), or ξ (e, k, v + h) with J = scale · ξ_vᵀ ξ_h.
-
-    `names` are those of the gradients with respect to the values and to the biases.
-    """
-
-    sizes: tuple[int, int]
-    values: Tensor
-    scale: float | None  # None for J itself
-    biases: Tensor | None  # (e, v + h)
-    names: tuple[str, str]
-
-    @property
-    def dense(self) -> bool:
-        return self.scale is None
-
-    @property
-    def replicas(self) -> int:
-        return self.values.shape[0]
-
-    @property
-    def rows(self) -> int:
-        """Rows of ξ, or of J in its place."""
-        return self.values.shape[1]
-
-    @property
-    def device(self) -> torch.device:
-        return self.values.device
-
-    def of_layer(self, layer: int) -> Tensor:
-        """ξ_l, (e, k, n_l)."""
-        v = self.sizes[0]
-        return self.values[..., :v] if layer == 0 else self.values[..., v:]
-
-    def bias(self, layer: int) -> Tensor | None:
-        """(e, n_l)."""
-        if self.biases is None:
-            return None
-        return self.biases[:, : self.sizes[0]] if layer == 0 else self.biases[:, self.sizes[0] :]
-
-    def matrix(self, a: int, b: int) -> Tensor:
-        """J between the two layers, (e, n_a, n_b)."""
-        if self.scale is None:
-            return self.values if a < b else self.values.mT
-        return (self.of_layer(a).mT @ self.of_layer(b)) * self.scale
 
 
 @cache
@@ -127,11 +87,12 @@ def sweeps(
     if road is None:
         return None
     work = partial(_sweeps, road, pair, spins, rng, count, beta, keep, push)
-    return _tried(pair, road, work)
+    swept = _tried(pair, road, work)
+    return swept if swept is None or keep is None else torch.where(keep, spins, swept)  # to the digit
 
 
 def _sweeps(
-    road: str,
+    road: Road,
     pair: Pair,
     spins: Tensor,
     rng: torch.Generator,
@@ -140,7 +101,7 @@ def _sweeps(
     keep: Tensor | None,
     push: Tensor | None,
 ) -> Tensor:
-    from .kernels import chains, layers
+    from .kernels import chains, layers, many
 
     e, c, n = spins.shape
     seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
@@ -150,12 +111,14 @@ def _sweeps(
         beta = torch.full((), beta, dtype=torch.float32, device=spins.device)
     if push is not None:
         push = _by_rows(push.float().expand(e, c, n))
-    keep = None if keep is None else _by_rows(keep)
+    held = None if keep is None else _by_rows(torch.where(keep, spins, torch.nan).to(kind()))
     spins = _by_rows(spins)
-    how = chains.Settings(count, beta.expand(e, c), seed, push, keep)
+    how = chains.Settings(count, beta.expand(e, c), seed, push, held)
     if road == "chains":
-        return chains.sample(_operands(pair), spins, how, _cut(pair, c, drawing=True))
-    return layers.sample(_matrix(pair), spins, how, _layer_cut(pair, c))
+        return chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
+    if road == "many":
+        return many.sample(operands(pair, many=True), spins, how, many_cut(pair))
+    return layers.sample(matrix(pair), spins, how, layer_cut(pair, c))
 
 
 def _by_rows(values: Tensor) -> Tensor:
@@ -234,130 +197,84 @@ def _tried(pair: Pair, kernel: str, work: Callable[[], T]) -> T | None:
         return None
 
 
-def _road(pair: Pair, chains: int, *, plain: bool) -> Literal["chains", "layers"] | None:
-    """By what was measured. Chains that are pushed or clamped, not `plain`, would overflow registers."""
+def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
+    """By what was measured. Chains that are pushed or held, not `plain`, overflow the registers of
+    `chains`."""
     (v, h), k = pair.sizes, pair.rows
     if pair.dense:
         return "chains" if v <= NARROW else "layers"
+    blocks: Road | None = "chains" if few_patterns(pair) else None
+    if current() == "bf16" and k <= MOST_OF_ALL and not (plain and blocks):
+        blocks = "many"
     room = pair.replicas * v * h * kind().itemsize <= ROOM
     filled = pair.replicas * -(-chains // 64) >= FILLED
     cheap = 2 * k * (v + h) <= v * h  # fields through patterns, against fields through J
-    if _few_patterns(pair) and (not room or (plain and filled and cheap)):
-        return "chains"
+    if blocks and (not room or (filled and cheap and (plain or blocks == "many"))):
+        return blocks
     return "layers" if room and (current() == "bf16" or not (filled and cheap)) else None
 
 
 def _gradient_served(pair: Pair) -> bool:
     if pair.dense:
         return pair.sizes[0] <= NARROW or current() == "bf16"
-    return _few_patterns(pair)
-
-
-def _few_patterns(pair: Pair) -> bool:
-    return pair.rows <= MOST_PATTERNS[current()]
-
-
-def _cut(pair: Pair, chains: int, *, drawing: bool) -> Cut:
-    """Large blocks reuse each tile more often; small ones fill the chip when there are few chains.
-
-    With float32 operands and 64 chains no tile is loaded ahead: Triton 3.6 loads it over the one that a
-    product still reads. Nor are there eight warps, for which it turns three TF32 products of 16 columns
-    into illegal reads. Products of 16 chains are of another kind, which waits by itself.
-    """
-    from .kernels.chains import Cut
-
-    if pair.replicas * chains < 64 * FILLED:
-        return Cut(chains=16, units=64, warps=4, stages=2)
-    name, small = current(), pair.rows <= 192
-    stages = 1 if name != "bf16" else 3 if small else 2
-    whole = small and not drawing and pair.replicas * chains >= 2**16
-    if whole and name != "float32":
-        return Cut(64, 64, 4, min(stages, 2))
-    return Cut(64, 32, 4, stages)
-
-
-def _layer_cut(pair: Pair, chains: int) -> Cut:
-    from .kernels.chains import Cut
-
-    least = min(pair.sizes)
-    if pair.replicas * chains * least >= 132 * 128 * 128:
-        return Cut(chains=128, units=128, warps=8, stages=3)
-    return Cut(chains=64, units=32, warps=4, stages=4)
-
-
-def _wide(units: int) -> int:
-    return -(-units // 64) * 64  # whole tiles of every cut of `chains`
-
-
-def _operands(pair: Pair) -> Operands:
-    from .kernels.chains import Operands, padded, pieces, power_of_two
-
-    v, h = pair.sizes
-    rows = power_of_two(v) if pair.dense else sum(pieces(pair.rows))
-    xi, xh = pair.values, pair.values if pair.dense else pair.of_layer(1)
-    bias_v, bias_h = _padded_biases(pair, rows if pair.dense else _wide(v), _wide(h))
-    return Operands(
-        visible=v,
-        hidden=h,
-        xv=xi.new_empty((1, 1, 1)) if pair.dense else padded(xi[..., :v], rows, _wide(v), kind()),
-        xh=padded(xh, rows, _wide(h), kind()),
-        bias_v=bias_v,
-        bias_h=bias_h,
-        scale=pair.scale or 1.0,
-        dense=pair.dense,
-        precision=in_triton(),
-    )
-
-
-def _matrix(pair: Pair) -> Matrix:
-    from .kernels.chains import padded
-    from .kernels.layers import Couplings
-
-    v, h = (_wide(size) for size in pair.sizes)
-    if pair.scale is None:
-        j = padded(pair.values, v, h, kind())
-    else:
-        xv, xh = (padded(pair.of_layer(i), pair.rows, n, kind()) for i, n in enumerate((v, h)))
-        j = torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale)
-    return Couplings(*pair.sizes, j, *_padded_biases(pair, v, h), in_triton())
-
-
-def _padded_biases(pair: Pair, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:
-    from .kernels.chains import padded
-
-    if pair.biases is None:
-        none = torch.empty((pair.replicas, 0), dtype=torch.float32, device=pair.device)
-        return none, none
-    both, first = pair.biases[:, None], pair.sizes[0]
-    v, h = both[..., :first], both[..., first:]
-    return padded(v, 1, wide_v, v.dtype)[:, 0], padded(h, 1, wide_h, h.dtype)[:, 0]
+    return few_patterns(pair) or current() == "bf16"
 
 
 def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]:
-    from .kernels import chains, layers
-
-    e, c, v = visible.shape
+    e, c, _ = visible.shape
     visible = visible.to(kind())
     h, k = pair.sizes[1], pair.rows
     found, (name, of_biases) = {}, pair.names
-    if pair.dense and v > NARROW:
-        means = layers.hidden_means(_matrix(pair), visible, _layer_cut(pair, c))
+    if pair.scale is None:
+        means = _dense_means(pair, visible)
         found[name] = _weighted(-weights, visible, means)[..., :h]
     else:
-        given, cut = _operands(pair), _cut(pair, c, drawing=False)
-        parts = 1 if given.dense or e * c >= 64 * FILLED else 4
-        signed = weights * -given.scale
-        means, over_v, over_h = chains.hidden_means(given, visible, signed, cut, parts)
-        if given.dense:
-            found[name] = _weighted(-weights, visible, means)[..., :h]
-        else:
-            both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
-            found[name] = torch.cat(both, -1)
+        signed = weights * -pair.scale
+        overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
+        means, over_v, over_h = overlaps(pair, visible, signed)
+        both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
+        found[name] = torch.cat(both, -1)
     if pair.biases is not None:
         one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
         both = [_weighted(-weights, one, x) for x in (visible, means)]
         found[of_biases] = torch.cat([both[0], both[1][..., :h]], -1).squeeze(1)
     return found
+
+
+def _dense_means(pair: Pair, visible: Tensor) -> Tensor:
+    """tanh of the fields on the hidden units, (e, c, wide)."""
+    from .kernels import chains, layers
+
+    c = visible.shape[1]
+    if pair.sizes[0] > NARROW:
+        return layers.hidden_means(matrix(pair), visible, layer_cut(pair, c))
+    none = visible.new_empty((pair.replicas, c), dtype=torch.float32)
+    return chains.hidden_means(operands(pair), visible, none, cut_of(pair, c, drawing=False))[0]
+
+
+def _pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same, and overlaps of the visible spins and of these means, (e, c, K), times their weights."""
+    from .kernels import chains
+
+    e, c, _ = visible.shape
+    parts = 1 if e * c >= 64 * FILLED else 4
+    cut = cut_of(pair, c, drawing=False)
+    return chains.hidden_means(operands(pair), visible, weights, cut, parts)
+
+
+def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same by products of matrices: with many patterns they are worth reading the means again."""
+    from .kernels import layers
+    from .kernels.chains import padded
+
+    k, (v, h) = pair.rows, pair.sizes
+    xv, xh = (padded(pair.of_layer(i), wide(k), wide(n), kind()) for i, n in enumerate(pair.sizes))
+    _, bias_h = padded_biases(pair, v, wide(h))
+    over_v = _product(visible.mT, xv[..., :v].mT)
+    between = layers.Couplings(k, h, xh, bias_h, bias_h, in_triton())
+    means = layers.hidden_means(between, over_v * (pair.scale or 1.0), layer_cut(pair, visible.shape[1]))
+    over_h = _product(means.mT, xh.mT)
+    return means, over_v * weights[..., None], over_h * weights[..., None]
 
 
 def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..accel.fused import Pair
+from ..accel.operands import Pair
 from ..arrays import as_tensor, finite
 from .layers import Layers
 

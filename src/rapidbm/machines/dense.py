@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..accel.fused import Pair
+from ..accel.operands import Pair
 from ..errors import InputError
 from .couplings import Couplings, as_parameter
 from .layers import Layers

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..accel import fused
-from ..accel.fused import Pair
+from ..accel.operands import Pair
 from ..arrays import as_tensor
 from ..errors import InputError, check_count
 from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..accel.fused import Pair
 from ..accel.memory import check_room
+from ..accel.operands import Pair
 from ..arrays import as_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..progress import watch

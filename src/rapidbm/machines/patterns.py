@@ -30,8 +30,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..accel.fused import Pair
 from ..accel.memory import check_room
+from ..accel.operands import Pair
 from ..errors import InputError, check_count
 from .couplings import Couplings, as_parameter
 from .dense import Dense

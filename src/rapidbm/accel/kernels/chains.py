@@ -50,8 +50,10 @@ class Operands:
 
     visible: int
     hidden: int
+    patterns: int
     xv: Tensor  # (e, K, wide_v); one column for a dense machine, which has none
     xh: Tensor  # (e, K, wide_h)
+    biased: bool
     bias_v: Tensor  # (e, wide_v), or (e, K) for a dense machine; empty for none
     bias_h: Tensor  # (e, wide_h)
     scale: float
@@ -96,40 +98,52 @@ def _none_yet(M: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr):
 
 
 @triton.jit
+def _product(a, B: tl.constexpr):
+    """High and low word of a · B: one multiplication, where `umulhi` takes a second."""
+    whole = a.to(tl.uint64) * B
+    return (whole >> 32).to(tl.uint32), whole.to(tl.uint32)
+
+
+@triton.jit
 def _words(seed, chain, start, phase, M: tl.constexpr, N: tl.constexpr):
     """Random words of units start … start + N − 1, (M, N): unit 16 g + 8 p + 2 t + i has word (p, i) of
     call (g, t)."""
     g, t = tl.arange(0, N // 16)[None, :, None], tl.arange(0, 4)[None, None, :]
-    zero = tl.zeros((M, N // 16, 4), tl.int32)
-    place = start // 4 + g * 4 + t + zero
-    who = chain[:, None, None] + zero
-    a, b, c, d = tl.philox(seed, place, who, zero + phase, zero, ROUNDS)
+    zero = tl.zeros((M, N // 16, 4), tl.uint32)
+    a, b = (start // 4 + g * 4 + t).to(tl.uint32) + zero, chain.to(tl.uint32)[:, None, None] + zero
+    c, d = (phase + tl.zeros((1,), tl.int32)).to(tl.uint32)[None, None] + zero, zero
+    low, high = (seed & 0xFFFFFFFF).to(tl.uint32), (seed >> 32).to(tl.uint32)
+    for _ in tl.static_range(ROUNDS):
+        h0, l0 = _product(a, 0xD2511F53)
+        h1, l1 = _product(c, 0xCD9E8D57)
+        a, b, c, d = h1 ^ b ^ low, l1, h0 ^ d ^ high, l0
+        low += 0x9E3779B9
+        high += 0xBB67AE85
     words = tl.join(tl.join(a, b), tl.join(c, d))  # (M, g, t, i, p)
     return tl.reshape(tl.permute(words, (0, 1, 4, 2, 3)), (M, N))
 
 
 @triton.jit
-def _drawn(f, words, steep, more, cols, there, PUSH: tl.constexpr, CLAMP: tl.constexpr):
-    """±1 with p(+1) = 1 / (1 + 2^x), x = steep f, steep = −2β log₂e; a word is one of 2^23 numbers u.
+def _drawn(x, words, push, held, cols, there, PUSH: tl.constexpr, HELD: tl.constexpr):
+    """±1 with p(+1) = 1 / (1 + 2^x), x = −2β log₂e · field; a word is one of 2^23 numbers u.
 
-    `more` has what a push adds to β f, which units are clamped, and where; rows of `there` count.
+    A push is added to β·field; units where `held` is a number are set to it. Rows of `there` count.
     """
-    x = f * steep
     if PUSH:
-        x += tl.load(more[0] + cols[None, :], mask=there, other=0.0) * (-2.0 * LOG2E)
-    u = ((words >> 9) | 0x3F800000).to(tl.float32, bitcast=True) - (1.0 - 2.0**-24)
+        x += tl.load(push + cols[None, :], mask=there, other=0.0) * (-2.0 * LOG2E)
+    u = ((words & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True) - (1.0 - 2.0**-24)
     s = tl.where(u * (1.0 + tl.exp2(x)) < 1.0, 1.0, -1.0)
-    if CLAMP:
-        keep = tl.load(more[1] + cols[None, :], mask=there, other=0)
-        s = tl.where(keep != 0, tl.load(more[2] + cols[None, :], mask=there, other=0.0), s)
+    if HELD:
+        value = tl.load(held + cols[None, :], mask=there, other=0.0)
+        s = tl.where(value == value, value, s)  # noqa: PLR0124 (NaN)
     return s
 
 
 @triton.jit
 def _draw_layer(
-    m0, m1, x, bias, wide, units, seed, chain, phase, steep, scale, more, out, inside,
+    m0, m1, x, bias, wide, units, seed, chain, phase, steep, scale, push, held, out, inside,
     K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, BIAS: tl.constexpr,
-    PUSH: tl.constexpr, CLAMP: tl.constexpr, STORE: tl.constexpr, PRECISION: tl.constexpr,
+    PUSH: tl.constexpr, HELD: tl.constexpr, STORE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Eq. (1) over a layer, from the overlaps of the other one to those of its new spins."""
     kind = x[0].dtype
@@ -141,7 +155,7 @@ def _draw_layer(
         f = _field(q0, q1, x0, x1, bias, cols, K1, BIAS, PRECISION)
         there = inside & (cols < units)[None, :]
         words = _words(seed, chain, start, phase, M, N)
-        s = _drawn(f, words, steep, more, cols, there, PUSH, CLAMP)
+        s = _drawn(f * steep, words, push, held, cols, there, PUSH, HELD)
         if STORE:
             tl.store(out + cols[None, :], s, mask=there)
         m0, m1 = _gather(m0, m1, s, x0, x1, K1, PRECISION)
@@ -151,32 +165,30 @@ def _draw_layer(
 @triton.jit
 def _sweep(
     m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, number, steep, scale,
-    push, keep, old, out, inside,
+    push, held, out, inside,
     K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DENSE: tl.constexpr,
-    BIAS: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, STORE: tl.constexpr,
+    BIAS: tl.constexpr, PUSH: tl.constexpr, HELD: tl.constexpr, STORE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The hidden layer, then the visible one: from visible overlaps to visible overlaps."""
-    more = (push + visible, keep + visible, old + visible)
     m0, m1 = _draw_layer(
-        m0, m1, xh, bias_h, wide_h, hidden, seed, chain, 2 * number, steep, scale, more, out + visible,
-        inside, K0, K1, M, N, BIAS, PUSH, CLAMP, STORE, PRECISION,
+        m0, m1, xh, bias_h, wide_h, hidden, seed, chain, 2 * number, steep, scale, push + visible,
+        held + visible, out + visible, inside, K0, K1, M, N, BIAS, PUSH, HELD, STORE, PRECISION,
     )  # fmt: skip
-    more = (push, keep, old)
     if DENSE:
         units = tl.arange(0, K0)
         if BIAS:
             m0 += tl.load(bias_v + units)[None, :]
         there = inside & (units < visible)[None, :]
         words = _words(seed, chain, 0, 2 * number + 1, M, K0)
-        m0 = _drawn(m0, words, steep, more, units, there, PUSH, CLAMP)
+        m0 = _drawn(m0 * steep, words, push, held, units, there, PUSH, HELD)
         m0 = tl.where((units < visible)[None, :], m0, 0.0)
         if STORE:
             tl.store(out + units[None, :], m0, mask=there)
     else:
         m0, m1 = _draw_layer(
-            m0, m1, xv, bias_v, wide_v, visible, seed, chain, 2 * number + 1, steep, scale, more, out,
-            inside, K0, K1, M, N, BIAS, PUSH, CLAMP, STORE, PRECISION,
+            m0, m1, xv, bias_v, wide_v, visible, seed, chain, 2 * number + 1, steep, scale, push,
+            held, out, inside, K0, K1, M, N, BIAS, PUSH, HELD, STORE, PRECISION,
         )  # fmt: skip
     return m0, m1
 
@@ -214,11 +226,11 @@ def _save(at, m0, m1, inside, K0: tl.constexpr, K1: tl.constexpr):
 
 @triton.jit(do_not_specialize=["sweeps"])
 def _sample_kernel(
-    spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, push, keep, old, seed_at,
-    chains, visible, hidden, wide_v, wide_h, spins_e, spins_c, beta_e, beta_c, push_e, push_c, keep_e,
-    keep_c, old_e, old_c, bias_e, sweeps, scale,
+    spins, out, v0, v1, h0, h1, bias_v, bias_h, beta, push, held, seed_at,
+    chains, visible, hidden, wide_v, wide_h, spins_e, spins_c, beta_e, beta_c, push_e, push_c, held_e,
+    held_c, bias_e, sweeps, scale,
     K0: tl.constexpr, K1: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DENSE: tl.constexpr,
-    BIAS: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, PUSH: tl.constexpr, HELD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e = tl.program_id(1).to(tl.int64)
     c = tl.program_id(0) * M + tl.arange(0, M)
@@ -235,19 +247,18 @@ def _sample_kernel(
     at = c[:, None].to(tl.int64)
     spins += e * spins_e + at * spins_c
     push += e * push_e + at * push_c
-    keep += e * keep_e + at * keep_c
-    old += e * old_e + at * old_c
+    held += e * held_e + at * held_c
     m0, m1 = _overlaps(spins, inside, xv, wide_v, visible, K0, K1, M, N, DENSE, PRECISION)
     for number in range(0, sweeps - 1):
         m0, m1 = _sweep(
             m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, number, steep,
-            scale, push, keep, old, out, inside,
-            K0, K1, M, N, DENSE, BIAS, PUSH, CLAMP, False, PRECISION,
+            scale, push, held, out, inside,
+            K0, K1, M, N, DENSE, BIAS, PUSH, HELD, False, PRECISION,
         )  # fmt: skip
     _sweep(
         m0, m1, xv, xh, bias_v, bias_h, wide_v, wide_h, visible, hidden, seed, chain, sweeps - 1, steep,
-        scale, push, keep, old, out, inside,
-        K0, K1, M, N, DENSE, BIAS, PUSH, CLAMP, True, PRECISION,
+        scale, push, held, out, inside,
+        K0, K1, M, N, DENSE, BIAS, PUSH, HELD, True, PRECISION,
     )  # fmt: skip
 
 
@@ -314,36 +325,33 @@ def padded(values: Tensor, rows: int, wide: int, dtype: torch.dtype) -> Tensor:
 @dataclass(frozen=True)
 class Settings:
     """How to sweep: how often, at which β (e, c), with what seed (one int64), with a push (e, c, n) on
-    β·field or none, and which units stay (e, c, n) or none."""
+    β·field or none, and the values of units that stay (e, c, n), NaN for all others, or none."""
 
     sweeps: int
     beta: Tensor
     seed: Tensor
     push: Tensor | None = None
-    keep: Tensor | None = None
+    held: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Push and mask, or tensors that nobody reads."""
+        """Push and values that stay, or tensors that nobody reads."""
         none = self.beta.expand(1, *self.beta.shape)
-        return (
-            none if self.push is None else self.push,
-            none if self.keep is None else self.keep.view(torch.int8),
-        )
+        return none if self.push is None else self.push, none if self.held is None else self.held
 
 
 def sample(given: Operands, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
-    """Spins (e, c, n) swept on from these, of which the visible ones count, and those that stay."""
+    """Spins (e, c, n) swept on from these, of which the visible ones count."""
     e, c, units = spins.shape
     out = torch.empty((e, c, units), dtype=torch.float32, device=spins.device)
     spins = spins if spins.stride(2) == 1 else spins.contiguous()
     visible = spins[..., : given.visible].to(given.xh.dtype)
-    push, keep = how.tensors()
+    push, held = how.tensors()
     _sample_kernel[(triton.cdiv(c, cut.chains), e)](
-        visible, out, *_descriptors(given, cut), given.bias_v, given.bias_h, how.beta, push, keep,
-        spins, how.seed, c, given.visible, given.hidden, given.xv.shape[2], given.xh.shape[2],
-        *visible.stride()[:2], *how.beta.stride(), *push.stride()[:2], *keep.stride()[:2],
-        *spins.stride()[:2], given.bias_v.stride(0), how.sweeps, given.scale,
-        PUSH=how.push is not None, CLAMP=how.keep is not None, **_constants(given, cut),
+        visible, out, *_descriptors(given, cut), given.bias_v, given.bias_h, how.beta, push, held,
+        how.seed, c, given.visible, given.hidden, given.xv.shape[2], given.xh.shape[2],
+        *visible.stride()[:2], *how.beta.stride(), *push.stride()[:2], *held.stride()[:2],
+        given.bias_v.stride(0), how.sweeps, given.scale,
+        PUSH=how.push is not None, HELD=how.held is not None, **_constants(given, cut),
     )  # fmt: skip
     return out
 
@@ -395,7 +403,7 @@ def _constants(given: Operands, cut: Cut) -> dict[str, object]:
         "M": cut.chains,
         "N": cut.units,
         "DENSE": given.dense,
-        "BIAS": given.bias_h.numel() > 0,
+        "BIAS": given.biased,
         "PRECISION": given.precision,
         "num_warps": cut.warps,
         "num_stages": cut.stages,

@@ -23,11 +23,10 @@ ACROSS = 64  # units of the other layer per step; layers are padded to multiples
 
 @triton.jit(do_not_specialize=["phase", "place"])
 def _layer_kernel(
-    given, j, out, bias, beta, push, keep, old, seed_at,
-    chains, units, wide_in, wide_out, beta_e, beta_c, push_e, push_c, keep_e, keep_c, old_e, old_c,
-    place, phase,
+    given, j, out, bias, beta, push, held, seed_at,
+    chains, units, wide_in, wide_out, beta_e, beta_c, push_e, push_c, held_e, held_c, place, phase,
     M: tl.constexpr, N: tl.constexpr, A: tl.constexpr, TURNED: tl.constexpr, BIAS: tl.constexpr,
-    DRAW: tl.constexpr, PUSH: tl.constexpr, CLAMP: tl.constexpr, PRECISION: tl.constexpr,
+    DRAW: tl.constexpr, PUSH: tl.constexpr, HELD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e = tl.program_id(2).to(tl.int64)
     first, left = tl.program_id(0) * M, tl.program_id(1) * N
@@ -48,14 +47,11 @@ def _layer_kernel(
         beta = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0)
         words = _words(tl.load(seed_at), line.to(tl.int32), left, phase, M, N)
         at = c[:, None].to(tl.int64)
-        more = (
-            push + e * push_e + at * push_c + place,
-            keep + e * keep_e + at * keep_c + place,
-            old + e * old_e + at * old_c + place,
-        )
+        push += e * push_e + at * push_c + place
+        held += e * held_e + at * held_c + place
         there = (c < chains)[:, None] & (cols < units)[None, :]
         steep = (beta * (-2.0 * LOG2E))[:, None]
-        new = _drawn(f, words, steep, more, cols, there, PUSH, CLAMP)
+        new = _drawn(f * steep, words, push, held, cols, there, PUSH, HELD)
     else:
         new = 1.0 - 2.0 / (1.0 + tl.exp2(f * (2.0 * LOG2E)))
     new = tl.where((cols < units)[None, :], new, 0.0).to(out.dtype.element_ty)
@@ -98,22 +94,22 @@ def _layers(given: Couplings, cut: Cut) -> tuple[_Layer, _Layer]:
 
 def _launch(
     layer: _Layer, given: Couplings, source: TensorDescriptor, wide_in: int, out: Tensor, cut: Cut,
-    how: Settings | None = None, old: Tensor | None = None, phase: int = 0,
+    how: Settings | None = None, phase: int = 0,
 ) -> None:  # fmt: skip
     """Eq. (1) from the other layer's padded spins into `out` (e, c, wide): drawn, or at the means."""
     e, c, wide_out = out.shape
-    if how is None or old is None:
-        beta, push, keep, before, seed = out[..., 0], out, out, out, out  # nobody reads them
+    if how is None:
+        beta, push, held, seed = out[..., 0], out, out, out  # nobody reads them
     else:
-        (push, keep), beta, before, seed = how.tensors(), how.beta, old, how.seed
+        (push, held), beta, seed = how.tensors(), how.beta, how.seed
     bias = layer.bias if layer.bias.numel() else out
     _layer_kernel[(triton.cdiv(c, cut.chains), triton.cdiv(wide_out, cut.units), e)](
-        source, layer.j, out, bias, beta, push, keep, before, seed,
-        c, layer.units, wide_in, wide_out, *beta.stride(), *push.stride()[:2], *keep.stride()[:2],
-        *before.stride()[:2], layer.place, phase,
+        source, layer.j, out, bias, beta, push, held, seed,
+        c, layer.units, wide_in, wide_out, *beta.stride(), *push.stride()[:2], *held.stride()[:2],
+        layer.place, phase,
         M=cut.chains, N=cut.units, A=ACROSS, TURNED=layer.turned, BIAS=layer.bias.numel() > 0,
         DRAW=how is not None, PUSH=how is not None and how.push is not None,
-        CLAMP=how is not None and how.keep is not None, PRECISION=given.precision,
+        HELD=how is not None and how.held is not None, PRECISION=given.precision,
         num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
 
@@ -130,8 +126,8 @@ def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
     of_v, of_h = _layers(given, cut)
     from_v, from_h = _source(v, cut), _source(h, cut)
     for number in range(how.sweeps):
-        _launch(of_h, given, from_v, wide_v, h, cut, how, spins, 2 * number)
-        _launch(of_v, given, from_h, wide_h, v, cut, how, spins, 2 * number + 1)
+        _launch(of_h, given, from_v, wide_v, h, cut, how, 2 * number)
+        _launch(of_v, given, from_h, wide_h, v, cut, how, 2 * number + 1)
     both = (v[..., : given.visible], h[..., : given.hidden])
     return torch.cat(both, -1).to(torch.float32)
 

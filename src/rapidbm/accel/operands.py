@@ -1,0 +1,163 @@
+"""What the kernels read of a machine, and how their work is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .rounding import current, in_triton, kind
+
+if TYPE_CHECKING:
+    from .kernels.chains import Cut, Operands
+    from .kernels.layers import Couplings as Matrix
+
+MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 192}  # whose overlaps fit into registers
+MOST_OF_ALL = 512  # whose overlaps fit into shared memory, in bf16
+FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two layers and all that couples them: J (e, v, h), or ξ (e, k, v + h) with J = scale · ξ_vᵀ ξ_h.
+
+    `names` are those of the gradients with respect to the values and to the biases.
+    """
+
+    sizes: tuple[int, int]
+    values: Tensor
+    scale: float | None  # None for J itself
+    biases: Tensor | None  # (e, v + h)
+    names: tuple[str, str]
+
+    @property
+    def dense(self) -> bool:
+        return self.scale is None
+
+    @property
+    def replicas(self) -> int:
+        return self.values.shape[0]
+
+    @property
+    def rows(self) -> int:
+        """Rows of ξ, or of J in its place."""
+        return self.values.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    def of_layer(self, layer: int) -> Tensor:
+        """ξ_l, (e, k, n_l)."""
+        v = self.sizes[0]
+        return self.values[..., :v] if layer == 0 else self.values[..., v:]
+
+    def bias(self, layer: int) -> Tensor | None:
+        """(e, n_l)."""
+        if self.biases is None:
+            return None
+        return self.biases[:, : self.sizes[0]] if layer == 0 else self.biases[:, self.sizes[0] :]
+
+    def matrix(self, a: int, b: int) -> Tensor:
+        """J between the two layers, (e, n_a, n_b)."""
+        if self.scale is None:
+            return self.values if a < b else self.values.mT
+        return (self.of_layer(a).mT @ self.of_layer(b)) * self.scale
+
+
+def few_patterns(pair: Pair) -> bool:
+    return pair.rows <= MOST_PATTERNS[current()]
+
+
+def cut_of(pair: Pair, chains: int, *, drawing: bool) -> Cut:
+    """Large blocks reuse each tile more often; small ones fill the chip when there are few chains.
+
+    With float32 operands and 64 chains no tile is loaded ahead: Triton 3.6 loads it over the one that a
+    product still reads. Nor are there eight warps, for which it turns three TF32 products of 16 columns
+    into illegal reads. Products of 16 chains are of another kind, which waits by itself.
+    """
+    from .kernels.chains import Cut
+
+    if pair.replicas * chains < 64 * FILLED:
+        return Cut(chains=16, units=64, warps=4, stages=2)
+    name, small = current(), pair.rows <= 192
+    stages = 1 if name != "bf16" else 3 if small else 2
+    whole = small and not drawing and pair.replicas * chains >= 2**16
+    if whole and name != "float32":
+        return Cut(64, 64, 4, min(stages, 2))
+    return Cut(64, 32, 4, stages)
+
+
+def many_cut(pair: Pair) -> Cut:
+    """By what was measured: up to 192 patterns two blocks share a multiprocessor, beyond one has it for
+    itself; with more than 384 shared memory holds two tiles."""
+    from .kernels.chains import Cut
+
+    if pair.rows <= MOST_PATTERNS["bf16"]:
+        return Cut(chains=64, units=32, warps=4, stages=3)
+    if pair.rows <= 256:
+        return Cut(chains=128, units=64, warps=8, stages=3)
+    return Cut(chains=128, units=32, warps=8, stages=3 if pair.rows <= 384 else 2)
+
+
+def layer_cut(pair: Pair, chains: int) -> Cut:
+    from .kernels.chains import Cut
+
+    least = min(pair.sizes)
+    if pair.replicas * chains * least >= 132 * 128 * 128:
+        return Cut(chains=128, units=128, warps=8, stages=3)
+    return Cut(chains=64, units=32, warps=4, stages=4)
+
+
+def wide(units: int) -> int:
+    return -(-units // 64) * 64  # whole tiles of every cut of `chains`
+
+
+def operands(pair: Pair, *, many: bool = False) -> Operands:
+    """For `chains`, or for `many`."""
+    from .kernels import many as more
+    from .kernels.chains import Operands, padded, pieces, power_of_two
+
+    v, h = pair.sizes
+    rows = power_of_two(v) if pair.dense else sum((more.pieces if many else pieces)(pair.rows))
+    xi, xh = pair.values, pair.values if pair.dense else pair.of_layer(1)
+    bias_v, bias_h = padded_biases(pair, rows if pair.dense else wide(v), wide(h))
+    return Operands(
+        visible=v,
+        hidden=h,
+        patterns=pair.rows,
+        xv=xi.new_empty((1, 1, 1)) if pair.dense else padded(xi[..., :v], rows, wide(v), kind()),
+        xh=padded(xh, rows, wide(h), kind()),
+        biased=pair.biases is not None,
+        bias_v=bias_v,
+        bias_h=bias_h,
+        scale=pair.scale or 1.0,
+        dense=pair.dense,
+        precision=in_triton(),
+    )
+
+
+def matrix(pair: Pair) -> Matrix:
+    from .kernels.chains import padded
+    from .kernels.layers import Couplings
+
+    v, h = (wide(size) for size in pair.sizes)
+    if pair.scale is None:
+        j = padded(pair.values, v, h, kind())
+    else:
+        xv, xh = (padded(pair.of_layer(i), pair.rows, n, kind()) for i, n in enumerate((v, h)))
+        j = torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale)
+    return Couplings(*pair.sizes, j, *padded_biases(pair, v, h), in_triton())
+
+
+def padded_biases(pair: Pair, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:
+    from .kernels.chains import padded
+
+    if pair.biases is None:
+        none = torch.empty((pair.replicas, 0), dtype=torch.float32, device=pair.device)
+        return none, none
+    both, first = pair.biases[:, None], pair.sizes[0]
+    v, h = both[..., :first], both[..., first:]
+    return padded(v, 1, wide_v, v.dtype)[:, 0], padded(h, 1, wide_h, h.dtype)[:, 0]
