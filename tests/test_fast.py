@@ -353,7 +353,7 @@ def test_large_blocks(nothing_plain, precision, patterns):
                 cut = operands.cut_of(pair, many_chains, drawing=True)
                 drawn.append(chains.sample(operands.operands(pair), start, how, cut))
             if precision == "bf16":
-                cut = operands.many_cut(pair)
+                cut = operands.many_cut(pair, plain=not more)
                 drawn.append(many.sample(operands.operands(pair, many=True), start, how, cut))
             for other in drawn[1:]:
                 assert (drawn[0] != other).float().mean() < tolerance

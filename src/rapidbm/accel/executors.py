@@ -72,6 +72,14 @@ class Executor(ABC):
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
         """The chains for the next update."""
 
+    def beside(self) -> AbstractContextManager[object]:
+        """Work in this block and what follows it do not wait for each other, up to `meet`."""
+        return nullcontext()
+
+    def meet(self) -> None:
+        """From here on all work beside is done."""
+        return
+
     @abstractmethod
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         """Runs them, and says after each launch how many are done."""
@@ -118,6 +126,19 @@ class Graph(Executor):
         self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
         self.told: dict[Key, list[tuple[float, ...]]] = {}
         self.replay = Replay(rng)
+        self.side: torch.cuda.Stream | None = None  # a second stream of work
+        if rng.device.type == "cuda":
+            self.side = torch.cuda.Stream(rng.device)  # type: ignore[no-untyped-call]
+
+    def beside(self) -> AbstractContextManager[object]:
+        if self.side is None:
+            return nullcontext()
+        self.side.wait_stream(torch.cuda.current_stream(self.side.device))
+        return torch.cuda.stream(self.side)
+
+    def meet(self) -> None:
+        if self.side is not None:
+            torch.cuda.current_stream(self.side.device).wait_stream(self.side)
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins.to(torch.bfloat16)  # read faster than from one byte

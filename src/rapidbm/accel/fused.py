@@ -42,6 +42,7 @@ DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interp
 NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
+LONG = 2**31  # multiplications of a gradient from which on it is worth launches of its own
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
@@ -65,6 +66,23 @@ def joins(pair: Pair, rows: int) -> bool:
     """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
     that calls cost more than products."""
     return rows <= FEW_ROWS or serves(pair)
+
+
+def long(pair: Pair, rows: int) -> bool:
+    """Whether the gradient over so many rows takes long enough to go on its own, beside the sampling of
+    the other phase."""
+    work = pair.replicas * rows * pair.rows * sum(pair.sizes)
+    return serves(pair) and _gradient_served(pair) and work >= LONG
+
+
+def ready(pair: Pair | None) -> None:
+    """Makes what both phases read, so that they may go beside each other."""
+    if pair is None or not serves(pair) or not _gradient_served(pair):
+        return
+    if pair.dense and pair.sizes[0] > NARROW:
+        matrix(pair)
+    elif pair.dense or few_patterns(pair):
+        operands(pair)
 
 
 def sweeps(
@@ -117,7 +135,9 @@ def _sweeps(
     if road == "chains":
         return chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
     if road == "many":
-        return many.sample(operands(pair, many=True), spins, how, many_cut(pair))
+        return many.sample(
+            operands(pair, many=True), spins, how, many_cut(pair, plain=held is None and push is None)
+        )
     return layers.sample(matrix(pair), spins, how, layer_cut(pair, c))
 
 

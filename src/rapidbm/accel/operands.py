@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .kernels.chains import Cut, Operands
     from .kernels.layers import Couplings as Matrix
 
+T = TypeVar("T")
 MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 192}  # whose overlaps fit into registers
 MOST_OF_ALL = 512  # whose overlaps fit into shared memory, in bf16
 FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
@@ -31,6 +33,15 @@ class Pair:
     scale: float | None  # None for J itself
     biases: Tensor | None  # (e, v + h)
     names: tuple[str, str]
+    made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What kernels read of it in the precision of this moment, made when it is first asked for."""
+        key = (what, current())
+        if key not in self.made:
+            self.made[key] = make()
+        found: T = self.made[key]
+        return found
 
     @property
     def dense(self) -> bool:
@@ -90,11 +101,14 @@ def cut_of(pair: Pair, chains: int, *, drawing: bool) -> Cut:
     return Cut(64, 32, 4, stages)
 
 
-def many_cut(pair: Pair) -> Cut:
+def many_cut(pair: Pair, *, plain: bool = True) -> Cut:
     """By what was measured: up to 192 patterns two blocks share a multiprocessor, beyond one has it for
-    itself; with more than 384 shared memory holds two tiles."""
+    itself; with more than 384 shared memory holds two tiles. Units that are not `plain`, pushed or held,
+    need room in it, too."""
     from .kernels.chains import Cut
 
+    if not plain and pair.rows > MOST_PATTERNS["bf16"]:
+        return Cut(chains=64, units=32, warps=4, stages=2)
     if pair.rows <= MOST_PATTERNS["bf16"]:
         return Cut(chains=64, units=32, warps=4, stages=3)
     if pair.rows <= 256:
@@ -117,6 +131,10 @@ def wide(units: int) -> int:
 
 def operands(pair: Pair, *, many: bool = False) -> Operands:
     """For `chains`, or for `many`."""
+    return pair.once(("operands", many), lambda: _operands(pair, many))
+
+
+def _operands(pair: Pair, many: bool) -> Operands:
     from .kernels import many as more
     from .kernels.chains import Operands, padded, pieces, power_of_two
 
@@ -140,6 +158,11 @@ def operands(pair: Pair, *, many: bool = False) -> Operands:
 
 
 def matrix(pair: Pair) -> Matrix:
+    """For `layers`."""
+    return pair.once("matrix", lambda: _matrix(pair))
+
+
+def _matrix(pair: Pair) -> Matrix:
     from .kernels.chains import padded
     from .kernels.layers import Couplings
 

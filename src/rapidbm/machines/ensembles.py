@@ -43,8 +43,14 @@ class Ensemble(Protocol):
         """Eq. (1) for every parameter, under its name in `named_parameters()`."""
         ...
 
-    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
-        """Eq. (1) less that of the model."""
+    def against(
+        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """Eq. (1), which may be given as `mine`, less that of the model."""
+        ...
+
+    def alone(self, machine: HasGradient) -> bool:
+        """Whether eq. (1) is better had before the model's configurations are there."""
         ...
 
 
@@ -75,8 +81,13 @@ class WeightedSpins:
     def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         return machine.gradient_over(self.spins, self.weights)
 
-    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
-        return _difference(self, model, machine)
+    def against(
+        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        return _difference(self, model, machine, mine)
+
+    def alone(self, machine: HasGradient) -> bool:
+        return False
 
     def times(self, factor: float) -> WeightedSpins:
         """The same with all weights times a factor."""
@@ -101,12 +112,18 @@ class GivenVisible:
         fused_sum = None if pair is None else fused.gradient(pair, self.visible, self.weights)
         return machine.gradient_over(self.spins, self.weights) if fused_sum is None else fused_sum
 
-    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
+    def against(
+        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
         pair = machine.pair()
-        if isinstance(model, GivenVisible) and pair is not None:
+        if mine is None and isinstance(model, GivenVisible) and pair is not None:
             if fused.joins(pair, max(self.visible.shape[1], model.visible.shape[1])):
                 return self.minus(model).gradient(machine)
-        return _difference(self, model, machine)
+        return _difference(self, model, machine, mine)
+
+    def alone(self, machine: HasGradient) -> bool:
+        pair = machine.pair()
+        return pair is not None and fused.long(pair, self.visible.shape[1])
 
     def times(self, factor: float) -> GivenVisible:
         return replace(self, weights=self.weights * factor)
@@ -182,8 +199,13 @@ class AllStates:
             total = {k: total[k].add_(v) for k, v in found.items()} if total else found
         return total
 
-    def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
-        return _difference(self, model, machine)
+    def against(
+        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        return _difference(self, model, machine, mine)
+
+    def alone(self, machine: HasGradient) -> bool:
+        return False
 
     def chunks(self) -> Iterator[WeightedSpins]:
         """Parts of the average of an even function, such as the energy's gradient: where s and −s
@@ -205,8 +227,10 @@ class AllStates:
         return self.whole().weights
 
 
-def _difference(data: Ensemble, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
-    difference = data.gradient(machine)
+def _difference(
+    data: Ensemble, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None
+) -> dict[str, Tensor]:
+    difference = data.gradient(machine) if mine is None else mine
     for name, value in model.gradient(machine).items():
         difference[name].sub_(value)
     return difference

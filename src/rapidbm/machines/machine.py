@@ -9,12 +9,14 @@ and for a restricted machine F(v) = − Σ_i b_i v_i − (1/β) Σ_α log 2cosh(
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..accel import fused
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..arrays import as_tensor
@@ -39,6 +41,7 @@ class Machine(nn.Module):
 
     couplings: Couplings
     biases: nn.Parameter | None
+    _pair: Pair | None = None  # while parameters rest
 
     def __init__(self, couplings: Couplings, biases: Any = None) -> None:
         super().__init__()
@@ -274,8 +277,20 @@ class Machine(nn.Module):
         """∂⟨E⟩/∂θ for every parameter, under its name in `named_parameters()`."""
         return ensemble.gradient(self)
 
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """In this block the parameters stay as they are: what kernels read of them is made once."""
+        self._pair = self.pair()
+        fused.ready(self._pair)
+        try:
+            yield
+        finally:
+            self._pair = None
+
     def pair(self) -> Pair | None:
         """Two layers of spins as kernels read them; None for any other machine."""
+        if self._pair is not None:
+            return self._pair
         biases = None if self.biases is None else self.biases.detach()
         return self.couplings.pair(biases) if self.layers.two and self.layers.spins else None
 

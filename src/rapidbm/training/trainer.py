@@ -214,17 +214,27 @@ class Trainer:
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
         batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
-        data = self.positive.step(self.machine, batch, self.rng)
-        if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
-            data = data.times(batch.shape[1] / self.batch_size)
-        model, chains = self.negative.step(self.machine, self.chains, batch, self.rng)
-        self.chains = self.executor.kept(self.chains, chains)
-        self.move(data.against(model, self.machine), rates)
+        with self.machine.resting():
+            gradient = self.gradient(batch)
+        self.move(gradient, rates)
         if project:
             self.project()
         if self.average:
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
+
+    def gradient(self, batch: Tensor) -> dict[str, Tensor]:
+        """The data's moments less the model's, whose chains move beside."""
+        machine = self.machine
+        data = self.positive.step(machine, batch, self.rng)
+        if self.batch_mean == "nominal" and batch.shape[1] < self.batch_size:
+            data = data.times(batch.shape[1] / self.batch_size)
+        with self.executor.beside():
+            model, chains = self.negative.step(machine, self.chains, batch, self.rng)
+            self.chains = self.executor.kept(self.chains, chains)
+        of_data = data.gradient(machine) if data.alone(machine) else None
+        self.executor.meet()
+        return data.against(model, machine, of_data)
 
     def images(self, epoch: int, number: int) -> Tensor:
         """Which images each replica takes in this update, (e, b)."""

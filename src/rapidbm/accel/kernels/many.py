@@ -5,9 +5,10 @@ As in `chains` a chain's next half-sweep depends on the other layer by its overl
     x = m ξ_j · steep/√K,        steep = −2β log₂e,        p(s_j = +1) = 1 / (1 + 2^x)    (1)
 
 but those of a block with more than 192 patterns do not fit into its registers beside what a product
-needs. So they go through memory, in the type of ξ and times steep/√K, and come back as an operand in
-shared memory. ξ has up to four pieces of at most 128 rows. While spins are drawn the overlaps with the
-first two are gathered; those with the last two follow in a second pass that reads the new spins.
+needs. So they go through memory, in the type of ξ and times steep/√K (without steep where biases are
+still to be added), and come back as an operand in shared memory. ξ has up to four pieces of at most 128
+rows. While spins are drawn the overlaps with the first two are gathered; those with the last two follow
+in a second pass that reads the new spins.
 """
 
 from __future__ import annotations
@@ -71,13 +72,10 @@ def _draw_layer(
         q3 = tl.load(overlaps + (A + A1 + B) + tl.arange(0, B1)[None, :])
     tl.debug_barrier()  # all have read them
     m0, m1 = tl.zeros((M, A), tl.float32), tl.zeros((M, A1 if A1 > 0 else 16), tl.float32)
-    none = tl.zeros((M, N), tl.float32)
     for start in range(0, wide, N):
         cols = start + tl.arange(0, N)
         if BIASES:
-            b = tl.zeros((N,), tl.float32)
-            if units > 0:  # always: loads that Triton sees would go through shared memory and barriers
-                b = tl.load(bias + cols)
+            b = tl.load(bias + cols)[None, :]
         x0 = x[0].load([row, start])
         f = tl.dot(q0, x0, input_precision=PRECISION)
         if A1 > 0:
@@ -88,7 +86,7 @@ def _draw_layer(
         if B1 > 0:
             f = tl.dot(q3, x[3].load([row + (A + A1 + B), start]), f, input_precision=PRECISION)
         if BIASES:
-            f = tl.fma(b[None, :] + none, steep + none, f)
+            f = (f + b) * steep
         there = inside & (cols < units)[None, :]
         words = _words(seed, chain, start, phase, M, N)
         s = _drawn(f, words, push, held, cols, there, PUSH, HELD).to(kind)
@@ -96,7 +94,7 @@ def _draw_layer(
         m0 = tl.dot(s, tl.trans(x0), m0, input_precision=PRECISION)
         if A1 > 0:
             m1 = tl.dot(s, tl.trans(x1), m1, input_precision=PRECISION)
-    factor = steep * scale
+    factor = scale if BIASES else steep * scale
     _keep(overlaps, m0, factor, A)
     if A1 > 0:
         _keep(overlaps + A, m1, factor, A1)
@@ -133,7 +131,7 @@ def _sample_kernel(
     drawn_h += place * wide_h
     beta = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0)
     steep = (beta * (-2.0 * LOG2E))[:, None]
-    factor = steep * scale
+    factor = scale if BIASES else steep * scale
     seed, chain = tl.load(seed_at), (e * chains + c).to(tl.int32)
     at = c[:, None].to(tl.int64)
     spins += e * spins_e + at * spins_c
