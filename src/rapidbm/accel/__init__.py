@@ -5,7 +5,7 @@
     memory       what a call would take
     elementwise  what every unit does for itself
     fused        when kernels run instead of the plain path: sweeps, gradient, products of a `Pair`
-    executors    who runs updates: the host, or a graph
+    executors    who runs what comes again and again: the host, or a graph
     kernels/     the kernels themselves, in Triton
 
 It knows `errors` and nothing else of this library. Other rooms use
@@ -13,7 +13,7 @@ It knows `errors` and nothing else of this library. Other rooms use
     devices.by_device, device_named, usable, prepare, wait, words, peak_bytes
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of
-    fused.Pair, sweeps, gradient, products, joins;  executors.executor_for, Plan
+    fused.Pair, sweeps, gradient, products, joins;  executors.executor_for, Plan, repeated
 
 All of them answer on a CPU, too.
 

@@ -44,8 +44,8 @@ def sweep(
 
     `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
     stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown; with `means` any
-    unit, and nothing is checked, as loops over sweeps want it. `push` is added to β·field, (e, c, n) or
-    a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
+    unit, and no tensor is looked at, as loops over sweeps want it. `push` is added to β·field, (e, c, n)
+    or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
     return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means)
 
@@ -66,7 +66,7 @@ def sweeps(
     check_count("the number of sweeps", count, least=0)
     check_rng(rng, machine.device)
     spins = machine.configuration(spins, means=means)
-    beta = _per_chain(spins, beta)
+    beta = _per_chain(spins, beta, checked=not means)
     keep = None if clamp is None else _mask(machine, spins, clamp)
     swept = fused.sweeps(machine.pair(), spins, rng, count, beta, keep, push)
     if swept is not None:
@@ -154,19 +154,22 @@ def _unit_by_unit(
     return new
 
 
-def _per_chain(spins: Tensor, beta: Any) -> Beta:
+def _per_chain(spins: Tensor, beta: Any, *, checked: bool) -> Beta:
     if isinstance(beta, Iterable) and not isinstance(beta, str):
         beta = as_tensor(beta, what="the inverse temperature β")
-    if not isinstance(beta, Tensor) or not beta.dim():
+    if not isinstance(beta, Tensor) or (checked and not beta.dim()):
         check_beta(beta)
         return float(beta)
+    if not beta.dim():
+        return beta.to(spins.device)
     if tuple(beta.shape) not in (tuple(spins.shape[1:2]), tuple(spins.shape[:2])):
         raise InputError(
             f"give one β, one per chain ({spins.shape[1]},) or one per replica and chain "
             f"{tuple(spins.shape[:2])}, not {tuple(beta.shape)}"
         )
-    check_beta(float(beta.min()))
-    check_beta(float(beta.max()))
+    if checked:
+        check_beta(float(beta.min()))
+        check_beta(float(beta.max()))
     return beta.to(spins)[..., None]
 
 
