@@ -4,7 +4,7 @@
     rounding     how operands of products are stored
     memory       what a call would take
     elementwise  what every unit does for itself
-    fused        when kernels run instead of the plain path: sweeps, gradient, products of a `Pair`
+    fused        when kernels run instead of the plain path: sweeps, gradient, means, products of a `Pair`
     executors    who runs what comes again and again: the host, or a graph
     kernels/     the kernels themselves, in Triton
 
@@ -13,7 +13,8 @@ It knows `errors` and nothing else of this library. Other rooms use
     devices.by_device, device_named, usable, prepare, wait, words, peak_bytes
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of
-    fused.Pair, sweeps, gradient, products, joins;  executors.executor_for, Plan, repeated
+    fused.Pair, runs, serves, sweeps, gradient, mean_field, products, joins, joined
+    executors.executor_for, Plan, repeated
 
 All of them answer on a CPU, too.
 

@@ -1,7 +1,8 @@
 """Where fused kernels run instead of the plain path; the choice is made here and nowhere else.
 
-They serve two layers that are coupled to each other alone, in float32 on a GPU. A function answers None
-when they do not, and the plain path goes on. `rounding` says how operands are stored.
+They serve two layers that are coupled to each other alone, or two sides of a deep machine, in float32 on
+a GPU. A function answers None
+answers None when they do not, and the plain path goes on. `rounding` says how operands are stored.
 
 Three roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`)
 for patterns and narrow dense machines; a kernel per layer (`layers`) for wide dense machines, and for
@@ -34,6 +35,7 @@ MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 384}  # beyond them cuBLAS
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
+FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
@@ -43,7 +45,8 @@ _refused: set[tuple[str, str]] = set()  # kernels and precisions that are not tr
 
 @dataclass(frozen=True)
 class Pair:
-    """Two layers and all that couples them: J (e, v, h), or ξ (e, k, v + h) with J = scale · ξ_vᵀ ξ_h.
+    """Two layers, or sides, and all that couples them: J (e, v, h), or ξ (e, k, v + h) with
+    J = scale · ξ_vᵀ ξ_h.
 
     `names` are those of the gradients with respect to the values and to the biases.
     """
@@ -94,17 +97,27 @@ def _triton() -> bool:
     return find_spec("triton") is not None
 
 
+def runs(values: Tensor, couplings: int = 0) -> bool:
+    """Whether kernels run where these values (e, …) are, with so many couplings J (e, …) at most."""
+    if values.device.type not in DEVICES or values.dtype != torch.float32 or len(values) > MOST_REPLICAS:
+        return False
+    return _triton() and len(values) * couplings * values.element_size() <= ROOM
+
+
 def serves(pair: Pair | None) -> bool:
     """Whether the kernels know these couplings."""
-    if pair is None or pair.device.type not in DEVICES or pair.values.dtype != torch.float32:
-        return False
-    return _triton() and pair.replicas <= MOST_REPLICAS
+    return pair is not None and runs(pair.values)
 
 
 def joins(pair: Pair, rows: int) -> bool:
     """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
     that calls cost more than products."""
     return rows <= FEW_ROWS or serves(pair)
+
+
+def joined(data: Tensor, model: Tensor) -> bool:
+    """The same of spins (e, c, n) that are written down: where kernels run, if they are few."""
+    return runs(data) and data.numel() + model.numel() <= FEW_SPINS
 
 
 def sweeps(
@@ -176,6 +189,26 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
             return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
     return total
+
+
+def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
+    """Means of all units, (e, c, n), after so many rounds of tanh(field), from 0: the second side, then
+    the first, whose first units are held at `visible` (e, c, v)."""
+    work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
+    if not serves(pair) or work < WORTH:
+        return None
+    return _tried(pair, "mean field", partial(_mean_field, pair, visible, rounds))
+
+
+def _mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor:
+    from .kernels import layers
+
+    v, (first, second), j = visible.shape[2], pair.sizes, pair.matrix(0, 1)
+    biases = None if pair.biases is None else pair.biases[:, v:]
+    rest = Pair((first - v, second), j[:, v:], None, biases, pair.names)
+    push = _product(visible.mT, j[:, :v])  # of what is held, once for all rounds
+    cut = _layer_cut(rest, visible.shape[1])
+    return torch.cat([visible, *layers.relaxed(_matrix(rest), push, rounds, cut)], -1)
 
 
 def products(pair: Pair) -> tuple[Tensor, Tensor] | None:

@@ -76,11 +76,18 @@ class WeightedSpins:
         return machine.gradient_over(self.spins, self.weights)
 
     def against(self, model: Ensemble, machine: HasGradient) -> dict[str, Tensor]:
+        if isinstance(model, WeightedSpins) and fused.joined(self.spins, model.spins):
+            return self.minus(model).gradient(machine)
         return _difference(self, model, machine)
 
     def times(self, factor: float) -> WeightedSpins:
         """The same with all weights times a factor."""
         return WeightedSpins(self.spins, self.weights * factor)
+
+    def minus(self, other: WeightedSpins) -> WeightedSpins:
+        """Both, the weights of the other negative."""
+        spins = torch.cat([self.spins, other.spins], 1)
+        return WeightedSpins(spins, torch.cat([self.weights, -other.weights], 1))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..accel import fused
 from ..accel.fused import Pair
 from ..accel.memory import check_room
 from ..arrays import as_tensor
@@ -275,9 +276,15 @@ class Machine(nn.Module):
         return ensemble.gradient(self)
 
     def pair(self) -> Pair | None:
-        """Two layers of spins as kernels read them; None for any other machine."""
-        biases = None if self.biases is None else self.biases.detach()
-        return self.couplings.pair(biases) if self.layers.two and self.layers.spins else None
+        """The two sides of a machine of spins (`layers.sides`) as kernels read them; None for any other,
+        and for a deep one where they do not run: it would be put together for nobody."""
+        layers = self.layers
+        if layers.sides is None or not layers.spins:
+            return None
+        if not layers.two and not fused.runs(self.couplings.first, layers.units**2):
+            return None
+        biases = None if self.biases is None else layers.sided(self.biases.detach())
+        return self.couplings.pair(biases)
 
     @torch.no_grad()
     def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:

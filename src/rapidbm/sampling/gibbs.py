@@ -68,7 +68,7 @@ def sweeps(
     spins = machine.configuration(spins, means=means)
     beta = _per_chain(spins, beta, checked=not means)
     keep = None if clamp is None else _mask(machine, spins, clamp)
-    swept = fused.sweeps(machine.pair(), spins, rng, count, beta, keep, push)
+    swept = _by_kernels(machine, spins, rng, count, beta, keep, push)
     if swept is not None:
         return swept
     spins = spins.clone()
@@ -84,6 +84,25 @@ def sweeps(
         more = None if push is None else push[..., where]
         spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
     return spins
+
+
+def _by_kernels(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: Beta,
+    keep: Tensor | None,
+    push: Tensor | None,
+) -> Tensor | None:
+    """The sweeps of a machine with two sides, one of which is drawn after the other."""
+    pair = machine.pair()
+    if not fused.serves(pair):
+        return None
+    sided = machine.layers.sided
+    units = (None if x is None else sided(x) for x in (keep, push))
+    swept = fused.sweeps(pair, sided(spins), rng, count, beta, *units)
+    return None if swept is None else machine.layers.unsided(swept)
 
 
 @torch.no_grad()
