@@ -11,7 +11,7 @@ from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.likelihood.moments import exact_moments
-from rapidbm.machines.constructors import rbm
+from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.files import load_tensors
 from rapidbm.machines.machine import scaled
@@ -27,6 +27,7 @@ from rapidbm.sampling.samplers import ParallelTempering, sample
 from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
 from rapidbm.training.negative import PatternInduced, Persistent, Tempered
 from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
 from rapidbm.training.train import train
 from rapidbm.training.trainer import Trainer
@@ -89,6 +90,25 @@ def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns
         machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
         optimizer = adam(1e-3, clock=clock)
         trainer = Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
+        if launches == "single":
+            monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
+        for _ in trainer.run("epoch"):
+            pass
+        ends.append([*machine.parameters(), trainer.chains, trainer.rng.get_state()])
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("patterns", [None, 5])
+@pytest.mark.parametrize("positive", [MeanField(5), ClampedChains(2)], ids=str)
+def test_graphs_of_deep_machines_give_the_bits_of_single_launches(monkeypatch, positive, patterns):
+    monkeypatch.setattr(fused, "WORTH", 0)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
+    ends = []
+    for launches in ("graph", "single"):
+        machine = dbm(30, (200, 70), patterns, replicas=2, biases=True, seed=0, device="cuda")
+        options = {"epochs": 8, "batch_size": 40, "positive": positive, "seed": 0}
+        trainer = Trainer(machine, data, Persistent(300, 3), adam(1e-3), **options)
         if launches == "single":
             monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
         for _ in trainer.run("epoch"):
