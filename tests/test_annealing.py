@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from conftest import machines
+from rapidbm.accel import executors
+from rapidbm.accel.executors import Repeated
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood, log_z
@@ -15,7 +17,7 @@ from rapidbm.machines.machine import scaled
 from rapidbm.random import stream
 from rapidbm.sampling import annealing
 from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
-from rapidbm.sampling.paths import Cooling
+from rapidbm.sampling.paths import Cooling, Crossing, Trajectory
 from rapidbm.testing import chi_squared, exact_distribution
 
 EVERY = machines(3) + machines(2, biases=False)
@@ -40,6 +42,54 @@ def test_both_directions_are_close_and_the_interval_holds(machine, beta):
     assert float(found.ess.min()) > 20
     assert found.method == "ais"
     assert not found.note
+
+
+class AsItIs:
+    """In the place of a graph: the same work, run as it is."""
+
+    def __init__(self, rng):
+        pass
+
+    def run(self, key, work):
+        work()
+
+
+PATHS = {
+    "one base": lambda machine: Cooling(machine, own_biases(machine)),
+    "two bases": lambda machine: path_to(machine, machine.random(9, stream(1))[0, :, : machine.visible]),
+    "rounded": lambda machine: path_to(machine, exact=False),
+    "trajectory": lambda machine: Trajectory([scaled(machine, 0.2), scaled(machine, 0.5), machine]),
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+@pytest.mark.parametrize("couplings", ["dense", "patterns"])
+def test_a_graph_reads_positions_from_tensors(monkeypatch, path, couplings):
+    """The work of a graph, run as it is, takes the steps of the plain walk."""
+    machine = rbm(6, 5, 3 if couplings == "patterns" else None, replicas=2, biases=True, seed=0)
+    way = path(machine)
+    betas = [way.end * i / 8 for i in range(9)]  # exact in float32, too
+    monkeypatch.setattr(executors, "Replay", AsItIs)
+    found = []
+    for graph in (False, True):
+        if graph:
+            monkeypatch.setattr(annealing, "repeated", lambda work, rng, times: Repeated(work, rng))
+        logs, ends = annealing.forward(way, betas, 20, stream(2))
+        kept = ends.clone()
+        found.append((logs, ends, annealing.backward(way, betas, ends, stream(3))))
+        assert torch.equal(ends, kept)
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_is_repeated_as_a_graph(monkeypatch):
+    rng, heard = stream(0), []
+    assert executors.repeated(print, rng, 10**6) is print  # nothing to gain on a CPU
+    monkeypatch.setattr(annealing, "repeated", lambda work, rng, times: heard.append(times) or work)
+    machine = rbm(4, 3, seed=0)
+    annealing.forward(Cooling(machine, free_spins(machine)), [0.0, 0.5, 1.0], 5, rng)
+    annealing.forward(Crossing(machine, machine, machine.random(5, rng)), [0.0, 1.0], 5, rng)
+    assert heard == [2]  # a crossing looks at its machines
 
 
 def test_the_pilot_says_where_its_chains_stood():

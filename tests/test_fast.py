@@ -8,14 +8,16 @@ import torch
 
 from rapidbm.accel import executors, fused, operands, rounding
 from rapidbm.errors import InputError
-from rapidbm.machines.constructors import dbm, rbm
+from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import AllStates, GivenVisible, WeightedSpins
 from rapidbm.machines.files import load_tensors
+from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.sampling.gibbs import sweeps
+from rapidbm.sampling.mean_field import mean_field, relax
 from rapidbm.testing import (
     check_negative_phase,
     check_sampler,
@@ -26,6 +28,7 @@ from rapidbm.testing import (
 from rapidbm.training import trainer as training
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Clip, Sign
 from rapidbm.training.train import train
 from rapidbm.training.trainer import Trainer
@@ -55,7 +58,7 @@ def kernels(monkeypatch):
 @pytest.fixture
 def nothing_plain(kernels, monkeypatch):
     """And nothing is left to the plain path."""
-    for name in ("sweeps", "gradient", "products"):
+    for name in ("sweeps", "gradient", "mean_field", "products"):
         serve = getattr(fused, name)
 
         def served(*args, serve=serve, name=name):
@@ -288,6 +291,101 @@ def test_a_temperature_for_each_chain(nothing_plain):
     aligned = (torch.sign(these.field(spins, 0)) == spins[..., :9]).float().mean((0, 2))
     assert aligned[50:].min() == 1.0
     assert aligned[:50].mean() < 0.7
+
+
+# -- deep machines ------------------------------------------------------------------------------------
+
+DEEP = {
+    "dense": (None, (3, 2)),
+    "patterns": (2, (3, 2)),  # all of one side is coupled to all of the other
+    "four layers, dense": (None, (2, 2, 1)),
+    "four layers, patterns": (2, (2, 2, 1)),  # 0 between the first and the last
+}
+deep = pytest.mark.parametrize(("patterns", "hidden"), DEEP.values(), ids=DEEP.keys())
+
+
+def deep_machine(patterns, hidden, *, visible=3, scale=0.7) -> Machine:
+    options = {"replicas": 2, "scale": scale, "seed": 2, "device": DEVICE}
+    made = dbm(visible, hidden, patterns, biases=True, **options)
+    noise = torch.randn(made.biases.shape, generator=stream(4))
+    made.biases.data.copy_(0.4 * noise)
+    return made
+
+
+@deep
+def test_spins_of_a_deep_machine_have_the_exact_distribution(nothing_plain, patterns, hidden):
+    these = deep_machine(patterns, hidden)
+    check_sampler(lambda m, s, r, b: sweeps(m, s, r, 1, b), these, beta=0.8, sweeps=1, chains=MANY)
+
+
+def test_sides_that_are_mixed_up_show(nothing_plain, monkeypatch):
+    monkeypatch.setattr(Layers, "unsided", lambda self, values: values)
+    these = deep_machine(2, (3, 2))
+    wrong = sampler_p_values(lambda m, s, r, b: sweeps(m, s, r, 1, b), these, 0.8, 1, MANY)
+    assert max(wrong) < 1e-4
+
+
+@deep
+def test_units_of_a_deep_machine_stay_or_are_pushed_where_they_are(nothing_plain, patterns, hidden):
+    these = deep_machine(patterns, hidden)
+    units = these.layers.units
+    start = these.random(20, stream(0, device=DEVICE))
+    clamp = torch.arange(units, device=DEVICE) % 2 == 0
+    push = torch.where(torch.arange(units, device=DEVICE) % 3 == 0, 1e4, -1e4)
+    spins = sweeps(these, start, stream(1, device=DEVICE), 1, clamp=clamp, push=push.expand(2, 20, -1))
+    assert torch.equal(spins[..., clamp], start[..., clamp])
+    assert torch.equal(spins[..., ~clamp], torch.sign(push)[~clamp].expand(2, 20, -1))
+
+
+@deep
+@pytest.mark.parametrize(("visible", "rounds"), [(3, 1), (70, 4)])
+def test_mean_field_is_that_of_the_plain_path(nothing_plain, patterns, hidden, visible, rounds):
+    these = deep_machine(patterns, hidden, visible=visible, scale=0.3)
+    rows = these.random(21, stream(3, device=DEVICE))[..., :visible]
+    order = these.layers.order[:-1]  # but for the visible layer
+    wanted = relax(these, these.with_visible(rows), order, rounds)
+    for given in (rows, rows.to(torch.bfloat16)):  # as a graph gets it
+        assert torch.allclose(mean_field(these, given, rounds), wanted, atol=1e-5)
+    assert wanted[..., visible:].abs().max() > 0.1
+
+
+@on_gpu
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("tf32", 2e-3), ("bf16", 2e-2)])
+@pytest.mark.parametrize("patterns", [None, 100], ids=["dense", "patterns"])
+def test_mean_field_of_a_large_machine(nothing_plain, patterns, precision, tolerance):
+    options = {"scale": 0.03 if patterns is None else 0.2, "seed": 2, "device": DEVICE}
+    these = dbm(784, (500, 400), patterns, continuous=patterns is not None, biases=True, **options)
+    rows = these.random(500, stream(3, device=DEVICE))[..., :784]
+    wanted = relax(these, these.with_visible(rows), these.layers.order[:-1], 30)
+    with rounding.precision(precision):
+        found = mean_field(these, rows, 30)
+    assert (found - wanted).square().mean().sqrt() < tolerance
+    assert wanted[..., 784:].abs().mean() > 0.1
+
+
+@deep
+def test_phases_of_a_deep_machine_go_as_one_batch(nothing_plain, patterns, hidden):
+    these = deep_machine(patterns, hidden)
+    data, model = (WeightedSpins.even(these.random(c, stream(c, device=DEVICE))) for c in (5, 9))
+    assert fused.joined(data.spins, model.spins)
+    found, one, two = data.against(model, these), these.gradient(data), these.gradient(model)
+    for name, value in found.items():
+        assert torch.allclose(value, one[name] - two[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("positive", [MeanField(3), ClampedChains(2)], ids=str)
+def test_a_deep_machine_trains_as_a_graph_would(nothing_plain, monkeypatch, positive):
+    monkeypatch.setattr(executors, "Replay", AsItIs)
+    these = deep_machine(2, (3, 2))
+    rows = torch.ones((4, 3), dtype=torch.int8, device=DEVICE)
+    options = {"epochs": 3, "batch_size": 2, "positive": positive, "seed": 0}
+    trainer = Trainer(these, rows, Persistent(8, 2), adam(0.1), **options)
+    as_graph(trainer)
+    before = these.patterns.detach().clone()
+    trainer.step(2)
+    assert bool(these.patterns.isfinite().all())
+    assert not torch.equal(these.patterns, before)
+    assert bool((trainer.chains.abs() == 1).all())
 
 
 # -- moments ------------------------------------------------------------------------------------------
@@ -590,7 +688,13 @@ def test_which_machines_are_served(kernels):
     assert fused.serves(machine(4, 3, 2).pair())
     assert fused.serves(machine(200, 3).pair())
     assert not fused.serves(machine(4, 3).double().pair())
-    assert not fused.serves(dbm(4, (3, 2), seed=0, device=DEVICE).pair())
+    assert fused.serves(dbm(4, (3, 2), seed=0, device=DEVICE).pair())
+    assert dbm(4, (3, 2), seed=0, device=DEVICE).double().pair() is None
+    assert bm(4, 3, seed=0, device=DEVICE).pair() is None
+
+
+def test_nothing_is_put_together_for_nobody(plain):
+    assert dbm(4, (3, 2), seed=0, device=DEVICE).pair() is None
 
 
 def test_small_work_is_left_to_the_plain_path(monkeypatch):

@@ -1,15 +1,17 @@
 """The same contracts on a GPU; skipped where there is none."""
 
+import copy
+
 import pytest
 import torch
 
-from rapidbm.accel import fused
+from rapidbm.accel import executors, fused
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.likelihood.moments import exact_moments
-from rapidbm.machines.constructors import rbm
+from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.files import load_tensors
 from rapidbm.machines.machine import scaled
@@ -17,11 +19,15 @@ from rapidbm.random import stream
 from rapidbm.runs.diagnosis import diagnose
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+from rapidbm.sampling import annealing
+from rapidbm.sampling.bases import paths_to
 from rapidbm.sampling.gibbs import sweep
+from rapidbm.sampling.paths import Trajectory
 from rapidbm.sampling.samplers import ParallelTempering, sample
 from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
-from rapidbm.training.negative import PatternInduced, Persistent
+from rapidbm.training.negative import PatternInduced, Persistent, Tempered
 from rapidbm.training.optimisers import adam, sgd
+from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
 from rapidbm.training.train import train
 from rapidbm.training.trainer import Trainer
@@ -66,7 +72,12 @@ def test_training_repeats_to_the_bit(negative):
 
 @pytest.mark.parametrize(
     ("negative", "patterns"),
-    [(PatternInduced(2), 5), (Persistent(300, 3), 5), (Persistent(50, 3), None)],
+    [
+        (PatternInduced(2), 5),
+        (Persistent(300, 3), 5),
+        (Persistent(50, 3), None),
+        (Tempered(20, 4), 5),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("clock", ["update", "epoch"])
@@ -79,6 +90,25 @@ def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns
         machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
         optimizer = adam(1e-3, clock=clock)
         trainer = Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
+        if launches == "single":
+            monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
+        for _ in trainer.run("epoch"):
+            pass
+        ends.append([*machine.parameters(), trainer.chains, trainer.rng.get_state()])
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("patterns", [None, 5])
+@pytest.mark.parametrize("positive", [MeanField(5), ClampedChains(2)], ids=str)
+def test_graphs_of_deep_machines_give_the_bits_of_single_launches(monkeypatch, positive, patterns):
+    monkeypatch.setattr(fused, "WORTH", 0)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
+    ends = []
+    for launches in ("graph", "single"):
+        machine = dbm(30, (200, 70), patterns, replicas=2, biases=True, seed=0, device="cuda")
+        options = {"epochs": 8, "batch_size": 40, "positive": positive, "seed": 0}
+        trainer = Trainer(machine, data, Persistent(300, 3), adam(1e-3), **options)
         if launches == "single":
             monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
         for _ in trainer.run("epoch"):
@@ -130,6 +160,28 @@ def test_samplers_and_annealing(machine):
     assert float((along[-1].value - wanted).abs().max()) < 0.2
     moments = exact_moments(machine)
     assert torch.allclose(moments.mean.cpu(), exact_moments(machine.cpu()).mean, atol=1e-10)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("worth", [0, fused.WORTH], ids=["kernels", "plain"])
+def test_a_walk_in_a_graph_has_the_bits_of_single_launches(monkeypatch, machine, worth):
+    monkeypatch.setattr(fused, "WORTH", worth)
+    monkeypatch.setattr(executors, "PAYS", 2)
+    machine = copy.deepcopy(machine).float().cuda()
+    data = machine.random(9, stream(1, device="cuda"))[0, :, : machine.visible]
+    paths = [*paths_to(machine, data, stream(0, device="cuda"))[0].values()]
+    paths.append(Trajectory([scaled(machine, 0.3), scaled(machine, 0.6), machine]))
+    launch = executors.Replay.run
+    for path in paths:
+        betas, found = [path.end * i / 7 for i in range(8)], []
+        for run in (launch, lambda self, key, work: work()):
+            monkeypatch.setattr(executors.Replay, "run", run)
+            rng = stream(2, device="cuda")
+            logs, ends = annealing.forward(path, betas, 300, rng)
+            back = annealing.backward(path, betas, ends, rng)
+            found.append([logs, ends, back, rng.get_state()])
+        for a, b in zip(*found, strict=True):
+            assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -1,6 +1,7 @@
 from itertools import combinations
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,17 @@ def test_shapes():
     assert RBM.order == (1, 0)
     assert [x.restricted for x in (RBM, DBM, BM)] == [True, False, False]
     assert [x.inferred for x in (RBM, DBM, BM)] == [(1,), (1, 3), ()]
+
+
+def test_sides_of_layers_that_are_coupled_to_the_other_side_alone():
+    assert [x.sides for x in (RBM, DBM, BM)] == [((0,), (1,)), ((0, 2), (1, 3)), None]
+    assert Layers((4, 3), ()).sides is None
+    assert Layers((4, 3, 2), ((0, 1), (0, 2), (1, 2))).sides is None
+    units = torch.arange(14)[None]
+    assert DBM.sided(units).tolist() == [[0, 1, 2, 3, 7, 8, 9, 10, 11, 4, 5, 6, 12, 13]]
+    assert torch.equal(DBM.unsided(DBM.sided(units)), units)
+    assert RBM.sided(units) is units  # nothing to move
+    assert RBM.unsided(units) is units
 
 
 def test_cover_enumerates_the_fewest_units():

@@ -5,8 +5,8 @@
     memory       what a call would take
     elementwise  what every unit does for itself
     operands     what kernels read of two coupled layers, a `Pair`, and how their work is cut
-    fused        when kernels run instead of the plain path: sweeps, gradient, products of a `Pair`
-    executors    who runs updates: the host, or a graph
+    fused        when kernels run instead of the plain path: sweeps, gradient, means, products of a `Pair`
+    executors    who runs what comes again and again: the host, or a graph
     kernels/     the kernels themselves, in Triton
 
 It knows `errors` and nothing else of this library. Other rooms use
@@ -14,7 +14,8 @@ It knows `errors` and nothing else of this library. Other rooms use
     devices.by_device, device_named, usable, prepare, wait, words, peak_bytes
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of
-    operands.Pair;  fused.sweeps, gradient, products, joins;  executors.executor_for, Plan
+    operands.Pair;  fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
+    executors.executor_for, Plan, repeated
 
 All of them answer on a CPU, too.
 

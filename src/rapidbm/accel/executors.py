@@ -1,9 +1,10 @@
-"""Who runs the updates of a training: the host, one by one, or a GPU that repeats what it was shown.
+"""Who runs work that comes again and again, such as the updates of a training: the host, each time anew,
+or a GPU that repeats what it was shown.
 
 A graph is described once and replayed. What changes from one update to the next lies in tensors that it
-reads; nothing in it asks the GPU for an answer. A phase, projection or optimiser that keeps to this says
-`capturable = True`; ours do, but for tempering and torch's optimisers. Such a phase is given the batch as
-bfloat16, in which ±1 is exact.
+reads; nothing in it asks the GPU for an answer. A phase, projection, optimiser or path that keeps to
+this says `capturable = True`; ours do, but for torch's optimisers and the crossing of two machines. Such
+a phase is given the batch as bfloat16, in which ±1 is exact.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ from .rounding import Precision, check_precision, current, precision
 Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
 Rates = tuple[float, ...] | Tensor
 Update = Callable[[Tensor, Rates, float | Tensor, bool], None]
+PAYS = 100  # calls from which on a graph is worth its capture
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,27 @@ class Graph(Executor):
         self.replay = Replay(self.rng)
 
 
+def repeated(work: Callable[..., None], rng: torch.Generator, times: int) -> Callable[..., None]:
+    """The work, which is called so often with other numbers; on a GPU as a graph where that pays."""
+    return Repeated(work, rng) if rng.device.type == "cuda" and times >= PAYS else work
+
+
+class Repeated:
+    """Work of some numbers that a GPU repeats: it reads them from tensors () in float64."""
+
+    def __init__(self, work: Callable[..., None], rng: torch.Generator) -> None:
+        self.work, self.rng, self.replay = work, rng, Replay(rng)
+        self.places: tuple[Tensor, ...] = ()
+
+    def __call__(self, *numbers: float) -> None:
+        if not self.places:
+            here = torch.empty(len(numbers), dtype=torch.float64, device=self.rng.device)
+            self.places = here.unbind()
+        for place, number in zip(self.places, numbers, strict=True):
+            place.fill_(number)  # unlike a copy from the host, this waits for nothing
+        self.replay.run(current(), partial(self.work, *self.places))
+
+
 class Replay:
     """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
 
@@ -218,8 +242,8 @@ class Replay:
         except RuntimeError as error:
             self.refused = True
             warnings.warn(
-                f"updates cannot be captured in a graph ({str(error)[:200]}); they are launched one by "
-                "one, slower",
+                f"this work cannot be captured in a graph ({str(error)[:200]}); it is launched step by "
+                "step, slower",
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -1,7 +1,8 @@
 """Where fused kernels run instead of the plain path; the choice is made here and nowhere else.
 
-They serve two layers that are coupled to each other alone, in float32 on a GPU. A function answers None
-when they do not, and the plain path goes on. `rounding` says how operands are stored.
+They serve two layers that are coupled to each other alone, or two sides of a deep machine, in float32 on
+a GPU. A function answers None when they do not, and the plain path goes on. `rounding` says how operands
+are stored.
 
 Four roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`) for
 patterns and narrow dense machines, and (`many`) for more patterns than a block's registers hold or units
@@ -43,6 +44,7 @@ NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
 LONG = 2**31  # multiplications of a gradient from which on it is worth launches of its own
+FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
@@ -55,11 +57,16 @@ def _triton() -> bool:
     return find_spec("triton") is not None
 
 
+def runs(values: Tensor, couplings: int = 0) -> bool:
+    """Whether kernels run where these values (e, …) are, with so many couplings J (e, …) at most."""
+    if values.device.type not in DEVICES or values.dtype != torch.float32 or len(values) > MOST_REPLICAS:
+        return False
+    return _triton() and len(values) * couplings * values.element_size() <= ROOM
+
+
 def serves(pair: Pair | None) -> bool:
     """Whether the kernels know these couplings."""
-    if pair is None or pair.device.type not in DEVICES or pair.values.dtype != torch.float32:
-        return False
-    return _triton() and pair.replicas <= MOST_REPLICAS
+    return pair is not None and runs(pair.values)
 
 
 def joins(pair: Pair, rows: int) -> bool:
@@ -83,6 +90,11 @@ def ready(pair: Pair | None) -> None:
         matrix(pair)
     elif pair.dense or few_patterns(pair):
         operands(pair)
+
+
+def joined(data: Tensor, model: Tensor) -> bool:
+    """The same of spins (e, c, n) that are written down: where kernels run, if they are few."""
+    return runs(data) and data.numel() + model.numel() <= FEW_SPINS
 
 
 def sweeps(
@@ -159,6 +171,26 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
             return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
     return total
+
+
+def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
+    """Means of all units, (e, c, n), after so many rounds of tanh(field), from 0: the second side, then
+    the first, whose first units are held at `visible` (e, c, v)."""
+    work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
+    if not serves(pair) or work < WORTH:
+        return None
+    return _tried(pair, "mean field", partial(_mean_field, pair, visible, rounds))
+
+
+def _mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor:
+    from .kernels import layers
+
+    v, (first, second), j = visible.shape[2], pair.sizes, pair.matrix(0, 1)
+    biases = None if pair.biases is None else pair.biases[:, v:]
+    rest = Pair((first - v, second), j[:, v:], None, biases, pair.names)
+    push = _product(visible.mT, j[:, :v])  # of what is held, once for all rounds
+    cut = layer_cut(rest, visible.shape[1])
+    return torch.cat([visible, *layers.relaxed(matrix(rest), push, rounds, cut)], -1)
 
 
 def products(pair: Pair) -> tuple[Tensor, Tensor] | None:

@@ -23,7 +23,8 @@ FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 
 @dataclass(frozen=True)
 class Pair:
-    """Two layers and all that couples them: J (e, v, h), or ξ (e, k, v + h) with J = scale · ξ_vᵀ ξ_h.
+    """Two layers, or sides, and all that couples them: J (e, v, h), or ξ (e, k, v + h) with
+    J = scale · ξ_vᵀ ξ_h.
 
     `names` are those of the gradients with respect to the values and to the biases.
     """

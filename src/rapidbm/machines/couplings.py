@@ -87,7 +87,19 @@ class Couplings(nn.Module, ABC):
 
     @abstractmethod
     def pair(self, biases: Tensor | None) -> Pair:
-        """Two layers coupled to each other alone, as kernels read them."""
+        """The two `layers.sides` as kernels read them, the biases (e, n) side by side, too."""
+
+    def across(self) -> Tensor:
+        """J between the two sides, (e, n_even, n_odd): 0 between layers that are not coupled."""
+        assert self.layers.sides is not None
+        even, odd = self.layers.sides
+
+        def block(a: int, b: int) -> Tensor:
+            if (min(a, b), max(a, b)) in self.layers.edges:
+                return self.matrix(a, b).detach()
+            return self.first.new_zeros((self.replicas, self.layers.sizes[a], self.layers.sizes[b]))
+
+        return torch.cat([torch.cat([block(a, b) for b in odd], 2) for a in even], 1)
 
     @abstractmethod
     def matrix(self, a: int, b: int) -> Tensor:

@@ -97,9 +97,9 @@ class Dense(Couplings):
         return {"weights.0-1": -product}
 
     def pair(self, biases: Tensor | None) -> Pair:
-        v, h = self.layers.sizes
+        j = self.first.detach() if self.layers.two else self.across()
         names = ("couplings.weights.0-1", "biases")
-        return Pair((v, h), self.first.detach(), None, biases, names)
+        return Pair((j.shape[1], j.shape[2]), j, None, biases, names)
 
     # -- other machines ---------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class WeightedSpins:
     def against(
         self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
+        if mine is None and isinstance(model, WeightedSpins) and fused.joined(self.spins, model.spins):
+            return self.minus(model).gradient(machine)
         return _difference(self, model, machine, mine)
 
     def alone(self, machine: HasGradient) -> bool:
@@ -92,6 +94,11 @@ class WeightedSpins:
     def times(self, factor: float) -> WeightedSpins:
         """The same with all weights times a factor."""
         return WeightedSpins(self.spins, self.weights * factor)
+
+    def minus(self, other: WeightedSpins) -> WeightedSpins:
+        """Both, the weights of the other negative."""
+        spins = torch.cat([self.spins, other.spins], 1)
+        return WeightedSpins(spins, torch.cat([self.weights, -other.weights], 1))
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,33 @@ class Layers:
         return len(self.sizes) == 2 and self.edges == ((0, 1),)
 
     @cached_property
+    def sides(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The layers of even depth, the visible one first, and those of odd depth; None where a coupling
+        joins two units of one side, or there is but one."""
+        even, odd = (
+            tuple(i for i, depth in enumerate(self.depths) if depth % 2 == side) for side in (0, 1)
+        )
+        return (even, odd) if odd and self.independent(even) and self.independent(odd) else None
+
+    def _side_by_side(self) -> tuple[int, ...]:
+        assert self.sides is not None
+        return self.sides[0] + self.sides[1]
+
+    def sided(self, values: Tensor) -> Tensor:
+        """What is one number per unit, (…, n), with the units of the odd side after all others."""
+        order = self._side_by_side()
+        ordered = order == tuple(range(len(order)))
+        return values if ordered else torch.cat([values[..., self.slices[i]] for i in order], -1)
+
+    def unsided(self, values: Tensor) -> Tensor:
+        """The same back in the order of the layers."""
+        order = self._side_by_side()
+        if order == tuple(range(len(order))):
+            return values
+        parts = torch.split(values, [self.sizes[i] for i in order], -1)
+        return torch.cat([parts[order.index(i)] for i in range(len(order))], -1)
+
+    @cached_property
     def full(self) -> bool:
         """True when every pair of units is coupled."""
         return len(self.edges) == len(self.sizes) * (len(self.sizes) + 1) // 2

@@ -288,11 +288,17 @@ class Machine(nn.Module):
             self._pair = None
 
     def pair(self) -> Pair | None:
-        """Two layers of spins as kernels read them; None for any other machine."""
+        """The two sides of a machine of spins (`layers.sides`) as kernels read them; None for any other,
+        and for a deep one where they do not run: it would be put together for nobody."""
         if self._pair is not None:
             return self._pair
-        biases = None if self.biases is None else self.biases.detach()
-        return self.couplings.pair(biases) if self.layers.two and self.layers.spins else None
+        layers = self.layers
+        if layers.sides is None or not layers.spins:
+            return None
+        if not layers.two and not fused.runs(self.couplings.first, layers.units**2):
+            return None
+        biases = None if self.biases is None else layers.sided(self.biases.detach())
+        return self.couplings.pair(biases)
 
     @torch.no_grad()
     def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:

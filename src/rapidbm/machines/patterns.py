@@ -84,9 +84,13 @@ class Patterns(Couplings):
         return self
 
     def pair(self, biases: Tensor | None) -> Pair:
-        v, h = self.layers.sizes
+        assert self.layers.sides is not None
+        even, odd = self.layers.sides
+        sizes = sum(self.layers.sizes[i] for i in even), sum(self.layers.sizes[i] for i in odd)
         names = ("couplings.patterns", "biases")
-        return Pair((v, h), self.patterns.detach(), self.scale, biases, names)
+        if len(self.layers.edges) < len(even) * len(odd):  # ξᵀξ would couple all of them
+            return Pair(sizes, self.across(), None, biases, names)
+        return Pair(sizes, self.layers.sided(self.patterns.detach()), self.scale, biases, names)
 
     def extra_repr(self) -> str:
         return f"K={self.patterns.shape[1]}"

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..accel import elementwise
 
-Beta = float | Tensor  # a tensor has one value per chain: (c, 1) or (e, c, 1)
+Beta = float | Tensor  # a tensor has one value per chain, (c, 1) or (e, c, 1), or one for all, ()
 
 
 class Unit(Protocol):

@@ -22,10 +22,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from ..accel.executors import repeated
 from ..errors import InputError
 from ..estimates import Estimate
 from ..progress import pulse
-from .paths import Path, Weights
+from .paths import Path, Position, Weights
 
 UNSEEN = 1.0  # over n chains, an error beside the others: all easily miss a part of weight 1/n
 STEP = 0.6  # pilot: standard deviation of log w that one step may add
@@ -110,11 +111,13 @@ def forward(
     """log w of eq. (1), (e, c), and where the chains end, (e, c, n); `tick` is called at each step."""
     spins = path.start(chains, rng)
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
-    for here, there in pairwise(betas):
+
+    def step(here: Position, there: Position) -> None:
         log_f = path.weights(spins)
-        total += log_f(there) - log_f(here)
-        spins = path.move(spins, rng, there)
-        tick()
+        total.add_(log_f(there) - log_f(here))
+        spins.copy_(path.move(spins, rng, there))
+
+    _walk(path, step, betas, rng, tick)
     return total, spins
 
 
@@ -128,13 +131,30 @@ def backward(
 ) -> Tensor:
     """log 1/w, (e, c), of chains that start from the machine's own distribution."""
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)
-    for here, there in pairwise(reversed(betas)):
+    spins = spins.clone()
+
+    def step(here: Position, there: Position) -> None:
         # The last move at β_T, then the weight of the step down: the mirror image of `forward`.
-        spins = path.move(spins, rng, here)
-        log_f = path.weights(spins)
-        total += log_f(there) - log_f(here)
-        tick()
+        log_f = path.weights(spins.copy_(path.move(spins, rng, here)))
+        total.add_(log_f(there) - log_f(here))
+
+    _walk(path, step, betas[::-1], rng, tick)
     return total
+
+
+def _walk(
+    path: Path,
+    step: Callable[[Position, Position], None],
+    betas: list[float],
+    rng: torch.Generator,
+    tick: Callable[[], None],
+) -> None:
+    """From each position to the next; a step changes its tensors in place."""
+    take = repeated(step, rng, len(betas) - 1) if path.capturable else step
+    with path.resting():
+        for here, there in pairwise(betas):
+            take(here, there)
+            tick()
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def sweep(
 
     `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
     stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown; with `means` any
-    unit, and nothing is checked, as loops over sweeps want it. `push` is added to β·field, (e, c, n) or
-    a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
+    unit, and no tensor is looked at, as loops over sweeps want it. `push` is added to β·field, (e, c, n)
+    or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
     return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means)
 
@@ -66,9 +66,9 @@ def sweeps(
     check_count("the number of sweeps", count, least=0)
     check_rng(rng, machine.device)
     spins = machine.configuration(spins, means=means)
-    beta = _per_chain(spins, beta)
+    beta = _per_chain(spins, beta, checked=not means)
     keep = None if clamp is None else _mask(machine, spins, clamp)
-    swept = fused.sweeps(machine.pair(), spins, rng, count, beta, keep, push)
+    swept = _by_kernels(machine, spins, rng, count, beta, keep, push)
     if swept is not None:
         return swept
     spins = spins.clone()
@@ -84,6 +84,25 @@ def sweeps(
         more = None if push is None else push[..., where]
         spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
     return spins
+
+
+def _by_kernels(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: Beta,
+    keep: Tensor | None,
+    push: Tensor | None,
+) -> Tensor | None:
+    """The sweeps of a machine with two sides, one of which is drawn after the other."""
+    pair = machine.pair()
+    if not fused.serves(pair):
+        return None
+    sided = machine.layers.sided
+    units = (None if x is None else sided(x) for x in (keep, push))
+    swept = fused.sweeps(pair, sided(spins), rng, count, beta, *units)
+    return None if swept is None else machine.layers.unsided(swept)
 
 
 @torch.no_grad()
@@ -154,19 +173,22 @@ def _unit_by_unit(
     return new
 
 
-def _per_chain(spins: Tensor, beta: Any) -> Beta:
+def _per_chain(spins: Tensor, beta: Any, *, checked: bool) -> Beta:
     if isinstance(beta, Iterable) and not isinstance(beta, str):
         beta = as_tensor(beta, what="the inverse temperature β")
-    if not isinstance(beta, Tensor) or not beta.dim():
+    if not isinstance(beta, Tensor) or (checked and not beta.dim()):
         check_beta(beta)
         return float(beta)
+    if not beta.dim():
+        return beta.to(spins.device)
     if tuple(beta.shape) not in (tuple(spins.shape[1:2]), tuple(spins.shape[:2])):
         raise InputError(
             f"give one β, one per chain ({spins.shape[1]},) or one per replica and chain "
             f"{tuple(spins.shape[:2])}, not {tuple(beta.shape)}"
         )
-    check_beta(float(beta.min()))
-    check_beta(float(beta.max()))
+    if checked:
+        check_beta(float(beta.min()))
+        check_beta(float(beta.max()))
     return beta.to(spins)[..., None]
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..accel import fused
 from ..machines.machine import Machine
 
 
@@ -24,6 +25,11 @@ def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
     get; the fixed point of a restricted machine is its conditional mean."""
     if machine.layers.restricted:
         return machine.complete(visible, means=True)
+    pair = machine.pair()
+    if pair is not None:
+        means = fused.mean_field(pair, machine.visible_spins(visible, means=True), iterations)
+        if means is not None:
+            return machine.layers.unsided(means)
     hidden = tuple(layer for layer in machine.layers.order if layer != 0)
     return relax(machine, machine.with_visible(visible, means=True), hidden, iterations)
 

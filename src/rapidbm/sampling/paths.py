@@ -17,23 +17,24 @@ the same shape, such as the checkpoints of a run, by the parameters in between,
 
     E_x(s) = (1 − x) E_0(s) + x E_1(s)                                                    (4)
 
-A position on a path is a number, or a tensor (e, t) of rungs; chains then stand rung by rung, (e, t·c,
-n).
+A position on a path is a number, which a graph reads from a tensor (), or a tensor (e, t) of rungs;
+chains then stand rung by rung, (e, t·c, n).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..machines.enumeration import log_weight
+from ..machines.enumeration import given_energy, log_weight
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..random import check_rng
@@ -44,7 +45,11 @@ Weights = Callable[[Position], Tensor]  # log f of given configurations at a pos
 
 
 class Path(Protocol):
-    """A family of distributions between an easy one at 0 and the machine at `end`."""
+    """A family of distributions between an easy one at 0 and the machine at `end`.
+
+    Where it is `capturable`, positions may be tensors (), and neither moves nor weights wait for them."""
+
+    capturable: ClassVar[bool]
 
     @property
     def end(self) -> float: ...
@@ -60,12 +65,18 @@ class Path(Protocol):
         """log f of these configurations, for every position."""
         ...
 
+    def resting(self) -> AbstractContextManager[None]:
+        """A block in which no parameter changes."""
+        ...
+
 
 @dataclass(frozen=True)
 class Cooling:
     """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
     (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
     `given` is not 0 are then held there."""
+
+    capturable: ClassVar[bool] = True
 
     machine: Machine
     bases: Tensor
@@ -76,6 +87,9 @@ class Cooling:
     @property
     def end(self) -> float:
         return 1.0
+
+    def resting(self) -> AbstractContextManager[None]:
+        return self.machine.resting()
 
     @cached_property
     def precise(self) -> Machine:
@@ -133,11 +147,11 @@ class Cooling:
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         beta = _per_chain(at, spins)
         bases = self.bases
-        if not isinstance(beta, Tensor):  # before each chain has its own
+        if not _differs(beta):  # before each chain has its own
             bases = bases * (1.0 - beta)
         push = bases[0] if len(bases) == 1 else _of(bases, self._component(spins, rng, beta))
-        if isinstance(beta, Tensor):
-            push = push * (1.0 - beta[..., None])
+        if _differs(beta):
+            push = push * (1.0 - _by_unit(beta))
         clamp = None if self.given is None else self.given != 0
         return sweep(self.machine, spins, rng, beta, clamp, push, means=True)
 
@@ -153,7 +167,7 @@ class Cooling:
         has the free layers at 0."""
         layers = self.machine.layers
         kept = free_at_0(layers, spins, self.precise.dtype)
-        energy, log_q = self.precise.energy(kept, means=True), self.log_q(kept)
+        energy, log_q = given_energy(self.precise, kept, layers.inferred), self.log_q(kept)
         base = self.bases[0].to(self.precise.dtype)
         free = [
             (layer, self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
@@ -164,7 +178,7 @@ class Cooling:
             beta = _per_chain(at, energy)
             pulled = torch.logsumexp(self.shares + ((1.0 - beta) * log_q).double(), 0)
             total = pulled - (beta * energy).double()
-            inner = beta[..., None] if isinstance(beta, Tensor) else beta
+            inner = _by_unit(beta)
             for layer, field, b in free:
                 total = total + layers.unit(layer).log_sum(field * inner + b * (1.0 - inner)).sum(-1)
             return total
@@ -200,6 +214,8 @@ def check_one_shape(machines: Sequence[Machine]) -> None:
 class Trajectory:
     """Eq. (3) through machines of the same shape, from random spins."""
 
+    capturable: ClassVar[bool] = True
+
     def __init__(self, machines: Sequence[Machine]) -> None:
         if len(machines) < 2:
             raise InputError(f"a trajectory leads through two machines or more, not {len(machines)}")
@@ -214,14 +230,18 @@ class Trajectory:
     def end(self) -> float:
         return float(len(next(iter(self.stops.values()))) - 1)
 
+    def resting(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
         return self.machine.random(chains, rng)
 
     def at(self, at: Position) -> Machine:
         """The machines at these positions: replicas e·t, rung after rung of each."""
         device = self.machine.device
-        where = at if isinstance(at, Tensor) else torch.full((self.machine.replicas, 1), float(at))
-        where = where.to(device, torch.float64).clamp(0.0, self.end)  # (e, t)
+        where = at if isinstance(at, Tensor) else torch.tensor(float(at))
+        where = where.to(device, torch.float64).clamp(0.0, self.end)
+        where = where if where.dim() else where.expand(self.machine.replicas, 1)  # (e, t)
         left = where.floor().long().clamp(max=int(self.end) - 1)
         replica = torch.arange(len(where), device=device)[:, None]
         made = copy.deepcopy(self.machine)
@@ -252,6 +272,8 @@ class Trajectory:
 class Crossing:
     """Eq. (4), from chains `first` (e, c, n) of the machine `here`."""
 
+    capturable: ClassVar[bool] = False  # the machine of eq. (4) is made, and looked at, on the way
+
     here: Machine
     there: Machine
     first: Tensor
@@ -259,6 +281,9 @@ class Crossing:
     @property
     def end(self) -> float:
         return 1.0
+
+    def resting(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @cached_property
     def precise(self) -> tuple[Machine, Machine]:
@@ -275,7 +300,7 @@ class Crossing:
         layers = self.here.layers
         kept = free_at_0(layers, spins)
         one, two = self.precise
-        energies = one.energy(kept, means=True), two.energy(kept, means=True)
+        energies = given_energy(one, kept, layers.inferred), given_energy(two, kept, layers.inferred)
         fields = [
             (layer, one.field(kept, layer, means=True), two.field(kept, layer, means=True))
             for layer in layers.inferred
@@ -306,6 +331,16 @@ def again(spins: Tensor, chains: int) -> Tensor:
 
 def _per_chain(at: Position, like: Tensor) -> Position:
     """Rungs (e, t) as one value per chain, (e, t·c)."""
-    if not isinstance(at, Tensor):
+    if not isinstance(at, Tensor) or not at.dim():
         return at
     return at.repeat_interleave(like.shape[1] // at.shape[1], 1).to(like)
+
+
+def _differs(beta: Position) -> bool:
+    """Whether every chain has a β of its own."""
+    return isinstance(beta, Tensor) and beta.dim() > 0
+
+
+def _by_unit(beta: Position) -> Position:
+    """β in the shape that fields take it, (e, c, 1) where chains differ."""
+    return beta[..., None] if isinstance(beta, Tensor) and beta.dim() else beta

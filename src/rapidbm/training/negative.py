@@ -187,6 +187,8 @@ class Tempered:
     so that the ladder follows the machine. A chain carries its β beside its spins, (e, c, n + 1).
     """
 
+    capturable: ClassVar[bool] = True
+
     particles: int = setting(100, "chains on every rung")
     rungs: int = setting(10, "temperatures of the ladder")
     sweeps: int = setting(1, "Gibbs sweeps of the chains per update")

@@ -17,7 +17,7 @@ from ..machines.ensembles import GivenVisible, WeightedSpins
 from ..machines.enumeration import check_states, clamped_states, infer, states_of
 from ..machines.machine import Machine
 from ..registry import Registry, a_class_with, setting
-from ..sampling.gibbs import sweep
+from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import mean_field
 
 Weighted = WeightedSpins | GivenVisible
@@ -88,8 +88,7 @@ class ClampedChains:
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         spins = machine.with_visible(data, means=True)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
-        for _ in range(self.sweeps):
-            spins = sweep(machine, spins, rng, clamp=clamp, means=True)
+        spins = sweeps(machine, spins, rng, self.sweeps, clamp=clamp, means=True)
         return WeightedSpins.even(machine.infer(spins, means=True))
 
 

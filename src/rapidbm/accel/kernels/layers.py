@@ -1,6 +1,6 @@
 """A layer drawn, or at its means, from all couplings to the other layer: one product, one kernel.
 
-    f = s J + bias,        s' ~ p(s | β f)  or  s' = tanh f                               (1)
+    f = s J + bias,        s' ~ p(s | β f + push)  or  s' = tanh(f + push)                (1)
 
 For dense couplings, and for patterns when there are too few chains to fill the chip with blocks of them.
 Random numbers are those of `chains`, so that both draw the same spins but for rounding.
@@ -53,6 +53,9 @@ def _layer_kernel(
         steep = (beta * (-2.0 * LOG2E))[:, None]
         new = _drawn(f * steep, words, push, held, cols, there, PUSH, HELD)
     else:
+        if PUSH:  # on the units of this layer alone
+            push += e * push_e + c[:, None].to(tl.int64) * push_c + cols[None, :]
+            f += tl.load(push, mask=(c < chains)[:, None] & (cols < units)[None, :], other=0.0)
         new = 1.0 - 2.0 / (1.0 + tl.exp2(f * (2.0 * LOG2E)))
     new = tl.where((cols < units)[None, :], new, 0.0).to(out.dtype.element_ty)
     inside = (c < chains)[:, None] & (cols < wide_out)[None, :]
@@ -94,21 +97,23 @@ def _layers(given: Couplings, cut: Cut) -> tuple[_Layer, _Layer]:
 
 def _launch(
     layer: _Layer, given: Couplings, source: TensorDescriptor, wide_in: int, out: Tensor, cut: Cut,
-    how: Settings | None = None, phase: int = 0,
+    how: Settings | None = None, phase: int = 0, more: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Eq. (1) from the other layer's padded spins into `out` (e, c, wide): drawn, or at the means."""
+    """Eq. (1) from the other layer's padded spins into `out` (e, c, wide): drawn, or at the means, with
+    `more` (e, c, units) for a push."""
     e, c, wide_out = out.shape
     if how is None:
         beta, push, held, seed = out[..., 0], out, out, out  # nobody reads them
     else:
         (push, held), beta, seed = how.tensors(), how.beta, how.seed
+    push = push if more is None else more
     bias = layer.bias if layer.bias.numel() else out
     _layer_kernel[(triton.cdiv(c, cut.chains), triton.cdiv(wide_out, cut.units), e)](
         source, layer.j, out, bias, beta, push, held, seed,
         c, layer.units, wide_in, wide_out, *beta.stride(), *push.stride()[:2], *held.stride()[:2],
         layer.place, phase,
         M=cut.chains, N=cut.units, A=ACROSS, TURNED=layer.turned, BIAS=layer.bias.numel() > 0,
-        DRAW=how is not None, PUSH=how is not None and how.push is not None,
+        DRAW=how is not None, PUSH=more is not None or (how is not None and how.push is not None),
         HELD=how is not None and how.held is not None, PRECISION=given.precision,
         num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
@@ -140,3 +145,16 @@ def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
     _, of_h = _layers(given, cut)
     _launch(of_h, given, _source(v, cut), wide_v, means, cut)
     return means
+
+
+def relaxed(given: Couplings, push: Tensor, rounds: int, cut: Cut) -> tuple[Tensor, Tensor]:
+    """Both layers at their means in each other's field, after so many rounds from 0, the hidden one
+    first, with a push (e, c, hidden)."""
+    wide_v, wide_h = given.j.shape[1:]
+    v, h = (given.j.new_zeros((*push.shape[:2], wide)) for wide in (wide_v, wide_h))
+    of_v, of_h = _layers(given, cut)
+    from_v, from_h = _source(v, cut), _source(h, cut)
+    for _ in range(rounds):
+        _launch(of_h, given, from_v, wide_v, h, cut, more=push)
+        _launch(of_v, given, from_h, wide_h, v, cut)
+    return v[..., : given.visible].float(), h[..., : given.hidden].float()
