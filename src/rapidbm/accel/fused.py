@@ -162,7 +162,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     """∂⟨E⟩/∂θ over visible spins (e, c, v) with weights (e, c), hidden units at their means."""
     if not serves(pair) or not _gradient_served(pair):
         return None
-    row = pair.replicas * pair.sizes[1] * kind().itemsize
+    row = pair.replicas * pair.sizes[1] * (kind().itemsize if few_patterns(pair) else 4)
     step = max(1, ROOM // row)
     total: dict[str, Tensor] = {}
     for some, shares in zip(torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True):
@@ -319,12 +319,12 @@ def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[T
     from .kernels import layers
     from .kernels.chains import padded
 
-    k, (v, h) = pair.rows, pair.sizes
-    xv, xh = (padded(pair.of_layer(i), wide(k), wide(n), kind()) for i, n in enumerate(pair.sizes))
-    _, bias_h = padded_biases(pair, v, wide(h))
+    k, (v, h) = wide(pair.rows), pair.sizes
+    xv, xh = (padded(pair.of_layer(i), k, wide(n), kind()) for i, n in enumerate(pair.sizes))
     over_v = _product(visible.mT, xv[..., :v].mT)
-    between = layers.Couplings(k, h, xh, bias_h, bias_h, in_triton())
-    means = layers.hidden_means(between, over_v * (pair.scale or 1.0), layer_cut(pair, visible.shape[1]))
+    _, bias_h = padded_biases(pair, v, wide(h))
+    fields = _product((over_v * (pair.scale or 1.0)).mT, xh)
+    means = layers.means_of(fields, bias_h, kind())
     over_h = _product(means.mT, xh.mT)
     return means, over_v * weights[..., None], over_h * weights[..., None]
 
