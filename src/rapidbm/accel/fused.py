@@ -43,7 +43,7 @@ DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interp
 NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
-LONG = 2**31  # multiplications of a gradient from which on it is worth launches of its own
+LONG = (2**31, 2**35)  # multiplications of a gradient that is worth launches of its own
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
@@ -76,10 +76,10 @@ def joins(pair: Pair, rows: int) -> bool:
 
 
 def long(pair: Pair, rows: int) -> bool:
-    """Whether the gradient over so many rows takes long enough to go on its own, beside the sampling of
-    the other phase."""
+    """Whether the gradient over so many rows goes on its own, beside the sampling of the other phase: one
+    that takes long enough, and does not fill the chip by itself."""
     work = pair.replicas * rows * pair.rows * sum(pair.sizes)
-    return serves(pair) and _gradient_served(pair) and work >= LONG
+    return serves(pair) and _gradient_served(pair) and LONG[0] <= work < LONG[1]
 
 
 def ready(pair: Pair | None) -> None:
@@ -273,24 +273,35 @@ def _gradient_served(pair: Pair) -> bool:
 
 
 def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]:
-    e, c, _ = visible.shape
     visible = visible.to(kind())
     h, k = pair.sizes[1], pair.rows
     found, (name, of_biases) = {}, pair.names
     if pair.scale is None:
         means = _dense_means(pair, visible)
         found[name] = _weighted(-weights, visible, means)[..., :h]
-    else:
-        signed = weights * -pair.scale
-        overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
-        means, over_v, over_h = overlaps(pair, visible, signed)
-        both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
-        found[name] = torch.cat(both, -1)
+        if pair.biases is not None:
+            one = visible.new_ones(()).expand(*visible.shape[:2], 1)
+            both = [_weighted(-weights, one, x) for x in (visible, means)]
+            found[of_biases] = torch.cat([both[0], both[1][..., :h]], -1).squeeze(1)
+        return found
+    overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
+    means, over_v, over_h = overlaps(pair, visible, weights * -pair.scale)
+    if pair.biases is not None:  # the weights themselves go with the overlaps: they are read once
+        over_v, over_h = (torch.cat([x, *_in_two(-weights, x.dtype)], -1) for x in (over_v, over_h))
+    both = [_product(over_h, visible), _product(over_v, means)[..., :h]]
+    whole = torch.cat(both, -1)
+    found[name] = whole[:, :k]
     if pair.biases is not None:
-        one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
-        both = [_weighted(-weights, one, x) for x in (visible, means)]
-        found[of_biases] = torch.cat([both[0], both[1][..., :h]], -1).squeeze(1)
+        found[of_biases] = whole[:, -2] + whole[:, -1]
     return found
+
+
+def _in_two(weights: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Weights (e, c) as a sum of two numbers that low precision holds, (e, c, 1) each: one is the same
+    for many rows, and rounded it would favour one of the two phases."""
+    high = weights.to(torch.bfloat16)
+    low = weights - high.to(weights.dtype)
+    return high.to(dtype)[..., None], low.to(dtype)[..., None]
 
 
 def _dense_means(pair: Pair, visible: Tensor) -> Tensor:
@@ -330,14 +341,8 @@ def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[T
 
 
 def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:
-    """Σ_c w_c s_c b_c of spins (e, c, k), ±1, and (e, c, n).
-
-    A weight is the same for many rows, and rounded it would favour one of the two phases: it comes as a
-    sum of two numbers that low precision holds.
-    """
-    high = weights.to(torch.bfloat16).to(weights.dtype)
-    parts = (high, weights - high)
-    first, second = (_product(w[..., None] * spins.to(w.dtype), b) for w in parts)
+    """Σ_c w_c s_c b_c of spins (e, c, k), ±1, and (e, c, n)."""
+    first, second = (_product(w * spins.to(w.dtype), b) for w in _in_two(weights, weights.dtype))
     return first.add_(second)
 
 
