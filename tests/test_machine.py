@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -242,3 +244,27 @@ def test_summing_over_too_many_hidden_states_is_refused():
     machine = bm(4, 40, seed=0)
     with pytest.raises(InputError, match=r"2\^40 ≈ 10\^12"):
         machine.free_energy(torch.ones(1, 4))
+
+
+def test_while_parameters_rest_kernels_read_one_pair_and_a_copy_its_own():
+    machine = rbm(3, 4, 2, seed=0)
+    assert machine.pair() is not machine.pair()
+    with machine.resting():
+        pair = machine.pair()
+        assert machine.pair() is pair
+        other = copy.deepcopy(machine).double()
+        assert other.pair().values.dtype == torch.float64
+        assert pair.once("sum", pair.values.sum) is pair.once("sum", lambda: None)
+    assert machine.pair() is not pair
+
+
+def test_parameters_rest_no_longer_after_an_error():
+    machine = rbm(3, 4, 2, seed=0)
+
+    def fail():
+        with machine.resting():
+            raise InputError("no")
+
+    with pytest.raises(InputError):
+        fail()
+    assert machine.pair() is not machine.pair()

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,9 @@ from .layers import Layers
 from .spins import as_spins
 from .units import Beta
 
+# What kernels read of machines whose parameters rest; not with the machine, or a copy would have it, too.
+_resting: WeakKeyDictionary[Machine, Pair] = WeakKeyDictionary()
+
 
 class Machine(nn.Module):
     """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
@@ -41,7 +45,6 @@ class Machine(nn.Module):
 
     couplings: Couplings
     biases: nn.Parameter | None
-    _pair: Pair | None = None  # while parameters rest
 
     def __init__(self, couplings: Couplings, biases: Any = None) -> None:
         super().__init__()
@@ -280,18 +283,22 @@ class Machine(nn.Module):
     @contextmanager
     def resting(self) -> Iterator[None]:
         """In this block the parameters stay as they are: what kernels read of them is made once."""
-        self._pair = self.pair()
-        fused.ready(self._pair)
+        pair = self.pair()
+        if pair is None:
+            yield
+            return
+        fused.ready(pair)
+        _resting[self] = pair
         try:
             yield
         finally:
-            self._pair = None
+            _resting.pop(self, None)
 
     def pair(self) -> Pair | None:
         """The two sides of a machine of spins (`layers.sides`) as kernels read them; None for any other,
         and for a deep one where they do not run: it would be put together for nobody."""
-        if self._pair is not None:
-            return self._pair
+        if self in _resting:
+            return _resting[self]
         layers = self.layers
         if layers.sides is None or not layers.spins:
             return None
