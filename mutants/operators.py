@@ -3,8 +3,9 @@
 A `Mutation` replaces the bytes of one node of the syntax tree, so that every other line stays as it is.
 What no test of a value could notice is left out by construction: texts and what only builds them
 (errors, warnings, notes, `__repr__`), annotations and decorators, progress, what only runs on a GPU,
-sizes of chunks, the settings at the head of a module and in defaults (0 and 1 apart), numbers below 10⁻⁴
-and a few keywords (`QUIET`). docs/decisions/mutants.md gives the reasons.
+sizes of chunks, the settings at the head of a module and in defaults (0 and 1 apart), numbers below 10⁻⁴,
+division by a sign instead of times it (`SIGNS`) and a few keywords (`QUIET`). docs/decisions/mutants.md
+gives the reasons.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ SILENT = re.compile(  # statements and conditions with one of these words change
     r"|TYPE_CHECKING|by_device|prepare|wait|fused|looks|(LARGE_)?CHUNK(_BYTES)?|ROOM)\b"
 )
 # The same numbers without them: where a tensor lies, in which type it is summed, what may be written
-# over, what is told; the checks of our own mistakes; how often an iteration is made is a setting.
+# over or left unmade, what is told; the checks of our own mistakes; how often an iteration is made is a
+# setting.
 QUIET = {
     "device",
     "dtype",
@@ -27,6 +29,7 @@ QUIET = {
     "stderr",
     "out",
     "overwrite",
+    "full_matrices",
     "strict",
     "stacklevel",
     "iterations",
@@ -92,6 +95,7 @@ DROPPED = {
 ALONG = {"sum", "mean", "amin", "amax", "argmin", "argmax", "logsumexp", "softmax", "cumsum", "cat"}
 TEXTS = {"__repr__", "__str__", "describe"}
 GRAPHS = {"replayed"}  # only a GPU's updates are graphs
+SIGNS = {"flip", "turned"}  # tensors of ±1, and 1/s = s
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,14 @@ def _plain(node: ast.expr) -> bool:
 
 def _text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or _plain(node)
+
+
+def _sign(node: ast.expr) -> bool:
+    """A tensor of ±1, or a part of it."""
+    if isinstance(node, ast.Subscript):
+        return _sign(node.value)
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name in SIGNS
 
 
 def _chunk(call: ast.Call) -> bool:
@@ -264,6 +276,8 @@ class _Walk(ast.NodeVisitor):
         if "replay is None" in self.text(node.test):  # the rest belongs to a graph, which is a GPU's
             self.block(node.body)
             return
+        if not node.orelse and all(map(self.silent, node.body)):
+            return  # whether something silent is done
         if not self.silent(node.test):
             self.head(node, node.test)
             self.condition(node.test)
@@ -314,6 +328,8 @@ class _Walk(ast.NodeVisitor):
         self.simple(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if _text(node.value):
+            return
         self.simple(node, deleted=True)
         old, new = ARITHMETIC.get(type(node.op), ("", ""))
         if new and not self.silent(node):
@@ -358,12 +374,8 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        words = any(
-            isinstance(side, ast.JoinedStr)
-            or (isinstance(side, ast.Constant) and isinstance(side.value, str))
-            for side in (node.left, node.right)
-        )
-        if type(node.op) in ARITHMETIC and not words:
+        turned = isinstance(node.op, ast.Mult) and _sign(node.right)
+        if type(node.op) in ARITHMETIC and not turned and not any(map(_text, (node.left, node.right))):
             self.between("arithmetic", node.left, node.right, *ARITHMETIC[type(node.op)])
         self.generic_visit(node)
 

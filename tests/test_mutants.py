@@ -111,6 +111,27 @@ def field(self, own: bool = True):
     assert {m.line for m in mutants.mutations("toy", source)} == {4, 15}  # the axis
 
 
+def test_signs_texts_and_the_conditions_of_silent_things_are_left_alone(mutants):
+    source = """def told(rows, turned, halts):
+    text = "so many"
+    text += f"{rows}"
+    if halts or rows:
+        wait(rows)
+    return text, rows * turned[:, None]
+
+
+def other(turned, rows, halts):
+    if halts or rows:
+        wait(rows)
+        rows += 1
+    return turned * rows
+"""
+    found = mutants.mutations("toy", source)
+    assert {(m.line, m.kind) for m in found} == {
+        (10, "logic"), (12, "deleted"), (12, "arithmetic"), (12, "number"), (13, "arithmetic")
+    }  # fmt: skip
+
+
 TOY = """def grown(x):
     if x > 3:
         return x + 1

@@ -311,6 +311,13 @@ def test_longer_than_planned(tmp_path):
         Run(tmp_path / "short").prolong(20, "again")
 
 
+@pytest.mark.parametrize("opened", ["the same", "another"])
+def test_a_new_run_that_was_prolonged_before_it_went(tmp_path, opened):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 1, "metrics": ()}))
+    (run if opened == "the same" else Run(run.folder)).prolong(2)
+    assert [step.epoch for step in run.go()][-1] == 2
+
+
 def rates_of(run):
     """The rate at the first update of every epoch, without its decay."""
     trainer = run.recipe.trainer(run.data(), torch.device("cpu"))
@@ -660,12 +667,12 @@ def test_what_a_recipe_leaves_open():
     ],
 )
 def test_a_recipe_builds_its_machine(chosen, sizes):
-    recipe = Recipe("bars4", **chosen, replicas=2, biases=True, scale=0.5, patterns=2, seed=7)
-    data = recipe.data()
-    made = recipe.machine(data, torch.device("cpu"))
+    drawn = {"replicas": 2, "biases": True, "scale": 0.5, "continuous": True, "seed": 7}
+    recipe = Recipe("bars4", **chosen, **drawn, patterns=2)
+    made = recipe.machine(recipe.data(), torch.device("cpu"))
     plain = {"rbm": rbm, "dbm": dbm, "bm": bm}[recipe.model]
     hidden = recipe.hidden if recipe.model == "dbm" else (*recipe.hidden, 0)[0]
-    wanted = plain(16, hidden, 2, replicas=2, biases=True, scale=0.5, seed=7)
+    wanted = plain(16, hidden, 2, **drawn)
     assert made.layers == wanted.layers
     assert made.layers.sizes == sizes
     assert torch.equal(made.patterns, wanted.patterns)
