@@ -96,6 +96,15 @@ def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
     assert "modes" in found.effort
 
 
+def test_the_bound_beside_the_paths_is_that_of_the_best_mode():
+    machine = rbm(12, 8, 3, seed=0, replicas=2)
+    _, proven = bases.paths_to(machine, None, stream(0))
+    means, bounds = bases.modes(machine, stream(0))
+    assert torch.equal(proven, bounds[:, 0])
+    assert bool((bounds[:, 0] > bounds[:, -1] + 0.1).all())
+    assert means.shape == (2, bounds.shape[1], 20)
+
+
 # -- mirror images ------------------------------------------------------------------------------------
 
 

@@ -119,6 +119,14 @@ def two_components(machine):
     return Cooling(machine, torch.cat([base, other]), parts)
 
 
+def test_bases_have_equal_shares_unless_they_are_given():
+    path = two_components(machines(2)[0].values[0])
+    equal = Cooling(path.machine, path.bases).shares
+    assert torch.allclose(equal.exp(), equal.new_tensor([0.5, 0.5])[:, None, None])
+    given = path.shares.exp()[..., 0]
+    assert torch.allclose(given, path.parts.exp() / path.parts.exp().sum(0))
+
+
 def brute(path, every, beta):
     """The log of eq. (2) for whole configurations, (e, c), by hand."""
     bases = path.bases[:, :, 0].double()  # (j, e, n)

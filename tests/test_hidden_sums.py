@@ -253,6 +253,23 @@ def test_images_in_parts(monkeypatch):
     assert found.steps == 50
 
 
+def test_parts_of_images_are_averaged_by_hand(monkeypatch):
+    """Two parts of 2 and 1 images, two replicas: each number is a mean over all three."""
+    machine, visible = dbm(2, (2, 2), replicas=2, seed=0), torch.ones((3, 2))
+    numbers = torch.arange(30, dtype=torch.float64).reshape(5, 2, 3)
+    parts = iter([(numbers[..., :2], 50), (numbers[..., 2:], 100)])
+    monkeypatch.setattr(sums, "_of_images", lambda *given: next(parts))
+    monkeypatch.setattr(sums, "AT_ONCE", 2 * 6 * 20 * 2)
+    found = hidden_sums(machine, visible, stream(0))
+    means = numbers.mean(2)
+    assert torch.equal(found.forward.value, means[0])
+    assert torch.equal(found.back.value, means[1])
+    assert torch.allclose(found.forward.error, numbers[2].norm(dim=1) / 3)
+    assert torch.allclose(found.back.error, numbers[3].norm(dim=1) / 3)
+    assert torch.equal(found.mean_field, means[4])
+    assert found.steps == 100
+
+
 @pytest.mark.parametrize(
     ("effective", "most", "steps"), [(1, 99, 50), (1, 100, 100), (1, 399, 200), (2, 399, 50)]
 )

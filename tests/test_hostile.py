@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import json
+import os
 import shutil
 import sys
 import threading
@@ -463,6 +464,15 @@ def test_what_is_written_takes_the_place_of_a_link(tmp_path):
     plain = tmp_path / "plain"
     plain.touch()
     assert (tmp_path / "a").stat().st_mode == plain.stat().st_mode
+
+
+def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(tmp_path, monkeypatch):
+    steps, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(os.fstat(handle).st_size))
+    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("replaced"), replace(*paths)))
+    disk.write_json(tmp_path / "file.json", {"name": "ξ"})
+    assert steps == [19, "replaced"]
+    assert (tmp_path / "file.json").read_text() == '{\n  "name": "ξ"\n}\n'  # for people's eyes too
 
 
 def test_a_temporary_file_that_is_there_already_is_not_used(tmp_path, monkeypatch):

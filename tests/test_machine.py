@@ -31,6 +31,14 @@ def test_free_energy_is_the_sum_over_hidden_states(machine, beta):
     assert torch.allclose(machine.free_energy(rows, beta), -wanted / beta, atol=1e-12)
 
 
+def test_images_in_parts_are_summed_as_one_by_one():
+    machine = bm(20, 14, seed=0, scale=0.1)  # 7 images at a time
+    visible = machine.random(9, stream(0))[..., :20]
+    whole = machine.log_prob_unnormalised(visible)
+    assert torch.allclose(whole[:, 8:], machine.log_prob_unnormalised(visible[:, 8:]))
+    assert whole.shape == (1, 9)
+
+
 @pytest.mark.parametrize("made", [rbm(3, 2, seed=0), dbm(3, (2, 2), seed=0), bm(3, 2, seed=0)])
 def test_what_nobody_asked_for(made):
     assert made.biases is None

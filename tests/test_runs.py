@@ -315,6 +315,7 @@ def test_longer_than_planned(tmp_path):
 def test_a_new_run_that_was_prolonged_before_it_went(tmp_path, opened):
     run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 1, "metrics": ()}))
     (run if opened == "the same" else Run(run.folder)).prolong(2)
+    assert Run(run.folder).status == "interrupted"
     assert [step.epoch for step in run.go()][-1] == 2
 
 
@@ -695,6 +696,12 @@ def test_choices_reach_the_training():
     assert trainer.projection == recipe.projection_choice() == Sign()
     held = replace(recipe, positive="clamped").trainer(recipe.data(), torch.device("cpu"))
     assert held.positive == ClampedChains()
+
+
+def test_the_precision_of_a_recipe_reaches_its_training():
+    recipe = Recipe.made("bars4", {**TINY, "precision": "tf32"})
+    with pytest.raises(InputError, match="tf32"):
+        recipe.trainer(recipe.data(), torch.device("cpu"))
 
 
 def test_options_reach_the_optimiser():

@@ -1,5 +1,7 @@
 """Tempering and the other samplers against enumeration."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -89,6 +91,32 @@ def test_chances_are_those_of_equation_one():
         assert torch.allclose(found[:, 0], ratio.clamp(max=0).exp(), atol=1e-12)
     assert torch.equal(index[:, 10:], torch.arange(10, 15)[None])  # the odd pair waits
     assert sorted(index[0].tolist()) == list(range(15))
+
+
+def test_turns_add_up_their_chances():
+    machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
+    path, rungs, spins, _ = three_rungs(machine, 5)
+    walkers, total = tempering.walkers_on(rungs, spins), torch.zeros((1, 2), dtype=torch.float64)
+    for odd in (False, True, False):
+        _, chance = tempering.exchange(path, walkers.spins, rungs, stream(3), odd)
+        total[:, int(odd)] += chance.mean((1, 2))
+        walkers = tempering.turn(path, walkers, stream(3))
+    assert torch.allclose(walkers.rate_sum, total)
+    assert torch.allclose(walkers.rates, total / torch.tensor([2.0, 1.0]))
+    assert (walkers.tried.tolist(), walkers.turns) == ([2, 1], 3)
+
+
+def test_rungs_are_placed_by_hand():
+    """Rejections of ½ and ½: new rungs at quarters of their sum, by ratios where there are any."""
+    rungs = torch.tensor([[0.0, 0.01, 1.0]], dtype=torch.float64)
+    walkers = tempering.walkers_on(rungs, torch.arange(3.0)[None, :, None])
+    halves = torch.full((1, 2), 0.5, dtype=torch.float64)
+    walkers = replace(walkers, rate_sum=2 * halves, tried=torch.tensor([2, 2]))
+    placed = tempering.placed(walkers, 5, 64)
+    assert placed.rungs.tolist() == [pytest.approx([0.0, 0.005, 0.01, 0.1, 1.0])]
+    assert placed.spins.flatten().tolist() == [0, 1, 1, 2, 2]  # the nearest rung's
+    assert tempering.placed(walkers, None, 64).rungs.tolist() == [pytest.approx([0.0, 0.01, 1.0])]
+    assert tempering.placed(walkers, None, 2).rungs.tolist() == [[0.0, 1.0]]
 
 
 def test_the_ladder_has_even_rates_and_counts_round_trips():

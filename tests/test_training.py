@@ -1,4 +1,5 @@
 import math
+import sys
 
 import pytest
 import torch
@@ -441,6 +442,28 @@ def test_a_cpu_has_one_precision_and_may_say_so():
         for precision in ("float32", None)
     )
     assert all(map(torch.equal, parameters(ours), parameters(plain)))
+
+
+def test_all_that_train_is_told_reaches_the_trainer(monkeypatch):
+    told = {}
+
+    class Told:
+        def __init__(self, *given, **options):
+            told.update(options, given=given)
+
+        def load(self, state):
+            told["state"] = state
+
+        def run(self, every):
+            return every
+
+    monkeypatch.setattr(sys.modules["rapidbm.training.train"], "Trainer", Told)
+    options = {
+        "epochs": 2, "batch_size": 3, "positive": "mean", "projection": "clip", "batch_mean": "nominal",
+        "average": 5, "precision": "tf32", "seed": 7, "state": {"a": 1},
+    }  # fmt: skip
+    assert train("machine", "data", "pcd", "sgd", every="update", **options) == "update"
+    assert told == options | {"given": ("machine", "data", "pcd", "sgd")}
 
 
 def test_a_state_of_another_machine_is_refused():
