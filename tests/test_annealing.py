@@ -127,6 +127,16 @@ def test_bases_have_equal_shares_unless_they_are_given():
     assert torch.allclose(given, path.parts.exp() / path.parts.exp().sum(0))
 
 
+def test_every_component_has_its_share():
+    machine = rbm(2, 1, seed=0)
+    bases = torch.tensor([[9.0, 9.0, 0.0], [9.0, -9.0, 0.0], [-9.0, -9.0, 0.0]])[:, None, None]
+    path = Cooling(machine, bases, torch.tensor([0.5, 0.25, 0.25]).log()[:, None])
+    start = path.start(8, stream(0))[0, :, :2]
+    assert start.tolist() == [[1, 1]] * 4 + [[1, -1]] * 2 + [[-1, -1]] * 2
+    drawn = path._component(torch.zeros((1, 4000, 3)), stream(1), 1.0)  # the spins say nothing
+    assert chi_squared(drawn[0].bincount(minlength=3), torch.tensor([0.5, 0.25, 0.25])) > 1e-4
+
+
 def brute(path, every, beta):
     """The log of eq. (2) for whole configurations, (e, c), by hand."""
     bases = path.bases[:, :, 0].double()  # (j, e, n)

@@ -682,6 +682,13 @@ def test_the_semidefinite_bound_of_a_glass_is_the_better_one():
         assert machine.couplings.weights["0-1"].detach().abs().sum().item() > -edge
 
 
+def test_a_bound_draws_from_no_generator_but_its_own():
+    machine = bm(6, 3, seed=0, scale=1.0)
+    before = torch.get_rng_state()
+    assert torch.equal(semidefinite_bound(machine, passes=1), semidefinite_bound(machine, passes=1))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_one_pattern_is_bounded_tightly():
     for machine in (rbm(30, 20, 1, continuous=True, seed=0), dbm(9, (8, 7), 1, seed=0)):
         energy = ground_state(machine, method="zonotope").energy.item()

@@ -31,6 +31,17 @@ def test_free_energy_is_the_sum_over_hidden_states(machine, beta):
     assert torch.allclose(machine.free_energy(rows, beta), -wanted / beta, atol=1e-12)
 
 
+def test_chains_and_records_are_held_against_the_memory(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "rapidbm.machines.machine.check_room", lambda what, count, *, size, device: asked.append((count, size))
+    )
+    machine = rbm(3, 2, replicas=2, seed=0)
+    machine.check_chains(5)
+    machine.check_chains(5, steps=7)
+    assert asked == [(2 * 5 * 5, 4), (2 * 5 * 5 * 7, 1)]  # a record is int8
+
+
 def test_images_in_parts_are_summed_as_one_by_one():
     machine = bm(20, 14, seed=0, scale=0.1)  # 7 images at a time
     visible = machine.random(9, stream(0))[..., :20]
