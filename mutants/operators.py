@@ -426,8 +426,9 @@ class _Walk(ast.NodeVisitor):
                 self.replace("axis", axis, str(axis.value - 1 if axis.value else 1))
         if isinstance(function, ast.Attribute):
             self.visit(function.value)
+        seed = node.args[:1] if name == "stream" else []  # another one gives other numbers, as good
         for part in (*node.args, *(k.value for k in self.keywords(node))):
-            if part not in along or not isinstance(part, ast.Constant):
+            if part not in (*along, *seed) or not isinstance(part, ast.Constant):
                 self.visit(part)
 
     def keywords(self, node: ast.Call) -> list[ast.keyword]:

@@ -127,6 +127,13 @@ def test_bases_have_equal_shares_unless_they_are_given():
     assert torch.allclose(given, path.parts.exp() / path.parts.exp().sum(0))
 
 
+def test_weights_are_in_float64_unless_they_need_not():
+    machine = rbm(3, 2, seed=0)
+    assert Cooling(machine, own_biases(machine)).precise.dtype == torch.float64
+    assert path_to(machine).precise.dtype == torch.float64
+    assert path_to(machine, exact=False).precise is machine
+
+
 def test_every_component_has_its_share():
     machine = rbm(2, 1, seed=0)
     bases = torch.tensor([[9.0, 9.0, 0.0], [9.0, -9.0, 0.0], [-9.0, -9.0, 0.0]])[:, None, None]

@@ -115,6 +115,7 @@ def test_signs_texts_and_the_conditions_of_silent_things_are_left_alone(mutants)
     source = """def told(rows, turned, halts):
     text = "so many"
     text += f"{rows}"
+    rng = stream(7, 1)
     if halts or rows:
         wait(rows)
     return text, rows * turned[:, None]
@@ -124,11 +125,12 @@ def other(turned, rows, halts):
     if halts or rows:
         wait(rows)
         rows += 1
-    return turned * rows
+    return turned * rows + torch.randn(stream(0, "noise"))
 """
     found = mutants.mutations("toy", source)
     assert {(m.line, m.kind) for m in found} == {
-        (10, "logic"), (12, "deleted"), (12, "arithmetic"), (12, "number"), (13, "arithmetic")
+        (4, "number"), (11, "logic"), (13, "deleted"), (13, "arithmetic"), (13, "number"),
+        (14, "arithmetic"),
     }  # fmt: skip
 
 

@@ -173,7 +173,7 @@ class TorchOptimizer:
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         kind = getattr(torch.optim, self.name)
         try:
-            made = kind(self._groups(parameters), lr=self.rate, **dict(self.options))
+            made = kind(self._groups(parameters), **dict(self.options))  # every step has its rate
         except (TypeError, ValueError) as error:
             raise InputError(f"torch.optim.{self.name} refuses its options: {error}") from error
         return _TorchUpdater(made, parameters)
