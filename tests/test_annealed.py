@@ -105,6 +105,28 @@ def test_the_bound_beside_the_paths_is_that_of_the_best_mode():
     assert means.shape == (2, bounds.shape[1], 20)
 
 
+def test_chains_that_look_for_modes_cool_down_to_the_machine(monkeypatch):
+    betas, plain = [], bases.sweep
+
+    def sweep(machine, spins, rng, beta, **more):
+        betas.append(beta)
+        return plain(machine, spins, rng, beta, **more)
+
+    monkeypatch.setattr(bases, "sweep", sweep)
+    bases._cooled(rbm(3, 2, seed=0), stream(0))
+    assert betas == pytest.approx([(i + 1) / 40 for i in range(40)])
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_data_lead_to_both_sides_where_nothing_else_does(biases):
+    machine = rbm(6, 4, seed=0, biases=biases)
+    if biases:
+        machine.start_biases(torch.ones((3, 6)))
+    paths, _ = bases.paths_to(machine, torch.ones((3, 6)), stream(0))
+    assert list(paths) == ["free spins", *["biases"] * biases, "data", "modes"]
+    assert len(paths["data"].bases) == (1 if biases else 2)
+
+
 # -- mirror images ------------------------------------------------------------------------------------
 
 

@@ -682,6 +682,22 @@ def test_the_semidefinite_bound_of_a_glass_is_the_better_one():
         assert machine.couplings.weights["0-1"].detach().abs().sum().item() > -edge
 
 
+@pytest.mark.parametrize("made", [bm(7, 0, 3, seed=0), bm(5, 3, 3, seed=1), rbm(7, 4, 3, seed=2)])
+def test_no_step_of_a_climb_goes_down(made):
+    made = Machine(made.couplings, torch.randn((1, made.layers.units), generator=stream(3)))
+    zonotope = zonotopes(made)[0]
+    signs = SPIN.random((200, len(zonotope.generators)), stream(0), torch.float64)
+    climbed = zonotope.climb(signs.clone())
+
+    def heights(signs):  # of these signs, not of their negatives
+        p = signs @ zonotope.generators
+        height = (p @ zonotope.rows.T + zonotope.offsets).abs().sum(1) + p[:, -1]
+        return height + sum(0.5 * zonotope.scale * p[:, x].square().sum(1) for x in zonotope.squares)
+
+    assert bool((heights(climbed) >= heights(signs) - 1e-9).all())
+    assert torch.equal(zonotope.climb(climbed.clone()), climbed)
+
+
 def test_a_bound_draws_from_no_generator_but_its_own():
     machine = bm(6, 3, seed=0, scale=1.0)
     before = torch.get_rng_state()

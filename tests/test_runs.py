@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from rapidbm.disk import locked
 from rapidbm.errors import InputError
+from rapidbm.machines import files
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.random import stream
@@ -300,6 +301,21 @@ def test_a_torn_line_of_metrics_is_passed_over_and_mended(tmp_path):
     assert [r["epoch"] for r in run.metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
 
 
+def test_only_a_last_line_without_an_end_may_be_torn(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "replicas": 1}))
+    assert run.metrics() == []
+    line, path = '{"epoch": 0, "update": 0, "hamming": [0.5]}\n', run.folder / "metrics.jsonl"
+    path.write_text(line + line[:9])
+    assert run.metrics() == [json.loads(line)]
+    for torn, number in ((line + line[:9] + "\n", 2), (line[:9] + "\n" + line, 1)):
+        path.write_text(torn)
+        with pytest.raises(InputError, match=f"line {number} of .* is no evaluation"):
+            run.metrics()
+    path.write_text(line.replace("0.5", '"x"'))
+    with pytest.raises(InputError, match="line 1 of .* is no evaluation"):
+        run.metrics()
+
+
 def test_longer_than_planned(tmp_path):
     short = go(tmp_path / "short", epochs=4)
     for _ in Run(tmp_path / "short").go(epochs=12):
@@ -560,6 +576,31 @@ def test_machines_in_files(machine, tmp_path):
         load_machine(tmp_path / "m.safetensors", averaged=True)
     with pytest.raises(InputError, match="no checkpoint"):
         load_machine(tmp_path / "other.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["patterns", "dense"])
+def test_parameters_of_one_machine_have_one_type_and_as_many_replicas(tmp_path, kind):
+    layers = rbm(3, 2).layers
+    name, shape = {
+        "patterns": ("couplings.patterns", (2, 4, 5)),
+        "dense": ("couplings.weights.0-1", (2, 3, 2)),
+    }[kind]
+    right = {name: torch.zeros(shape), "biases": torch.zeros(2, 5)}
+    files._check_parameters(tmp_path, right, layers, kind)
+    files._check_parameters(tmp_path, {name: right[name]}, layers, kind)
+    for wrong in (
+        {"biases": torch.zeros(2, 5).double()},
+        {"biases": torch.zeros(3, 5)},
+        {"biases": torch.zeros(2, 4)},
+        {"biases": torch.zeros(2, 5, 1)},
+        {"biases": torch.zeros(2, 5).half(), name: torch.zeros(shape).half()},
+        {name: torch.zeros((0, *shape[1:])), "biases": torch.zeros(0, 5)},
+        {"more": torch.zeros(2, 5)},
+    ):
+        with pytest.raises(InputError, match="which is no parameter of a machine of layers"):
+            files._check_parameters(tmp_path, right | wrong, layers, kind)
+    with pytest.raises(InputError, match=f"lacks the tensor {name}"):
+        files._check_parameters(tmp_path, {"biases": right["biases"]}, layers, kind)
 
 
 def test_files_of_another_format_are_refused(tmp_path):
