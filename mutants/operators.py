@@ -156,6 +156,9 @@ def _plain(node: ast.expr) -> bool:
 
 
 def _text(node: ast.expr) -> bool:
+    """Words, or a part of them."""
+    if isinstance(node, ast.Subscript):
+        return _text(node.value)
     return isinstance(node, ast.JoinedStr) or _plain(node)
 
 
@@ -349,6 +352,10 @@ class _Walk(ast.NodeVisitor):
     # -- expressions -------------------------------------------------------------------------------
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None: ...
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not _text(node):
+            self.generic_visit(node)
 
     def condition(self, test: ast.expr) -> None:
         """Turns a condition that is neither a comparison nor made of others."""

@@ -135,13 +135,16 @@ def test_weights_are_in_float64_unless_they_need_not():
 
 
 def test_every_component_has_its_share():
-    machine = rbm(2, 1, seed=0)
+    machine = rbm(2, 1, seed=0, replicas=2)
     bases = torch.tensor([[9.0, 9.0, 0.0], [9.0, -9.0, 0.0], [-9.0, -9.0, 0.0]])[:, None, None]
-    path = Cooling(machine, bases, torch.tensor([0.5, 0.25, 0.25]).log()[:, None])
+    parts = torch.tensor([0.5, 0.25, 0.25]).log()[:, None].expand(-1, 2)
+    path = Cooling(machine, bases.expand(-1, 2, -1, -1), parts)
     start = path.start(8, stream(0))[0, :, :2]
     assert start.tolist() == [[1, 1]] * 4 + [[1, -1]] * 2 + [[-1, -1]] * 2
-    drawn = path._component(torch.zeros((1, 4000, 3)), stream(1), 1.0)  # the spins say nothing
-    assert chi_squared(drawn[0].bincount(minlength=3), torch.tensor([0.5, 0.25, 0.25])) > 1e-4
+    drawn = path._component(torch.zeros((2, 4000, 3)), stream(1), 1.0)  # the spins say nothing
+    for each in drawn:
+        assert chi_squared(each.bincount(minlength=3), torch.tensor([0.5, 0.25, 0.25])) > 1e-4
+    assert not torch.equal(*drawn)
 
 
 def brute(path, every, beta):

@@ -682,20 +682,22 @@ def test_the_semidefinite_bound_of_a_glass_is_the_better_one():
         assert machine.couplings.weights["0-1"].detach().abs().sum().item() > -edge
 
 
-@pytest.mark.parametrize("made", [bm(7, 0, 3, seed=0), bm(5, 3, 3, seed=1), rbm(7, 4, 3, seed=2)])
-def test_no_step_of_a_climb_goes_down(made):
+@pytest.mark.parametrize(("make", "sizes"), [(bm, (7, 0)), (bm, (5, 3)), (rbm, (7, 4))])
+def test_a_climb_ends_where_every_sign_follows_the_slope(make, sizes):
+    made = make(*sizes, 3, seed=1, scale=0.5)
     made = Machine(made.couplings, torch.randn((1, made.layers.units), generator=stream(3)))
     zonotope = zonotopes(made)[0]
-    signs = SPIN.random((200, len(zonotope.generators)), stream(0), torch.float64)
-    climbed = zonotope.climb(signs.clone())
 
-    def heights(signs):  # of these signs, not of their negatives
-        p = signs @ zonotope.generators
+    def heights(p):  # eq. (1)
         height = (p @ zonotope.rows.T + zonotope.offsets).abs().sum(1) + p[:, -1]
         return height + sum(0.5 * zonotope.scale * p[:, x].square().sum(1) for x in zonotope.squares)
 
-    assert bool((heights(climbed) >= heights(signs) - 1e-9).all())
-    assert torch.equal(zonotope.climb(climbed.clone()), climbed)
+    signs = SPIN.random((200, len(zonotope.generators)), stream(0), torch.float64)
+    climbed = zonotope.climb(signs.clone())
+    p = (climbed @ zonotope.generators).requires_grad_()
+    assert bool((heights(p) >= heights(signs @ zonotope.generators) - 1e-9).all())
+    (slope,) = torch.autograd.grad(heights(p).sum(), p)
+    assert torch.equal(SPIN.nearest(slope @ zonotope.generators.T), climbed)
 
 
 def test_a_bound_draws_from_no_generator_but_its_own():

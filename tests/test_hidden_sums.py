@@ -326,6 +326,12 @@ def test_an_interval_lies_above_the_proven_bound():
     assert interval(-5.0) == [-5.0, -5.0]
 
 
+def test_doubt_by_hand():
+    """Two ways that are 3 apart, with errors of 1 and 2; the number of effective chains says nothing."""
+    way = torch.tensor([[5.0], [8.0], [1.0], [2.0], [7.0]])
+    assert float(sums._doubt(way)) == 9.0 + 1.0 + 4.0
+
+
 def test_an_error_needs_two_chains():
     machine = dbm(4, (3, 3), seed=0)
     with pytest.raises(InputError, match="chains must be a whole number of at least 2, not 1"):

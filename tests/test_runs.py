@@ -331,8 +331,22 @@ def test_longer_than_planned(tmp_path):
 def test_a_new_run_that_was_prolonged_before_it_went(tmp_path, opened):
     run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 1, "metrics": ()}))
     (run if opened == "the same" else Run(run.folder)).prolong(2)
-    assert Run(run.folder).status == "interrupted"
+    written = Run(run.folder)
+    assert written.status == "interrupted"
+    assert written.info["prolonged"] == [{"update": 0, "rate": None, "epochs": 2}]
     assert [step.epoch for step in run.go()][-1] == 2
+    assert 0 < run.info["seconds"] < 60  # not the clock's own
+
+
+def test_how_a_falling_rate_was_prolonged_is_written_down(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 1, "fall": "linear"}))
+    assert run._special is None  # a plain recipe is read from the file
+    run.prolong(3)
+    run.prolong(4, "stretch")
+    assert [(p["rate"], p["epochs"], p.get("falls")) for p in Run(run.folder).info["prolonged"]] == [
+        ("again", 3, [1]),
+        ("stretch", 4, None),
+    ]
 
 
 def rates_of(run):

@@ -474,6 +474,23 @@ def test_a_state_of_another_machine_is_refused():
         train(rbm(16, 5, seed=0), BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, state=state)
 
 
+@pytest.mark.parametrize("optimizer", [adam(0.1), TorchOptimizer("Adam", 0.1)])
+def test_a_state_is_copied_when_it_is_loaded(optimizer):
+    options = {"epochs": 2, "batch_size": 5, "seed": 0, "average": 3}
+    made = [
+        Trainer(rbm(16, 3, seed=0, replicas=2), BARS, Persistent(4), optimizer, **options)
+        for _ in range(2)
+    ]
+    made[0].step()
+    state = made[0].state()
+    kept = {name: value.clone() for name, value in state.items()}
+    made[1].load(state)
+    for value in state.values():
+        value.zero_()
+    found = made[1].state()
+    assert all(torch.equal(found[name], value) for name, value in kept.items())
+
+
 def test_a_state_that_does_not_fit_changes_nothing():
     machine = rbm(16, 4, seed=0)
     for progress in train(machine, BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, seed=0):

@@ -386,5 +386,7 @@ class _TorchUpdater:
                     f"the optimiser's memory {name} is {tuple(value.shape)}, its parameter "
                     f"{tuple(home.shape)}; it is damaged, or of another machine"
                 )
-            # A step count stays where it is; everything else lies beside its parameter.
-            self.optimizer.state[home][key] = value.clone() if key == "step" else value.to(home.device)
+            # A step count stays where it is; everything else lies beside its parameter. Copies: what
+            # was saved may be loaded again.
+            where = value.device if key == "step" else home.device
+            self.optimizer.state[home][key] = value.to(where, copy=True)
