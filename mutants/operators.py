@@ -250,14 +250,15 @@ class _Walk(ast.NodeVisitor):
                 self.visit(statement)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.reach = (node.lineno, node.end_lineno or node.lineno)
+        first = min(part.lineno for part in (node, *node.decorator_list))
+        whole = self.reach = (first, node.end_lineno or node.lineno)
         for statement in node.body:
             if isinstance(statement, ast.AnnAssign) and statement.value is not None:
                 if not self.silent(statement):
                     self.default(statement.value)
             if isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 self.visit(statement)
-                self.reach = (node.lineno, node.end_lineno or node.lineno)
+                self.reach = whole
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.name in TEXTS | GRAPHS or all(map(_says, node.body)):

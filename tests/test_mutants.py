@@ -204,6 +204,18 @@ def test_one_mutant_is_killed_and_one_survives(run, toy, capsys):
     assert {path: path.read_text() for path in toy.rglob("*.py")} == seen
 
 
+def test_who_makes_a_dataclass_meets_its_defaults(run, toy):
+    (toy / "src/toy/growth.py").write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Growth:\n    steps: int = 1\n"
+    )
+    (toy / "tests/test_growth.py").write_text(
+        "from toy.growth import Growth\n\n\ndef test_steps():\n    assert Growth().steps == 1\n"
+    )
+    run("--only", "growth:6:17:number", "--out", str(toy / "out.json"))
+    (mutant,) = json.loads((toy / "out.json").read_text())["mutants"]
+    assert mutant["by"] == "tests/test_growth.py::test_steps"
+
+
 def test_a_sample_is_drawn_again_from_its_seed(run, capsys):
     def listed(seed):
         run("--list", "--count", "3", "--seed", str(seed))
