@@ -759,6 +759,14 @@ def test_the_precision_of_a_recipe_reaches_its_training():
         recipe.trainer(recipe.data(), torch.device("cpu"))
 
 
+def test_an_option_that_no_chosen_part_has_is_refused():
+    with pytest.raises(InputError, match="a recipe has no 'nothing', and no part of it has such an option"):
+        Recipe("bars4", options={"nothing": 3})
+    with pytest.raises(InputError, match="'exact' has no option --sweeps; it takes none"):
+        Recipe("bars4", negative="exact", options={"sweeps": 3})
+    assert Recipe("bars4", negative="cd", options={"sweeps": 3}).negative_phase().sweeps == 3
+
+
 def test_options_reach_the_optimiser():
     recipe = Recipe.made("bars4", {"momentum": 0.7, "weight_decay": 0.1, "decay": 0.9})
     choice = recipe.optimizer_choice()
