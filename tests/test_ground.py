@@ -714,6 +714,12 @@ def test_one_pattern_is_bounded_tightly():
         assert semidefinite_bound(machine).item() == pytest.approx(energy, rel=1e-6)
 
 
+@pytest.mark.parametrize(("largest", "methods"), [(5, "semidefinite"), (4, "4 units, not 5")])
+def test_machines_up_to_a_size_are_bounded_by_both(largest, methods, monkeypatch):
+    monkeypatch.setattr(bounds, "LARGEST", largest)
+    assert lower_bound(rbm(3, 2, seed=0)).method.endswith(methods)
+
+
 def test_large_machines_are_bounded_edge_by_edge():
     machine = rbm(1500, 1600, 40, seed=0)
     bound = lower_bound(machine)

@@ -491,6 +491,19 @@ def test_a_state_is_copied_when_it_is_loaded(optimizer):
     assert all(torch.equal(found[name], value) for name, value in kept.items())
 
 
+def test_a_state_may_be_of_any_update_from_the_first_to_the_last():
+    options = {"epochs": 2, "batch_size": 5, "seed": 0}
+    trainer = Trainer(rbm(16, 3, seed=0), BARS, Persistent(4), sgd(0.1), **options)
+    for update in (0, 4, -1, 5):
+        state = trainer.state() | {"training/update": torch.tensor(update)}
+        if 0 <= update <= 4:
+            trainer.load(state)
+            assert trainer.update == update
+        else:
+            with pytest.raises(InputError, match=f"of update {update}, and this training has 4"):
+                trainer.load(state)
+
+
 def test_a_state_that_does_not_fit_changes_nothing():
     machine = rbm(16, 4, seed=0)
     for progress in train(machine, BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, seed=0):
