@@ -682,6 +682,15 @@ def test_the_semidefinite_bound_of_a_glass_is_the_better_one():
         assert machine.couplings.weights["0-1"].detach().abs().sum().item() > -edge
 
 
+def test_generators_that_are_not_in_general_position_are_noticed():
+    """Signs of four patterns: some plane through the origin holds four of the eight kinds of units."""
+    (zonotope,) = zonotopes(rbm(30, 30, 4, seed=0))
+    with watch("faces", zonotope.faces) as tick:
+        assert zonotope_module._search_faces(zonotope, zonotope.directions, tick) is None
+        shaken = zonotope.directions + 1e-5 * torch.randn(zonotope.directions.shape, generator=stream(0))
+        assert zonotope_module._search_faces(zonotope, shaken, tick) is not None
+
+
 @pytest.mark.parametrize(("make", "sizes"), [(bm, (7, 0)), (bm, (5, 3)), (rbm, (7, 4))])
 def test_a_climb_ends_where_every_sign_follows_the_slope(make, sizes):
     made = make(*sizes, 3, seed=1, scale=0.5)

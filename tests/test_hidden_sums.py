@@ -326,6 +326,19 @@ def test_an_interval_lies_above_the_proven_bound():
     assert interval(-5.0) == [-5.0, -5.0]
 
 
+def test_the_bases_of_the_two_paths_by_hand():
+    machine = dbm(3, (2, 2), seed=0, scale=0.5, biases=True)
+    machine.biases.data.copy_(0.3 * torch.randn(machine.biases.shape, generator=stream(1)))
+    given, means = machine.with_visible(images(machine, 4)), machine.random(4, stream(2)) * 0.4
+    near, far = sums._bases(machine, given, means)
+    assert torch.allclose(near[..., 3:], means[..., 3:].atanh())
+    assert not bool(near[..., :3].any()) and not bool(far[..., :3].any())
+    for layer, where in ((1, slice(3, 5)), (2, slice(5, 7))):
+        assert torch.allclose(far[..., where], 0.5 * machine.field(given, layer, means=True))
+    certain = sums._bases(machine, given, torch.ones_like(means))[0][..., 3:]
+    assert bool((certain > 4).all() and (certain < 6).all())  # and yet to be left
+
+
 def test_doubt_by_hand():
     """Two ways that are 3 apart, with errors of 1 and 2; the number of effective chains says nothing."""
     way = torch.tensor([[5.0], [8.0], [1.0], [2.0], [7.0]])

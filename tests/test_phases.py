@@ -46,6 +46,15 @@ CHOICES = {
 }
 
 
+def test_as_many_images_as_are_summed_at_once_are_checked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Enumerated, "check", lambda self, machine, images: asked.append(images))
+    machine = dbm(4, (2, 2), seed=0, replicas=2)
+    for shape in ((2, 5, 4), (5, 4)):
+        Enumerated().step(machine, torch.ones(shape), stream(0))
+    assert asked == [5, 5]
+
+
 def test_every_registered_phase_is_tested():
     assert set(CHOICES) == set(NEGATIVE)
     for name, choices in CHOICES.items():

@@ -301,6 +301,27 @@ def test_a_torn_line_of_metrics_is_passed_over_and_mended(tmp_path):
     assert [r["epoch"] for r in run.metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
 
 
+def test_a_run_that_was_told_to_stop_says_so(tmp_path):
+    written = Run(go(tmp_path / "run", stop=lambda: True).folder)
+    assert (written.status, written.info["update"]) == ("interrupted", 1)
+    assert load_tensors(written.latest)[1]["update"] == 1
+
+
+def test_what_a_caller_looks_at_takes_the_place_of_the_metrics(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 2}))
+    third = torch.tensor([1.0, 2.0], dtype=torch.float64) / 3
+    seen = [0, 2]
+
+    def look(progress, data):
+        return {"third": third} if progress.epoch in seen else None
+
+    steps = list(run.go(look=look))
+    assert [(r["epoch"], r["third"]) for r in run.metrics()] == [(e, third.tolist()) for e in seen]
+    assert [step.epoch for step in steps if step.record is not None] == seen
+    assert all("hamming_train" not in r for r in run.metrics())
+    assert "fit" not in run.info
+
+
 def test_only_a_last_line_without_an_end_may_be_torn(tmp_path):
     run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "replicas": 1}))
     assert run.metrics() == []
@@ -314,6 +335,16 @@ def test_only_a_last_line_without_an_end_may_be_torn(tmp_path):
     path.write_text(line.replace("0.5", '"x"'))
     with pytest.raises(InputError, match="line 1 of .* is no evaluation"):
         run.metrics()
+
+
+def test_checkpoints_are_files_named_by_an_update(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", TINY))
+    folder = run.folder / "checkpoints"
+    folder.mkdir()
+    for name in ("0" * 8, "0" * 7 + "12", "1" * 18, "1" * 19, "0" * 7, "00000003x", "0000000²"):
+        (folder / f"update-{name}.safetensors").touch()
+    assert sorted(run.checkpoints()) == [0, 12, int("1" * 18)]
+    assert run.checkpoint(12).name == "update-00000012.safetensors"
 
 
 def test_longer_than_planned(tmp_path):
@@ -336,6 +367,7 @@ def test_a_new_run_that_was_prolonged_before_it_went(tmp_path, opened):
     assert written.info["prolonged"] == [{"update": 0, "rate": None, "epochs": 2}]
     assert [step.epoch for step in run.go()][-1] == 2
     assert 0 < run.info["seconds"] < 60  # not the clock's own
+    assert set(run.info["fit"]) == {"log_likelihood_at_most", "independent_columns"}
 
 
 def test_how_a_falling_rate_was_prolonged_is_written_down(tmp_path):
@@ -760,7 +792,9 @@ def test_the_precision_of_a_recipe_reaches_its_training():
 
 
 def test_an_option_that_no_chosen_part_has_is_refused():
-    with pytest.raises(InputError, match="a recipe has no 'nothing', and no part of it has such an option"):
+    with pytest.raises(
+        InputError, match="a recipe has no 'nothing', and no part of it has such an option"
+    ):
         Recipe("bars4", options={"nothing": 3})
     with pytest.raises(InputError, match="'exact' has no option --sweeps; it takes none"):
         Recipe("bars4", negative="exact", options={"sweeps": 3})

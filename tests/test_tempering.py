@@ -97,6 +97,7 @@ def test_turns_add_up_their_chances():
     machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
     path, rungs, spins, _ = three_rungs(machine, 5)
     walkers, total = tempering.walkers_on(rungs, spins), torch.zeros((1, 2), dtype=torch.float64)
+    first = walkers
     for odd in (False, True, False):
         _, chance = tempering.exchange(path, walkers.spins, rungs, stream(3), odd)
         total[:, int(odd)] += chance.mean((1, 2))
@@ -104,6 +105,8 @@ def test_turns_add_up_their_chances():
     assert torch.allclose(walkers.rate_sum, total)
     assert torch.allclose(walkers.rates, total / torch.tensor([2.0, 1.0]))
     assert (walkers.tried.tolist(), walkers.turns) == ([2, 1], 3)
+    assert not bool(first.rate_sum.any()) and not bool(first.tried.any())  # as they were
+    assert torch.equal(first.spins, spins) and first.heading.tolist() == [[1] * 5 + [0] * 10]
 
 
 def test_rungs_are_placed_by_hand():

@@ -475,7 +475,7 @@ def test_a_state_of_another_machine_is_refused():
 
 
 @pytest.mark.parametrize("optimizer", [adam(0.1), TorchOptimizer("Adam", 0.1)])
-def test_a_state_is_copied_when_it_is_loaded(optimizer):
+def test_a_state_is_copied_when_it_is_saved_and_loaded(optimizer):
     options = {"epochs": 2, "batch_size": 5, "seed": 0, "average": 3}
     made = [
         Trainer(rbm(16, 3, seed=0, replicas=2), BARS, Persistent(4), optimizer, **options)
@@ -484,6 +484,8 @@ def test_a_state_is_copied_when_it_is_loaded(optimizer):
     made[0].step()
     state = made[0].state()
     kept = {name: value.clone() for name, value in state.items()}
+    made[0].step()
+    assert all(torch.equal(state[name], value) for name, value in kept.items())
     made[1].load(state)
     for value in state.values():
         value.zero_()
