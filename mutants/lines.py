@@ -72,7 +72,6 @@ class Tracer:
 
         return line(frame, event, arg)
 
-
     def _made(self, kind: type) -> None:
         """Notes the first line of a dataclass and of its bases: who makes one meets their defaults, which
         stand in no line that runs."""

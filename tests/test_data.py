@@ -350,6 +350,12 @@ def test_who_reads_hdf5_hears_and_says_nothing_else(bits, tmp_path, monkeypatch)
     assert told[0]["stdin"] == told[0]["stderr"] == subprocess.DEVNULL
 
 
+@pytest.mark.parametrize("parts", [("samples",), ("train", "test")])
+def test_data_have_the_name_of_their_file(parts, bits, tmp_path):
+    np.savez(tmp_path / "mine.npz", **dict.fromkeys(parts, bits))
+    assert load(tmp_path / "mine.npz").name == "mine"
+
+
 def test_the_split_of_arrays_has_a_seed(bits):
     plain, same, other = (from_arrays(bits, **more) for more in ({}, {"seed": 0}, {"seed": 1}))
     assert torch.equal(plain.train.spins, same.train.spins)

@@ -332,7 +332,8 @@ def test_the_bases_of_the_two_paths_by_hand():
     given, means = machine.with_visible(images(machine, 4)), machine.random(4, stream(2)) * 0.4
     near, far = sums._bases(machine, given, means)
     assert torch.allclose(near[..., 3:], means[..., 3:].atanh())
-    assert not bool(near[..., :3].any()) and not bool(far[..., :3].any())
+    assert not bool(near[..., :3].any())
+    assert not bool(far[..., :3].any())
     for layer, where in ((1, slice(3, 5)), (2, slice(5, 7))):
         assert torch.allclose(far[..., where], 0.5 * machine.field(given, layer, means=True))
     certain = sums._bases(machine, given, torch.ones_like(means))[0][..., 3:]

@@ -34,7 +34,7 @@ def noise(seed: Annotated[int, Setting("seed of the noise")] = 0, size: int = 4)
     """Noise of any size. Nothing to learn."""
 
 
-def odd(pairs: Annotated[dict[int, int], Setting("pairs")] = None) -> Dataset:
+def odd(pairs: Annotated[dict[int, int] | None, Setting("pairs")] = None) -> Dataset:
     """A type that no option can have."""
 
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_used_is_a_warning_and_the_rest_serves(monkeypatch):
     assert "'call' of the package b 0.3 cannot be used: TypeError: a dataclass is needed" in words[0]
     assert "ModuleNotFoundError" in words[1]
     assert "Still must have step, but has no step" in words[2]
-    with pytest.raises(InputError, match="the walk 'still' of the package b 0.3"):
+    with pytest.raises(InputError, match=r"the walk 'still' of the package b 0.3"):
         walks["still"]
 
 
@@ -122,9 +122,9 @@ def test_flags_and_the_options_behind_them(monkeypatch):
     assert (option.name, option.dashed, option.hint) == ("steps", "--walk-steps", int)
     assert build(walks, "far", {"walk_steps": 7}) == Walk(7)
     assert build(walks, "walk", {}, hidden=9) == Walk(3, 9)
-    with pytest.raises(InputError, match="'walk' has no option --pause; it takes --walk-steps$"):
+    with pytest.raises(InputError, match=r"'walk' has no option --pause; it takes --walk-steps$"):
         build(walks, "walk", {"pause": 1.0})
-    with pytest.raises(InputError, match="it takes none$"):
+    with pytest.raises(InputError, match=r"it takes none$"):
         check_takes("walk", "walk", {}, "pause")
 
 

@@ -333,7 +333,7 @@ def test_only_a_last_line_without_an_end_may_be_torn(tmp_path):
         with pytest.raises(InputError, match=f"line {number} of .* is no evaluation"):
             run.metrics()
     path.write_text(line.replace("0.5", '"x"'))
-    with pytest.raises(InputError, match="line 1 of .* is no evaluation"):
+    with pytest.raises(InputError, match=r"line 1 of .* is no evaluation"):
         run.metrics()
 
 

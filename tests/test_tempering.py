@@ -105,8 +105,10 @@ def test_turns_add_up_their_chances():
     assert torch.allclose(walkers.rate_sum, total)
     assert torch.allclose(walkers.rates, total / torch.tensor([2.0, 1.0]))
     assert (walkers.tried.tolist(), walkers.turns) == ([2, 1], 3)
-    assert not bool(first.rate_sum.any()) and not bool(first.tried.any())  # as they were
-    assert torch.equal(first.spins, spins) and first.heading.tolist() == [[1] * 5 + [0] * 10]
+    assert not bool(first.rate_sum.any())
+    assert not bool(first.tried.any())
+    assert torch.equal(first.spins, spins)
+    assert first.heading.tolist() == [[1] * 5 + [0] * 10]
 
 
 def test_rungs_are_placed_by_hand():
