@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,6 +41,7 @@ from rapidbm.schema import (
     Text,
     Whole,
     of_fields,
+    of_hint,
 )
 from rapidbm.training import negative
 from rapidbm.training.optimisers import adam, sgd
@@ -701,6 +703,9 @@ def test_the_shape_of_a_dataclass_is_that_of_its_fields():
     ):
         assert not shape.fits(least | wrong), wrong
     assert not shape.fits({"name": "x"})
+    table = of_hint(Mapping[str, float])
+    assert table.fits({"a": 1.5, "b": 2})
+    assert not table.fits({"a": "x"})
     with pytest.raises(TypeError, match="no shape for"):
         of_fields(make_dataclass("Odd", [("pair", dict[str, int])]))
 

@@ -46,6 +46,19 @@ CHOICES = {
 }
 
 
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda machine: WeightedSpins.even(machine.random(4, stream(0))),
+        lambda machine: machine.given_visible(torch.ones((4, 3))),
+    ],
+)
+def test_weights_times_a_factor(of):
+    whole = of(rbm(3, 2, seed=0))
+    assert torch.allclose(whole.times(0.5).weights, 0.5 * whole.weights)
+    assert type(whole.times(0.5)) is type(whole)
+
+
 def test_as_many_images_as_are_summed_at_once_are_checked(monkeypatch):
     asked = []
     monkeypatch.setattr(Enumerated, "check", lambda self, machine, images: asked.append(images))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,11 +21,12 @@ from rapidbm.machines import files
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.random import stream
+from rapidbm.runs.folder import as_list, exact_list
 from rapidbm.runs.metrics import hamming_distance
 from rapidbm.runs.presets import PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.spacing import on_log_grid
+from rapidbm.runs.spacing import due, on_log_grid, spacing_of
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
@@ -178,6 +180,42 @@ def test_epochs_that_are_looked_at():
     assert looked_at[:21] == [*range(1, 11), 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80]
     assert looked_at[21:34] == [90, 100, 150, 200, 250, 300, 350, 400, 450, 500, 600, 700, 800]
     assert looked_at[34:] == [900, 1000]
+
+
+def test_when_something_is_due():
+    def updates(spacing, **more):
+        return [
+            u
+            for u in range(21)
+            if due(
+                spacing, SimpleNamespace(update=u, updates=20, epoch=u // 4, epoch_end=u % 4 == 0), **more
+            )
+        ]
+
+    assert updates("end") == [0, 20]
+    assert updates("epoch") == updates("log", by_epoch=True) == [0, 4, 8, 12, 16, 20]
+    assert updates("log") == [0, 1, 2, 4, 8, 16, 20]
+    assert updates("7") == [0, 7, 14, 20]
+    assert spacing_of("evaluation", "1") == 1
+
+
+def test_checkpoints_that_are_not_there(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", TINY))
+    with pytest.raises(InputError, match="has no checkpoint yet"):
+        run.machine()
+    run.checkpoint(3).parent.mkdir()
+    with pytest.raises(InputError, match="has no checkpoint of update 3; it has none"):
+        run.machine(3)
+    for update in (4, 8):
+        run.checkpoint(update).touch()
+    with pytest.raises(InputError, match="of update 3; it has 4, 8"):
+        run.machine(3)
+
+
+def test_values_that_are_not_finite_are_none():
+    values = torch.tensor([1 / 3, math.inf, math.nan], dtype=torch.float64)
+    assert exact_list(values) == [1 / 3, None, None]
+    assert as_list(values) == [0.333333333, None, None]
 
 
 def test_a_number_spaces_evaluations_and_checkpoints_in_updates(tmp_path):
@@ -368,6 +406,21 @@ def test_a_new_run_that_was_prolonged_before_it_went(tmp_path, opened):
     assert [step.epoch for step in run.go()][-1] == 2
     assert 0 < run.info["seconds"] < 60  # not the clock's own
     assert set(run.info["fit"]) == {"log_likelihood_at_most", "independent_columns"}
+
+
+def test_ways_to_prolong_that_do_not_serve_change_nothing(tmp_path):
+    flat, falling = (
+        Run.create(tmp_path / fall, Recipe.made("bars4", {**TINY, "epochs": 1, "fall": fall}))
+        for fall in ("none", "linear")
+    )
+    with pytest.raises(InputError, match="--prolong stretch has no effect"):
+        flat.prolong(3, "stretch")
+    with pytest.raises(InputError, match="way to prolong a rate"):
+        falling.prolong(3, "anew")
+    for epochs in (0, 1):
+        with pytest.raises(InputError, match=f"only be made longer, not {epochs}"):
+            falling.prolong(epochs)
+    assert all(Run(run.folder).recipe.epochs == 1 for run in (flat, falling))
 
 
 def test_how_a_falling_rate_was_prolonged_is_written_down(tmp_path):
@@ -799,6 +852,8 @@ def test_an_option_that_no_chosen_part_has_is_refused():
     with pytest.raises(InputError, match="'exact' has no option --sweeps; it takes none"):
         Recipe("bars4", negative="exact", options={"sweeps": 3})
     assert Recipe("bars4", negative="cd", options={"sweeps": 3}).negative_phase().sweeps == 3
+    with pytest.raises(InputError, match="the option --sweeps of cd: it must be a whole number"):
+        Recipe("bars4", negative="cd", options={"sweeps": "x"})
 
 
 def test_options_reach_the_optimiser():

@@ -93,6 +93,20 @@ def test_chances_are_those_of_equation_one():
     assert sorted(index[0].tolist()) == list(range(15))
 
 
+def test_a_function_that_moves_spins_is_a_sampler():
+    machine, moved = rbm(3, 2, seed=0), []
+
+    def move(machine, spins, rng):
+        moved.append(spins)
+        return -spins
+
+    found = samplers.sample(machine, 4, sampler=move, steps=3, seed=0)
+    assert torch.equal(found, -moved[-1])
+    assert len(moved) == 3
+    with pytest.raises(InputError, match="init, step, spins and steps, or is a function"):
+        samplers.sample(machine, 4, sampler="gibbs")
+
+
 def test_turns_add_up_their_chances():
     machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
     path, rungs, spins, _ = three_rungs(machine, 5)
