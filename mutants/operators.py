@@ -250,7 +250,7 @@ class _Walk(ast.NodeVisitor):
                 self.visit(statement)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        first = min(part.lineno for part in (node, *node.decorator_list))
+        first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
         whole = self.reach = (first, node.end_lineno or node.lineno)
         for statement in node.body:
             if isinstance(statement, ast.AnnAssign) and statement.value is not None:
