@@ -503,6 +503,8 @@ def test_data_outside_a_foreign_run_are_read_only_when_named(tmp_path, monkeypat
     np.save(tmp_path / "other.npy", ~bits)
     with pytest.raises(InputError, match="checksum differs"):
         Run(tmp_path / "R", tmp_path / "other.npy").data()
+    assert len(Run(tmp_path / "R", tmp_path / "x.npy").data().train) == 16
+    assert len(foreign.data().train) == 16  # it was named
     (tmp_path / "x.npy").rename(tmp_path / "moved.npy")
     monkeypatch.undo()
     with pytest.raises(InputError, match=r"x\.npy, which is not there.*--data"):
