@@ -199,7 +199,11 @@ def test_bennett_solves_its_equation_where_the_two_ways_hardly_meet():
 
 @pytest.mark.parametrize(
     ("forward", "back"),
-    [([0.0] * 4, [1.0, -20.0, -20.0, -20.0]), ([1.0, -20.0, -20.0, -20.0], [0.0] * 4)],
+    [
+        ([0.0] * 4, [1.0, -20.0, -20.0, -20.0]),
+        ([1.0, -20.0, -20.0, -20.0], [0.0] * 4),
+        ([0.0] * 4, [-1.0, 20.0, 20.0, 20.0]),
+    ],
 )
 def test_bennett_looks_for_its_root_as_far_as_any_weight_reaches(forward, back):
     """The root lies beyond all weights of one way, and among those of the other."""

@@ -340,6 +340,16 @@ def test_the_bases_of_the_two_paths_by_hand():
     assert bool((certain > 4).all() and (certain < 6).all())  # and yet to be left
 
 
+def test_only_hidden_states_are_counted(monkeypatch):
+    """Four of them, whatever the visible units, are summed one by one."""
+    machine = bm(18, 2, seed=0)
+    normaliser = log_z(rbm(3, 2, seed=0), method="exact")
+    monkeypatch.setattr(likelihood, "hidden_sums", None)
+    found = log_likelihood(machine, images(machine, 3), normaliser=normaliser)
+    wanted = machine.log_prob_unnormalised(images(machine, 3)).mean(1) - normaliser.value
+    assert torch.allclose(found.value, wanted)
+
+
 def test_doubt_by_hand():
     """Two ways that are 3 apart, with errors of 1 and 2; the number of effective chains says nothing."""
     way = torch.tensor([[5.0], [8.0], [1.0], [2.0], [7.0]])
