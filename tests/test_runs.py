@@ -677,6 +677,22 @@ def test_machines_in_files(machine, tmp_path):
         load_machine(tmp_path / "other.safetensors")
 
 
+def test_a_checksum_is_of_all_that_a_file_says_in_any_order():
+    tensors, header = {"a": torch.ones(2, 3), "b": torch.zeros(3)}, {"format": 1, "update": 2}
+    plain = files._checksum(tensors, header)
+    back = (dict(reversed(some.items())) for some in (tensors, header))
+    assert files._checksum(*back) == plain
+    assert files._checksum(tensors, header | {"sha256": "x"}) == plain
+    for other in (
+        {"b": torch.ones(3)},
+        {"a": torch.ones(3, 2)},
+        {"b": torch.zeros(3, dtype=torch.int32)},
+        {"c": torch.zeros(3)},
+    ):
+        assert files._checksum(tensors | other, header) != plain
+    assert files._checksum(tensors, header | {"update": 3}) != plain
+
+
 @pytest.mark.parametrize("kind", ["patterns", "dense"])
 def test_parameters_of_one_machine_have_one_type_and_as_many_replicas(tmp_path, kind):
     layers = rbm(3, 2).layers
