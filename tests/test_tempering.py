@@ -232,8 +232,10 @@ def choices(machine):
         or (name == "pt" and case.id.startswith("rbm-patterns"))
     ],
 )
-def test_every_sampler_keeps_the_contract(machine, name):
-    check_sampler(choices(machine)[name], machine, chains=2000, seed=5)
+def test_every_sampler_keeps_the_contract(machine, name, monkeypatch):
+    monkeypatch.setattr(tempering, "ROUNDS", 3)  # any ladder serves these small machines
+    steps = 100 if name in ("pt", "trajectory") else None
+    check_sampler(choices(machine)[name], machine, sweeps=steps, chains=2000, seed=5)
 
 
 def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
