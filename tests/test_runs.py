@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from rapidbm.disk import locked
-from rapidbm.errors import InputError
+from rapidbm.errors import InputError, LossWarning
 from rapidbm.machines import files
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
@@ -394,6 +394,25 @@ def test_checkpoints_are_files_named_by_an_update(tmp_path):
         (folder / f"update-{name}.safetensors").touch()
     assert sorted(run.checkpoints()) == [0, 12, int("1" * 18)]
     assert run.checkpoint(12).name == "update-00000012.safetensors"
+
+
+def test_a_checkpoint_that_counts_no_evaluations_expects_the_first(tmp_path, monkeypatch):
+    """Those of earlier versions did not."""
+    run = go(tmp_path / "R", epochs=1, evaluate="end")
+
+    def uncounted(path):
+        tensors, header = load_tensors(path)
+        return tensors, {name: value for name, value in header.items() if name != "evaluations"}
+
+    monkeypatch.setattr("rapidbm.runs.run.load_tensors", uncounted)
+    path = run.folder / "metrics.jsonl"
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    for _ in Run(run.folder).go(epochs=2):
+        pass
+    path.write_text("")
+    with pytest.warns(LossWarning, match="lost 1 or more"):
+        for _ in Run(run.folder).go(epochs=3):
+            pass
 
 
 def test_longer_than_planned(tmp_path):
