@@ -138,6 +138,7 @@ def test_memory_is_saved_and_restored(choice):
     for name in through:
         assert torch.equal(through[name], second[name]), name
     assert all(torch.equal(saved[name], kept[name]) for name in kept)  # to be loaded again
+    assert all(p.grad is None for p in second.values())
 
 
 def test_schedules():

@@ -125,8 +125,11 @@ def test_all_states_carry_boltzmann_weights(machine):
 
 def test_all_states_in_many_chunks(monkeypatch):
     machine = rbm(9, 12, 3, replicas=2, seed=0, dtype=torch.float64)
-    whole = machine.gradient(AllStates(machine))
+    whole, written = machine.gradient(AllStates(machine)), AllStates(machine).whole()
     monkeypatch.setattr("rapidbm.machines.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7)  # 7 states at a time
+    again = AllStates(machine).whole()
+    assert torch.equal(again.spins.sign(), written.spins.sign())
+    assert torch.allclose(again.weights, written.weights)
     assert len(list(AllStates(machine).chunks())) == -(-(2**8) // 7)
     for name, value in machine.gradient(AllStates(machine)).items():
         assert torch.allclose(value, whole[name], atol=1e-12)
