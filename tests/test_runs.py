@@ -396,6 +396,19 @@ def test_checkpoints_are_files_named_by_an_update(tmp_path):
     assert run.checkpoint(12).name == "update-00000012.safetensors"
 
 
+@pytest.mark.parametrize("spare", [0, -1])
+def test_evaluations_may_take_so_many_bytes(tmp_path, spare, monkeypatch):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "replicas": 1}))
+    line = '{"epoch": 0, "update": 0, "hamming": [0.5]}\n'
+    (run.folder / "metrics.jsonl").write_text(line)
+    monkeypatch.setattr("rapidbm.runs.folder.METRICS_BYTES", len(line) + spare)
+    if not spare:
+        assert len(run.metrics()) == 1
+    else:
+        with pytest.raises(InputError, match="it has more than"):
+            run.metrics()
+
+
 def test_a_checkpoint_that_counts_no_evaluations_expects_the_first(tmp_path, monkeypatch):
     """Those of earlier versions did not."""
     run = go(tmp_path / "R", epochs=1, evaluate="end")
