@@ -8,6 +8,7 @@ processor, so that other work on the machine chooses no other tests.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -31,6 +32,7 @@ class Tracer:
         self.files: dict[str, set[int]] = {}
         self.deadline = math.inf
         self._open: dict[CodeType, tuple[set[int], set[int]] | None] = {}
+        self._classes: dict[type, tuple[str, int]] = {}
 
     def start(self) -> None:
         self.files = {}
@@ -51,6 +53,8 @@ class Tracer:
             ours = code.co_filename.startswith(self.source)
             every = {line for _, _, line in code.co_lines() if line}
             self._open[code] = (set(), every) if ours else None
+            if code.co_filename == "<string>" and code.co_name == "__init__":
+                self._made(type(frame.f_locals.get("self")))
         lines = self._open[code]
         if lines is None:
             return None
@@ -67,6 +71,20 @@ class Tracer:
             return line
 
         return line(frame, event, arg)
+
+    def _made(self, kind: type) -> None:
+        """Notes the first line of a dataclass and of its bases: who makes one meets their defaults, which
+        stand in no line that runs."""
+        for one in kind.__mro__:
+            if one not in self._classes:
+                try:
+                    place = inspect.getsourcefile(one) or "", inspect.getsourcelines(one)[1]
+                except (OSError, TypeError):
+                    place = "", 0
+                self._classes[one] = place
+            file, line = self._classes[one]
+            if file.startswith(self.source):
+                self.files.setdefault(file[len(self.source) :], set()).add(line)
 
 
 class Record:

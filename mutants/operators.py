@@ -3,8 +3,9 @@
 A `Mutation` replaces the bytes of one node of the syntax tree, so that every other line stays as it is.
 What no test of a value could notice is left out by construction: texts and what only builds them
 (errors, warnings, notes, `__repr__`), annotations and decorators, progress, what only runs on a GPU,
-sizes of chunks, the settings at the head of a module and in defaults (0 and 1 apart), numbers below 10⁻⁴
-and a few keywords (`QUIET`). docs/decisions/mutants.md gives the reasons.
+sizes of chunks, the settings at the head of a module and in defaults (0 and 1 apart), numbers below 10⁻⁴,
+division by a sign instead of times it (`SIGNS`) and a few keywords (`QUIET`). docs/decisions/mutants.md
+gives the reasons.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ SILENT = re.compile(  # statements and conditions with one of these words change
     r"|TYPE_CHECKING|by_device|prepare|wait|fused|looks|(LARGE_)?CHUNK(_BYTES)?|ROOM)\b"
 )
 # The same numbers without them: where a tensor lies, in which type it is summed, what may be written
-# over, what is told; the checks of our own mistakes; how often an iteration is made is a setting.
+# over or left unmade, what is told; the checks of our own mistakes; how often an iteration is made is a
+# setting.
 QUIET = {
     "device",
     "dtype",
@@ -27,6 +29,7 @@ QUIET = {
     "stderr",
     "out",
     "overwrite",
+    "full_matrices",
     "strict",
     "stacklevel",
     "iterations",
@@ -92,6 +95,7 @@ DROPPED = {
 ALONG = {"sum", "mean", "amin", "amax", "argmin", "argmax", "logsumexp", "softmax", "cumsum", "cat"}
 TEXTS = {"__repr__", "__str__", "describe"}
 GRAPHS = {"replayed"}  # only a GPU's updates are graphs
+SIGNS = {"flip", "turned"}  # tensors of ±1, and 1/s = s
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,18 @@ def _plain(node: ast.expr) -> bool:
 
 
 def _text(node: ast.expr) -> bool:
+    """Words, or a part of them."""
+    if isinstance(node, ast.Subscript):
+        return _text(node.value)
     return isinstance(node, ast.JoinedStr) or _plain(node)
+
+
+def _sign(node: ast.expr) -> bool:
+    """A tensor of ±1, or a part of it."""
+    if isinstance(node, ast.Subscript):
+        return _sign(node.value)
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name in SIGNS
 
 
 def _chunk(call: ast.Call) -> bool:
@@ -235,14 +250,15 @@ class _Walk(ast.NodeVisitor):
                 self.visit(statement)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.reach = (node.lineno, node.end_lineno or node.lineno)
+        first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+        whole = self.reach = (first, node.end_lineno or node.lineno)
         for statement in node.body:
             if isinstance(statement, ast.AnnAssign) and statement.value is not None:
                 if not self.silent(statement):
                     self.default(statement.value)
             if isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 self.visit(statement)
-                self.reach = (node.lineno, node.end_lineno or node.lineno)
+                self.reach = whole
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.name in TEXTS | GRAPHS or all(map(_says, node.body)):
@@ -264,6 +280,8 @@ class _Walk(ast.NodeVisitor):
         if "replay is None" in self.text(node.test):  # the rest belongs to a graph, which is a GPU's
             self.block(node.body)
             return
+        if not node.orelse and all(map(self.silent, node.body)):
+            return  # whether something silent is done
         if not self.silent(node.test):
             self.head(node, node.test)
             self.condition(node.test)
@@ -314,6 +332,8 @@ class _Walk(ast.NodeVisitor):
         self.simple(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if _text(node.value):
+            return
         self.simple(node, deleted=True)
         old, new = ARITHMETIC.get(type(node.op), ("", ""))
         if new and not self.silent(node):
@@ -333,6 +353,10 @@ class _Walk(ast.NodeVisitor):
     # -- expressions -------------------------------------------------------------------------------
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None: ...
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not _text(node):
+            self.generic_visit(node)
 
     def condition(self, test: ast.expr) -> None:
         """Turns a condition that is neither a comparison nor made of others."""
@@ -358,12 +382,8 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        words = any(
-            isinstance(side, ast.JoinedStr)
-            or (isinstance(side, ast.Constant) and isinstance(side.value, str))
-            for side in (node.left, node.right)
-        )
-        if type(node.op) in ARITHMETIC and not words:
+        turned = isinstance(node.op, ast.Mult) and _sign(node.right)
+        if type(node.op) in ARITHMETIC and not turned and not any(map(_text, (node.left, node.right))):
             self.between("arithmetic", node.left, node.right, *ARITHMETIC[type(node.op)])
         self.generic_visit(node)
 
@@ -414,8 +434,9 @@ class _Walk(ast.NodeVisitor):
                 self.replace("axis", axis, str(axis.value - 1 if axis.value else 1))
         if isinstance(function, ast.Attribute):
             self.visit(function.value)
+        seed = node.args[:1] if name == "stream" else []  # another one gives other numbers, as good
         for part in (*node.args, *(k.value for k in self.keywords(node))):
-            if part not in along or not isinstance(part, ast.Constant):
+            if part not in (*along, *seed) or not isinstance(part, ast.Constant):
                 self.visit(part)
 
     def keywords(self, node: ast.Call) -> list[ast.keyword]:

@@ -96,6 +96,37 @@ def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
     assert "modes" in found.effort
 
 
+def test_the_bound_beside_the_paths_is_that_of_the_best_mode():
+    machine = rbm(12, 8, 3, seed=0, replicas=2)
+    _, proven = bases.paths_to(machine, None, stream(0))
+    means, bounds = bases.modes(machine, stream(0))
+    assert torch.equal(proven, bounds[:, 0])
+    assert bool((bounds[:, 0] > bounds[:, -1] + 0.1).all())
+    assert means.shape == (2, bounds.shape[1], 20)
+
+
+def test_chains_that_look_for_modes_cool_down_to_the_machine(monkeypatch):
+    betas, plain = [], bases.sweep
+
+    def sweep(machine, spins, rng, beta, **more):
+        betas.append(beta)
+        return plain(machine, spins, rng, beta, **more)
+
+    monkeypatch.setattr(bases, "sweep", sweep)
+    bases._cooled(rbm(3, 2, seed=0), stream(0))
+    assert betas == pytest.approx([(i + 1) / 40 for i in range(40)])
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_data_lead_to_both_sides_where_nothing_else_does(biases):
+    machine = rbm(6, 4, seed=0, biases=biases)
+    if biases:
+        machine.start_biases(torch.ones((3, 6)))
+    paths, _ = bases.paths_to(machine, torch.ones((3, 6)), stream(0))
+    assert list(paths) == ["free spins", *["biases"] * biases, "data", "modes"]
+    assert len(paths["data"].bases) == (1 if biases else 2)
+
+
 # -- mirror images ------------------------------------------------------------------------------------
 
 

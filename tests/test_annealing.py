@@ -169,6 +169,34 @@ def two_components(machine):
     return Cooling(machine, torch.cat([base, other]), parts)
 
 
+def test_bases_have_equal_shares_unless_they_are_given():
+    path = two_components(machines(2)[0].values[0])
+    equal = Cooling(path.machine, path.bases).shares
+    assert torch.allclose(equal.exp(), equal.new_tensor([0.5, 0.5])[:, None, None])
+    given = path.shares.exp()[..., 0]
+    assert torch.allclose(given, path.parts.exp() / path.parts.exp().sum(0))
+
+
+def test_weights_are_in_float64_unless_they_need_not():
+    machine = rbm(3, 2, seed=0)
+    assert Cooling(machine, own_biases(machine)).precise.dtype == torch.float64
+    assert path_to(machine).precise.dtype == torch.float64
+    assert path_to(machine, exact=False).precise is machine
+
+
+def test_every_component_has_its_share():
+    machine = rbm(2, 1, seed=0, replicas=2)
+    bases = torch.tensor([[9.0, 9.0, 0.0], [9.0, -9.0, 0.0], [-9.0, -9.0, 0.0]])[:, None, None]
+    parts = torch.tensor([0.5, 0.25, 0.25]).log()[:, None].expand(-1, 2)
+    path = Cooling(machine, bases.expand(-1, 2, -1, -1), parts)
+    start = path.start(8, stream(0))[0, :, :2]
+    assert start.tolist() == [[1, 1]] * 4 + [[1, -1]] * 2 + [[-1, -1]] * 2
+    drawn = path._component(torch.zeros((2, 4000, 3)), stream(1), 1.0)  # the spins say nothing
+    for each in drawn:
+        assert chi_squared(each.bincount(minlength=3), torch.tensor([0.5, 0.25, 0.25])) > 1e-4
+    assert not torch.equal(*drawn)
+
+
 def brute(path, every, beta):
     """The log of eq. (2) for whole configurations, (e, c), by hand."""
     bases = path.bases[:, :, 0].double()  # (j, e, n)

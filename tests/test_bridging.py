@@ -197,6 +197,21 @@ def test_bennett_solves_its_equation_where_the_two_ways_hardly_meet():
     assert torch.allclose(there, again, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("forward", "back"),
+    [
+        ([0.0] * 4, [1.0, -20.0, -20.0, -20.0]),
+        ([1.0, -20.0, -20.0, -20.0], [0.0] * 4),
+        ([0.0] * 4, [-1.0, 20.0, 20.0, 20.0]),
+    ],
+)
+def test_bennett_looks_for_its_root_as_far_as_any_weight_reaches(forward, back):
+    """The root lies beyond all weights of one way, and among those of the other."""
+    forward, back = (torch.tensor([x], dtype=torch.float64) for x in (forward, back))
+    c = float(annealing.bennett(forward, back).value)
+    assert float(torch.sigmoid(forward - c).sum()) == pytest.approx(float(torch.sigmoid(back + c).sum()))
+
+
 def test_bennett_of_equal_works_is_exact():
     logs = torch.full((2, 10), 0.7, dtype=torch.float64)
     found = annealing.bennett(logs, -logs[:, :4])

@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import shutil
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
@@ -333,6 +334,32 @@ def test_arrays_are_divided_without_loss(bits, seed):
 @pytest.fixture
 def bits():
     return np.random.default_rng(0).random((20, 12)) < 0.4
+
+
+def test_who_reads_hdf5_hears_and_says_nothing_else(bits, tmp_path, monkeypatch):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["samples"] = bits
+    told, plain = [], subprocess.Popen
+
+    def popen(command, **options):
+        told.append(options)
+        return plain(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    assert len(load(tmp_path / "x.h5").train) == 16
+    assert told[0]["stdin"] == told[0]["stderr"] == subprocess.DEVNULL
+
+
+@pytest.mark.parametrize("parts", [("samples",), ("train", "test")])
+def test_data_have_the_name_of_their_file(parts, bits, tmp_path):
+    np.savez(tmp_path / "mine.npz", **dict.fromkeys(parts, bits))
+    assert load(tmp_path / "mine.npz").name == "mine"
+
+
+def test_the_split_of_arrays_has_a_seed(bits):
+    plain, same, other = (from_arrays(bits, **more) for more in ({}, {"seed": 0}, {"seed": 1}))
+    assert torch.equal(plain.train.spins, same.train.spins)
+    assert not torch.equal(plain.train.spins, other.train.spins)
 
 
 def test_every_file_format(bits, tmp_path):

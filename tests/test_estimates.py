@@ -24,6 +24,12 @@ def test_two_samples_have_an_error_and_one_has_none():
     assert math.isnan(error)
 
 
+def test_the_error_of_a_share():
+    found = Estimate.share(torch.tensor([0.2, 0.5]), 16)
+    assert torch.allclose(found.error, torch.tensor([0.1, 0.125]))
+    assert found.value.tolist() == torch.tensor([0.2, 0.5]).tolist()
+
+
 def test_the_jackknife_of_a_mean_is_its_standard_error():
     samples = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)
     without = torch.stack([(samples.sum() - x) / 3 for x in samples])

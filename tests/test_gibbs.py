@@ -9,7 +9,7 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import stream
 from rapidbm.sampling import gibbs
-from rapidbm.sampling.gibbs import sweep, sweeps
+from rapidbm.sampling.gibbs import resample, sweep, sweeps
 from rapidbm.testing import chi_squared, exact_distribution, sampler_p_values
 
 EVERY = machines(1) + machines(2, biases=False)
@@ -94,6 +94,16 @@ def test_the_same_seed_gives_the_same_bits_and_the_input_stays(machine):
     one, two = (sweep(machine, start, stream(5)) for _ in range(2))
     assert torch.equal(one, two)
     assert torch.equal(start, kept)
+
+
+@pytest.mark.parametrize("machine", machines(2))
+def test_a_layer_is_drawn_beside_the_state_that_was_given(machine):
+    start = machine.random(10, stream(1))
+    kept = start.clone()
+    for layer in range(len(machine.layers.sizes)):
+        new = resample(machine, start, layer, stream(5))
+        assert new.shape == start[..., machine.layers.slices[layer]].shape
+        assert torch.equal(start, kept)
 
 
 @pytest.mark.parametrize("machine", machines(1))

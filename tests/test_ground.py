@@ -682,11 +682,51 @@ def test_the_semidefinite_bound_of_a_glass_is_the_better_one():
         assert machine.couplings.weights["0-1"].detach().abs().sum().item() > -edge
 
 
+def test_generators_that_are_not_in_general_position_are_noticed():
+    """Signs of four patterns: some plane through the origin holds four of the eight kinds of units."""
+    (zonotope,) = zonotopes(rbm(30, 30, 4, seed=0))
+    with watch("faces", zonotope.faces) as tick:
+        assert zonotope_module._search_faces(zonotope, zonotope.directions, tick) is None
+        shaken = zonotope.directions + 1e-5 * torch.randn(zonotope.directions.shape, generator=stream(0))
+        assert zonotope_module._search_faces(zonotope, shaken, tick) is not None
+
+
+@pytest.mark.parametrize(("make", "sizes"), [(bm, (7, 0)), (bm, (5, 3)), (rbm, (7, 4))])
+def test_a_climb_ends_where_every_sign_follows_the_slope(make, sizes):
+    made = make(*sizes, 3, seed=1, scale=0.5)
+    made = Machine(made.couplings, torch.randn((1, made.layers.units), generator=stream(3)))
+    zonotope = zonotopes(made)[0]
+
+    def heights(p):  # eq. (1)
+        height = (p @ zonotope.rows.T + zonotope.offsets).abs().sum(1) + p[:, -1]
+        return height + sum(0.5 * zonotope.scale * p[:, x].square().sum(1) for x in zonotope.squares)
+
+    signs = SPIN.random((200, len(zonotope.generators)), stream(0), torch.float64)
+    climbed = zonotope.climb(signs.clone())
+    p = (climbed @ zonotope.generators).requires_grad_()
+    assert bool((heights(p) >= heights(signs @ zonotope.generators) - 1e-9).all())
+    (slope,) = torch.autograd.grad(heights(p).sum(), p)
+    assert torch.equal(SPIN.nearest(slope @ zonotope.generators.T), climbed)
+
+
+def test_a_bound_draws_from_no_generator_but_its_own():
+    machine = bm(6, 3, seed=0, scale=1.0)
+    before = torch.get_rng_state()
+    assert torch.equal(semidefinite_bound(machine, passes=1), semidefinite_bound(machine, passes=1))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_one_pattern_is_bounded_tightly():
     for machine in (rbm(30, 20, 1, continuous=True, seed=0), dbm(9, (8, 7), 1, seed=0)):
         energy = ground_state(machine, method="zonotope").energy.item()
         assert edge_bound(machine).item() == pytest.approx(energy, rel=1e-9)
         assert semidefinite_bound(machine).item() == pytest.approx(energy, rel=1e-6)
+
+
+@pytest.mark.parametrize(("largest", "methods"), [(5, "semidefinite"), (4, "4 units, not 5")])
+def test_machines_up_to_a_size_are_bounded_by_both(largest, methods, monkeypatch):
+    monkeypatch.setattr(bounds, "LARGEST", largest)
+    assert lower_bound(rbm(3, 2, seed=0)).method.endswith(methods)
 
 
 def test_large_machines_are_bounded_edge_by_edge():

@@ -253,6 +253,23 @@ def test_images_in_parts(monkeypatch):
     assert found.steps == 50
 
 
+def test_parts_of_images_are_averaged_by_hand(monkeypatch):
+    """Two parts of 2 and 1 images, two replicas: each number is a mean over all three."""
+    machine, visible = dbm(2, (2, 2), replicas=2, seed=0), torch.ones((3, 2))
+    numbers = torch.arange(30, dtype=torch.float64).reshape(5, 2, 3)
+    parts = iter([(numbers[..., :2], 50), (numbers[..., 2:], 100)])
+    monkeypatch.setattr(sums, "_of_images", lambda *given: next(parts))
+    monkeypatch.setattr(sums, "AT_ONCE", 2 * 6 * 20 * 2)
+    found = hidden_sums(machine, visible, stream(0))
+    means = numbers.mean(2)
+    assert torch.equal(found.forward.value, means[0])
+    assert torch.equal(found.back.value, means[1])
+    assert torch.allclose(found.forward.error, numbers[2].norm(dim=1) / 3)
+    assert torch.allclose(found.back.error, numbers[3].norm(dim=1) / 3)
+    assert torch.equal(found.mean_field, means[4])
+    assert found.steps == 100
+
+
 @pytest.mark.parametrize(
     ("effective", "most", "steps"), [(1, 99, 50), (1, 100, 100), (1, 399, 200), (2, 399, 50)]
 )
@@ -307,6 +324,36 @@ def test_an_interval_lies_above_the_proven_bound():
     assert interval(-20.0) == [-11.0, -8.0]
     assert interval(-9.5) == [-9.5, -8.0]
     assert interval(-5.0) == [-5.0, -5.0]
+
+
+def test_the_bases_of_the_two_paths_by_hand():
+    machine = dbm(3, (2, 2), seed=0, scale=0.5, biases=True)
+    machine.biases.data.copy_(0.3 * torch.randn(machine.biases.shape, generator=stream(1)))
+    given, means = machine.with_visible(images(machine, 4)), machine.random(4, stream(2)) * 0.4
+    near, far = sums._bases(machine, given, means)
+    assert torch.allclose(near[..., 3:], means[..., 3:].atanh())
+    assert not bool(near[..., :3].any())
+    assert not bool(far[..., :3].any())
+    for layer, where in ((1, slice(3, 5)), (2, slice(5, 7))):
+        assert torch.allclose(far[..., where], 0.5 * machine.field(given, layer, means=True))
+    certain = sums._bases(machine, given, torch.ones_like(means))[0][..., 3:]
+    assert bool((certain > 4).all() and (certain < 6).all())  # and yet to be left
+
+
+def test_only_hidden_states_are_counted(monkeypatch):
+    """Four of them, whatever the visible units, are summed one by one."""
+    machine = bm(18, 2, seed=0)
+    normaliser = log_z(rbm(3, 2, seed=0), method="exact")
+    monkeypatch.setattr(likelihood, "hidden_sums", None)
+    found = log_likelihood(machine, images(machine, 3), normaliser=normaliser)
+    wanted = machine.log_prob_unnormalised(images(machine, 3)).mean(1) - normaliser.value
+    assert torch.allclose(found.value, wanted)
+
+
+def test_doubt_by_hand():
+    """Two ways that are 3 apart, with errors of 1 and 2; the number of effective chains says nothing."""
+    way = torch.tensor([[5.0], [8.0], [1.0], [2.0], [7.0]])
+    assert float(sums._doubt(way)) == 9.0 + 1.0 + 4.0
 
 
 def test_an_error_needs_two_chains():

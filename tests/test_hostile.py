@@ -3,9 +3,11 @@
 import contextlib
 import importlib
 import json
+import os
 import shutil
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +19,7 @@ from safetensors.torch import save_file
 
 import rapidbm as rb
 from rapidbm import disk
+from rapidbm.data import files
 from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
 from rapidbm.machines.constructors import rbm
@@ -38,6 +41,7 @@ from rapidbm.schema import (
     Text,
     Whole,
     of_fields,
+    of_hint,
 )
 from rapidbm.training import negative
 from rapidbm.training.optimisers import adam, sgd
@@ -465,6 +469,15 @@ def test_what_is_written_takes_the_place_of_a_link(tmp_path):
     assert (tmp_path / "a").stat().st_mode == plain.stat().st_mode
 
 
+def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(tmp_path, monkeypatch):
+    steps, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(os.fstat(handle).st_size))
+    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("replaced"), replace(*paths)))
+    disk.write_json(tmp_path / "file.json", {"name": "ξ"})
+    assert steps == [19, "replaced"]
+    assert (tmp_path / "file.json").read_text() == '{\n  "name": "ξ"\n}\n'  # for people's eyes too
+
+
 def test_a_temporary_file_that_is_there_already_is_not_used(tmp_path, monkeypatch):
     names = iter(["taken", "free"])
     monkeypatch.setattr("rapidbm.disk.token_hex", lambda count: next(names))
@@ -490,6 +503,8 @@ def test_data_outside_a_foreign_run_are_read_only_when_named(tmp_path, monkeypat
     np.save(tmp_path / "other.npy", ~bits)
     with pytest.raises(InputError, match="checksum differs"):
         Run(tmp_path / "R", tmp_path / "other.npy").data()
+    assert len(Run(tmp_path / "R", tmp_path / "x.npy").data().train) == 16
+    assert len(foreign.data().train) == 16  # it was named
     (tmp_path / "x.npy").rename(tmp_path / "moved.npy")
     monkeypatch.undo()
     with pytest.raises(InputError, match=r"x\.npy, which is not there.*--data"):
@@ -563,6 +578,19 @@ def test_what_nobody_asks_for_is_not_unpacked(tmp_path):
         assert len(rb.load(str(tmp_path / "x.npz")).train) == 16
 
 
+def test_what_is_unpacked_has_room(tmp_path, monkeypatch):
+    np.savez(tmp_path / "x.npz", samples=np.eye(20, 16) > 0)
+    monkeypatch.setattr(files, "room", lambda: 128 + 320)  # a header and the bits
+    assert len(rb.load(str(tmp_path / "x.npz")).train) == 16
+    monkeypatch.setattr(files, "room", lambda: 128 + 319)
+    with pytest.raises(InputError, match="more than half of this machine's memory"):
+        rb.load(str(tmp_path / "x.npz"))
+    monkeypatch.undo()
+    files._check_unpacked("x", 1100 * 3 + 1024, 3)
+    with pytest.raises(ValueError, match="not in the file"):
+        files._check_unpacked("x", 1100 * 3 + 1025, 3)
+
+
 def test_claims_beyond_the_file(tmp_path):
     """Sizes are held against the file before memory is taken."""
     import zipfile
@@ -608,9 +636,8 @@ RIGHT_AND_WRONG = {
     ),
     "anything": (
         Anything(),
-        [None, True, 1, 0.5, "x" * 2**20, [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
+        [None, True, 1, 0.5, "x", [], {}, [1, 2.0], [[1], {"a": [None, "x"]}]],
         [
-            "x" * (2**20 + 1),
             1e301,
             [1.0, 1e301],
             [-1e301, 0.0],
@@ -619,6 +646,7 @@ RIGHT_AND_WRONG = {
             {"a": [[10**400]]},
         ],
     ),
+    "anything long": (Anything(), ["x" * 2**20], ["x" * (2**20 + 1), {"x" * (2**20 + 1): 1}]),
     "a recipe": (
         of_fields(Recipe),
         [{"dataset": "x"}, {"dataset": "x", "hidden": [3], "rate": [0.1], "precision": None}],
@@ -677,6 +705,9 @@ def test_the_shape_of_a_dataclass_is_that_of_its_fields():
     ):
         assert not shape.fits(least | wrong), wrong
     assert not shape.fits({"name": "x"})
+    table = of_hint(Mapping[str, float])
+    assert table.fits({"a": 1.5, "b": 2})
+    assert not table.fits({"a": "x"})
     with pytest.raises(TypeError, match="no shape for"):
         of_fields(make_dataclass("Odd", [("pair", dict[str, int])]))
 

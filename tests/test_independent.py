@@ -159,6 +159,29 @@ def test_the_warning_counts_replicas():
         warn_of_fit(found)
 
 
+def test_a_sum_is_exact_up_to_so_many_numbers(monkeypatch):
+    machine, methods, plain = rb.rbm(16, 2, seed=0, replicas=2), [], independent.log_z
+
+    def log_z(machine, **options):
+        methods.append(options)
+        return plain(machine, **options)
+
+    monkeypatch.setattr(independent, "log_z", log_z)
+    for least in (0, 1):
+        monkeypatch.setattr(independent, "EXACT", 4 * 18 * 2 - least)
+        fit(machine, TABLE, stream(0))
+    assert methods == [{"method": "exact"}]
+
+
+def test_the_states_that_bounds_start_from_stay():
+    machine = rb.bm(5, 3, seed=0, scale=0.3, biases=True, replicas=2).double()
+    spins = machine.random(4, stream(0))
+    kept = spins.clone()
+    log_z_by_states(machine, spins)
+    log_z_by_means(machine, spins)
+    assert torch.equal(spins, kept)
+
+
 def test_half_of_the_states_do_where_mirror_images_weigh_the_same():
     machine = rb.rbm(3, 2, scale=0.8, seed=0, dtype=torch.float64)
     up = [state for state in torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 5) if state[0] > 0]

@@ -33,8 +33,50 @@ def test_free_energy_is_the_sum_over_hidden_states(machine, beta):
     assert torch.allclose(machine.free_energy(rows, beta), -wanted / beta, atol=1e-12)
 
 
-@pytest.mark.parametrize("made", [rbm(3, 2, seed=0), dbm(3, (2, 2), seed=0), bm(3, 2, seed=0)])
-def test_what_nobody_asked_for(made):
+def test_chains_and_records_are_held_against_the_memory(monkeypatch):
+    asked = []
+
+    def room(what, count, *, size, device):
+        asked.append((count, size))
+
+    monkeypatch.setattr("rapidbm.machines.machine.check_room", room)
+    machine = rbm(3, 2, replicas=2, seed=0)
+    machine.check_chains(5)
+    machine.check_chains(5, steps=7)
+    assert asked == [(2 * 5 * 5, 4), (2 * 5 * 5 * 7, 1)]  # a record is int8
+
+
+@pytest.mark.parametrize(
+    ("made", "numbers"),
+    [
+        (lambda **more: dbm(3, (2, 4), replicas=5, **more), 5 * (3 * 2 + 2 * 4)),
+        (lambda **more: bm(3, 2, replicas=5, **more), 5 * (3 * 3 + 3 * 2 + 2 * 2)),
+        (lambda **more: rbm(3, 2, 7, replicas=5, **more), 5 * 7 * (3 + 2)),
+    ],
+)
+def test_couplings_are_held_against_the_memory(made, numbers, monkeypatch):
+    asked = []
+
+    def room(what, count, *, size, device, remedy):
+        asked.append((count, size))
+
+    monkeypatch.setattr("rapidbm.machines.constructors.check_room", room)
+    made()
+    made(dtype=torch.float64)
+    assert asked == [(numbers, 4), (numbers, 8)]
+
+
+def test_images_in_parts_are_summed_as_one_by_one():
+    machine = bm(20, 14, seed=0, scale=0.1)  # 7 images at a time
+    visible = machine.random(9, stream(0))[..., :20]
+    whole = machine.log_prob_unnormalised(visible)
+    assert torch.allclose(whole[:, 8:], machine.log_prob_unnormalised(visible[:, 8:]))
+    assert whole.shape == (1, 9)
+
+
+@pytest.mark.parametrize(("make", "hidden"), [(rbm, 2), (dbm, (2, 2)), (bm, 2)])
+def test_what_nobody_asked_for(make, hidden):
+    made = make(3, hidden, seed=0)
     assert made.biases is None
     assert made.patterns is None
     assert made.replicas == 1

@@ -193,6 +193,13 @@ def test_hamming_distance_is_exact_in_expectation():
     assert float(found) == pytest.approx(float(wrong.mean().detach()), abs=0.003)
 
 
+@pytest.mark.parametrize("made", [rbm(16, 3, seed=0), dbm(16, (3, 2), seed=0), bm(16, 3, seed=0)])
+def test_the_last_half_step_is_in_expectation_where_it_can_be(made):
+    """A draw gets a whole number of pixels wrong."""
+    wrong = 16 * 3 * float(hamming_distance(made, load("bars4").train.take(slice(3)), stream(0), tries=1))
+    assert (abs(wrong - round(wrong)) > 1e-3) == made.layers.restricted
+
+
 def test_the_number_of_passes():
     machine = rbm(16, 12, 3, seed=0, scale=0.3)
     found = reconstruct(machine, DATA.test, stream(0), passes=3)

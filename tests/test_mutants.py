@@ -111,6 +111,29 @@ def field(self, own: bool = True):
     assert {m.line for m in mutants.mutations("toy", source)} == {4, 15}  # the axis
 
 
+def test_signs_texts_and_the_conditions_of_silent_things_are_left_alone(mutants):
+    source = """def told(rows, turned, halts):
+    text = "so many"
+    text += f"{rows}"[:200]
+    rng = stream(7, 1)
+    if halts or rows:
+        wait(rows)
+    return text, rows * turned[:, None]
+
+
+def other(turned, rows, halts):
+    if halts or rows:
+        wait(rows)
+        rows += 1
+    return turned * rows + torch.randn(stream(0, "noise"))
+"""
+    found = mutants.mutations("toy", source)
+    assert {(m.line, m.kind) for m in found} == {
+        (4, "number"), (11, "logic"), (13, "deleted"), (13, "arithmetic"), (13, "number"),
+        (14, "arithmetic"),
+    }  # fmt: skip
+
+
 TOY = """def grown(x):
     if x > 3:
         return x + 1
@@ -179,6 +202,18 @@ def test_one_mutant_is_killed_and_one_survives(run, toy, capsys):
     assert "SURVIVED 2 of the 3 tests that execute it" in capsys.readouterr().out
     # Everything happened in a copy.
     assert {path: path.read_text() for path in toy.rglob("*.py")} == seen
+
+
+def test_who_makes_a_dataclass_meets_its_defaults(run, toy):
+    (toy / "src/toy/growth.py").write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Growth:\n    steps: int = 1\n"
+    )
+    (toy / "tests/test_growth.py").write_text(
+        "from toy.growth import Growth\n\n\ndef test_steps():\n    assert Growth().steps == 1\n"
+    )
+    run("--only", "growth:6:17:number", "--out", str(toy / "out.json"))
+    (mutant,) = json.loads((toy / "out.json").read_text())["mutants"]
+    assert mutant["by"] == "tests/test_growth.py::test_steps"
 
 
 def test_a_sample_is_drawn_again_from_its_seed(run, capsys):

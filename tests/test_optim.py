@@ -130,11 +130,15 @@ def test_memory_is_saved_and_restored(choice):
     for name, p in first.items():
         second[name].data.copy_(p.data)
     c = choice.bind(second, 4)
-    c.load({name: value.clone() for name, value in b.state().items()})
+    saved = {name: value.clone() for name, value in b.state().items()}
+    kept = {name: value.clone() for name, value in saved.items()}
+    c.load(saved)
     for i in range(3, 6):
         c.step(gradients(i), (0.1,))
     for name in through:
         assert torch.equal(through[name], second[name]), name
+    assert all(torch.equal(saved[name], kept[name]) for name in kept)  # to be loaded again
+    assert all(p.grad is None for p in second.values())
 
 
 def test_schedules():

@@ -46,6 +46,28 @@ CHOICES = {
 }
 
 
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda machine: WeightedSpins.even(machine.random(4, stream(0))),
+        lambda machine: machine.given_visible(torch.ones((4, 3))),
+    ],
+)
+def test_weights_times_a_factor(of):
+    whole = of(rbm(3, 2, seed=0))
+    assert torch.allclose(whole.times(0.5).weights, 0.5 * whole.weights)
+    assert type(whole.times(0.5)) is type(whole)
+
+
+def test_as_many_images_as_are_summed_at_once_are_checked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Enumerated, "check", lambda self, machine, images: asked.append(images))
+    machine = dbm(4, (2, 2), seed=0, replicas=2)
+    for shape in ((2, 5, 4), (5, 4)):
+        Enumerated().step(machine, torch.ones(shape), stream(0))
+    assert asked == [5, 5]
+
+
 def test_every_registered_phase_is_tested():
     assert set(CHOICES) == set(NEGATIVE)
     for name, choices in CHOICES.items():
@@ -103,8 +125,11 @@ def test_all_states_carry_boltzmann_weights(machine):
 
 def test_all_states_in_many_chunks(monkeypatch):
     machine = rbm(9, 12, 3, replicas=2, seed=0, dtype=torch.float64)
-    whole = machine.gradient(AllStates(machine))
+    whole, written = machine.gradient(AllStates(machine)), AllStates(machine).whole()
     monkeypatch.setattr("rapidbm.machines.enumeration.CHUNK_BYTES", 2 * 21 * 8 * 7)  # 7 states at a time
+    again = AllStates(machine).whole()
+    assert torch.equal(again.spins.sign(), written.spins.sign())
+    assert torch.allclose(again.weights, written.weights)
     assert len(list(AllStates(machine).chunks())) == -(-(2**8) // 7)
     for name, value in machine.gradient(AllStates(machine)).items():
         assert torch.allclose(value, whole[name], atol=1e-12)

@@ -9,21 +9,25 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from rapidbm.disk import locked
-from rapidbm.errors import InputError
+from rapidbm.errors import InputError, LossWarning
+from rapidbm.machines import files
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.random import stream
-from rapidbm.runs.metrics import hamming_distance
+from rapidbm.runs.folder import as_list, exact_list
+from rapidbm.runs.metrics import METRICS, Metric, hamming_distance
 from rapidbm.runs.presets import PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.spacing import on_log_grid
+from rapidbm.runs.spacing import due, on_log_grid, spacing_of
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
@@ -39,6 +43,12 @@ PCD = {
     "biases": True,
     "projection": "clip",
 }
+
+
+@pytest.fixture(autouse=True)
+def few_tries(monkeypatch):
+    """The 100 tries of a look took nine tenths of these tests, which are about what becomes of it."""
+    monkeypatch.setitem(METRICS.own, "hamming", Metric(partial(hamming_distance, tries=3)))
 
 
 def go(folder, stop=lambda: False, **chosen):
@@ -99,7 +109,7 @@ def test_a_record_is_what_the_checkpoint_gives(tmp_path, chosen):
     data, record = run.data(), run.metrics()[-1]
     rng = stream(run.recipe.seed, "evaluate", record["update"])
     for part, split in (("train", data.train), ("test", data.test)):
-        wanted = hamming_distance(run.machine(), split, rng)
+        wanted = METRICS["hamming"](run.machine(), split, rng)
         assert record[f"hamming_{part}"] == pytest.approx(wanted.tolist(), rel=1e-6)
 
 
@@ -179,6 +189,42 @@ def test_epochs_that_are_looked_at():
     assert looked_at[34:] == [900, 1000]
 
 
+def test_when_something_is_due():
+    def updates(spacing, **more):
+        return [
+            u
+            for u in range(21)
+            if due(
+                spacing, SimpleNamespace(update=u, updates=20, epoch=u // 4, epoch_end=u % 4 == 0), **more
+            )
+        ]
+
+    assert updates("end") == [0, 20]
+    assert updates("epoch") == updates("log", by_epoch=True) == [0, 4, 8, 12, 16, 20]
+    assert updates("log") == [0, 1, 2, 4, 8, 16, 20]
+    assert updates("7") == [0, 7, 14, 20]
+    assert spacing_of("evaluation", "1") == 1
+
+
+def test_checkpoints_that_are_not_there(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", TINY))
+    with pytest.raises(InputError, match="has no checkpoint yet"):
+        run.machine()
+    run.checkpoint(3).parent.mkdir()
+    with pytest.raises(InputError, match="has no checkpoint of update 3; it has none"):
+        run.machine(3)
+    for update in (4, 8):
+        run.checkpoint(update).touch()
+    with pytest.raises(InputError, match="of update 3; it has 4, 8"):
+        run.machine(3)
+
+
+def test_values_that_are_not_finite_are_none():
+    values = torch.tensor([1 / 3, math.inf, math.nan], dtype=torch.float64)
+    assert exact_list(values) == [1 / 3, None, None]
+    assert as_list(values) == [0.333333333, None, None]
+
+
 def test_a_number_spaces_evaluations_and_checkpoints_in_updates(tmp_path):
     run = go(tmp_path / "R", epochs=3, evaluate="5", checkpoints="epoch")  # of 4 updates each
     assert [line["update"] for line in run.metrics()] == [0, 5, 10, 12]
@@ -205,8 +251,10 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
 
 
 COMMAND = [sys.executable, "-m", "rapidbm", "train", "bars4", "--device", "cpu"]
-KILLED = [*COMMAND, "--hidden", "40", "--patterns", "4", "--epochs", "60", "--seed", "3"]
+KILLED = [*COMMAND, "--hidden", "40", "--patterns", "4", "--epochs", "300", "--seed", "3"]
 KILLED += [
+    "--metric",
+    "free_energy",  # a quick one
     "--evaluate-at",
     "epoch",
     "--negative",
@@ -233,7 +281,7 @@ def test_killing_at_random_moments_changes_no_byte(tmp_path):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(length * moments.uniform(0.3, 0.95))
+        time.sleep(length * moments.uniform(0.6, 0.95))
         process.send_signal(signal.SIGKILL)
         process.wait()
         subprocess.run([*KILLED, "--resume", "--out", folder], check=True, env=env, capture_output=True)
@@ -243,7 +291,9 @@ def test_killing_at_random_moments_changes_no_byte(tmp_path):
         )
         a, b = Run(tmp_path / "whole"), Run(folder)
         assert b.status == "finished"
-        assert [r["hamming_test"] for r in a.metrics()] == [r["hamming_test"] for r in b.metrics()]
+        values = [[r["free_energy_test"] for r in run.metrics()] for run in (a, b)]
+        assert values[0] == values[1]
+        assert len(values[0]) == 301
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -300,6 +350,84 @@ def test_a_torn_line_of_metrics_is_passed_over_and_mended(tmp_path):
     assert [r["epoch"] for r in run.metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
 
 
+def test_a_run_that_was_told_to_stop_says_so(tmp_path):
+    written = Run(go(tmp_path / "run", stop=lambda: True).folder)
+    assert (written.status, written.info["update"]) == ("interrupted", 1)
+    assert load_tensors(written.latest)[1]["update"] == 1
+
+
+def test_what_a_caller_looks_at_takes_the_place_of_the_metrics(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 2}))
+    third = torch.tensor([1.0, 2.0], dtype=torch.float64) / 3
+    seen = [0, 2]
+
+    def look(progress, data):
+        return {"third": third} if progress.epoch in seen else None
+
+    steps = list(run.go(look=look))
+    assert [(r["epoch"], r["third"]) for r in run.metrics()] == [(e, third.tolist()) for e in seen]
+    assert [step.epoch for step in steps if step.record is not None] == seen
+    assert all("hamming_train" not in r for r in run.metrics())
+    assert "fit" not in run.info
+
+
+def test_only_a_last_line_without_an_end_may_be_torn(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "replicas": 1}))
+    assert run.metrics() == []
+    line, path = '{"epoch": 0, "update": 0, "hamming": [0.5]}\n', run.folder / "metrics.jsonl"
+    path.write_text(line + line[:9])
+    assert run.metrics() == [json.loads(line)]
+    for torn, number in ((line + line[:9] + "\n", 2), (line[:9] + "\n" + line, 1)):
+        path.write_text(torn)
+        with pytest.raises(InputError, match=f"line {number} of .* is no evaluation"):
+            run.metrics()
+    path.write_text(line.replace("0.5", '"x"'))
+    with pytest.raises(InputError, match=r"line 1 of .* is no evaluation"):
+        run.metrics()
+
+
+def test_checkpoints_are_files_named_by_an_update(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", TINY))
+    folder = run.folder / "checkpoints"
+    folder.mkdir()
+    for name in ("0" * 8, "0" * 7 + "12", "1" * 18, "1" * 19, "0" * 7, "00000003x", "0000000²"):
+        (folder / f"update-{name}.safetensors").touch()
+    assert sorted(run.checkpoints()) == [0, 12, int("1" * 18)]
+    assert run.checkpoint(12).name == "update-00000012.safetensors"
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_evaluations_may_take_so_many_bytes(tmp_path, spare, monkeypatch):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "replicas": 1}))
+    line = '{"epoch": 0, "update": 0, "hamming": [0.5]}\n'
+    (run.folder / "metrics.jsonl").write_text(line)
+    monkeypatch.setattr("rapidbm.runs.folder.METRICS_BYTES", len(line) + spare)
+    if not spare:
+        assert len(run.metrics()) == 1
+    else:
+        with pytest.raises(InputError, match="it has more than"):
+            run.metrics()
+
+
+def test_a_checkpoint_that_counts_no_evaluations_expects_the_first(tmp_path, monkeypatch):
+    """Those of earlier versions did not."""
+    run = go(tmp_path / "R", epochs=1, evaluate="end")
+
+    def uncounted(path):
+        tensors, header = load_tensors(path)
+        return tensors, {name: value for name, value in header.items() if name != "evaluations"}
+
+    monkeypatch.setattr("rapidbm.runs.run.load_tensors", uncounted)
+    path = run.folder / "metrics.jsonl"
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    for _ in Run(run.folder).go(epochs=2):
+        pass
+    path.write_text("")
+    with pytest.warns(LossWarning, match="lost 1 or more"):
+        for _ in Run(run.folder).go(epochs=3):
+            pass
+
+
 def test_longer_than_planned(tmp_path):
     short = go(tmp_path / "short", epochs=4)
     for _ in Run(tmp_path / "short").go(epochs=12):
@@ -309,6 +437,44 @@ def test_longer_than_planned(tmp_path):
         next(iter(Run(tmp_path / "short").go(epochs=2)))
     with pytest.raises(InputError, match="--prolong again has no effect"):
         Run(tmp_path / "short").prolong(20, "again")
+
+
+@pytest.mark.parametrize("opened", ["the same", "another"])
+def test_a_new_run_that_was_prolonged_before_it_went(tmp_path, opened):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 1, "metrics": ()}))
+    (run if opened == "the same" else Run(run.folder)).prolong(2)
+    written = Run(run.folder)
+    assert written.status == "interrupted"
+    assert written.info["prolonged"] == [{"update": 0, "rate": None, "epochs": 2}]
+    assert [step.epoch for step in run.go()][-1] == 2
+    assert 0 < run.info["seconds"] < 60  # not the clock's own
+    assert set(run.info["fit"]) == {"log_likelihood_at_most", "independent_columns"}
+
+
+def test_ways_to_prolong_that_do_not_serve_change_nothing(tmp_path):
+    flat, falling = (
+        Run.create(tmp_path / fall, Recipe.made("bars4", {**TINY, "epochs": 1, "fall": fall}))
+        for fall in ("none", "linear")
+    )
+    with pytest.raises(InputError, match="--prolong stretch has no effect"):
+        flat.prolong(3, "stretch")
+    with pytest.raises(InputError, match="way to prolong a rate"):
+        falling.prolong(3, "anew")
+    for epochs in (0, 1):
+        with pytest.raises(InputError, match=f"only be made longer, not {epochs}"):
+            falling.prolong(epochs)
+    assert all(Run(run.folder).recipe.epochs == 1 for run in (flat, falling))
+
+
+def test_how_a_falling_rate_was_prolonged_is_written_down(tmp_path):
+    run = Run.create(tmp_path / "run", Recipe.made("bars4", {**TINY, "epochs": 1, "fall": "linear"}))
+    assert run._special is None  # a plain recipe is read from the file
+    run.prolong(3)
+    run.prolong(4, "stretch")
+    assert [(p["rate"], p["epochs"], p.get("falls")) for p in Run(run.folder).info["prolonged"]] == [
+        ("again", 3, [1]),
+        ("stretch", 4, None),
+    ]
 
 
 def rates_of(run):
@@ -554,6 +720,47 @@ def test_machines_in_files(machine, tmp_path):
         load_machine(tmp_path / "other.safetensors")
 
 
+def test_a_checksum_is_of_all_that_a_file_says_in_any_order():
+    tensors, header = {"a": torch.ones(2, 3), "b": torch.zeros(3)}, {"format": 1, "update": 2}
+    plain = files._checksum(tensors, header)
+    back = (dict(reversed(some.items())) for some in (tensors, header))
+    assert files._checksum(*back) == plain
+    assert files._checksum(tensors, header | {"sha256": "x"}) == plain
+    for other in (
+        {"b": torch.ones(3)},
+        {"a": torch.ones(3, 2)},
+        {"b": torch.zeros(3, dtype=torch.int32)},
+        {"c": torch.zeros(3)},
+    ):
+        assert files._checksum(tensors | other, header) != plain
+    assert files._checksum(tensors, header | {"update": 3}) != plain
+
+
+@pytest.mark.parametrize("kind", ["patterns", "dense"])
+def test_parameters_of_one_machine_have_one_type_and_as_many_replicas(tmp_path, kind):
+    layers = rbm(3, 2).layers
+    name, shape = {
+        "patterns": ("couplings.patterns", (2, 4, 5)),
+        "dense": ("couplings.weights.0-1", (2, 3, 2)),
+    }[kind]
+    right = {name: torch.zeros(shape), "biases": torch.zeros(2, 5)}
+    files._check_parameters(tmp_path, right, layers, kind)
+    files._check_parameters(tmp_path, {name: right[name]}, layers, kind)
+    for wrong in (
+        {"biases": torch.zeros(2, 5).double()},
+        {"biases": torch.zeros(3, 5)},
+        {"biases": torch.zeros(2, 4)},
+        {"biases": torch.zeros(2, 5, 1)},
+        {"biases": torch.zeros(2, 5).half(), name: torch.zeros(shape).half()},
+        {name: torch.zeros((0, *shape[1:])), "biases": torch.zeros(0, 5)},
+        {"more": torch.zeros(2, 5)},
+    ):
+        with pytest.raises(InputError, match="which is no parameter of a machine of layers"):
+            files._check_parameters(tmp_path, right | wrong, layers, kind)
+    with pytest.raises(InputError, match=f"lacks the tensor {name}"):
+        files._check_parameters(tmp_path, {"biases": right["biases"]}, layers, kind)
+
+
 def test_files_of_another_format_are_refused(tmp_path):
     save_file({"x": torch.ones(1)}, tmp_path / "a.safetensors")
     with pytest.raises(InputError, match="format None"):
@@ -660,12 +867,12 @@ def test_what_a_recipe_leaves_open():
     ],
 )
 def test_a_recipe_builds_its_machine(chosen, sizes):
-    recipe = Recipe("bars4", **chosen, replicas=2, biases=True, scale=0.5, patterns=2, seed=7)
-    data = recipe.data()
-    made = recipe.machine(data, torch.device("cpu"))
+    drawn = {"replicas": 2, "biases": True, "scale": 0.5, "continuous": True, "seed": 7}
+    recipe = Recipe("bars4", **chosen, **drawn, patterns=2)
+    made = recipe.machine(recipe.data(), torch.device("cpu"))
     plain = {"rbm": rbm, "dbm": dbm, "bm": bm}[recipe.model]
     hidden = recipe.hidden if recipe.model == "dbm" else (*recipe.hidden, 0)[0]
-    wanted = plain(16, hidden, 2, replicas=2, biases=True, scale=0.5, seed=7)
+    wanted = plain(16, hidden, 2, **drawn)
     assert made.layers == wanted.layers
     assert made.layers.sizes == sizes
     assert torch.equal(made.patterns, wanted.patterns)
@@ -688,6 +895,24 @@ def test_choices_reach_the_training():
     assert trainer.projection == recipe.projection_choice() == Sign()
     held = replace(recipe, positive="clamped").trainer(recipe.data(), torch.device("cpu"))
     assert held.positive == ClampedChains()
+
+
+def test_the_precision_of_a_recipe_reaches_its_training():
+    recipe = Recipe.made("bars4", {**TINY, "precision": "tf32"})
+    with pytest.raises(InputError, match="tf32"):
+        recipe.trainer(recipe.data(), torch.device("cpu"))
+
+
+def test_an_option_that_no_chosen_part_has_is_refused():
+    with pytest.raises(
+        InputError, match="a recipe has no 'nothing', and no part of it has such an option"
+    ):
+        Recipe("bars4", options={"nothing": 3})
+    with pytest.raises(InputError, match="'exact' has no option --sweeps; it takes none"):
+        Recipe("bars4", negative="exact", options={"sweeps": 3})
+    assert Recipe("bars4", negative="cd", options={"sweeps": 3}).negative_phase().sweeps == 3
+    with pytest.raises(InputError, match="the option --sweeps of cd: it must be a whole number"):
+        Recipe("bars4", negative="cd", options={"sweeps": "x"})
 
 
 def test_options_reach_the_optimiser():

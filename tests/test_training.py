@@ -1,4 +1,5 @@
 import math
+import sys
 
 import pytest
 import torch
@@ -443,12 +444,66 @@ def test_a_cpu_has_one_precision_and_may_say_so():
     assert all(map(torch.equal, parameters(ours), parameters(plain)))
 
 
+def test_all_that_train_is_told_reaches_the_trainer(monkeypatch):
+    told = {}
+
+    class Told:
+        def __init__(self, *given, **options):
+            told.update(options, given=given)
+
+        def load(self, state):
+            told["state"] = state
+
+        def run(self, every):
+            return every
+
+    monkeypatch.setattr(sys.modules["rapidbm.training.train"], "Trainer", Told)
+    options = {
+        "epochs": 2, "batch_size": 3, "positive": "mean", "projection": "clip", "batch_mean": "nominal",
+        "average": 5, "precision": "tf32", "seed": 7, "state": {"a": 1},
+    }  # fmt: skip
+    assert train("machine", "data", "pcd", "sgd", every="update", **options) == "update"
+    assert told == options | {"given": ("machine", "data", "pcd", "sgd")}
+
+
 def test_a_state_of_another_machine_is_refused():
     first = rbm(16, 4, seed=0)
     for progress in train(first, BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, seed=0):
         state = progress.state()
     with pytest.raises(InputError, match=r"\(1, 16, 5\) here and .* \(1, 16, 4\) there"):
         train(rbm(16, 5, seed=0), BARS, Persistent(3), sgd(0.1), epochs=1, batch_size=4, state=state)
+
+
+@pytest.mark.parametrize("optimizer", [adam(0.1), TorchOptimizer("Adam", 0.1)])
+def test_a_state_is_copied_when_it_is_saved_and_loaded(optimizer):
+    options = {"epochs": 2, "batch_size": 5, "seed": 0, "average": 3}
+    made = [
+        Trainer(rbm(16, 3, seed=0, replicas=2), BARS, Persistent(4), optimizer, **options)
+        for _ in range(2)
+    ]
+    made[0].step()
+    state = made[0].state()
+    kept = {name: value.clone() for name, value in state.items()}
+    made[0].step()
+    assert all(torch.equal(state[name], value) for name, value in kept.items())
+    made[1].load(state)
+    for value in state.values():
+        value.zero_()
+    found = made[1].state()
+    assert all(torch.equal(found[name], value) for name, value in kept.items())
+
+
+def test_a_state_may_be_of_any_update_from_the_first_to_the_last():
+    options = {"epochs": 2, "batch_size": 5, "seed": 0}
+    trainer = Trainer(rbm(16, 3, seed=0), BARS, Persistent(4), sgd(0.1), **options)
+    for update in (0, 4, -1, 5):
+        state = trainer.state() | {"training/update": torch.tensor(update)}
+        if 0 <= update <= 4:
+            trainer.load(state)
+            assert trainer.update == update
+        else:
+            with pytest.raises(InputError, match=f"of update {update}, and this training has 4"):
+                trainer.load(state)
 
 
 def test_a_state_that_does_not_fit_changes_nothing():

@@ -33,7 +33,7 @@ from ..sampling import annealing
 from ..sampling.gibbs import sweeps
 from ..sampling.paths import Crossing, check_one_shape
 from .annealed import Streams, annealed
-from .exact import can_be_exact
+from .exact import QUICK, can_be_exact
 from .log_z import log_z
 
 SETTLE = 20  # sweeps between the two directions
@@ -80,7 +80,7 @@ def log_z_along(
     with watch(
         "log Z along a training", len(machines), limit=limit, remedy="give fewer machines"
     ) as tick:
-        if all(can_be_exact(machine, 2**20) for machine in machines):
+        if all(can_be_exact(machine, QUICK) for machine in machines):
             exact = []
             for i in track(range(len(machines))):
                 exact.append(log_z(machines[i], method="exact"))
@@ -106,7 +106,7 @@ def _bridged(
         own = seed_from(None, stream(seed, "along", i, "anchor"))
         whole = annealed(machines[i], own, data=data, chains=chains, most=most)
         longest = min(LONGEST, max(20, whole.steps))
-        if can_be_exact(machines[i], 2**20):
+        if can_be_exact(machines[i], QUICK):
             return log_z(machines[i], method="exact"), whole.settled
         return whole.bounds, whole.settled
 

@@ -16,6 +16,7 @@ from .counting import can_count, terms_of
 from .quadrature import can_integrate, points_of
 
 LARGEST = 2**33  # terms of counting or quadrature; 250 million take half a minute on two cores
+QUICK = 2**20  # terms that are summed where nobody names a method
 TERMS = {
     "counting": "terms of states counted by the kinds of units",
     "quadrature": "points of a lattice of Gaussian fields",

@@ -106,7 +106,7 @@ def log_z_by_states(machine: Machine, spins: Tensor) -> Tensor:
 @torch.no_grad()
 def log_z_by_means(machine: Machine, spins: Tensor) -> Tensor:
     """The best of the second of eq. (2), means iterated from these configurations, (e,)."""
-    means = relax(machine, 0.5 * spins, machine.layers.order, SWEEPS)
+    means = relax(machine, spins.clone(), machine.layers.order, SWEEPS)
     return variational_bound(machine, means).amax(1)
 
 

@@ -27,7 +27,7 @@ from ..progress import pulse, watch
 from ..random import seed_from, stream
 from .annealed import annealed
 from .counting import log_z_by_counting
-from .exact import TERMS, can_be_exact, exact_method
+from .exact import QUICK, TERMS, can_be_exact, exact_method
 from .hidden_sums import hidden_sums
 from .quadrature import log_z_by_quadrature
 
@@ -58,7 +58,7 @@ def log_z(
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
-    if method == "exact" or (method == "auto" and can_be_exact(machine, 2**20, beta)):
+    if method == "exact" or (method == "auto" and can_be_exact(machine, QUICK, beta)):
         with watch("exact log Z", limit=limit, remedy="anneal it (method='ais')"):
             return _exact(machine, beta)
     chains = by_device(machine.device, 500, 2000) if chains is None else chains

@@ -130,10 +130,9 @@ class Run(RunFolder):
 
     def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
         data, device = self.data(), device_named(self.recipe.device)
-        trainer = self._ready
-        if trainer is None or trainer.update:
+        trainer, self._ready = self._ready, None
+        if trainer is None:
             trainer = self.recipe.trainer(data, device)
-        self._ready = None
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=words(device))

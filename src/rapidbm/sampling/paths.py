@@ -24,6 +24,7 @@ chains then stand rung by rung, (e, t·c, n).
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -105,9 +106,11 @@ class Cooling:
 
     @cached_property
     def shares(self) -> Tensor:
-        """log π_j, (j, e, 1)."""
-        parts = torch.zeros_like(self.masses[..., 0]) if self.parts is None else self.parts
-        return torch.log_softmax(parts.double(), 0)[..., None]
+        """log π_j, (j, e, 1) or, where all are equal, (j, 1, 1)."""
+        if self.parts is None:
+            count = len(self.bases)
+            return self.masses.new_full((count, 1, 1), -math.log(count))
+        return torch.log_softmax(self.parts.double(), 0)[..., None]
 
     @cached_property
     def kept(self) -> list[tuple[slice, Tensor]]:

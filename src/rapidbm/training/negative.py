@@ -235,7 +235,7 @@ def _patterns(machine: Machine) -> Tensor:
 
 
 def _no_chains(machine: Machine) -> Tensor:
-    return torch.zeros(
+    return torch.empty(
         (machine.replicas, 0, machine.layers.units), dtype=machine.dtype, device=machine.device
     )
 

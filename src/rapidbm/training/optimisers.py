@@ -173,7 +173,7 @@ class TorchOptimizer:
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         kind = getattr(torch.optim, self.name)
         try:
-            made = kind(self._groups(parameters), lr=self.rate, **dict(self.options))
+            made = kind(self._groups(parameters), **dict(self.options))  # every step has its rate
         except (TypeError, ValueError) as error:
             raise InputError(f"torch.optim.{self.name} refuses its options: {error}") from error
         return _TorchUpdater(made, parameters)
@@ -386,5 +386,7 @@ class _TorchUpdater:
                     f"the optimiser's memory {name} is {tuple(value.shape)}, its parameter "
                     f"{tuple(home.shape)}; it is damaged, or of another machine"
                 )
-            # A step count stays where it is; everything else lies beside its parameter.
-            self.optimizer.state[home][key] = value.clone() if key == "step" else value.to(home.device)
+            # A step count stays where it is; everything else lies beside its parameter. Copies: what
+            # was saved may be loaded again.
+            where = value.device if key == "step" else home.device
+            self.optimizer.state[home][key] = value.to(where, copy=True)
