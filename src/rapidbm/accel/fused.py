@@ -46,6 +46,7 @@ WORTH = 2**24  # multiplications of a call from which on a kernel is worth its c
 LONG = (2**31, 2**35)  # multiplications of a gradient that is worth launches of its own
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
+COLUMNS = 8  # so that rows of overlaps still begin where tensor cores want them
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
 
@@ -287,13 +288,20 @@ def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]
     overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
     means, over_v, over_h = overlaps(pair, visible, weights * -pair.scale)
     if pair.biases is not None:  # the weights themselves go with the overlaps: they are read once
-        over_v, over_h = (torch.cat([x, *_in_two(-weights, x.dtype)], -1) for x in (over_v, over_h))
+        over_v, over_h = (torch.cat([x, _columns(-weights, x.dtype)], -1) for x in (over_v, over_h))
     both = [_product(over_h, visible), _product(over_v, means)[..., :h]]
     whole = torch.cat(both, -1)
     found[name] = whole[:, :k]
     if pair.biases is not None:
-        found[of_biases] = whole[:, -2] + whole[:, -1]
+        found[of_biases] = whole[:, -COLUMNS] + whole[:, 1 - COLUMNS]
     return found
+
+
+def _columns(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """`_in_two`, and zeros, (e, c, COLUMNS)."""
+    columns = weights.new_zeros((*weights.shape, COLUMNS), dtype=dtype)
+    columns[..., :2] = torch.cat(_in_two(weights, dtype), -1)
+    return columns
 
 
 def _in_two(weights: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
