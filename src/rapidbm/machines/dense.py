@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,12 +45,11 @@ class Dense(Couplings):
         self.weights = nn.ParameterDict(
             {f"{a}-{b}": nn.Parameter(_upper(w) if a == b else w) for (a, b), w in given.items()}
         )
+        vars(self)["weights"] = self.weights  # found at once: the cost of a small machine is calls
 
     @property
     def first(self) -> Tensor:
-        a, b = self.layers.edges[0]
-        weight: Tensor = self.weights[f"{a}-{b}"]
-        return weight
+        return cast(Tensor, next(iter(self.weights._parameters.values())))
 
     def finite(self) -> Tensor:  # |E| ≤ Σ |J_ij|
         sums = [torch.linalg.vector_norm(w, 1, (1, 2)) for w in self.weights.values()]

@@ -49,6 +49,7 @@ class Machine(nn.Module):
     def __init__(self, couplings: Couplings, biases: Any = None) -> None:
         super().__init__()
         self.couplings = couplings
+        vars(self)["couplings"] = couplings  # found at once: the cost of a small machine is calls
         self.biases = None
         if biases is not None:
             given = as_parameter(biases, what="biases", like=couplings.first)
