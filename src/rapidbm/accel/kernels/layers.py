@@ -65,8 +65,8 @@ def _layer_kernel(
 
 @triton.jit
 def _means_kernel(fields, bias, means, chains, wide, BIAS: tl.constexpr, N: tl.constexpr):
-    e, unit = tl.program_id(2).to(tl.int64), tl.program_id(0) * N + tl.arange(0, N)
-    at, there = (e * chains + tl.program_id(1)) * wide + unit, unit < wide
+    e, unit = tl.program_id(2).to(tl.int64), tl.program_id(1) * N + tl.arange(0, N)
+    at, there = (e * chains + tl.program_id(0)) * wide + unit, unit < wide  # only the first axis is long
     f = tl.load(fields + at, mask=there, other=0.0)
     if BIAS:
         f += tl.load(bias + e * wide + unit, mask=there, other=0.0)
@@ -154,7 +154,7 @@ def means_of(fields: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
     e, c, wide = fields.shape
     means = torch.empty((e, c, wide), dtype=dtype, device=fields.device)
     given = bias if bias.numel() else fields
-    _means_kernel[(triton.cdiv(wide, ELEMENTS), c, e)](
+    _means_kernel[(c, triton.cdiv(wide, ELEMENTS), e)](
         fields, given, means, c, wide, BIAS=bias.numel() > 0, N=ELEMENTS
     )
     return means

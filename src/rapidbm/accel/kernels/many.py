@@ -167,8 +167,8 @@ def _sample_kernel(
 @triton.jit
 def _widen_kernel(out, drawn_v, drawn_h, chains, whole, visible, hidden, wide_v, wide_h, N: tl.constexpr):
     """Spins of both layers side by side, in float32."""
-    e, c = tl.program_id(2).to(tl.int64), tl.program_id(1)
-    unit = tl.program_id(0) * N + tl.arange(0, N)
+    e, c = tl.program_id(2).to(tl.int64), tl.program_id(0)  # only the first axis is long
+    unit = tl.program_id(1) * N + tl.arange(0, N)
     seen, units = unit < visible, visible + hidden
     line = e * whole + c
     v = tl.load(drawn_v + line * wide_v + unit, mask=seen, other=0)
@@ -213,7 +213,7 @@ def sample(given: Operands, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
         PRECISION=given.precision, num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
     out = torch.empty((e, c, units), dtype=torch.float32, device=spins.device)
-    _widen_kernel[(triton.cdiv(units, COPIED), c, e)](
+    _widen_kernel[(c, triton.cdiv(units, COPIED), e)](
         out, drawn_v, drawn_h, c, whole, v, given.hidden, wide_v, wide_h, N=COPIED
     )
     return out
