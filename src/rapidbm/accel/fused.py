@@ -46,7 +46,6 @@ WORTH = 2**24  # multiplications of a call from which on a kernel is worth its c
 LONG = (2**31, 2**35)  # multiplications of a gradient that is worth launches of its own
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
-COLUMNS = 8  # so that rows of overlaps still begin where tensor cores want them
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
 
@@ -163,7 +162,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     """∂⟨E⟩/∂θ over visible spins (e, c, v) with weights (e, c), hidden units at their means."""
     if not serves(pair) or not _gradient_served(pair):
         return None
-    row = pair.replicas * pair.sizes[1] * (kind().itemsize if few_patterns(pair) else 4)
+    row = pair.replicas * pair.sizes[1] * kind().itemsize
     step = max(1, ROOM // row)
     total: dict[str, Tensor] = {}
     for some, shares in zip(torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True):
@@ -274,42 +273,24 @@ def _gradient_served(pair: Pair) -> bool:
 
 
 def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    e, c, _ = visible.shape
     visible = visible.to(kind())
     h, k = pair.sizes[1], pair.rows
     found, (name, of_biases) = {}, pair.names
     if pair.scale is None:
         means = _dense_means(pair, visible)
         found[name] = _weighted(-weights, visible, means)[..., :h]
-        if pair.biases is not None:
-            one = visible.new_ones(()).expand(*visible.shape[:2], 1)
-            both = [_weighted(-weights, one, x) for x in (visible, means)]
-            found[of_biases] = torch.cat([both[0], both[1][..., :h]], -1).squeeze(1)
-        return found
-    overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
-    means, over_v, over_h = overlaps(pair, visible, weights * -pair.scale)
-    if pair.biases is not None:  # the weights themselves go with the overlaps: they are read once
-        over_v, over_h = (torch.cat([x, _columns(-weights, x.dtype)], -1) for x in (over_v, over_h))
-    both = [_product(over_h, visible), _product(over_v, means)[..., :h]]
-    whole = torch.cat(both, -1)
-    found[name] = whole[:, :k]
+    else:
+        signed = weights * -pair.scale
+        overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
+        means, over_v, over_h = overlaps(pair, visible, signed)
+        both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
+        found[name] = torch.cat(both, -1)
     if pair.biases is not None:
-        found[of_biases] = whole[:, -COLUMNS] + whole[:, 1 - COLUMNS]
+        one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
+        both = [_weighted(-weights, one, x) for x in (visible, means)]
+        found[of_biases] = torch.cat([both[0], both[1][..., :h]], -1).squeeze(1)
     return found
-
-
-def _columns(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """`_in_two`, and zeros, (e, c, COLUMNS)."""
-    columns = weights.new_zeros((*weights.shape, COLUMNS), dtype=dtype)
-    columns[..., :2] = torch.cat(_in_two(weights, dtype), -1)
-    return columns
-
-
-def _in_two(weights: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Weights (e, c) as a sum of two numbers that low precision holds, (e, c, 1) each: one is the same
-    for many rows, and rounded it would favour one of the two phases."""
-    high = weights.to(torch.bfloat16)
-    low = weights - high.to(weights.dtype)
-    return high.to(dtype)[..., None], low.to(dtype)[..., None]
 
 
 def _dense_means(pair: Pair, visible: Tensor) -> Tensor:
@@ -338,19 +319,25 @@ def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[T
     from .kernels import layers
     from .kernels.chains import padded
 
-    k, (v, h) = wide(pair.rows), pair.sizes
-    xv, xh = (padded(pair.of_layer(i), k, wide(n), kind()) for i, n in enumerate(pair.sizes))
-    over_v = _product(visible.mT, xv[..., :v].mT)
+    k, (v, h) = pair.rows, pair.sizes
+    xv, xh = (padded(pair.of_layer(i), wide(k), wide(n), kind()) for i, n in enumerate(pair.sizes))
     _, bias_h = padded_biases(pair, v, wide(h))
-    fields = _product((over_v * (pair.scale or 1.0)).mT, xh)
-    means = layers.means_of(fields, bias_h, kind())
+    over_v = _product(visible.mT, xv[..., :v].mT)
+    between = layers.Couplings(k, h, xh, bias_h, bias_h, in_triton())
+    means = layers.hidden_means(between, over_v * (pair.scale or 1.0), layer_cut(pair, visible.shape[1]))
     over_h = _product(means.mT, xh.mT)
     return means, over_v * weights[..., None], over_h * weights[..., None]
 
 
 def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:
-    """Σ_c w_c s_c b_c of spins (e, c, k), ±1, and (e, c, n)."""
-    first, second = (_product(w * spins.to(w.dtype), b) for w in _in_two(weights, weights.dtype))
+    """Σ_c w_c s_c b_c of spins (e, c, k), ±1, and (e, c, n).
+
+    A weight is the same for many rows, and rounded it would favour one of the two phases: it comes as a
+    sum of two numbers that low precision holds.
+    """
+    high = weights.to(torch.bfloat16).to(weights.dtype)
+    parts = (high, weights - high)
+    first, second = (_product(w[..., None] * spins.to(w.dtype), b) for w in parts)
     return first.add_(second)
 
 

@@ -18,7 +18,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .chains import LOG2E, Cut, Settings, _drawn, _words, padded
 
-ELEMENTS = 1024  # of a block that works on single units
 ACROSS = 64  # units of the other layer per step; layers are padded to multiples of it
 
 
@@ -61,17 +60,6 @@ def _layer_kernel(
     new = tl.where((cols < units)[None, :], new, 0.0).to(out.dtype.element_ty)
     inside = (c < chains)[:, None] & (cols < wide_out)[None, :]
     tl.store(out + line[:, None] * wide_out + cols[None, :], new, mask=inside)
-
-
-@triton.jit
-def _means_kernel(fields, bias, means, chains, wide, BIAS: tl.constexpr, N: tl.constexpr):
-    e, unit = tl.program_id(2).to(tl.int64), tl.program_id(1) * N + tl.arange(0, N)
-    at, there = (e * chains + tl.program_id(0)) * wide + unit, unit < wide  # only the first axis is long
-    f = tl.load(fields + at, mask=there, other=0.0)
-    if BIAS:
-        f += tl.load(bias + e * wide + unit, mask=there, other=0.0)
-    s = 1.0 - 2.0 / (1.0 + tl.exp2(f * (2.0 * LOG2E)))
-    tl.store(means + at, s.to(means.dtype.element_ty), mask=there)
 
 
 @dataclass(frozen=True)
@@ -147,17 +135,6 @@ def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
         _launch(of_v, given, from_h, wide_h, v, cut, how, 2 * number + 1)
     both = (v[..., : given.visible], h[..., : given.hidden])
     return torch.cat(both, -1).to(torch.float32)
-
-
-def means_of(fields: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """tanh of fields (e, c, wide) and biases (e, wide), empty for none."""
-    e, c, wide = fields.shape
-    means = torch.empty((e, c, wide), dtype=dtype, device=fields.device)
-    given = bias if bias.numel() else fields
-    _means_kernel[(c, triton.cdiv(wide, ELEMENTS), e)](
-        fields, given, means, c, wide, BIAS=bias.numel() > 0, N=ELEMENTS
-    )
-    return means
 
 
 def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
