@@ -504,6 +504,26 @@ def test_the_average_is_that_of_the_machine_whose_weights_they_are(nothing_plain
             assert torch.allclose(found[name], value, atol=1e-4), name
 
 
+EVER = (0, 2**60)  # multiplications
+
+
+def test_a_gradient_of_middling_size_goes_on_its_own(nothing_plain, monkeypatch):
+    these = machine(9, 20, 3)
+    weights = torch.rand((2, 30), generator=stream(2)).to(DEVICE)
+    data, model = (GivenVisible(these, visible(these, n), weights[:, :n]) for n in (30, 20))
+    assert not data.alone(these)
+    joined = data.against(model, these)
+    monkeypatch.setattr(fused, "LONG", EVER)
+    assert data.alone(these)
+    apart = data.against(model, these, data.gradient(these))
+    for name, value in joined.items():
+        assert torch.allclose(apart[name], value, atol=1e-4), name
+    wrong = data.against(model, these, model.gradient(these))
+    assert not torch.allclose(wrong["biases"], joined["biases"], atol=1e-4)
+    monkeypatch.setattr(fused, "DEVICES", ())
+    assert not data.alone(these)
+
+
 @pytest.mark.parametrize("wrong", [5, 29])
 def test_visible_spins_of_another_width_are_refused(nothing_plain, wrong):
     these = machine(9, 20, 3)
@@ -570,10 +590,12 @@ def ends(negative):
 @pytest.mark.parametrize("negative", [PatternInduced(), Exact()], ids=["pid", "exact"])
 def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
     found = []
-    for devices in (("cuda", "cpu"), ()):
+    for devices, long in (((), EVER), (("cuda", "cpu"), (0, 0)), (("cuda", "cpu"), EVER)):
         monkeypatch.setattr(fused, "DEVICES", devices)
+        monkeypatch.setattr(fused, "LONG", long)
         found.append(ends(negative))
-    assert torch.allclose(*found, atol=1e-4)
+    for other in found[1:]:
+        assert torch.allclose(found[0], other, atol=1e-4)
     assert found[0].std() > 0.05
 
 

@@ -70,6 +70,22 @@ def test_training_repeats_to_the_bit(negative):
     assert torch.equal(*ends)
 
 
+def assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of):
+    """Kernels included: no sweep is too small for them here."""
+    monkeypatch.setattr(fused, "WORTH", 0)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
+    ends = []
+    for launches in ("graph", "single"):
+        trainer = trainer_of(data)
+        if launches == "single":
+            monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
+        for _ in trainer.run("epoch"):
+            pass
+        ends.append([*trainer.machine.parameters(), trainer.chains, trainer.rng.get_state()])
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize(
     ("negative", "patterns"),
     [
@@ -81,41 +97,27 @@ def test_training_repeats_to_the_bit(negative):
     ids=str,
 )
 @pytest.mark.parametrize("clock", ["update", "epoch"])
-def test_graphs_give_the_bits_of_single_launches(monkeypatch, negative, patterns, clock):
-    """Kernels included: no sweep is too small for them here."""
-    monkeypatch.setattr(fused, "WORTH", 0)
-    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
-    ends = []
-    for launches in ("graph", "single"):
+@pytest.mark.parametrize("long", [(0, 0), (0, 2**60)], ids=["one batch", "two streams"])
+def test_graphs(monkeypatch, negative, patterns, clock, long):
+    monkeypatch.setattr(fused, "LONG", long)
+
+    def trainer_of(data):
         machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
         optimizer = adam(1e-3, clock=clock)
-        trainer = Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
-        if launches == "single":
-            monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
-        for _ in trainer.run("epoch"):
-            pass
-        ends.append([*machine.parameters(), trainer.chains, trainer.rng.get_state()])
-    for a, b in zip(*ends, strict=True):
-        assert torch.equal(a, b)
+        return Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
+
+    assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
 
 
 @pytest.mark.parametrize("patterns", [None, 5])
 @pytest.mark.parametrize("positive", [MeanField(5), ClampedChains(2)], ids=str)
-def test_graphs_of_deep_machines_give_the_bits_of_single_launches(monkeypatch, positive, patterns):
-    monkeypatch.setattr(fused, "WORTH", 0)
-    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
-    ends = []
-    for launches in ("graph", "single"):
+def test_graphs_of_deep_machines(monkeypatch, positive, patterns):
+    def trainer_of(data):
         machine = dbm(30, (200, 70), patterns, replicas=2, biases=True, seed=0, device="cuda")
         options = {"epochs": 8, "batch_size": 40, "positive": positive, "seed": 0}
-        trainer = Trainer(machine, data, Persistent(300, 3), adam(1e-3), **options)
-        if launches == "single":
-            monkeypatch.setattr(trainer.executor.replay, "run", lambda key, work: work())
-        for _ in trainer.run("epoch"):
-            pass
-        ends.append([*machine.parameters(), trainer.chains, trainer.rng.get_state()])
-    for a, b in zip(*ends, strict=True):
-        assert torch.equal(a, b)
+        return Trainer(machine, data, Persistent(300, 3), adam(1e-3), **options)
+
+    assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
 
 
 def test_resume_on_a_gpu(tmp_path):
