@@ -34,6 +34,9 @@ from rapidbm.training.train import train
 from rapidbm.training.trainer import Trainer
 
 pytest.importorskip("triton")
+import triton
+import triton.language as tl
+
 from rapidbm.accel.kernels import chains, layers, many, states
 from rapidbm.accel.kernels.chains import Cut
 
@@ -284,6 +287,28 @@ def test_gradients_by_kernels_where_they_win(kernels, monkeypatch, sizes, precis
     with rounding.precision(precision):
         found = fused.gradient(these.pair(), visible(these, 3), torch.ones((1, 3), device=DEVICE))
     assert (found is not None) == served
+
+
+@triton.jit
+def _both_philox(ours, theirs, seed_at, phase, M: tl.constexpr, N: tl.constexpr):
+    chain, start, seed = 5 + tl.arange(0, M), 64, tl.load(seed_at)
+    zero = tl.zeros((M, N // 16, 4), tl.int32)
+    place = start // 4 + tl.arange(0, N // 16)[None, :, None] * 4 + tl.arange(0, 4)[None, None, :] + zero
+    a, b, c, d = tl.philox(seed, place, chain[:, None, None] + zero, zero + phase, zero, chains.ROUNDS)
+    words = tl.permute(tl.join(tl.join(a, b), tl.join(c, d)), (0, 1, 4, 2, 3))
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(theirs + at, tl.reshape(words, (M, N)).to(tl.int32, bitcast=True))
+    own = chains._words(seed, chain, start, phase, M, N)
+    tl.store(ours + at, own.to(tl.int32, bitcast=True))
+
+
+@pytest.mark.parametrize("seed", [7, 2**62 + 12345678901])
+def test_random_words_are_those_of_philox(seed):
+    """Ours take one multiplication for two words."""
+    ours, theirs = (torch.zeros((16, 32), dtype=torch.int32, device=DEVICE) for _ in range(2))
+    _both_philox[(1,)](ours, theirs, torch.tensor([seed], device=DEVICE), 3, M=16, N=32)
+    assert torch.equal(ours, theirs)
+    assert len(ours.unique()) == ours.numel()
 
 
 def test_every_chain_unit_and_sweep_has_a_number_of_its_own(nothing_plain):
