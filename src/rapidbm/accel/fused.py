@@ -5,15 +5,17 @@ a GPU. A function answers None when they do not, and the plain path goes on. `ro
 are stored.
 
 Four roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`) for
-patterns and narrow dense machines, and (`many`) for more patterns than a block's registers hold or units
-that are held or pushed; a kernel per layer (`layers`) for wide dense machines, and for patterns whose
-chains are too few to fill the chip; all states of a narrow layer (`states`).
+patterns and narrow dense machines; a kernel per layer (`layers`) with all couplings, for wide dense
+machines and for patterns whose chains are too few to fill the chip, or with the patterns themselves, for
+more of them than a block's registers hold and for units that are held or pushed; all states of a narrow
+layer (`states`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Literal, TypeVar
@@ -24,21 +26,18 @@ from torch import Tensor
 from .elementwise import bits_of
 from .operands import (
     FILLED,
-    MOST_OF_ALL,
     Pair,
     cut_of,
+    factors,
     few_patterns,
     layer_cut,
-    many_cut,
     matrix,
     operands,
-    padded_biases,
-    wide,
 )
 from .rounding import current, in_triton, kind
 
 T = TypeVar("T")
-Road = Literal["chains", "many", "layers"]
+Road = Literal["chains", "layers", "patterns"]
 DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interpreter
 NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
@@ -131,7 +130,7 @@ def _sweeps(
     keep: Tensor | None,
     push: Tensor | None,
 ) -> Tensor:
-    from .kernels import chains, layers, many
+    from .kernels import chains, layers
 
     e, c, n = spins.shape
     seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
@@ -146,11 +145,9 @@ def _sweeps(
     how = chains.Settings(count, beta.expand(e, c), seed, push, held)
     if road == "chains":
         return chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
-    if road == "many":
-        return many.sample(
-            operands(pair, many=True), spins, how, many_cut(pair, plain=held is None and push is None)
-        )
-    return layers.sample(matrix(pair), spins, how, layer_cut(pair, c))
+    through = road == "patterns"
+    given = factors(pair) if through else matrix(pair)
+    return layers.sample(given, spins, how, layer_cut(pair, c, through=through))
 
 
 def _by_rows(values: Tensor) -> Tensor:
@@ -255,15 +252,14 @@ def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
     (v, h), k = pair.sizes, pair.rows
     if pair.dense:
         return "chains" if v <= NARROW else "layers"
-    blocks: Road | None = "chains" if few_patterns(pair) else None
-    if current() == "bf16" and k <= MOST_OF_ALL and not (plain and blocks):
-        blocks = "many"
     room = pair.replicas * v * h * kind().itemsize <= ROOM
     filled = pair.replicas * -(-chains // 64) >= FILLED
     cheap = 2 * k * (v + h) <= v * h  # fields through patterns, against fields through J
-    if blocks and (not room or (filled and cheap and (plain or blocks == "many"))):
-        return blocks
-    return "layers" if room and (current() == "bf16" or not (filled and cheap)) else None
+    if room and not (filled and cheap):
+        return "layers"
+    if few_patterns(pair) and (plain or not room):
+        return "chains"
+    return "patterns" if current() == "bf16" else None
 
 
 def _gradient_served(pair: Pair) -> bool:
@@ -317,14 +313,12 @@ def _pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor
 def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same by products of matrices: with many patterns they are worth reading the means again."""
     from .kernels import layers
-    from .kernels.chains import padded
 
-    k, (v, h) = pair.rows, pair.sizes
-    xv, xh = (padded(pair.of_layer(i), wide(k), wide(n), kind()) for i, n in enumerate(pair.sizes))
-    _, bias_h = padded_biases(pair, v, wide(h))
-    over_v = _product(visible.mT, xv[..., :v].mT)
-    between = layers.Couplings(k, h, xh, bias_h, bias_h, in_triton())
-    means = layers.hidden_means(between, over_v * (pair.scale or 1.0), layer_cut(pair, visible.shape[1]))
+    given, cut = factors(pair), layer_cut(pair, visible.shape[1], through=True)
+    xv, xh = given.values[0], given.values[-1]
+    over_v = _product(visible.mT, xv[..., : pair.sizes[0]].mT)
+    between = replace(given, visible=pair.rows, values=(xh,))
+    means = layers.hidden_means(between, over_v * given.scale, cut)
     over_h = _product(means.mT, xh.mT)
     return means, over_v * weights[..., None], over_h * weights[..., None]
 
