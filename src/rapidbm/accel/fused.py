@@ -117,7 +117,7 @@ def sweeps(
     if road is None:
         return None
     work = partial(_sweeps, road, pair, spins, rng, count, beta, keep, push)
-    swept = _tried(pair, road, work)
+    swept = tried(pair.device, road, work)
     return swept if swept is None or keep is None else torch.where(keep, spins, swept)  # to the digit
 
 
@@ -166,7 +166,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     step = max(1, ROOM // row)
     total: dict[str, Tensor] = {}
     for some, shares in zip(torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True):
-        found = _tried(pair, "gradient", partial(_gradient, pair, some, shares))
+        found = tried(pair.device, "gradient", partial(_gradient, pair, some, shares))
         if found is None:
             return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
@@ -179,7 +179,7 @@ def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
     work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
     if not serves(pair) or work < WORTH:
         return None
-    return _tried(pair, "mean field", partial(_mean_field, pair, visible, rounds))
+    return tried(pair.device, "mean field", partial(_mean_field, pair, visible, rounds))
 
 
 def _mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor:
@@ -198,7 +198,7 @@ def products(pair: Pair) -> tuple[Tensor, Tensor] | None:
     bits = min(pair.sizes)
     if not serves(pair) or bits > MOST_BITS or pair.replicas * 2**bits * 20 > ROOM:
         return None
-    return _tried(pair, "products", partial(_products, pair))
+    return tried(pair.device, "products", partial(_products, pair))
 
 
 def _products(pair: Pair) -> tuple[Tensor, Tensor]:
@@ -226,15 +226,15 @@ def _products(pair: Pair) -> tuple[Tensor, Tensor]:
 # -- how ----------------------------------------------------------------------------------------------
 
 
-def _tried(pair: Pair, kernel: str, work: Callable[[], T]) -> T | None:
-    """The work, launched on the GPU that holds the couplings; None, and the plain path from then on,
-    where the compiler or the driver refuses the kernel in this precision."""
+def tried(device: torch.device, kernel: str, work: Callable[[], T]) -> T | None:
+    """The work, launched on this GPU; None, and the plain path from then on, where the compiler or the
+    driver refuses the kernel in this precision."""
     if (kernel, current()) in _refused:
         return None
-    if pair.device.type != "cuda":
+    if device.type != "cuda":
         return work()
     try:
-        with torch.cuda.device(pair.device):  # Triton launches on the current one
+        with torch.cuda.device(device):  # Triton launches on the current one
             return work()
     except torch.OutOfMemoryError:
         raise
