@@ -170,7 +170,9 @@ def test_a_replica_that_diverges_stays_where_it_was(monkeypatch, case, momentum)
 
     def spoil(gradients):
         for name, some in values.items():
-            flat = gradients[name][1].flatten()  # where values stand apart, most of them in several blocks
+            flat = gradients[name][
+                1
+            ].flatten()  # where values stand apart, most of them in several blocks
             flat[:: flat.numel() // len(some)][: len(some)] = torch.tensor(some, device=DEVICE)
             gradients[name][1] = flat.view(gradients[name][1].shape)
 

@@ -284,8 +284,10 @@ def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]
         signed = weights * -pair.scale
         overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
         means, over_v, over_h = overlaps(pair, visible, signed)
-        both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
-        found[name] = torch.cat(both, -1)
+        whole = weights.new_empty((e, over_v.shape[2], sum(pair.sizes)), dtype=torch.float32)
+        _product(over_h, visible, whole[..., :-h])
+        _product(over_v, means[..., :h], whole[..., -h:])
+        found[name] = whole[:, :k]
     if pair.biases is not None:
         one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
         both = [_weighted(-weights, one, x) for x in (visible, means)]
@@ -341,9 +343,12 @@ def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:
     return first.add_(second)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """aᵀ b of (e, c, k) and (e, c, n) in float32, rounded as `precision` says."""
     stored = kind()
+    a, b = a.to(stored).mT, b.to(stored)
     if stored == torch.bfloat16 and a.is_cuda:
-        return torch.bmm(a.to(stored).mT, b.to(stored), out_dtype=torch.float32)
-    return a.to(stored).float().mT @ b.to(stored).float()
+        if out is None:
+            return torch.bmm(a, b, out_dtype=torch.float32)
+        return torch.bmm(a, b, out_dtype=torch.float32, out=out)
+    return torch.bmm(a.float(), b.float(), out=out)

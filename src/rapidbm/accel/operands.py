@@ -171,7 +171,10 @@ def _matrix(pair: Pair) -> Matrix:
     if pair.scale is None:
         j = padded(pair.values, v, h, kind())
     else:
-        xv, xh = (padded(pair.of_layer(i), pair.rows, n, kind()) for i, n in enumerate((v, h)))
+        if few_patterns(pair):  # the same that gradients read
+            xv, xh = operands(pair).xv, operands(pair).xh
+        else:
+            xv, xh = (padded(pair.of_layer(i), pair.rows, n, kind()) for i, n in enumerate((v, h)))
         j = torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale)
     return Couplings(*pair.sizes, j, *padded_biases(pair, v, h), in_triton())
 

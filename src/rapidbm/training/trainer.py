@@ -268,7 +268,7 @@ class Trainer:
         if not moves.serves(self.parameters) or not isinstance(self.updater, Guarded):
             return False
         clip = self.projection if project and type(self.projection) is Clip else None
-        guard = Guard(self.alive, self.machine.couplings.limit, clip and clip.x)
+        guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.x)
         if not self.updater.guarded(gradients, rates, guard):
             return False
         if project and clip is None:

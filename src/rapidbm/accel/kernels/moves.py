@@ -104,7 +104,9 @@ class Numbers:
     unbias: tuple[Tensor, Tensor]
 
 
-def step(couplings: Sequence[Moved], biases: Sequence[Moved], how: Numbers, alive: Tensor, limit: float) -> None:
+def step(
+    couplings: Sequence[Moved], biases: Sequence[Moved], how: Numbers, alive: Tensor, limit: float
+) -> None:
     """One step in place; replicas whose Σ|θ'| is finite, and below the limit for the couplings, stay alive
     (e,), and the others stay where they are."""
     every = (*couplings, *biases)
@@ -119,7 +121,9 @@ def step(couplings: Sequence[Moved], biases: Sequence[Moved], how: Numbers, aliv
         first, second = (*moved.memory, theta, theta)[:2]
         (beta1, beta2), row = how.betas, g.shape[-1]
         of_row = row if g.dim() == 2 else g.stride(1)
-        bound = 0.0 if moved.bound is None else float(moved.bound)  # a whole number is a kernel of its own
+        bound = (
+            0.0 if moved.bound is None else float(moved.bound)
+        )  # a whole number is a kernel of its own
         _step_kernel[(blocks[i], e)](
             theta, kept[i], g, first, second, sums, how.rates, *how.unbias,
             sizes[i], row, g.stride(0), of_row, int(len(how.rates) > 1), columns, sum(blocks[:i]),
