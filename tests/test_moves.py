@@ -71,7 +71,7 @@ def gradients_of(machine, number):
 def moved(
     monkeypatch, trainer, steps, *, by_kernels, spoil=lambda gradients: None, rates=None, devices=None
 ):
-    """The trainer after so many steps, the last with a gradient that is spoilt, and what was before it."""
+    """The trainer's state after so many steps and before the last, whose gradient is spoilt."""
     either = ("cuda", "cpu") if by_kernels else ()
     monkeypatch.setattr(fused, "DEVICES", either if devices is None else devices)
     for i in range(steps):
@@ -170,9 +170,7 @@ def test_a_replica_that_diverges_stays_where_it_was(monkeypatch, case, momentum)
 
     def spoil(gradients):
         for name, some in values.items():
-            flat = gradients[name][
-                1
-            ].flatten()  # where values stand apart, most of them in several blocks
+            flat = gradients[name][1].flatten()  # values stand apart, in several blocks
             flat[:: flat.numel() // len(some)][: len(some)] = torch.tensor(some, device=DEVICE)
             gradients[name][1] = flat.view(gradients[name][1].shape)
 

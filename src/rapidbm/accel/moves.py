@@ -1,6 +1,7 @@
 """A step of an optimiser, the check for divergence and the clipping of patterns in two launches.
 
-In float32 where kernels run; elsewhere the answer is False, nothing has changed, and the plain path goes on.
+In float32 where kernels run; elsewhere the answer is False, nothing has changed, and the plain path goes
+on.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     a ← β₁ a + (1−β₁) g,  q ← β₂ q + (1−β₂) g²,   d = (a / c₁) / (√q / √c₂ + ε)           (2)
     θ' = θ (1 − rate · decay) − rate · d,         θ ← min(x, max(−x, θ'))                 (3)
 
-without memory d = g. Old values are kept aside, with Σ|θ'| of every block. A second launch adds up these sums
-and puts a replica back whose sum is too large, or which does not move any more; it reads nothing else of
-the others.
+without memory d = g. Old values are kept aside, with Σ|θ'| of every block. A second launch adds up these
+sums and puts a replica back whose sum is too large, or which does not move any more; it reads nothing
+else of the others.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class Numbers:
 def step(
     couplings: Sequence[Moved], biases: Sequence[Moved], how: Numbers, alive: Tensor, limit: float
 ) -> None:
-    """One step in place; replicas whose Σ|θ'| is finite, and below the limit for the couplings, stay alive
-    (e,), and the others stay where they are."""
+    """One step in place; replicas whose Σ|θ'| is finite, and below the limit for the couplings, stay
+    alive (e,), and the others stay where they are."""
     every = (*couplings, *biases)
     e = len(alive)
     sizes = [moved.theta[0].numel() for moved in every]
@@ -121,14 +121,13 @@ def step(
         first, second = (*moved.memory, theta, theta)[:2]
         (beta1, beta2), row = how.betas, g.shape[-1]
         of_row = row if g.dim() == 2 else g.stride(1)
-        bound = (
-            0.0 if moved.bound is None else float(moved.bound)
-        )  # a whole number is a kernel of its own
+        bound = 0.0 if moved.bound is None else float(moved.bound)  # an int would be another kernel
         _step_kernel[(blocks[i], e)](
             theta, kept[i], g, first, second, sums, how.rates, *how.unbias,
             sizes[i], row, g.stride(0), of_row, int(len(how.rates) > 1), columns, sum(blocks[:i]),
             beta1, 1.0 - beta1, beta2, 1.0 - beta2, how.epsilon, moved.decay, bound,
-            MEMORY=len(moved.memory), CLIPS=moved.bound is not None, FLAT=of_row == row, N=BLOCK, num_warps=4,
+            MEMORY=len(moved.memory), CLIPS=moved.bound is not None, FLAT=of_row == row, N=BLOCK,
+            num_warps=4,
         )  # fmt: skip
     flags = alive.view(torch.uint8)
     for i, moved in enumerate(every):
