@@ -144,7 +144,7 @@ def test_steps_by_kernels_end_where_the_plain_path_ends(monkeypatch, clock):
         gradients[4]["couplings.patterns"][2, 7, 100] = torch.inf
         with torch.no_grad():
             for gradient in gradients:
-                if not trainer.guarded(gradient, (0.01, 0.02, 0.03), False):
+                if not trainer.at_once(gradient, (0.01, 0.02, 0.03), False):
                     trainer.move(gradient, (0.01, 0.02, 0.03))
         assert trainer.diverged() == (2,)
         ends.append(trainer.state())

@@ -80,7 +80,7 @@ def moved(
             before = trainer.state()
             spoil(gradients)
         each = trainer.rates(i) if rates is None else rates
-        served = trainer.guarded(gradients, each, True)
+        served = trainer.at_once(gradients, each, True)
         assert served == by_kernels
         if not served:
             trainer.move(gradients, each)
@@ -124,7 +124,7 @@ def test_nothing_is_clipped_in_updates_that_do_not_project(monkeypatch):
     monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
     trainer = trainer_of(MACHINES["patterns"](), sgd(3.0), Clip(0.25, every="epoch"))
     with torch.no_grad():
-        assert trainer.guarded(gradients_of(trainer.machine, 0), (3.0,), False)
+        assert trainer.at_once(gradients_of(trainer.machine, 0), (3.0,), False)
     assert trainer.machine.patterns.abs().max() > 1.0
 
 
@@ -241,9 +241,9 @@ def test_what_is_left_to_the_plain_path(monkeypatch):
         (MACHINES["patterns"]().double(), sgd(0.1)),
         (MACHINES["patterns"](), TorchOptimizer("SGD", 0.1)),
     ):
-        assert not trainer_of(machine, optimizer).guarded(gradients, (0.1,), True)
+        assert not trainer_of(machine, optimizer).at_once(gradients, (0.1,), True)
     monkeypatch.setattr(moves, "MOST", 8 * 3)
-    assert not trainer_of(MACHINES["patterns"](), sgd(0.1)).guarded(gradients, (0.1,), True)
+    assert not trainer_of(MACHINES["patterns"](), sgd(0.1)).at_once(gradients, (0.1,), True)
 
 
 def test_a_step_that_is_refused_is_made_once_by_the_plain_path(monkeypatch):

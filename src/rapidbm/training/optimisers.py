@@ -93,10 +93,10 @@ class Updater(Protocol):
 
 
 @runtime_checkable
-class Guarded(Protocol):
+class AtOnce(Protocol):
     """An updater that can step, check for divergence and clip at once, by `accel.moves`."""
 
-    def guarded(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+    def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
         """Whether it did; if not, nothing has changed."""
         ...
 
@@ -317,7 +317,7 @@ class _SGDUpdater:
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _subtract(parameter.data, direction, rates)
 
-    def guarded(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+    def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
         memory = (self.speed,) if self.speed else ()
         rule = Rule(memory, (self.choice.momentum, 0.0), decay=self.choice.weight_decay)
         return moves.step(self.parameters, gradients, rates, rule, guard)
@@ -356,7 +356,7 @@ class _AdamUpdater:
         t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
         return 1.0 - b1**t, 1.0 - b2**t
 
-    def guarded(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+    def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
         self.steps += 1
         own, memory = self.choice, (self.mean, self.square)
         rule = Rule(memory, own.betas, own.epsilon, own.weight_decay, self._unbias())

@@ -30,7 +30,7 @@ from ..progress import watch
 from ..random import stream
 from .load import warn_of_load
 from .negative import NegativePhase, PatternInduced
-from .optimisers import Guarded, Optimizer, Rates, Updater, bind_torch
+from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
 from .positive import PositivePhase, positive_for
 from .projections import Clip, NoProjection, Projection
 
@@ -218,7 +218,7 @@ class Trainer:
         batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
         with self.machine.resting():
             gradient = self.gradient(batch)
-        if not self.guarded(gradient, rates, project):
+        if not self.at_once(gradient, rates, project):
             self.move(gradient, rates)
             if project:
                 self.project()
@@ -263,13 +263,13 @@ class Trainer:
         energies infinite."""
         self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
-    def guarded(self, gradients: dict[str, Tensor], rates: Rates, project: bool) -> bool:
+    def at_once(self, gradients: dict[str, Tensor], rates: Rates, project: bool) -> bool:
         """`move` and `project` in a few passes over the parameters, where kernels serve."""
-        if not moves.serves(self.parameters) or not isinstance(self.updater, Guarded):
+        if not moves.serves(self.parameters) or not isinstance(self.updater, AtOnce):
             return False
         clip = self.projection if project and type(self.projection) is Clip else None
         guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.x)
-        if not self.updater.guarded(gradients, rates, guard):
+        if not self.updater.at_once(gradients, rates, guard):
             return False
         if project and clip is None:
             self.project()
