@@ -47,7 +47,7 @@ optimisers = pytest.mark.parametrize("optimizer", OPTIMISERS)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """A parameter has several blocks, the last of them not full, as in a large machine."""
-    monkeypatch.setattr(kernel, "BLOCK", 32)
+    monkeypatch.setattr(kernel, "BLOCK", 16)
     monkeypatch.setattr(kernel, "KEEPERS", 2)
     monkeypatch.setattr(fused, "_refused", set())
 
