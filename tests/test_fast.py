@@ -753,24 +753,24 @@ def test_small_work_is_left_to_the_plain_path(monkeypatch):
 def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
     monkeypatch.setattr(fused, "_refused", set())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    gpu = type("OnGPU", (), {"device": torch.device("cuda")})()
-    assert fused._tried(gpu, "chains", lambda: 3) == 3
+    gpu = torch.device("cuda")
+    assert fused.tried(gpu, "chains", lambda: 3) == 3
 
     def refuse():
         raise ValueError("no such instruction")
 
     with pytest.warns(RuntimeWarning, match="chains does not run here in float32 .*instruction"):
-        assert fused._tried(gpu, "chains", refuse) is None
-    assert fused._tried(gpu, "chains", lambda: 3) is None  # not tried again
-    assert fused._tried(gpu, "layers", lambda: 3) == 3
+        assert fused.tried(gpu, "chains", refuse) is None
+    assert fused.tried(gpu, "chains", lambda: 3) is None  # not tried again
+    assert fused.tried(gpu, "layers", lambda: 3) == 3
     with rounding.precision("bf16"):
-        assert fused._tried(gpu, "chains", lambda: 3) == 3
+        assert fused.tried(gpu, "chains", lambda: 3) == 3
 
     def full():
         raise torch.OutOfMemoryError("full")
 
     with pytest.raises(torch.OutOfMemoryError):  # that is no fault of the kernel
-        fused._tried(gpu, "layers", full)
+        fused.tried(gpu, "layers", full)
 
 
 def test_the_plain_path_where_nothing_serves(plain):

@@ -116,7 +116,7 @@ def sweeps(
     if road is None:
         return None
     work = partial(_sweeps, road, pair, spins, rng, count, beta, keep, push)
-    swept = _tried(pair, road, work)
+    swept = tried(pair.device, road, work)
     return swept if swept is None or keep is None else torch.where(keep, spins, swept)  # to the digit
 
 
@@ -163,7 +163,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     step = max(1, ROOM // row)
     total: dict[str, Tensor] = {}
     for some, shares in zip(torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True):
-        found = _tried(pair, "gradient", partial(_gradient, pair, some, shares))
+        found = tried(pair.device, "gradient", partial(_gradient, pair, some, shares))
         if found is None:
             return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
@@ -176,7 +176,7 @@ def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
     work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
     if not serves(pair) or work < WORTH:
         return None
-    return _tried(pair, "mean field", partial(_mean_field, pair, visible, rounds))
+    return tried(pair.device, "mean field", partial(_mean_field, pair, visible, rounds))
 
 
 def _mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor:
@@ -195,7 +195,7 @@ def products(pair: Pair) -> tuple[Tensor, Tensor] | None:
     bits = min(pair.sizes)
     if not serves(pair) or bits > MOST_BITS or pair.replicas * 2**bits * 20 > ROOM:
         return None
-    return _tried(pair, "products", partial(_products, pair))
+    return tried(pair.device, "products", partial(_products, pair))
 
 
 def _products(pair: Pair) -> tuple[Tensor, Tensor]:
@@ -223,15 +223,15 @@ def _products(pair: Pair) -> tuple[Tensor, Tensor]:
 # -- how ----------------------------------------------------------------------------------------------
 
 
-def _tried(pair: Pair, kernel: str, work: Callable[[], T]) -> T | None:
-    """The work, launched on the GPU that holds the couplings; None, and the plain path from then on,
-    where the compiler or the driver refuses the kernel in this precision."""
+def tried(device: torch.device, kernel: str, work: Callable[[], T]) -> T | None:
+    """The work, launched on this GPU; None, and the plain path from then on, where the compiler or the
+    driver refuses the kernel in this precision."""
     if (kernel, current()) in _refused:
         return None
-    if pair.device.type != "cuda":
+    if device.type != "cuda":
         return work()
     try:
-        with torch.cuda.device(pair.device):  # Triton launches on the current one
+        with torch.cuda.device(device):  # Triton launches on the current one
             return work()
     except torch.OutOfMemoryError:
         raise
@@ -280,8 +280,10 @@ def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]
         signed = weights * -pair.scale
         overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
         means, over_v, over_h = overlaps(pair, visible, signed)
-        both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
-        found[name] = torch.cat(both, -1)
+        whole = weights.new_empty((e, over_v.shape[2], sum(pair.sizes)), dtype=torch.float32)
+        _product(over_h, visible, whole[..., :-h])
+        _product(over_v, means[..., :h], whole[..., -h:])
+        found[name] = whole[:, :k]
     if pair.biases is not None:
         one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
         both = [_weighted(-weights, one, x) for x in (visible, means)]
@@ -335,9 +337,12 @@ def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:
     return first.add_(second)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """aᵀ b of (e, c, k) and (e, c, n) in float32, rounded as `precision` says."""
     stored = kind()
+    a, b = a.to(stored).mT, b.to(stored)
     if stored == torch.bfloat16 and a.is_cuda:
-        return torch.bmm(a.to(stored).mT, b.to(stored), out_dtype=torch.float32)
-    return a.to(stored).float().mT @ b.to(stored).float()
+        if out is None:
+            return torch.bmm(a, b, out_dtype=torch.float32)
+        return torch.bmm(a, b, out_dtype=torch.float32, out=out)
+    return torch.bmm(a.float(), b.float(), out=out)
