@@ -131,7 +131,8 @@ class Graph(Executor):
         self.replay = Replay(rng)
         self.side: torch.cuda.Stream | None = None  # a second stream of work
         if rng.device.type == "cuda":
-            self.side = torch.cuda.Stream(rng.device)  # type: ignore[no-untyped-call]
+            # Its kernels are small, and go first: the others wait for them.
+            self.side = torch.cuda.Stream(rng.device, priority=-1)  # type: ignore[no-untyped-call]
 
     def beside(self) -> AbstractContextManager[object]:
         if self.side is None:
@@ -235,12 +236,14 @@ class Replay:
 
     def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
         """The graph, or None where something in the work refuses to be captured."""
+        drawn = self.rng.get_state()
         try:
             return self._capture(work)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             self.refused = True
+            self.rng.set_state(drawn)  # what it drew on the way was for nothing
             warnings.warn(
                 f"this work cannot be captured in a graph ({str(error)[:200]}); it is launched step by "
                 "step, slower",

@@ -42,7 +42,9 @@ DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interp
 NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
-LONG = (2**31, 2**35)  # multiplications of a gradient that is worth launches of its own
+LONG = 2**31  # multiplications of a gradient that is worth launches of its own
+FEW_BLOCKS = 4  # of 64 chains, below which J is worth building in bf16
+BUSY = 120  # such blocks from which on they keep the chip busier than layers do
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
@@ -76,19 +78,22 @@ def joins(pair: Pair, rows: int) -> bool:
 
 def long(pair: Pair, rows: int) -> bool:
     """Whether the gradient over so many rows goes on its own, beside the sampling of the other phase: one
-    that takes long enough, and does not fill the chip by itself."""
+    that takes long enough."""
     work = pair.replicas * rows * pair.rows * sum(pair.sizes)
-    return serves(pair) and _gradient_served(pair) and LONG[0] <= work < LONG[1]
+    return serves(pair) and _gradient_served(pair) and work >= LONG
 
 
-def ready(pair: Pair | None) -> None:
-    """Makes what both phases read, so that they may go beside each other."""
+def ready(pair: Pair | None, chains: int) -> None:
+    """Makes what both phases read, so that they may go beside each other, and what one of them waits for;
+    so many chains are drawn, or as many as there are patterns."""
     if pair is None or not serves(pair) or not _gradient_served(pair):
         return
-    if pair.dense and pair.sizes[0] > NARROW:
-        matrix(pair)
-    elif pair.dense or few_patterns(pair):
+    if not pair.dense:
+        (operands if few_patterns(pair) else factors)(pair)
+    elif pair.sizes[0] <= NARROW:
         operands(pair)
+    if _road(pair, chains or pair.rows, plain=True) == "layers":
+        matrix(pair)
 
 
 def joined(data: Tensor, model: Tensor) -> bool:
@@ -252,14 +257,14 @@ def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
     (v, h), k = pair.sizes, pair.rows
     if pair.dense:
         return "chains" if v <= NARROW else "layers"
+    blocks, bf16 = pair.replicas * -(-chains // 64), current() == "bf16"
     room = pair.replicas * v * h * kind().itemsize <= ROOM
-    filled = pair.replicas * -(-chains // 64) >= FILLED
     cheap = 2 * k * (v + h) <= v * h  # fields through patterns, against fields through J
-    if room and not (filled and cheap):
+    if room and not (cheap and blocks >= (FEW_BLOCKS if bf16 else FILLED)):
         return "layers"
-    if few_patterns(pair) and (plain or not room):
-        return "chains"
-    return "patterns" if current() == "bf16" else None
+    if bf16:
+        return "chains" if plain and few_patterns(pair) and blocks >= BUSY else "patterns"
+    return "chains" if few_patterns(pair) and (plain or not room) else None
 
 
 def _gradient_served(pair: Pair) -> bool:
@@ -278,7 +283,8 @@ def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]
         found[name] = _weighted(-weights, visible, means)[..., :h]
     else:
         signed = weights * -pair.scale
-        overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
+        by_chains = few_patterns(pair) and (current() != "bf16" or e * c >= 64 * FILLED)
+        overlaps = _pattern_means if by_chains else _many_pattern_means
         means, over_v, over_h = overlaps(pair, visible, signed)
         whole = weights.new_empty((e, over_v.shape[2], sum(pair.sizes)), dtype=torch.float32)
         _product(over_h, visible, whole[..., :-h])
@@ -313,7 +319,8 @@ def _pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor
 
 
 def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same by products of matrices: with many patterns they are worth reading the means again."""
+    """The same by products of matrices: with many patterns, or few rows, they are worth reading the means
+    again."""
     from .kernels import layers
 
     given, cut = factors(pair), layer_cut(pair, visible.shape[1], through=True)

@@ -107,10 +107,11 @@ def layer_cut(pair: Pair, chains: int, *, through: bool = False) -> Cut:
 
     least = min(pair.sizes)
     if through and current() == "bf16":
-        return Cut(chains=128, units=64, warps=4, stages=3)
+        small = pair.replicas * chains < 2**11 or -chains % 128 >= 64
+        return Cut(chains=64 if small else 128, units=64, warps=4, stages=3)
     if pair.replicas * chains * least >= 132 * 128 * 128:
         return Cut(chains=128, units=128, warps=4 if current() == "bf16" else 8, stages=3)
-    return Cut(chains=64, units=32, warps=4, stages=4)
+    return Cut(chains=64, units=32, warps=4, stages=3, across=128 if current() == "bf16" else 64)
 
 
 def wide(units: int) -> int:
@@ -174,9 +175,9 @@ def _xi(pair: Pair) -> tuple[Tensor, Tensor]:
 
 
 def _couplings(pair: Pair, values: tuple[Tensor] | tuple[Tensor, Tensor]) -> Couplings:
-    from .kernels.layers import ACROSS, Couplings
+    from .kernels.layers import ROOM, Couplings
 
-    biases = padded_biases(pair, *(wide(n) + ACROSS for n in pair.sizes))
+    biases = padded_biases(pair, *(wide(n) + ROOM for n in pair.sizes))
     return Couplings(*pair.sizes, values, *biases, in_triton(), pair.scale or 1.0)
 
 

@@ -282,13 +282,14 @@ class Machine(nn.Module):
         return ensemble.gradient(self)
 
     @contextmanager
-    def resting(self) -> Iterator[None]:
-        """In this block the parameters stay as they are: what kernels read of them is made once."""
+    def resting(self, chains: int = 0) -> Iterator[None]:
+        """In this block the parameters stay as they are: what kernels read of them is made once. So many
+        chains are drawn in it, or as many as there are patterns."""
         pair = self.pair()
         if pair is None:
             yield
             return
-        fused.ready(pair)
+        fused.ready(pair, chains)
         _resting[self] = pair
         try:
             yield

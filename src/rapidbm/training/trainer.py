@@ -216,7 +216,7 @@ class Trainer:
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
         batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
-        with self.machine.resting():
+        with self.machine.resting(self.chains.shape[1]):
             gradient = self.gradient(batch)
         if not self.at_once(gradient, rates, project):
             self.move(gradient, rates)

@@ -35,12 +35,14 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 @dataclass(frozen=True)
 class Cut:
-    """How the work is cut: chains per block, units per tile, warps, tiles that are loaded ahead."""
+    """How the work is cut: chains per block, units per tile, warps, tiles that are loaded ahead, and in
+    `layers` rows of couplings per tile."""
 
     chains: int
     units: int
     warps: int
     stages: int
+    across: int = 64
 
 
 @dataclass(frozen=True)

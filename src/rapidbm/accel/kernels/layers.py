@@ -23,7 +23,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .chains import LOG2E, Cut, Settings, _drawn, _words, padded
 
-ACROSS = 64  # rows of couplings per step; layers and patterns are padded to multiples of it
+ROOM = 64  # beyond a layer's biases, for the last tile
 COPIED = 1024  # spins that a block of the last kernel writes at a time
 
 
@@ -82,12 +82,12 @@ def _join_kernel(out, v, h, chains, whole, visible, hidden, wide_v, wide_h, N: t
 @dataclass(frozen=True)
 class Couplings:
     """J (e, wide_v, wide_h), or ξ_v (e, K, wide_v) and ξ_h (e, K, wide_h) with J = scale · ξ_vᵀ ξ_h,
-    padded with zeros to multiples of `ACROSS`; biases have `ACROSS` more."""
+    padded with zeros; biases have `ROOM` more."""
 
     visible: int
     hidden: int
     values: tuple[Tensor] | tuple[Tensor, Tensor]
-    bias_v: Tensor  # (e, wide_v + ACROSS), empty for none
+    bias_v: Tensor  # (e, wide_v + ROOM), empty for none
     bias_h: Tensor
     precision: str
     scale: float = 1.0
@@ -130,13 +130,13 @@ class _Layers:
         given_push = none[None] if push is None else push
         blocks = (whole // cut.chains, triton.cdiv(wide_out, cut.units), e)
         _layer_kernel[blocks](
-            _tiles(source, cut.chains, ACROSS),
-            _tiles(x, cut.units, ACROSS) if turned else _tiles(x, ACROSS, cut.units),
+            _tiles(source, cut.chains, cut.across),
+            _tiles(x, cut.units, cut.across) if turned else _tiles(x, cut.across, cut.units),
             _tiles(out, cut.chains, cut.units), bias if bias.numel() else none, beta, given_push,
             _tiles(out if held is None else held, cut.chains, cut.units), seed,
             self.chains, whole, (given.visible, given.hidden)[layer], source.shape[2], wide_out,
             bias.shape[1], *beta.stride(), *given_push.stride()[:2], place, phase,
-            M=cut.chains, N=cut.units, A=ACROSS, TURNED=turned, BIAS=bias.numel() > 0,
+            M=cut.chains, N=cut.units, A=cut.across, TURNED=turned, BIAS=bias.numel() > 0,
             DRAW=how is not None, PUSH=push is not None, HELD=held is not None,
             PRECISION=given.precision, num_warps=cut.warps, num_stages=cut.stages,
         )  # fmt: skip
