@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -162,18 +163,20 @@ def peers(
         reference = OURS if count == sweeps else f"{OURS}, PCD-{count}"
         row = {"name": name, "method": peer.method.format(sweeps=count), "over": reference}
         rows.append(row)
-        if find_spec(peer.package) is None:
-            row["missing"] = f"not installed ({REMEDY})"
-            continue
-        if reference not in actions:
-            actions[reference] = ours(size, count, device, seed)
-            rows.insert(-1, {"name": reference, "method": f"PCD-{count}", "over": reference})
-        actions[name] = Guarded(_builder(peer, size, count, device, seed))
+        if guarded(row, peer.package, partial(peer.build, size, count, device, seed), actions):
+            if reference not in actions:
+                actions[reference] = ours(size, count, device, seed)
+                rows.insert(-1, {"name": reference, "method": f"PCD-{count}", "over": reference})
     return timed(rows, actions, rounds, device)
 
 
-def _builder(peer: Peer, size: Size, count: int, device: torch.device, seed: int) -> Callable[[], Action]:
-    return lambda: peer.build(size, count, device, seed)
+def guarded(row: Row, package: str, build: Callable[[], Action], actions: dict[str, Action]) -> bool:
+    """Adds the action of another package's row, or says there that it is not installed."""
+    if find_spec(package) is None:
+        row["missing"] = f"not installed ({REMEDY})"
+        return False
+    actions[row["name"]] = Guarded(build)
+    return True
 
 
 def axons(
