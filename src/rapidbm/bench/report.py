@@ -145,8 +145,8 @@ def draw(found: Result, folder: Path) -> None:
         fig, axes = panels(2, 2, height=3.0)
         _peers(axes[0], found)
         _sizes(axes[1], found)
-        _roof(axes[2], found)
-        _groups(axes[3], found)
+        _groups(axes[2], found)
+        _roof(axes[3], found)
         for ending in ("png", "pdf"):
             pictures.save(fig, folder / f"bench.{ending}")
 
@@ -163,12 +163,14 @@ def _peers(axes: Axes, found: Result) -> None:
 
 def _groups(axes: Axes, found: Result) -> None:
     rows, colours = [], []
-    for group, pen in zip(found["groups"], cycle(PENS)):  # a colour each
+    for group, pen in zip(found["groups"], cycle(PENS), strict=False):  # a colour each
         some = [row for row in group["rows"] if "seconds" in row]
         rows += some
         colours += [pen.colour] * len(some)
+        axes.scatter([], [], s=14, color=pen.colour, label=group["name"])
     _dots(axes, rows, colours, [f"{row['name']}, {row['method']}" for row in rows], size=4.0)
-    label(axes, "time of a sweep, update, step or turn (ms)", "", "(d) other work, by kind")
+    axes.legend(fontsize=5.5)
+    label(axes, "time of one part (ms)", "", "(c) sweeps, updates, steps, turns")
 
 
 def _dots(
@@ -233,7 +235,7 @@ def _roof(axes: Axes, found: Result) -> None:
             label=work,
         )
     _logarithmic(axes)
-    label(axes, "operations per byte", "operations per second", f"(c) roofline, {precision}")
+    label(axes, "operations per byte", "operations per second", f"(d) roofline, {precision}")
 
 
 def _logarithmic(axes: Axes) -> None:
