@@ -199,7 +199,8 @@ def test_rows_of_groups_are_times_of_a_part_and_their_rates(hand_clock, monkeypa
     assert held["held"] == 1 / groups.HELD
     timed = [row for row in rows["small"] if "missing" not in row]
     assert {row["seconds"] for row in timed} == {1 / groups.PER_CALL}
-    assert {row["over"] for row in timed} == {f"rapidbm, {size}" for size in plan.small}
+    sampled = f"rapidbm, {plan.small[-1]}, sampling"
+    assert {row["over"] for row in timed} == {sampled, *(f"rapidbm, {size}" for size in plan.small)}
     assert [row["method"] for row in rows["annealing"]] == ["forward", "back"] * 2
     assert rows["annealing"][0]["seconds"] == 1 / plan.steps
     (turn,) = rows["tempering"]
@@ -222,6 +223,20 @@ def test_a_call_does_as_many_parts_as_its_row_says():
     assert two == 2 * one > 0
     small = Size(6, 8, None, 10)
     assert flops(epoch(small, 1, CPU, 0)) == groups.PER_CALL * flops(ours(small, 1, CPU, 0))
+
+
+def test_thrml_is_asked_for_as_many_sweeps_as_ours(monkeypatch):
+    """It need not be installed: what it is told is heard by a stand-in."""
+    jax, thrml = mock.MagicMock(), mock.MagicMock()
+    for name, module in {"jax": jax, "thrml": thrml, "thrml.models": thrml}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")
+    peers.by_thrml(Size(3, 4, None, 5), 7, CPU, 0)()
+    assert thrml.SamplingSchedule.call_args.kwargs["n_warmup"] == 7
+    assert thrml.SamplingSchedule.call_args.kwargs["n_samples"] == 1
+    nodes, edges, *_ = thrml.IsingEBM.call_args.args
+    assert (len(nodes), len(edges)) == (7, 12)
+    assert jax.block_until_ready.call_count == 1
 
 
 def test_held_units_stay():

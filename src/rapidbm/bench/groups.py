@@ -16,7 +16,7 @@ import torch
 
 from .clock import Action, interleaved
 from .jobs import PER_CALL, Size, annealed, deep, epoch, full, gibbs, images, plain, tempered
-from .peers import OURS, PLAIN, Row, by_rbms, guarded, timed
+from .peers import OURS, PLAIN, Row, by_rbms, by_thrml, guarded, timed
 
 HELD = 4  # one unit in so many
 Group = dict[str, Any]
@@ -146,7 +146,19 @@ def small(plan: Plan, device: torch.device, seed: int) -> list[Row]:
                 actions[name] = build()
             else:
                 guarded(row, package, build, actions)
+    rows += _beside_thrml(plan.small[-1], actions, device, seed)
     return timed(rows, actions, plan.rounds, device, parts=PER_CALL)
+
+
+def _beside_thrml(size: Size, actions: dict[str, Action], device: torch.device, seed: int) -> list[Row]:
+    """Sampling alone: it has no update of its own to time."""
+    name = f"{OURS}, {size}, sampling"
+    mine = {**_row(name, "Gibbs", "sweep", size), "over": name}
+    theirs = {**mine, "name": f"thrml, {size}, sampling"}
+    actions[name] = gibbs(size, PER_CALL, device, seed)
+    build = partial(by_thrml, size, PER_CALL, device, seed)
+    guarded(theirs, "thrml", build, actions, "pip install thrml")
+    return [mine, theirs]
 
 
 def _often(build: Callable[..., Action], size: Size, device: torch.device, seed: int) -> Action:
@@ -205,7 +217,7 @@ def others(plan: Plan, device: torch.device, seed: int) -> list[Row]:
 
 GROUPS: dict[str, tuple[str, Callable[[Plan, torch.device, int], list[Row]]]] = {
     "sampling": ("sampling with many patterns, and with units held", sampling),
-    "small": (f"small machines, as many images as chains, {PER_CALL} updates in a row", small),
+    "small": (f"small machines, as many images as chains, {PER_CALL} updates or sweeps in a row", small),
     "annealing": ("annealing, one temperature", annealing),
     "tempering": ("parallel tempering, one turn", tempering),
     "others": ("deep and full machines, one update", others),

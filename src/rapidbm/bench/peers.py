@@ -7,6 +7,7 @@ Rounds alternate in one process.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -116,6 +117,30 @@ def by_sklearn(size: Size, sweeps: int, device: torch.device, seed: int) -> Acti
     return lambda: model.partial_fit(data)
 
 
+def by_thrml(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+    """So many block Gibbs sweeps of dense couplings, on the device that JAX chooses."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take most of a GPU
+    import jax
+    from thrml import Block, SamplingSchedule, SpinNode, sample_states
+    from thrml.models import IsingEBM, IsingSamplingProgram, hinton_init
+
+    visible, hidden = ([SpinNode() for _ in range(n)] for n in (size.visible, size.hidden))
+    nodes, edges = visible + hidden, [(v, h) for v in visible for h in hidden]
+    key = jax.random.key(seed)
+    couplings = 0.01 * jax.random.normal(key, (len(edges),))
+    zero, one = jax.numpy.zeros(len(nodes)), jax.numpy.array(1.0)
+    model, blocks = IsingEBM(nodes, edges, zero, couplings, one), [Block(hidden), Block(visible)]
+    program = IsingSamplingProgram(model, blocks, [])
+    schedule = SamplingSchedule(n_warmup=sweeps, n_samples=1, steps_per_sample=1)  # observed once
+    start = hinton_init(key, model, blocks, (size.chains,))
+
+    def chain(key: Any, state: Any) -> Any:
+        return sample_states(key, program, schedule, state, [], [Block(nodes)])
+
+    chains, keys = jax.jit(jax.vmap(chain)), jax.random.split(key, size.chains)
+    return lambda: jax.block_until_ready(chains(keys, start))
+
+
 PEERS = {
     "rbms": Peer("rbms", "PCD-{sweeps}", by_rbms),
     "torchebm": Peer("torchebm", "PCD-{sweeps}, Langevin", by_torchebm),
@@ -170,10 +195,16 @@ def peers(
     return timed(rows, actions, rounds, device)
 
 
-def guarded(row: Row, package: str, build: Callable[[], Action], actions: dict[str, Action]) -> bool:
+def guarded(
+    row: Row,
+    package: str,
+    build: Callable[[], Action],
+    actions: dict[str, Action],
+    remedy: str = REMEDY,
+) -> bool:
     """Adds the action of another package's row, or says there that it is not installed."""
     if find_spec(package) is None:
-        row["missing"] = f"not installed ({REMEDY})"
+        row["missing"] = f"not installed ({remedy})"
         return False
     actions[row["name"]] = Guarded(build)
     return True
