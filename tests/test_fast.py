@@ -37,7 +37,7 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from rapidbm.accel.kernels import chains, layers, many, states
+from rapidbm.accel.kernels import chains, layers, states
 from rapidbm.accel.kernels.chains import Cut
 
 GPU = torch.cuda.is_available()
@@ -77,8 +77,7 @@ def large_blocks(monkeypatch):
     """As few blocks as can be in the interpreter, which takes one by one."""
     if not GPU:
         monkeypatch.setattr(operands, "FILLED", 0)
-        monkeypatch.setattr(fused, "layer_cut", lambda *_: Cut(128, 64, 8, 3))
-        monkeypatch.setattr(fused, "many_cut", lambda *_, **__: Cut(128, 64, 8, 3))
+        monkeypatch.setattr(fused, "layer_cut", lambda *_, **__: Cut(128, 64, 8, 3))
 
 
 @pytest.fixture
@@ -99,16 +98,10 @@ def visible(of: Machine, chains: int) -> torch.Tensor:
     return of.random(chains, stream(3, device=DEVICE))[..., : of.visible]
 
 
-def as_many_patterns_are_rounded(count: int):
-    """On a GPU the kernel for many patterns has room for bf16 alone."""
-    bf16 = GPU and count > operands.MOST_PATTERNS["bf16"]
-    return rounding.precision("bf16") if bf16 else nullcontext()
-
-
 KINDS = {
     "patterns": (9, 20, 3),
     "two pieces": (20, 70, 40),  # K = 32 + 16
-    "four pieces": (9, 20, 400),  # K = 128 + 128 + 128 + 16
+    "many patterns": (9, 20, 400),
     "narrow": (5, 40, None),
     "not a power of two": (40, 30, None),
     "wide": (130, 40, None),
@@ -127,21 +120,9 @@ def test_pieces_hold_all_patterns_with_the_least_left_over():
         assert first + second == min(total for total in sums if total >= count)
 
 
-def test_many_patterns_come_in_four_pieces():
-    for count in range(1, many.MOST + 1):
-        sizes = [size for size in many.pieces(count) if size]
-        assert many.pieces(count) == (*sizes, *[0] * (4 - len(sizes)))
-        assert all(size in (16, 32, 64, 128) for size in sizes)
-        assert sizes[:-1] == [128] * (len(sizes) - 1)
-        assert sum(sizes) - count < max(16, sizes[-1] / 2)
-
-
-# -- draws --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("patterns", "road"),
-    [(None, "chains"), (None, "layers"), (2, "chains"), (2, "layers"), (2, "many")],
+    [(None, "chains"), (None, "layers"), (2, "chains"), (2, "layers"), (2, "patterns")],
 )
 def test_spins_have_the_exact_distribution(nothing_plain, large_blocks, monkeypatch, patterns, road):
     small = machine(4, 3, patterns, scale=0.7)
@@ -169,23 +150,14 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     }[special]
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
     pair = these.pair()
-    many_cuts = [Cut(64, 32, 4, 3), Cut(128, 64, 8, 3)]
-    with as_many_patterns_are_rounded(pair.rows):
-        if pair.rows > operands.MOST_PATTERNS["bf16"] and GPU:
-            many_cuts = [operands.many_cut(pair, plain=special == "plain")]
-        found = [
-            layers.sample(operands.matrix(pair), start, how, cut)
-            for cut in (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
-        ]
-        if operands.few_patterns(pair) or (pair.dense and these.visible <= fused.NARROW):
-            cuts = (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
-            found += [chains.sample(operands.operands(pair), start, how, cut) for cut in cuts]
-        if not pair.dense:
-            given = operands.operands(pair, many=True)
-            found += [many.sample(given, start, how, cut) for cut in many_cuts]
-        tolerance = 1e-2 if rounding.current() == "bf16" else 1e-3
+    given = [operands.matrix(pair)] + ([] if pair.dense else [operands.factors(pair)])
+    cuts = (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
+    found = [layers.sample(couplings, start, how, cut) for couplings in given for cut in cuts]
+    if operands.few_patterns(pair) or (pair.dense and these.visible <= fused.NARROW):
+        cuts = (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
+        found += [chains.sample(operands.operands(pair), start, how, cut) for cut in cuts]
     for spins in found[1:]:  # a field within rounding of its random number may go either way
-        assert (spins != found[0]).float().mean() < tolerance
+        assert (spins != found[0]).float().mean() < 1e-3
     assert not torch.equal(found[0][0], found[0][1])
     if special == "held":
         mask = mask.to(DEVICE)
@@ -193,7 +165,7 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
         assert not torch.equal(found[0][~mask], start[~mask])
 
 
-@pytest.mark.parametrize(("patterns", "road"), [(None, "chains"), (2, "chains"), (300, "many")])
+@pytest.mark.parametrize(("patterns", "road"), [(None, "chains"), (2, "chains"), (300, "patterns")])
 def test_clamped_and_pushed_spins_have_the_exact_distribution(
     nothing_plain, large_blocks, monkeypatch, patterns, road
 ):
@@ -208,14 +180,13 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(
     rng = stream(0, device=DEVICE)
     start = everything[torch.multinomial(p, MANY, replacement=True, generator=rng)]
     clamp = torch.arange(6, device=DEVICE) == 0
-    with as_many_patterns_are_rounded(patterns or 0):
-        spins = sweeps(small, start, rng, 2, clamp=clamp, push=push.expand(1, MANY, -1))
+    spins = sweeps(small, start, rng, 2, clamp=clamp, push=push.expand(1, MANY, -1))
     powers = 2 ** torch.arange(5, -1, -1, device=DEVICE)
     numbers = ((spins > 0).long() * powers).sum(2)[0]
     assert chi_squared(numbers.bincount(minlength=64), p[0]) > 1e-4
 
 
-@pytest.mark.parametrize("road", ["chains", "many", "layers"])
+@pytest.mark.parametrize("road", ["chains", "layers", "patterns"])
 def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road):
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     these = machine(9, 20, 3)
@@ -253,9 +224,8 @@ def test_more_patterns_than_fit_on_the_chip(kernels):
         ((784, 3000, 190), 16_384, "bf16", True, "chains"),
         ((784, 3000, 190), 16_384, "tf32", True, "chains"),
         ((784, 3000, 190), 16_384, "float32", True, None),  # cuBLAS
-        ((784, 3000, 190), 16_384, "bf16", False, "many"),  # pushed or clamped
-        ((4096, 4096, 400), 16_384, "bf16", True, "many"),
-        ((4096, 4096, 513), 16_384, "bf16", True, "layers"),
+        ((784, 3000, 190), 16_384, "bf16", False, "patterns"),  # pushed or clamped
+        ((4096, 4096, 1000), 16_384, "bf16", True, "patterns"),
         ((4096, 4096, 400), 16_384, "tf32", True, None),  # cuBLAS
         ((784, 3000, 190), 190, "float32", True, "layers"),  # too few to fill the chip
         ((784, 3000, 384), 16_384, "bf16", True, "layers"),  # J is cheaper
@@ -462,13 +432,14 @@ def test_gradients_are_those_of_the_plain_path(
         assert (found[name] - value).norm() < tolerance * value.norm(), name
 
 
-# All pairs of pieces of `chains`, all cuts and numbers of pieces of `many`.
-COUNTS = (16, 30, 48, 64, 70, 96, 128, 140, 160, 190, 200, 256, 270, 288, 320, 384, 400, 420, 450, 512)
+# All pairs of pieces of `chains`; beyond them `layers` knows one kind.
+COUNTS = (16, 30, 48, 64, 70, 96, 128, 140, 160, 190, 200, 384, 512, 600)
 
 
 def large_blocks_of(precision: str) -> list[int]:
-    most = many.MOST if precision == "bf16" else operands.MOST_PATTERNS[precision]
-    return [count for count in COUNTS if count <= most]
+    return [
+        count for count in COUNTS if precision == "bf16" or count <= operands.MOST_PATTERNS[precision]
+    ]
 
 
 @on_gpu
@@ -500,9 +471,8 @@ def test_large_blocks(nothing_plain, precision, patterns):
             if operands.few_patterns(pair) and not more:
                 cut = operands.cut_of(pair, many_chains, drawing=True)
                 drawn.append(chains.sample(operands.operands(pair), start, how, cut))
-            if precision == "bf16":
-                cut = operands.many_cut(pair, plain=not more)
-                drawn.append(many.sample(operands.operands(pair, many=True), start, how, cut))
+            cut = operands.layer_cut(pair, many_chains, through=True)
+            drawn.append(layers.sample(operands.factors(pair), start, how, cut))
             for other in drawn[1:]:
                 assert (drawn[0] != other).float().mean() < tolerance
 
@@ -783,24 +753,24 @@ def test_small_work_is_left_to_the_plain_path(monkeypatch):
 def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
     monkeypatch.setattr(fused, "_refused", set())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    gpu = type("OnGPU", (), {"device": torch.device("cuda")})()
-    assert fused._tried(gpu, "chains", lambda: 3) == 3
+    gpu = torch.device("cuda")
+    assert fused.tried(gpu, "chains", lambda: 3) == 3
 
     def refuse():
         raise ValueError("no such instruction")
 
     with pytest.warns(RuntimeWarning, match="chains does not run here in float32 .*instruction"):
-        assert fused._tried(gpu, "chains", refuse) is None
-    assert fused._tried(gpu, "chains", lambda: 3) is None  # not tried again
-    assert fused._tried(gpu, "layers", lambda: 3) == 3
+        assert fused.tried(gpu, "chains", refuse) is None
+    assert fused.tried(gpu, "chains", lambda: 3) is None  # not tried again
+    assert fused.tried(gpu, "layers", lambda: 3) == 3
     with rounding.precision("bf16"):
-        assert fused._tried(gpu, "chains", lambda: 3) == 3
+        assert fused.tried(gpu, "chains", lambda: 3) == 3
 
     def full():
         raise torch.OutOfMemoryError("full")
 
     with pytest.raises(torch.OutOfMemoryError):  # that is no fault of the kernel
-        fused._tried(gpu, "layers", full)
+        fused.tried(gpu, "layers", full)
 
 
 def test_the_plain_path_where_nothing_serves(plain):

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from rapidbm.accel import executors, fused
+from rapidbm.accel import executors, fused, moves
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
@@ -28,7 +28,7 @@ from rapidbm.testing import check_sampler, chi_squared, exact_distribution, smal
 from rapidbm.training.negative import PatternInduced, Persistent, Tempered
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
-from rapidbm.training.projections import Sign
+from rapidbm.training.projections import Clip, Sign
 from rapidbm.training.train import train
 from rapidbm.training.trainer import Trainer
 
@@ -107,6 +107,50 @@ def test_graphs(monkeypatch, negative, patterns, clock, long):
         return Trainer(machine, data, negative, optimizer, epochs=20, batch_size=40, seed=0)
 
     assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [sgd(0.01), sgd([0.01, 0.02, 0.03, 0.04], momentum=0.5, weight_decay=0.1), adam(1e-3)],
+    ids=["sgd", "momentum", "adam"],
+)
+@pytest.mark.parametrize("projection", [Clip(0.5), Clip(0.5, every="epoch"), Sign("update")], ids=str)
+def test_graphs_of_steps_and_projections(monkeypatch, optimizer, projection):
+    def trainer_of(data):
+        machine = rbm(30, 200, 5, replicas=4, continuous=True, biases=True, seed=0, device="cuda")
+        options = {"epochs": 20, "batch_size": 40, "projection": projection, "seed": 0}
+        return Trainer(machine, data, PatternInduced(2), optimizer, **options)
+
+    assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
+
+
+@pytest.mark.parametrize("clock", ["update", "epoch"])
+def test_steps_by_kernels_end_where_the_plain_path_ends(monkeypatch, clock):
+    """Of 10,000 values each: more than one block. One replica diverges on the way."""
+    ends = []
+    for serves in (moves.serves, lambda parameters: False):
+        monkeypatch.setattr(moves, "serves", serves)
+        machine = rbm(60, 140, 50, replicas=3, continuous=True, biases=True, seed=0, device="cuda")
+        data = torch.where(torch.rand((40, 60), generator=stream(0)) < 0.5, 1, -1)
+        optimizer = adam([0.01, 0.02, 0.03], clock=clock, weight_decay=0.1)
+        trainer = Trainer(machine, data, Persistent(4, 1), optimizer, epochs=9, batch_size=20, seed=0)
+        gradients = [
+            {
+                name: torch.randn(p.shape, generator=stream(i)).cuda()
+                for name, p in trainer.parameters.items()
+            }
+            for i in range(9)
+        ]
+        gradients[4]["couplings.patterns"][2, 7, 100] = torch.inf
+        with torch.no_grad():
+            for gradient in gradients:
+                if not trainer.at_once(gradient, (0.01, 0.02, 0.03), False):
+                    trainer.move(gradient, (0.01, 0.02, 0.03))
+        assert trainer.diverged() == (2,)
+        ends.append(trainer.state())
+    for name, value in ends[0].items():
+        if name.startswith("parameter/"):
+            assert torch.allclose(value, ends[1][name], rtol=1e-5, atol=1e-6), name
 
 
 @pytest.mark.parametrize("patterns", [None, 5])

@@ -6,6 +6,7 @@
     elementwise  what every unit does for itself
     operands     what kernels read of two coupled layers, a `Pair`, and how their work is cut
     fused        when kernels run instead of the plain path: sweeps, gradient, means, products of a `Pair`
+    moves        an optimiser's step, the check for divergence and the clipping in two launches
     executors    who runs what comes again and again: the host, or a graph
     kernels/     the kernels themselves, in Triton
 
@@ -15,7 +16,7 @@ It knows `errors` and nothing else of this library. Other rooms use
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of
     operands.Pair;  fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
-    executors.executor_for, Plan, repeated
+    moves.serves, step, Rule, Guard;  executors.executor_for, Plan, repeated
 
 All of them answer on a CPU, too.
 

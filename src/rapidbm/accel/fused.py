@@ -5,15 +5,17 @@ a GPU. A function answers None when they do not, and the plain path goes on. `ro
 are stored.
 
 Four roads, by what is measured (docs/performance.md): whole chains in a block of their own (`chains`) for
-patterns and narrow dense machines, and (`many`) for more patterns than a block's registers hold or units
-that are held or pushed; a kernel per layer (`layers`) for wide dense machines, and for patterns whose
-chains are too few to fill the chip; all states of a narrow layer (`states`).
+patterns and narrow dense machines; a kernel per layer (`layers`) with all couplings, for wide dense
+machines and for patterns whose chains are too few to fill the chip, or with the patterns themselves, for
+more of them than a block's registers hold and for units that are held or pushed; all states of a narrow
+layer (`states`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Literal, TypeVar
@@ -24,21 +26,18 @@ from torch import Tensor
 from .elementwise import bits_of
 from .operands import (
     FILLED,
-    MOST_OF_ALL,
     Pair,
     cut_of,
+    factors,
     few_patterns,
     layer_cut,
-    many_cut,
     matrix,
     operands,
-    padded_biases,
-    wide,
 )
 from .rounding import current, in_triton, kind
 
 T = TypeVar("T")
-Road = Literal["chains", "many", "layers"]
+Road = Literal["chains", "layers", "patterns"]
 DEVICES = ("cuda",)  # where kernels run; tests add "cpu", under Triton's interpreter
 NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
@@ -117,7 +116,7 @@ def sweeps(
     if road is None:
         return None
     work = partial(_sweeps, road, pair, spins, rng, count, beta, keep, push)
-    swept = _tried(pair, road, work)
+    swept = tried(pair.device, road, work)
     return swept if swept is None or keep is None else torch.where(keep, spins, swept)  # to the digit
 
 
@@ -131,7 +130,7 @@ def _sweeps(
     keep: Tensor | None,
     push: Tensor | None,
 ) -> Tensor:
-    from .kernels import chains, layers, many
+    from .kernels import chains, layers
 
     e, c, n = spins.shape
     seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
@@ -146,11 +145,9 @@ def _sweeps(
     how = chains.Settings(count, beta.expand(e, c), seed, push, held)
     if road == "chains":
         return chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
-    if road == "many":
-        return many.sample(
-            operands(pair, many=True), spins, how, many_cut(pair, plain=held is None and push is None)
-        )
-    return layers.sample(matrix(pair), spins, how, layer_cut(pair, c))
+    through = road == "patterns"
+    given = factors(pair) if through else matrix(pair)
+    return layers.sample(given, spins, how, layer_cut(pair, c, through=through))
 
 
 def _by_rows(values: Tensor) -> Tensor:
@@ -166,7 +163,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     step = max(1, ROOM // row)
     total: dict[str, Tensor] = {}
     for some, shares in zip(torch.split(visible, step, 1), torch.split(weights, step, 1), strict=True):
-        found = _tried(pair, "gradient", partial(_gradient, pair, some, shares))
+        found = tried(pair.device, "gradient", partial(_gradient, pair, some, shares))
         if found is None:
             return None
         total = {k: total[k].add_(v) for k, v in found.items()} if total else found
@@ -179,7 +176,7 @@ def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
     work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
     if not serves(pair) or work < WORTH:
         return None
-    return _tried(pair, "mean field", partial(_mean_field, pair, visible, rounds))
+    return tried(pair.device, "mean field", partial(_mean_field, pair, visible, rounds))
 
 
 def _mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor:
@@ -198,7 +195,7 @@ def products(pair: Pair) -> tuple[Tensor, Tensor] | None:
     bits = min(pair.sizes)
     if not serves(pair) or bits > MOST_BITS or pair.replicas * 2**bits * 20 > ROOM:
         return None
-    return _tried(pair, "products", partial(_products, pair))
+    return tried(pair.device, "products", partial(_products, pair))
 
 
 def _products(pair: Pair) -> tuple[Tensor, Tensor]:
@@ -226,15 +223,15 @@ def _products(pair: Pair) -> tuple[Tensor, Tensor]:
 # -- how ----------------------------------------------------------------------------------------------
 
 
-def _tried(pair: Pair, kernel: str, work: Callable[[], T]) -> T | None:
-    """The work, launched on the GPU that holds the couplings; None, and the plain path from then on,
-    where the compiler or the driver refuses the kernel in this precision."""
+def tried(device: torch.device, kernel: str, work: Callable[[], T]) -> T | None:
+    """The work, launched on this GPU; None, and the plain path from then on, where the compiler or the
+    driver refuses the kernel in this precision."""
     if (kernel, current()) in _refused:
         return None
-    if pair.device.type != "cuda":
+    if device.type != "cuda":
         return work()
     try:
-        with torch.cuda.device(pair.device):  # Triton launches on the current one
+        with torch.cuda.device(device):  # Triton launches on the current one
             return work()
     except torch.OutOfMemoryError:
         raise
@@ -255,15 +252,14 @@ def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
     (v, h), k = pair.sizes, pair.rows
     if pair.dense:
         return "chains" if v <= NARROW else "layers"
-    blocks: Road | None = "chains" if few_patterns(pair) else None
-    if current() == "bf16" and k <= MOST_OF_ALL and not (plain and blocks):
-        blocks = "many"
     room = pair.replicas * v * h * kind().itemsize <= ROOM
     filled = pair.replicas * -(-chains // 64) >= FILLED
     cheap = 2 * k * (v + h) <= v * h  # fields through patterns, against fields through J
-    if blocks and (not room or (filled and cheap and (plain or blocks == "many"))):
-        return blocks
-    return "layers" if room and (current() == "bf16" or not (filled and cheap)) else None
+    if room and not (filled and cheap):
+        return "layers"
+    if few_patterns(pair) and (plain or not room):
+        return "chains"
+    return "patterns" if current() == "bf16" else None
 
 
 def _gradient_served(pair: Pair) -> bool:
@@ -284,8 +280,10 @@ def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]
         signed = weights * -pair.scale
         overlaps = _pattern_means if few_patterns(pair) else _many_pattern_means
         means, over_v, over_h = overlaps(pair, visible, signed)
-        both = [_product(over_h, visible)[:, :k], _product(over_v, means)[:, :k, :h]]
-        found[name] = torch.cat(both, -1)
+        whole = weights.new_empty((e, over_v.shape[2], sum(pair.sizes)), dtype=torch.float32)
+        _product(over_h, visible, whole[..., :-h])
+        _product(over_v, means[..., :h], whole[..., -h:])
+        found[name] = whole[:, :k]
     if pair.biases is not None:
         one = torch.ones((), dtype=visible.dtype, device=visible.device).expand(e, c, 1)
         both = [_weighted(-weights, one, x) for x in (visible, means)]
@@ -317,14 +315,12 @@ def _pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor
 def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same by products of matrices: with many patterns they are worth reading the means again."""
     from .kernels import layers
-    from .kernels.chains import padded
 
-    k, (v, h) = pair.rows, pair.sizes
-    xv, xh = (padded(pair.of_layer(i), wide(k), wide(n), kind()) for i, n in enumerate(pair.sizes))
-    _, bias_h = padded_biases(pair, v, wide(h))
-    over_v = _product(visible.mT, xv[..., :v].mT)
-    between = layers.Couplings(k, h, xh, bias_h, bias_h, in_triton())
-    means = layers.hidden_means(between, over_v * (pair.scale or 1.0), layer_cut(pair, visible.shape[1]))
+    given, cut = factors(pair), layer_cut(pair, visible.shape[1], through=True)
+    xv, xh = given.values[0], given.values[-1]
+    over_v = _product(visible.mT, xv[..., : pair.sizes[0]].mT)
+    between = replace(given, visible=pair.rows, values=(xh,))
+    means = layers.hidden_means(between, over_v * given.scale, cut)
     over_h = _product(means.mT, xh.mT)
     return means, over_v * weights[..., None], over_h * weights[..., None]
 
@@ -341,9 +337,12 @@ def _weighted(weights: Tensor, spins: Tensor, b: Tensor) -> Tensor:
     return first.add_(second)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """aᵀ b of (e, c, k) and (e, c, n) in float32, rounded as `precision` says."""
     stored = kind()
+    a, b = a.to(stored).mT, b.to(stored)
     if stored == torch.bfloat16 and a.is_cuda:
-        return torch.bmm(a.to(stored).mT, b.to(stored), out_dtype=torch.float32)
-    return a.to(stored).float().mT @ b.to(stored).float()
+        if out is None:
+            return torch.bmm(a, b, out_dtype=torch.float32)
+        return torch.bmm(a, b, out_dtype=torch.float32, out=out)
+    return torch.bmm(a.float(), b.float(), out=out)

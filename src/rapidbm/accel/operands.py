@@ -13,11 +13,10 @@ from .rounding import current, in_triton, kind
 
 if TYPE_CHECKING:
     from .kernels.chains import Cut, Operands
-    from .kernels.layers import Couplings as Matrix
+    from .kernels.layers import Couplings
 
 T = TypeVar("T")
 MOST_PATTERNS = {"float32": 128, "tf32": 192, "bf16": 192}  # whose overlaps fit into registers
-MOST_OF_ALL = 512  # whose overlaps fit into shared memory, in bf16
 FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 
 
@@ -102,27 +101,15 @@ def cut_of(pair: Pair, chains: int, *, drawing: bool) -> Cut:
     return Cut(64, 32, 4, stages)
 
 
-def many_cut(pair: Pair, *, plain: bool = True) -> Cut:
-    """By what was measured: up to 192 patterns two blocks share a multiprocessor, beyond one has it for
-    itself; with more than 384 shared memory holds two tiles. Units that are not `plain`, pushed or held,
-    need room in it, too."""
-    from .kernels.chains import Cut
-
-    if not plain and pair.rows > MOST_PATTERNS["bf16"]:
-        return Cut(chains=64, units=32, warps=4, stages=2)
-    if pair.rows <= MOST_PATTERNS["bf16"]:
-        return Cut(chains=64, units=32, warps=4, stages=3)
-    if pair.rows <= 256:
-        return Cut(chains=128, units=64, warps=8, stages=3)
-    return Cut(chains=128, units=32, warps=8, stages=3 if pair.rows <= 384 else 2)
-
-
-def layer_cut(pair: Pair, chains: int) -> Cut:
+def layer_cut(pair: Pair, chains: int, *, through: bool = False) -> Cut:
+    """For a product with J, or `through` patterns: a short one, whose blocks share a multiprocessor."""
     from .kernels.chains import Cut
 
     least = min(pair.sizes)
+    if through and current() == "bf16":
+        return Cut(chains=128, units=64, warps=4, stages=3)
     if pair.replicas * chains * least >= 132 * 128 * 128:
-        return Cut(chains=128, units=128, warps=8, stages=3)
+        return Cut(chains=128, units=128, warps=4 if current() == "bf16" else 8, stages=3)
     return Cut(chains=64, units=32, warps=4, stages=4)
 
 
@@ -130,17 +117,16 @@ def wide(units: int) -> int:
     return -(-units // 64) * 64  # whole tiles of every cut of `chains`
 
 
-def operands(pair: Pair, *, many: bool = False) -> Operands:
-    """For `chains`, or for `many`."""
-    return pair.once(("operands", many), lambda: _operands(pair, many))
+def operands(pair: Pair) -> Operands:
+    """For `chains`."""
+    return pair.once("operands", lambda: _operands(pair))
 
 
-def _operands(pair: Pair, many: bool) -> Operands:
-    from .kernels import many as more
+def _operands(pair: Pair) -> Operands:
     from .kernels.chains import Operands, padded, pieces, power_of_two
 
     v, h = pair.sizes
-    rows = power_of_two(v) if pair.dense else sum((more.pieces if many else pieces)(pair.rows))
+    rows = power_of_two(v) if pair.dense else sum(pieces(pair.rows))
     xi, xh = pair.values, pair.values if pair.dense else pair.of_layer(1)
     bias_v, bias_h = padded_biases(pair, rows if pair.dense else wide(v), wide(h))
     return Operands(
@@ -158,22 +144,40 @@ def _operands(pair: Pair, many: bool) -> Operands:
     )
 
 
-def matrix(pair: Pair) -> Matrix:
-    """For `layers`."""
-    return pair.once("matrix", lambda: _matrix(pair))
+def matrix(pair: Pair) -> Couplings:
+    """J for `layers`."""
+    return pair.once("matrix", lambda: _couplings(pair, _j(pair)))
 
 
-def _matrix(pair: Pair) -> Matrix:
+def factors(pair: Pair) -> Couplings:
+    """ξ for `layers`."""
+    return pair.once("factors", lambda: _couplings(pair, _xi(pair)))
+
+
+def _j(pair: Pair) -> tuple[Tensor]:
     from .kernels.chains import padded
-    from .kernels.layers import Couplings
 
-    v, h = (wide(size) for size in pair.sizes)
     if pair.scale is None:
-        j = padded(pair.values, v, h, kind())
-    else:
-        xv, xh = (padded(pair.of_layer(i), pair.rows, n, kind()) for i, n in enumerate((v, h)))
-        j = torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale)
-    return Couplings(*pair.sizes, j, *padded_biases(pair, v, h), in_triton())
+        return (padded(pair.values, wide(pair.sizes[0]), wide(pair.sizes[1]), kind()),)
+    xv, xh = _xi(pair)
+    return (torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale),)
+
+
+def _xi(pair: Pair) -> tuple[Tensor, Tensor]:
+    from .kernels.chains import padded
+
+    if few_patterns(pair):  # the same that gradients read
+        return operands(pair).xv, operands(pair).xh
+    rows = wide(pair.rows)
+    xv, xh = (padded(pair.of_layer(i), rows, wide(n), kind()) for i, n in enumerate(pair.sizes))
+    return xv, xh
+
+
+def _couplings(pair: Pair, values: tuple[Tensor] | tuple[Tensor, Tensor]) -> Couplings:
+    from .kernels.layers import ACROSS, Couplings
+
+    biases = padded_biases(pair, *(wide(n) + ACROSS for n in pair.sizes))
+    return Couplings(*pair.sizes, values, *biases, in_triton(), pair.scale or 1.0)
 
 
 def padded_biases(pair: Pair, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:

@@ -66,7 +66,7 @@ PLANS = {
         (1, 2, 4, 8),
         20,
         7,
-    ),  # enough chains to fill the chip; more than 512 patterns have no kernel of their own
+    ),  # enough chains to fill the chip
     "quick": Plan(Size(512, 512, 32, 64), (0.5, 1, 2), (0.5, 1, 2), (1, 2), 5, 3),
 }
 

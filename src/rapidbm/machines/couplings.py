@@ -133,6 +133,11 @@ class Couplings(nn.Module, ABC):
     def running(self, spins: Tensor, layer: int) -> RunningField:
         """A layer's own field while its units change one by one from `spins`."""
 
+    @property
+    @abstractmethod
+    def limit(self) -> float:
+        """Σ|θ| over the parameters of a replica from which on it is not `finite`."""
+
     @abstractmethod
     def finite(self) -> Tensor:
         """Which replicas have energies, and products on the way to them, that no spins make infinite,

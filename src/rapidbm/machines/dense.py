@@ -51,7 +51,11 @@ class Dense(Couplings):
     def first(self) -> Tensor:
         return cast(Tensor, next(iter(self.weights._parameters.values())))
 
-    def finite(self) -> Tensor:  # |E| ≤ Σ |J_ij|
+    @property
+    def limit(self) -> float:  # |E| ≤ Σ |J_ij|
+        return math.inf
+
+    def finite(self) -> Tensor:
         sums = [torch.linalg.vector_norm(w, 1, (1, 2)) for w in self.weights.values()]
         return torch.stack(sums).sum(0).isfinite()
 

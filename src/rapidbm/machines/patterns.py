@@ -95,9 +95,13 @@ class Patterns(Couplings):
     def extra_repr(self) -> str:
         return f"K={self.patterns.shape[1]}"
 
-    def finite(self) -> Tensor:  # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)² ≤ (Σ_ki |ξ_i^k|)²
+    @property
+    def limit(self) -> float:  # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)² ≤ (Σ_ki |ξ_i^k|)²
+        return math.sqrt(torch.finfo(self.patterns.dtype).max)
+
+    def finite(self) -> Tensor:
         total: Tensor = torch.linalg.vector_norm(self.patterns, 1, (1, 2))
-        return total < math.sqrt(torch.finfo(total.dtype).max)
+        return total < self.limit
 
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""

@@ -171,11 +171,13 @@ class PatternInduced:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        spins = SPIN.nearest(_patterns(machine))
+        xi = _patterns(machine)
         if not self.sweeps:
-            return spins
+            return SPIN.nearest(xi)
         if self.units == "visible":
-            spins = machine.with_visible(spins[..., : machine.visible], means=True)
+            spins = machine.with_visible(SPIN.nearest(xi[..., : machine.visible]), means=True)
+        else:
+            spins = SPIN.nearest(xi)
         return run_sweeps(machine, spins, rng, self.sweeps, means=True)
 
 

@@ -23,6 +23,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..accel import moves
+from ..accel.moves import Guard, Rule
 from ..errors import InputError, check_choice, check_count, is_number, is_whole, unknown
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
@@ -88,6 +90,15 @@ class Updater(Protocol):
     def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None: ...
     def state(self) -> dict[str, Tensor]: ...
     def load(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+@runtime_checkable
+class AtOnce(Protocol):
+    """An updater that can step, check for divergence and clip at once, by `accel.moves`."""
+
+    def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+        """Whether it did; if not, nothing has changed."""
+        ...
 
 
 @runtime_checkable
@@ -306,6 +317,11 @@ class _SGDUpdater:
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _subtract(parameter.data, direction, rates)
 
+    def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+        memory = (self.speed,) if self.speed else ()
+        rule = Rule(memory, (self.choice.momentum, 0.0), decay=self.choice.weight_decay)
+        return moves.step(self.parameters, gradients, rates, rule, guard)
+
     def state(self) -> dict[str, Tensor]:
         return {f"speed/{name}": value for name, value in self.speed.items()}
 
@@ -326,8 +342,7 @@ class _AdamUpdater:
     def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         self.steps += 1
         b1, b2 = self.choice.betas
-        t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
-        unbias1, unbias2 = 1.0 - b1**t, 1.0 - b2**t
+        unbias1, unbias2 = self._unbias()
         for name, parameter in self.parameters.items():
             gradient = gradients[name]
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)
@@ -335,6 +350,20 @@ class _AdamUpdater:
             size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
+
+    def _unbias(self) -> tuple[Tensor, Tensor]:
+        b1, b2 = self.choice.betas
+        t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
+        return 1.0 - b1**t, 1.0 - b2**t
+
+    def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+        self.steps += 1
+        own, memory = self.choice, (self.mean, self.square)
+        rule = Rule(memory, own.betas, own.epsilon, own.weight_decay, self._unbias())
+        done = moves.step(self.parameters, gradients, rates, rule, guard)
+        if not done:
+            self.steps -= 1
+        return done
 
     def state(self) -> dict[str, Tensor]:
         saved = {f"mean/{name}": value for name, value in self.mean.items()}

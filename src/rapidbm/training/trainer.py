@@ -17,8 +17,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..accel import moves
 from ..accel.devices import prepare, wait
 from ..accel.executors import Plan, executor_for
+from ..accel.moves import Guard
 from ..accel.rounding import Precision
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
@@ -28,7 +30,7 @@ from ..progress import watch
 from ..random import stream
 from .load import warn_of_load
 from .negative import NegativePhase, PatternInduced
-from .optimisers import Optimizer, Rates, Updater, bind_torch
+from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
 from .positive import PositivePhase, positive_for
 from .projections import Clip, NoProjection, Projection
 
@@ -216,9 +218,10 @@ class Trainer:
         batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
         with self.machine.resting():
             gradient = self.gradient(batch)
-        self.move(gradient, rates)
-        if project:
-            self.project()
+        if not self.at_once(gradient, rates, project):
+            self.move(gradient, rates)
+            if project:
+                self.project()
         if self.average:
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
@@ -259,6 +262,18 @@ class Trainer:
         """Moves the parameters; a replica stays where it is from the update on that would make one of its
         energies infinite."""
         self.keeping_dead(lambda: self.updater.step(gradients, rates))
+
+    def at_once(self, gradients: dict[str, Tensor], rates: Rates, project: bool) -> bool:
+        """`move` and `project` in a few passes over the parameters, where kernels serve."""
+        if not moves.serves(self.parameters) or not isinstance(self.updater, AtOnce):
+            return False
+        clip = self.projection if project and type(self.projection) is Clip else None
+        guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.x)
+        if not self.updater.at_once(gradients, rates, guard):
+            return False
+        if project and clip is None:
+            self.project()
+        return True
 
     def project(self) -> None:
         spared = self.all_alive() if self.executor.looks else self.settled

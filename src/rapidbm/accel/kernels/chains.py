@@ -317,7 +317,8 @@ def power_of_two(count: int) -> int:
 
 def padded(values: Tensor, rows: int, wide: int, dtype: torch.dtype) -> Tensor:
     """(e, rows, wide) with zeros after the values (e, k, n)."""
-    whole = torch.zeros((values.shape[0], rows, wide), dtype=dtype, device=values.device)
+    make = torch.empty if values.shape[1:] == (rows, wide) else torch.zeros
+    whole = make((values.shape[0], rows, wide), dtype=dtype, device=values.device)
     whole[:, : values.shape[1], : values.shape[2]] = values
     return whole
 

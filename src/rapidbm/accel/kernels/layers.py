@@ -1,9 +1,14 @@
-"""A layer drawn, or at its means, from all couplings to the other layer: one product, one kernel.
+"""A layer drawn, or at its means, from the other one: products of matrices, and a kernel per layer.
 
     f = s J + bias,        s' ~ p(s | β f + push)  or  s' = tanh(f + push)                (1)
 
 For dense couplings, and for patterns when there are too few chains to fill the chip with blocks of them.
-Random numbers are those of `chains`, so that both draw the same spins but for rounding.
+With many patterns, or units that are pushed or held, the field goes through the overlaps,
+
+    m = s ξᵀ / √K,        f = m ξ' + bias                                                 (2)
+
+a product of its own and one in the kernel. Random numbers are those of `chains`, so that all draw the
+same spins but for rounding.
 """
 
 from __future__ import annotations
@@ -18,143 +23,171 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .chains import LOG2E, Cut, Settings, _drawn, _words, padded
 
-ACROSS = 64  # units of the other layer per step; layers are padded to multiples of it
+ACROSS = 64  # rows of couplings per step; layers and patterns are padded to multiples of it
+COPIED = 1024  # spins that a block of the last kernel writes at a time
 
 
 @triton.jit(do_not_specialize=["phase", "place"])
 def _layer_kernel(
-    given, j, out, bias, beta, push, held, seed_at,
-    chains, units, wide_in, wide_out, beta_e, beta_c, push_e, push_c, held_e, held_c, place, phase,
+    given, x, out, bias, beta, push, held, seed_at,
+    chains, whole, units, wide_in, wide_out, bias_e, beta_e, beta_c, push_e, push_c, place, phase,
     M: tl.constexpr, N: tl.constexpr, A: tl.constexpr, TURNED: tl.constexpr, BIAS: tl.constexpr,
     DRAW: tl.constexpr, PUSH: tl.constexpr, HELD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e = tl.program_id(2).to(tl.int64)
     first, left = tl.program_id(0) * M, tl.program_id(1) * N
     c, cols = first + tl.arange(0, M), left + tl.arange(0, N)
-    row = (e * chains).to(tl.int32) + first
+    row = (e * whole).to(tl.int32) + first
     f = tl.zeros((M, N), tl.float32)
+    if BIAS:
+        f += tl.load(bias + e * bias_e + cols)[None, :]
     for a in range(0, wide_in, A):
         s = given.load([row, a])
         if TURNED:
-            x = tl.trans(j.load([(e * wide_out).to(tl.int32) + left, a]))
+            tile = tl.trans(x.load([(e * wide_out).to(tl.int32) + left, a]))
         else:
-            x = j.load([(e * wide_in).to(tl.int32) + a, left])
-        f = tl.dot(s, x, f, input_precision=PRECISION)
-    if BIAS:
-        f += tl.load(bias + e * wide_out + cols, mask=cols < wide_out, other=0.0)[None, :]
-    line = e * chains + c
+            tile = x.load([(e * wide_in).to(tl.int32) + a, left])
+        f = tl.dot(s, tile, f, input_precision=PRECISION)
+    at = c[:, None].to(tl.int64)
+    push += e * push_e + at * push_c + place
+    there = (c < chains)[:, None] & (cols < units)[None, :]
     if DRAW:
-        beta = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0)
-        words = _words(tl.load(seed_at), line.to(tl.int32), left, phase, M, N)
-        at = c[:, None].to(tl.int64)
-        push += e * push_e + at * push_c + place
-        held += e * held_e + at * held_c + place
-        there = (c < chains)[:, None] & (cols < units)[None, :]
-        steep = (beta * (-2.0 * LOG2E))[:, None]
-        new = _drawn(f * steep, words, push, held, cols, there, PUSH, HELD)
+        steep = tl.load(beta + e * beta_e + c * beta_c, mask=c < chains, other=0.0) * (-2.0 * LOG2E)
+        words = _words(tl.load(seed_at), (e * chains + c).to(tl.int32), left, phase, M, N)
+        new = _drawn(f * steep[:, None], words, push, push, cols, there, PUSH, False)
     else:
-        if PUSH:  # on the units of this layer alone
-            push += e * push_e + c[:, None].to(tl.int64) * push_c + cols[None, :]
-            f += tl.load(push, mask=(c < chains)[:, None] & (cols < units)[None, :], other=0.0)
+        if PUSH:
+            f += tl.load(push + cols[None, :], mask=there, other=0.0)
         new = 1.0 - 2.0 / (1.0 + tl.exp2(f * (2.0 * LOG2E)))
-    new = tl.where((cols < units)[None, :], new, 0.0).to(out.dtype.element_ty)
-    inside = (c < chains)[:, None] & (cols < wide_out)[None, :]
-    tl.store(out + line[:, None] * wide_out + cols[None, :], new, mask=inside)
+    new = new.to(out.dtype)
+    if HELD:
+        value = held.load([row, left])
+        new = tl.where(value == value, value, new)  # noqa: PLR0124 (NaN)
+    out.store([row, left], new)
+
+
+@triton.jit
+def _join_kernel(out, v, h, chains, whole, visible, hidden, wide_v, wide_h, N: tl.constexpr):
+    """Spins of both layers side by side, in float32."""
+    e, c = tl.program_id(2).to(tl.int64), tl.program_id(0)  # only the first axis is long
+    unit = tl.program_id(1) * N + tl.arange(0, N)
+    seen, units = unit < visible, visible + hidden
+    line = e * whole + c
+    first = tl.load(v + line * wide_v + unit, mask=seen, other=0)
+    second = tl.load(h + line * wide_h + unit - visible, mask=(unit >= visible) & (unit < units), other=0)
+    s = tl.where(seen, first.to(tl.float32), second.to(tl.float32))
+    tl.store(out + (e * chains + c) * units + unit, s, mask=unit < units)
 
 
 @dataclass(frozen=True)
 class Couplings:
-    """J (e, wide_v, wide_h) and biases, padded with zeros to multiples of `ACROSS`."""
+    """J (e, wide_v, wide_h), or ξ_v (e, K, wide_v) and ξ_h (e, K, wide_h) with J = scale · ξ_vᵀ ξ_h,
+    padded with zeros to multiples of `ACROSS`; biases have `ACROSS` more."""
 
     visible: int
     hidden: int
-    j: Tensor
-    bias_v: Tensor  # (e, wide_v), empty for none
+    values: tuple[Tensor] | tuple[Tensor, Tensor]
+    bias_v: Tensor  # (e, wide_v + ACROSS), empty for none
     bias_h: Tensor
     precision: str
+    scale: float = 1.0
+
+    @property
+    def wide(self) -> tuple[int, int]:
+        if len(self.values) == 1:
+            return self.values[0].shape[1], self.values[0].shape[2]
+        return self.values[0].shape[2], self.values[1].shape[2]
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """What a launch needs of one layer as the one that is drawn; `place` is its first unit's."""
+class _Layers:
+    """The spins of both layers, (e, whole, wide) each, in whole blocks of chains; `chains` count."""
 
-    units: int
-    place: int
-    bias: Tensor
-    j: TensorDescriptor
-    turned: bool
+    def __init__(self, given: Couplings, visible: Tensor, cut: Cut) -> None:
+        self.given, self.cut = given, cut
+        e, self.chains, _ = visible.shape
+        whole = triton.cdiv(self.chains, cut.chains) * cut.chains
+        wide_v, wide_h = given.wide
+        v = padded(visible, whole, wide_v, given.values[0].dtype)
+        self.spins = (v, v.new_empty((e, whole, wide_h)))
+        self.through = len(given.values) == 2
+        self.overlaps = v.new_empty((e, whole, given.values[0].shape[1] if self.through else 0))
+
+    def make(
+        self, layer: int, how: Settings | None = None, phase: int = 0, push: Tensor | None = None,
+        place: int = 0, held: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Eq. (1) on a layer: drawn, or at its means; its push begins at unit `place`."""
+        given, cut, out, source = self.given, self.cut, self.spins[layer], self.spins[1 - layer]
+        turned = layer == 0 and not self.through
+        x = given.values[layer if self.through else 0]
+        if self.through:
+            _gather(source, given.values[1 - layer], given.scale, self.overlaps)
+            source = self.overlaps
+        e, whole, wide_out = out.shape
+        none = out[..., 0]  # nobody reads it
+        beta, seed = (none, none) if how is None else (how.beta, how.seed)
+        bias = given.bias_h if layer else given.bias_v
+        given_push = none[None] if push is None else push
+        blocks = (whole // cut.chains, triton.cdiv(wide_out, cut.units), e)
+        _layer_kernel[blocks](
+            _tiles(source, cut.chains, ACROSS),
+            _tiles(x, cut.units, ACROSS) if turned else _tiles(x, ACROSS, cut.units),
+            _tiles(out, cut.chains, cut.units), bias if bias.numel() else none, beta, given_push,
+            _tiles(out if held is None else held, cut.chains, cut.units), seed,
+            self.chains, whole, (given.visible, given.hidden)[layer], source.shape[2], wide_out,
+            bias.shape[1], *beta.stride(), *given_push.stride()[:2], place, phase,
+            M=cut.chains, N=cut.units, A=ACROSS, TURNED=turned, BIAS=bias.numel() > 0,
+            DRAW=how is not None, PUSH=push is not None, HELD=held is not None,
+            PRECISION=given.precision, num_warps=cut.warps, num_stages=cut.stages,
+        )  # fmt: skip
 
 
-def _layers(given: Couplings, cut: Cut) -> tuple[_Layer, _Layer]:
-    flat = given.j.flatten(0, 1)
-    across = TensorDescriptor.from_tensor(flat, [ACROSS, cut.units])
-    turned = TensorDescriptor.from_tensor(flat, [cut.units, ACROSS])
-    return (
-        _Layer(given.visible, 0, given.bias_v, turned, True),
-        _Layer(given.hidden, given.visible, given.bias_h, across, False),
-    )
-
-
-def _launch(
-    layer: _Layer, given: Couplings, source: TensorDescriptor, wide_in: int, out: Tensor, cut: Cut,
-    how: Settings | None = None, phase: int = 0, more: Tensor | None = None,
-) -> None:  # fmt: skip
-    """Eq. (1) from the other layer's padded spins into `out` (e, c, wide): drawn, or at the means, with
-    `more` (e, c, units) for a push."""
-    e, c, wide_out = out.shape
-    if how is None:
-        beta, push, held, seed = out[..., 0], out, out, out  # nobody reads them
+def _gather(spins: Tensor, xi: Tensor, scale: float, out: Tensor) -> None:
+    """The overlaps of eq. (2)."""
+    if out.is_cuda:
+        torch.baddbmm(out, spins, xi.mT, beta=0.0, alpha=scale, out=out)
     else:
-        (push, held), beta, seed = how.tensors(), how.beta, how.seed
-    push = push if more is None else more
-    bias = layer.bias if layer.bias.numel() else out
-    _layer_kernel[(triton.cdiv(c, cut.chains), triton.cdiv(wide_out, cut.units), e)](
-        source, layer.j, out, bias, beta, push, held, seed,
-        c, layer.units, wide_in, wide_out, *beta.stride(), *push.stride()[:2], *held.stride()[:2],
-        layer.place, phase,
-        M=cut.chains, N=cut.units, A=ACROSS, TURNED=layer.turned, BIAS=layer.bias.numel() > 0,
-        DRAW=how is not None, PUSH=more is not None or (how is not None and how.push is not None),
-        HELD=how is not None and how.held is not None, PRECISION=given.precision,
-        num_warps=cut.warps, num_stages=cut.stages,
-    )  # fmt: skip
+        out.copy_((spins.float() @ xi.float().mT) * scale)
 
 
-def _source(spins: Tensor, cut: Cut) -> TensorDescriptor:
-    return TensorDescriptor.from_tensor(spins.flatten(0, 1), [cut.chains, ACROSS])
+def _tiles(values: Tensor, rows: int, columns: int) -> TensorDescriptor:
+    return TensorDescriptor.from_tensor(values.flatten(0, 1), [rows, columns])
 
 
 def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
     """The same as `chains.sample`, a kernel per half-sweep."""
-    wide_v, wide_h = given.j.shape[1:]
-    v = padded(spins[..., : given.visible], spins.shape[1], wide_v, given.j.dtype)
-    h = v.new_empty((*v.shape[:2], wide_h))
-    of_v, of_h = _layers(given, cut)
-    from_v, from_h = _source(v, cut), _source(h, cut)
+    e, c, units = spins.shape
+    v = given.visible
+    both = _Layers(given, spins[..., :v], cut)
+    held: tuple[Tensor | None, Tensor | None] = (None, None)
+    if how.held is not None:
+        parts = zip((how.held[..., :v], how.held[..., v:]), both.spins, strict=True)
+        first, second = (padded(x, like.shape[1], like.shape[2], like.dtype) for x, like in parts)
+        held = (first, second)
     for number in range(how.sweeps):
-        _launch(of_h, given, from_v, wide_v, h, cut, how, 2 * number)
-        _launch(of_v, given, from_h, wide_h, v, cut, how, 2 * number + 1)
-    both = (v[..., : given.visible], h[..., : given.hidden])
-    return torch.cat(both, -1).to(torch.float32)
+        both.make(1, how, 2 * number, how.push, v, held[1])
+        both.make(0, how, 2 * number + 1, how.push, 0, held[0])
+    out = torch.empty((e, c, units), dtype=torch.float32, device=spins.device)
+    (_, whole, wide_v), wide_h = both.spins[0].shape, both.spins[1].shape[2]
+    _join_kernel[(c, triton.cdiv(units, COPIED), e)](
+        out, *both.spins, c, whole, v, given.hidden, wide_v, wide_h, N=COPIED
+    )
+    return out
 
 
 def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
     """tanh of the fields on the hidden units, (e, c, wide_h)."""
-    wide_v, wide_h = given.j.shape[1:]
-    v = padded(visible, visible.shape[1], wide_v, given.j.dtype)
-    means = v.new_empty((*v.shape[:2], wide_h))
-    _, of_h = _layers(given, cut)
-    _launch(of_h, given, _source(v, cut), wide_v, means, cut)
-    return means
+    both = _Layers(given, visible, cut)
+    both.make(1)
+    return both.spins[1][:, : both.chains]
 
 
 def relaxed(given: Couplings, push: Tensor, rounds: int, cut: Cut) -> tuple[Tensor, Tensor]:
     """Both layers at their means in each other's field, after so many rounds from 0, the hidden one
     first, with a push (e, c, hidden)."""
-    wide_v, wide_h = given.j.shape[1:]
-    v, h = (given.j.new_zeros((*push.shape[:2], wide)) for wide in (wide_v, wide_h))
-    of_v, of_h = _layers(given, cut)
-    from_v, from_h = _source(v, cut), _source(h, cut)
+    both = _Layers(given, push.new_zeros((*push.shape[:2], given.visible)), cut)
     for _ in range(rounds):
-        _launch(of_h, given, from_v, wide_v, h, cut, more=push)
-        _launch(of_v, given, from_h, wide_h, v, cut)
-    return v[..., : given.visible].float(), h[..., : given.hidden].float()
+        both.make(1, push=push)
+        both.make(0)
+    v, h = (x[:, : both.chains].float() for x in both.spins)
+    return v[..., : given.visible], h[..., : given.hidden]

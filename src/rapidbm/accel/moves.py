@@ -1,0 +1,88 @@
+"""A step of an optimiser, the check for divergence and the clipping of patterns in two launches.
+
+In float32 where kernels run; elsewhere the answer is False, nothing has changed, and the plain path goes
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from . import fused
+
+Rates = tuple[float, ...] | Tensor
+Values = Mapping[str, Tensor]
+MOST = 2**30  # values of a replica
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An optimiser in numbers: SGD with (momentum, –) or Adam with (β₁, β₂), by its memory.
+
+    The memory of each parameter is none, u, or a and q; `unbias` are 1 − β₁ᵗ and 1 − β₂ᵗ, () in float64.
+    A `decay` leaves the biases alone.
+    """
+
+    memory: Sequence[Values] = ()
+    betas: tuple[float, float] = (0.0, 0.0)
+    epsilon: float = 0.0
+    decay: float = 0.0
+    unbias: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Replicas that move, (e,), as long as Σ|θ| of their couplings is below the limit and that of their
+    biases finite; couplings are clipped to [−bound, bound]."""
+
+    alive: Tensor
+    limit: float
+    bound: float | None = None
+
+
+def serves(parameters: Values) -> bool:
+    """Whether the kernels know these parameters (e, …)."""
+    return all(fused.runs(p) and p.is_contiguous() and p[0].numel() <= MOST for p in parameters.values())
+
+
+def step(parameters: Values, gradients: Values, rates: Rates, rule: Rule, guard: Guard) -> bool:
+    """Moves the parameters of living replicas and the memory of all; whether that is done."""
+    work = partial(_step, parameters, gradients, rates, rule, guard)
+    return fused.tried(guard.alive.device, "steps", work) is not None
+
+
+def _step(parameters: Values, gradients: Values, rates: Rates, rule: Rule, guard: Guard) -> bool:
+    from .kernels.moves import Moved, Numbers
+    from .kernels.moves import step as kernel
+
+    def moved(name: str) -> Moved:
+        memory = [values[name] for values in rule.memory]
+        free = name == "biases"
+        return Moved(
+            parameters[name].detach(),
+            _by_rows(gradients[name]),
+            memory,
+            0.0 if free else float(rule.decay),
+            None if free else guard.bound,
+        )
+
+    if not isinstance(rates, Tensor):
+        rates = torch.tensor(rates, dtype=torch.float64, device=guard.alive.device)
+    first, second = map(float, rule.betas)
+    how = Numbers((first, second), float(rule.epsilon), rates, rule.unbias or (rates, rates))
+    couplings = [moved(name) for name in parameters if name != "biases"]
+    biases = [moved(name) for name in parameters if name == "biases"]
+    kernel(couplings, biases, how, guard.alive, guard.limit)
+    return True
+
+
+def _by_rows(gradient: Tensor) -> Tensor:
+    """With rows (e, n) or (e, k, n) that are side by side, at any distance."""
+    if gradient.dtype == torch.float32 and gradient.dim() in (2, 3) and gradient.stride(-1) == 1:
+        return gradient
+    return gradient.float().contiguous()
