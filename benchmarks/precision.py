@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from rapidbm.accel.devices import device_named
 from rapidbm.accel.rounding import PRECISIONS, Precision, precision
@@ -147,8 +148,12 @@ def p_value(patterns: int, rounding: Precision, how: argparse.Namespace) -> floa
     """χ² of sampled states of a small machine, by as many patterns, against enumeration."""
     machine = rbm(*SMALL, patterns, biases=True, scale=0.7, seed=how.seed, device=how.device)
     machine.requires_grad_(False)
-    with precision(rounding):
-        return sampler_p_values(sweep, machine, sweeps=5, chains=how.samples, seed=how.seed)[0]
+
+    def rounded(machine: Machine, spins: Tensor, rng: torch.Generator) -> Tensor:
+        with precision(rounding):  # around the sweep alone: what it is compared with is not rounded
+            return sweep(machine, spins, rng)
+
+    return sampler_p_values(rounded, machine, sweeps=5, chains=how.samples, seed=how.seed)[0]
 
 
 # -- what it comes to ------------------------------------------------------------------------------------

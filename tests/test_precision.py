@@ -70,8 +70,8 @@ def test_a_wrong_sampler_shows(precision, monkeypatch):
     how = precision.arguments(words(samples="20000"))
     assert precision.p_value(40, "float32", how) > precision.LEAST_P
 
-    def hotter(machine, spins, rng, beta):
-        return sweep(machine, spins, rng, 0.9 * beta)
+    def hotter(machine, spins, rng):
+        return sweep(machine, spins, rng, 0.9)
 
     monkeypatch.setattr(precision, "sweep", hotter)
     assert precision.p_value(40, "float32", how) < precision.LEAST_P
