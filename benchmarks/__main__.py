@@ -1,16 +1,17 @@
 """Runs every benchmark and prints a table, or with --json one object per line.
 
-python -m benchmarks              all but fuzz
+python -m benchmarks              all but fuzz and precision
 python -m benchmarks replicas pid
 python -m benchmarks coverage --cases 20 --families cold,holes
 python -m benchmarks fuzz --count 2000 --doors npy,csv
+python -m benchmarks precision --data digits --patterns 40 --out digits.json
 """
 
 import json
 import sys
 from collections.abc import Mapping
 
-from . import coverage, fuzz, peers, pid, replicas, verdicts
+from . import coverage, fuzz, peers, pid, precision, replicas, verdicts
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -19,7 +20,7 @@ BENCHMARKS = {
     "coverage": coverage.run,
     "verdicts": verdicts.run,
 }
-WITH_OPTIONS = {"coverage": coverage.run, "fuzz": fuzz.run}
+WITH_OPTIONS = {"coverage": coverage.run, "fuzz": fuzz.run, "precision": precision.run}
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 
 

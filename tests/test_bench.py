@@ -13,8 +13,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from rapidbm.accel import rounding
-from rapidbm.bench import clock, peers, report, roofline, run, sizes
-from rapidbm.bench.jobs import Size, ours, plain, rapid
+from rapidbm.bench import clock, groups, peers, report, roofline, run, sizes
+from rapidbm.bench.jobs import Size, annealed, epoch, gibbs, ours, plain, rapid, tempered
 from rapidbm.bench.peak import peak_bytes
 from rapidbm.cli.bench import bench
 from rapidbm.cli.main import main
@@ -177,6 +177,78 @@ def test_times_are_those_of_one_update_and_one_replica(hand_clock, monkeypatch):
     assert many["ratio"] == 8.0
 
 
+@pytest.mark.parametrize("kind", ["cuda", "cpu", "quick"])
+def test_rows_of_groups_are_times_of_a_part_and_their_rates(hand_clock, monkeypatch, kind):
+    """Every job takes a second per call here, whatever the device."""
+    for name in ("gibbs", "annealed", "tempered", "deep", "full", "epoch", "_often", "sklearn_fit"):
+        monkeypatch.setattr(groups, name, lambda *_, **__: job(hand_clock, [], "", [1.0]))
+    plan, told = groups.PLANS[kind], []
+    found = groups.measured(plan, CPU, 0, told.append)
+    assert [group["name"] for group in found] == list(groups.GROUPS)
+    assert [group["title"] for group in found] == told
+    rows = {group["name"]: group["rows"] for group in found}
+    many, held = rows["sampling"][:-1][0], rows["sampling"][-1]
+    first, calls = plan.sampled[0], plan.calls
+    assert len(rows["sampling"]) == (2 * len(plan.sampled) + 1) * len(calls)
+    assert many["seconds"] == 1 / calls[0]
+    units = first.visible + first.hidden
+    assert many["rate"] == pytest.approx(first.chains * units * calls[0] / 1e9)
+    assert [row["biases"] for row in rows["sampling"][: 2 * len(calls)]] == (
+        [False] * len(calls) + [True] * len(calls)
+    )
+    assert held["held"] == 1 / groups.HELD
+    timed = [row for row in rows["small"] if "missing" not in row]
+    assert {row["seconds"] for row in timed} == {1 / groups.PER_CALL}
+    sampled = f"rapidbm, {plan.small[-1]}, sampling"
+    assert {row["over"] for row in timed} == {sampled, *(f"rapidbm, {size}" for size in plan.small)}
+    assert [row["method"] for row in rows["annealing"]] == ["forward", "back"] * 2
+    assert rows["annealing"][0]["seconds"] == 1 / plan.steps
+    (turn,) = rows["tempering"]
+    assert turn["rate"] == pytest.approx(plan.rungs / turn["seconds"])
+    assert [row["seconds"] for row in rows["others"]] == [1.0, 1.0]
+    text = "\n".join(report._group_row(row) for group in found for row in group["rows"])
+    assert "spin updates per ns" in text
+    assert "×1" in text
+
+
+def test_a_call_does_as_many_parts_as_its_row_says():
+    size = Size(40, 50, 4, 20)
+
+    def steps(count, back):
+        return flops(annealed(size, count, CPU, 0, data=True, back=back))
+
+    for back in (False, True):
+        assert steps(12, back) - steps(6, back) == steps(6, back) - steps(0, back) > 0
+    one, two = (flops(tempered(size, 3, turns, CPU, 0)) for turns in (1, 2))
+    assert two == 2 * one > 0
+    small = Size(6, 8, None, 10)
+    assert flops(epoch(small, 1, CPU, 0)) == groups.PER_CALL * flops(ours(small, 1, CPU, 0))
+
+
+def test_thrml_is_asked_for_as_many_sweeps_as_ours(monkeypatch):
+    """It need not be installed: what it is told is heard by a stand-in."""
+    jax, thrml = mock.MagicMock(), mock.MagicMock()
+    for name, module in {"jax": jax, "thrml": thrml, "thrml.models": thrml}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")
+    peers.by_thrml(Size(3, 4, None, 5), 7, CPU, 0)()
+    assert thrml.SamplingSchedule.call_args.kwargs["n_warmup"] == 7
+    assert thrml.SamplingSchedule.call_args.kwargs["n_samples"] == 1
+    nodes, edges, *_ = thrml.IsingEBM.call_args.args
+    assert (len(nodes), len(edges)) == (7, 12)
+    assert jax.block_until_ready.call_count == 1
+
+
+def test_held_units_stay():
+    size = Size(40, 50, 4, 20)
+    free, held = (gibbs(size, 3, CPU, 0, held=held) for held in (0, groups.HELD))
+    first = gibbs(size, 0, CPU, 0)()
+    stayed = (held() == first).all(1)[0]
+    assert stayed[:: groups.HELD].all()
+    assert not stayed.all()
+    assert not (free() == first).all(1)[0, :: groups.HELD].any()
+
+
 def test_the_rate_of_products_is_that_of_the_better_size(monkeypatch):
     def rate(n, *_):
         return {"median": float(n), "size": n}
@@ -301,8 +373,12 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         held = 4 * row["replicas"] * row["patterns"] * (row["visible"] + row["hidden"])
         assert row["peak_bytes"] > held  # the patterns, and more
     assert found["fits"] == sizes.fits(found["sizes"])
+    assert [group["name"] for group in found["groups"]] == list(groups.GROUPS)
     text = "\n".join(report.lines(found))
     assert "K(V+H)" in text
+    for group in found["groups"]:
+        assert group["title"] in text
+        assert group.get("left_out", "") in text
     with pytest.raises(InputError, match=r"holds a bench\.json, which is kept"):
         bench(quick=True, out=tmp_path, device="cpu")
 

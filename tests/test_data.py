@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn.datasets import load_digits
 
 from rapidbm.data import digits
 from rapidbm.data.catalogue import DATASETS, load
@@ -111,6 +111,14 @@ def test_digits():
     assert load("digits", threshold=0.2).train.spins.sum() > data.train.spins.sum()
 
 
+def test_digits_are_those_of_scikit_learn(monkeypatch):
+    raw = load_digits()
+    read = digits._digits()
+    assert np.array_equal(read, np.column_stack([raw.data, raw.target]))
+    monkeypatch.setattr(digits, "DIGITS_FILE", ("elsewhere",))  # as in another version
+    assert np.array_equal(digits._digits(), read)
+
+
 def test_mnist(mnist_folder):
     data = load("mnist")
     assert (data.train.spins.shape, data.test.spins.shape) == ((60_000, 784), (10_000, 784))
@@ -151,8 +159,8 @@ def test_a_pixel_at_the_threshold_is_down(six_shades, step):
 
 def test_a_pixel_of_the_digits_at_the_threshold_is_down(monkeypatch):
     """Image i of those that stand in for them is of the shade i of 16."""
-    shades = SimpleNamespace(data=np.arange(17.0).repeat(64).reshape(17, 64), target=np.arange(17))
-    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: shades)
+    shades = np.arange(17.0)[:, None].repeat(65, 1)  # the last column: labels
+    monkeypatch.setattr(digits, "_digits", lambda: shades)
     for options, level in (({}, 8), ({"threshold": 0.0}, 0), ({"threshold": 0.75}, 12)):
         data = load("digits", **options)
         for split in (data.train, data.test):

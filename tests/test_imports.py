@@ -33,10 +33,29 @@ import rapidbm.testing
 """
 
 
-def python(code):
+UNTIL_THE_FIRST_EPOCH = """
+import os, sys
+import torch
+
+before = set(sys.modules)
+from rapidbm.cli.console import Screen
+from rapidbm.cli.main import main
+
+def say(self, text):
+    if text.startswith("epoch    1"):
+        print(*sorted(set(sys.modules) - before), flush=True)
+        os._exit(0)
+
+Screen.say = say
+sys.argv = ["rapidbm", "train", "digits", "--hidden", "5", "--out", sys.argv[1]]
+main()
+"""
+
+
+def python(code, *words):
     source = str(Path(rapidbm.__file__).parents[1])
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *words],
         env={"PYTHONPATH": source, "PATH": ""},
         capture_output=True,
         text=True,
@@ -52,6 +71,15 @@ def test_torch_numpy_and_safetensors_suffice():
 def test_the_command_starts_without_torch():
     result = python("import rapidbm.cli.main, sys; sys.exit('torch' in sys.modules)")
     assert result.returncode == 0, result.stderr
+
+
+def test_a_training_begins_without_what_it_does_not_need_yet(tmp_path):
+    result = python(UNTIL_THE_FIRST_EPOCH, str(tmp_path / "R"))
+    assert result.returncode == 0, result.stderr
+    loaded = set(result.stdout.split())
+    assert {"rapidbm.training.trainer", "rich.console"} <= loaded
+    late = {*HEAVY, "torch._dynamo", "torch._inductor", "triton", "sympy"} - {"typer", "click", "rich"}
+    assert not [name for name in loaded if any(name == x or name.startswith(f"{x}.") for x in late)]
 
 
 def test_every_public_name_is_there_and_typed():

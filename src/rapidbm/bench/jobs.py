@@ -1,4 +1,5 @@
-"""What is timed: updates of this library, of a plain loop in torch, and of the paper's 4×4 bars."""
+"""What is timed: updates, sampling and annealing of this library, updates of a plain loop in torch and of
+the paper's 4×4 bars."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..machines.constructors import rbm
+from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import stream
 from ..runs.recipe import Recipe
+from ..sampling import annealing
+from ..sampling.bases import path_to
 from ..sampling.gibbs import sweeps as gibbs_sweeps
+from ..sampling.tempering import turn, walkers_on
 from ..training.negative import NegativePhase, PatternInduced, Persistent
 from ..training.optimisers import Optimizer, adam, sgd
 from ..training.projections import Clip
@@ -20,7 +24,7 @@ from ..training.trainer import Trainer
 from .clock import Action
 
 BATCHES = 4  # in the data
-PER_CALL = 40  # updates of the bars: ten epochs
+PER_CALL = 40  # updates of the bars (ten epochs), or of a small machine
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,10 @@ def machine(size: Size, device: torch.device, seed: int, *, biases: bool = True)
     )
 
 
-def images(size: Size, device: torch.device, seed: int) -> Tensor:
+def images(size: Size, device: torch.device, seed: int, batches: int = BATCHES) -> Tensor:
     """Random images with a fifth of the pixels up, {0, 1}."""
     rng = stream(seed, "images", device=device)
-    shape = (BATCHES * size.chains, size.visible)
+    shape = (batches * size.chains, size.visible)
     return (torch.rand(shape, generator=rng, device=device) < 0.2).float()
 
 
@@ -71,26 +75,87 @@ def rapid(size: Size, sweeps: int, images: int, device: torch.device, seed: int)
     return _trainer(made, data, PatternInduced(sweeps), sgd(1e-3), seed, **more).step
 
 
+def epoch(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+    """`PER_CALL` updates of persistent chains by SGD, as `train` makes them."""
+    made, negative = machine(size, device, seed), Persistent(size.chains, sweeps)
+    return _trainer(made, size, negative, sgd(0.01), seed, PER_CALL).finish_epoch
+
+
+def deep(hidden: tuple[int, ...], size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+    """An update of a deep machine; of `size` all but the hidden units."""
+    options: dict[str, Any] = {"biases": True, "scale": 0.1, "seed": seed, "device": device}
+    made = dbm(size.visible, hidden, size.patterns, **options)
+    return _trainer(made, size, Persistent(size.chains, sweeps), adam(1e-3), seed).step
+
+
+def full(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+    """An update of a fully connected machine."""
+    options: dict[str, Any] = {"biases": True, "scale": 0.1, "seed": seed, "device": device}
+    made = bm(size.visible, size.hidden, size.patterns, **options)
+    return _trainer(made, size, Persistent(size.chains, sweeps), adam(1e-3), seed).step
+
+
 def _trainer(
     made: Machine,
     size: Size,
     negative: NegativePhase,
     optimizer: Optimizer,
     seed: int,
+    batches: int = BATCHES,
     **more: Any,
 ) -> Trainer:
     """A training without an end on random images."""
-    data = (images(size, made.device, seed) * 2 - 1).to(torch.int8)
+    data = (images(size, made.device, seed, batches) * 2 - 1).to(torch.int8)
     more |= {"epochs": 10**9, "batch_size": size.chains, "seed": seed}
     return Trainer(made, data, negative, optimizer, **more)
 
 
-def gibbs(size: Size, sweeps: int, device: torch.device, seed: int, *, biases: bool = True) -> Action:
-    """So many sweeps in one call."""
+def gibbs(
+    size: Size,
+    sweeps: int,
+    device: torch.device,
+    seed: int,
+    *,
+    biases: bool = True,
+    held: int = 0,
+) -> Action:
+    """So many sweeps in one call; one unit in `held` stays."""
     made = machine(size, device, seed, biases=biases).requires_grad_(False)
     rng = stream(seed, "sweeps", device=device)
     spins = made.random(size.chains, rng)
-    return lambda: gibbs_sweeps(made, spins, rng, sweeps, means=True)
+    clamp = torch.arange(made.layers.units, device=device) % held == 0 if held else None
+    return lambda: gibbs_sweeps(made, spins, rng, sweeps, clamp=clamp, means=True)
+
+
+def annealed(
+    size: Size, steps: int, device: torch.device, seed: int, *, data: bool, back: bool
+) -> Action:
+    """So many temperatures between free spins, or the marginals of `data` and their mirror image, and the
+    machine, or on the way back."""
+    made = machine(size, device, seed).requires_grad_(False)
+    rng = stream(seed, "annealing", device=device)
+    path = path_to(made, images(size, device, seed, 1) if data else None)
+    betas = torch.linspace(0, 1, steps + 1, dtype=torch.float64).tolist()
+    spins = made.random(size.chains, rng)
+    if back:
+        return lambda: annealing.backward(path, betas, spins, rng)
+    return lambda: annealing.forward(path, betas, size.chains, rng)
+
+
+def tempered(size: Size, rungs: int, turns: int, device: torch.device, seed: int) -> Action:
+    """So many turns of parallel tempering with `size.chains` on every rung."""
+    made = machine(size, device, seed).requires_grad_(False)
+    rng = stream(seed, "tempering", device=device)
+    path = path_to(made, exact=False)
+    places = torch.linspace(0, 1, rungs, dtype=torch.float64, device=device)
+    walkers = walkers_on(places[None], path.start(rungs * size.chains, rng))
+
+    def work() -> None:
+        nonlocal walkers
+        for _ in range(turns):
+            walkers = turn(path, walkers, rng)
+
+    return work
 
 
 def plain(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:

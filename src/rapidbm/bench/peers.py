@@ -7,8 +7,10 @@ Rounds alternate in one process.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -115,6 +117,30 @@ def by_sklearn(size: Size, sweeps: int, device: torch.device, seed: int) -> Acti
     return lambda: model.partial_fit(data)
 
 
+def by_thrml(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
+    """So many block Gibbs sweeps of dense couplings, on the device that JAX chooses."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take most of a GPU
+    import jax
+    from thrml import Block, SamplingSchedule, SpinNode, sample_states
+    from thrml.models import IsingEBM, IsingSamplingProgram, hinton_init
+
+    visible, hidden = ([SpinNode() for _ in range(n)] for n in (size.visible, size.hidden))
+    nodes, edges = visible + hidden, [(v, h) for v in visible for h in hidden]
+    key = jax.random.key(seed)
+    couplings = 0.01 * jax.random.normal(key, (len(edges),))
+    zero, one = jax.numpy.zeros(len(nodes)), jax.numpy.array(1.0)
+    model, blocks = IsingEBM(nodes, edges, zero, couplings, one), [Block(hidden), Block(visible)]
+    program = IsingSamplingProgram(model, blocks, [])
+    schedule = SamplingSchedule(n_warmup=sweeps, n_samples=1, steps_per_sample=1)  # observed once
+    start = hinton_init(key, model, blocks, (size.chains,))
+
+    def chain(key: Any, state: Any) -> Any:
+        return sample_states(key, program, schedule, state, [], [Block(nodes)])
+
+    chains, keys = jax.jit(jax.vmap(chain)), jax.random.split(key, size.chains)
+    return lambda: jax.block_until_ready(chains(keys, start))
+
+
 PEERS = {
     "rbms": Peer("rbms", "PCD-{sweeps}", by_rbms),
     "torchebm": Peer("torchebm", "PCD-{sweeps}, Langevin", by_torchebm),
@@ -162,18 +188,26 @@ def peers(
         reference = OURS if count == sweeps else f"{OURS}, PCD-{count}"
         row = {"name": name, "method": peer.method.format(sweeps=count), "over": reference}
         rows.append(row)
-        if find_spec(peer.package) is None:
-            row["missing"] = f"not installed ({REMEDY})"
-            continue
-        if reference not in actions:
-            actions[reference] = ours(size, count, device, seed)
-            rows.insert(-1, {"name": reference, "method": f"PCD-{count}", "over": reference})
-        actions[name] = Guarded(_builder(peer, size, count, device, seed))
+        if guarded(row, peer.package, partial(peer.build, size, count, device, seed), actions):
+            if reference not in actions:
+                actions[reference] = ours(size, count, device, seed)
+                rows.insert(-1, {"name": reference, "method": f"PCD-{count}", "over": reference})
     return timed(rows, actions, rounds, device)
 
 
-def _builder(peer: Peer, size: Size, count: int, device: torch.device, seed: int) -> Callable[[], Action]:
-    return lambda: peer.build(size, count, device, seed)
+def guarded(
+    row: Row,
+    package: str,
+    build: Callable[[], Action],
+    actions: dict[str, Action],
+    remedy: str = REMEDY,
+) -> bool:
+    """Adds the action of another package's row, or says there that it is not installed."""
+    if find_spec(package) is None:
+        row["missing"] = f"not installed ({remedy})"
+        return False
+    actions[row["name"]] = Guarded(build)
+    return True
 
 
 def axons(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,11 @@ def lines(found: Result) -> Iterator[str]:
     what = found["paper"][0]["machine"]
     yield f"PID on {what}{', as on MNIST in the paper' if what == PAPER else ''}; ms"
     yield from map(_paper_row, found["paper"])
+    for group in found["groups"]:
+        yield f"{group['title']}; ms"
+        yield from map(_group_row, group["rows"])
+        if "left_out" in group:
+            yield f"  left out: {group['left_out']}"
     for work in sizes.WORKS:
         yield from _table(found, work)
 
@@ -60,14 +66,23 @@ def _paper_row(row: dict[str, Any]) -> str:
     return f"{_head(row)} {_milliseconds(row)}  {told}"
 
 
+def _group_row(row: dict[str, Any]) -> str:
+    if "missing" in row:
+        return f"{_head(row, 46)} {row['missing']}"
+    told = f"per {row['per']}"
+    told += f": {row['rate']:.4g} {row['rate_of']}" if "rate" in row else ""
+    told += f"  ×{row['ratio']:.3g}" if "ratio" in row else ""
+    return f"{_head(row, 46)} {_milliseconds(row)}  {told}"
+
+
 def _row(row: dict[str, Any]) -> str:
     if "missing" in row:
         return f"{_head(row)} {row['missing']}"
     return f"{_head(row)} {_milliseconds(row)}  ×{row['ratio']:.3g}"
 
 
-def _head(row: dict[str, Any]) -> str:
-    return f"  {row['name']:<34} {row['method']:<17}"
+def _head(row: dict[str, Any], width: int = 34) -> str:
+    return f"  {row['name']:<{width}} {row['method']:<17}"
 
 
 def _milliseconds(row: dict[str, Any]) -> str:
@@ -127,30 +142,50 @@ def law_text(law: dict[str, Any]) -> str:
 def draw(found: Result, folder: Path) -> None:
     """bench.png and bench.pdf."""
     with print_style():
-        fig, axes = panels(3, height=2.6)
+        fig, axes = panels(2, 2, height=3.0)
         _peers(axes[0], found)
         _sizes(axes[1], found)
-        _roof(axes[2], found)
+        _groups(axes[2], found)
+        _roof(axes[3], found)
         for ending in ("png", "pdf"):
             pictures.save(fig, folder / f"bench.{ending}")
 
 
 def _peers(axes: Axes, found: Result) -> None:
     rows = [row for row in found["peers"]["rows"] + found["axons"] if "seconds" in row]
+    mine = [row["name"].startswith("rapidbm") for row in rows]
+    _dots(
+        axes, rows, [PENS[0].colour if own else "#888888" for own in mine], [_tick(row) for row in rows]
+    )
+    size = found["peers"]["size"]
+    label(axes, "time of an update (ms)", "", f"(a) {size['visible']}×{size['hidden']} unless said")
+
+
+def _groups(axes: Axes, found: Result) -> None:
+    rows, colours = [], []
+    for group, pen in zip(found["groups"], cycle(PENS), strict=False):  # a colour each
+        some = [row for row in group["rows"] if "seconds" in row]
+        rows += some
+        colours += [pen.colour] * len(some)
+        axes.scatter([], [], s=14, color=pen.colour, label=group["name"])
+    _dots(axes, rows, colours, [f"{row['name']}, {row['method']}" for row in rows], size=4.0)
+    axes.legend(fontsize=5.5)
+    label(axes, "time of one part (ms)", "", "(c) sweeps, updates, steps, turns")
+
+
+def _dots(
+    axes: Axes, rows: list[Result], colours: list[str], names: list[str], size: float = 5.5
+) -> None:
+    """Times with their quartiles, a line each."""
     places = np.arange(len(rows))[::-1]
     times = np.array([row["seconds"] for row in rows]) * 1e3
     ends = np.array([row["quartiles"] for row in rows]).T * 1e3
-    mine = [row["name"].startswith("rapidbm") for row in rows]
-    colours = [PENS[0].colour if own else "#888888" for own in mine]
     axes.hlines(places, _decade(times.min()), times, color="#dddddd", linewidth=0.8)
     axes.errorbar(times, places, xerr=abs(ends - times), linestyle="none", color="#333333")
     axes.scatter(times, places, color=colours, s=14, zorder=3)
     axes.set_xscale("log")
     axes.set_xlim(left=_decade(times.min()))
-    names = [_tick(row) for row in rows]
-    axes.set_yticks(places, names, fontsize=5.5)
-    size = found["peers"]["size"]
-    label(axes, "time of an update (ms)", "", f"(a) {size['visible']}×{size['hidden']} unless said")
+    axes.set_yticks(places, names, fontsize=size)
 
 
 def _tick(row: dict[str, Any]) -> str:
@@ -200,7 +235,7 @@ def _roof(axes: Axes, found: Result) -> None:
             label=work,
         )
     _logarithmic(axes)
-    label(axes, "operations per byte", "operations per second", f"(c) roofline, {precision}")
+    label(axes, "operations per byte", "operations per second", f"(d) roofline, {precision}")
 
 
 def _logarithmic(axes: Axes) -> None:

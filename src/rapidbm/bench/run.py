@@ -14,7 +14,7 @@ from .. import __version__
 from ..accel import rounding
 from ..accel.devices import device_named
 from ..errors import InputError, check_choice
-from . import peers, roofline, sizes
+from . import groups, peers, roofline, sizes
 from .jobs import Size
 from .peak import HOW
 
@@ -53,7 +53,8 @@ def measured(
     axons = (Size(784, 100, 4, 100),) if quick else (Size(784, 500, 40), Size(784, 3000, 190))
     replicas = (1, 5) if quick else (1, 100)
     load = busy()
-    plan = sizes.PLANS["quick" if quick else device.type]
+    kind = "quick" if quick else device.type
+    plan = sizes.PLANS[kind]
     cuda = device.type == "cuda"
     with (
         torch.random.fork_rng([device] if cuda else []),  # the peers draw from the global stream
@@ -71,6 +72,7 @@ def measured(
             side = peers.many(replicas, rounds, device)
             tell("the paper's machine for MNIST")
             large = peers.paper(*_paper(device, quick), rounds, device, seed)
+            more = groups.measured(groups.PLANS[kind], device, seed, tell)
             rows = sizes.measured(plan, device, seed, tell)
         machine = roofline.best(machine, roofline.measured(device, rounds, quick))
     for row in rows:
@@ -91,6 +93,7 @@ def measured(
         "axons": patterns,
         "replicas": side,
         "paper": large,
+        "groups": more,
         "sizes": rows,
         "fits": sizes.fits(rows),
         "sweeps_per_update": sizes.UPDATE_SWEEPS,

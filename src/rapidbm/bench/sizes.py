@@ -62,11 +62,11 @@ PLANS = {
     "cuda": Plan(
         Size(4096, 4096, 128, 16_384),
         (0.25, 0.5, 1, 2, 4),
-        (0.25, 0.5, 1, 2, 3),
+        (0.25, 0.5, 1, 2, 3, 4),
         (1, 2, 4, 8),
         20,
         7,
-    ),  # enough chains to fill the chip; more than 384 patterns have no fused kernel
+    ),  # enough chains to fill the chip
     "quick": Plan(Size(512, 512, 32, 64), (0.5, 1, 2), (0.5, 1, 2), (1, 2), 5, 3),
 }
 

@@ -52,7 +52,7 @@ class Run(RunFolder):
     """A run folder that can be trained into."""
 
     _own: Look | None = None  # what the caller of `go` looks at
-    _ready: Trainer | None = None
+    _ready: tuple[Trainer, Dataset] | None = None  # by `create`, so that neither is made twice
     _diverged: tuple[int, ...] = ()  # as far as was asked
     _lines = 0  # of metrics, so far
 
@@ -85,7 +85,7 @@ class Run(RunFolder):
         if is_file(recipe.dataset):
             trust(Path(recipe.dataset))
         run = Run(folder, given, None if type(recipe) is Recipe else recipe)
-        run._ready = ready
+        run._ready = ready, data
         return run
 
     def go(
@@ -129,10 +129,12 @@ class Run(RunFolder):
             yield
 
     def _go(self, stop: Callable[[], bool]) -> Iterator[Step]:
-        data, device = self.data(), device_named(self.recipe.device)
-        trainer, self._ready = self._ready, None
-        if trainer is None:
-            trainer = self.recipe.trainer(data, device)
+        device = device_named(self.recipe.device)
+        ready, self._ready = self._ready, None
+        if ready is None:
+            data = self.data()
+            ready = self.recipe.trainer(data, device), data
+        trainer, data = ready
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=words(device))

@@ -17,5 +17,5 @@ Others take besides
     mean_field: variational_bound
     paths: check_one_shape, free_at_0
     samplers: Gibbs, ParallelTempering, Sampler
-    tempering: eased, trade_all
+    tempering: eased, trade_all, walkers_on
 """
