@@ -148,11 +148,12 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
         "pushed": {"push": these.biases[:, None].detach().expand(2, 21, -1)},
         "held": {"held": torch.where(mask.to(DEVICE), start, torch.nan)},
     }[special]
+    keep = mask.to(DEVICE) if special == "held" else None
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
     pair = these.pair()
     given = [operands.matrix(pair)] + ([] if pair.dense else [operands.factors(pair)])
     cuts = (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
-    found = [layers.sample(couplings, start, how, cut) for couplings in given for cut in cuts]
+    found = [layers.sample(x, start, how, cut, keep) for x in given for cut in cuts]
     if operands.few_patterns(pair) or (pair.dense and these.visible <= fused.NARROW):
         cuts = (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
         found += [chains.sample(operands.operands(pair), start, how, cut) for cut in cuts]
@@ -456,25 +457,25 @@ def test_large_blocks(nothing_plain, precision, patterns):
     rows = start[..., :64].to(torch.bfloat16)
     weights = torch.rand((2, many_chains), generator=stream(2)).to(DEVICE) - 0.3
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
-    held = torch.where(torch.rand(start.shape, generator=stream(5)).to(DEVICE) < 0.1, start, torch.nan)
+    keep = torch.rand(start.shape, generator=stream(5)).to(DEVICE) < 0.1
     push = torch.randn((1, 1, 397), generator=stream(6)).to(DEVICE).expand(start.shape)
     tolerance = {"float32": 1e-5, "tf32": 3e-3, "bf16": 1e-2}[precision]
     with rounding.precision(precision):
         found = fused.gradient(pair, rows, weights)
         for name, value in wanted.items():
             assert (found[name] - value).norm() < tolerance * value.norm(), name
-        for more in ({}, {"held": held, "push": push}):
+        for more, held in (({}, None), ({"push": push}, keep)):
             seed = torch.tensor([7], device=DEVICE)
             how = chains.Settings(2, torch.ones_like(weights), seed, **more)
             drawn = [
-                layers.sample(operands.matrix(pair), start, how, cut)
+                layers.sample(operands.matrix(pair), start, how, cut, held)
                 for cut in (Cut(64, 32, 4, 4), operands.layer_cut(pair, many_chains))
             ]
             if operands.few_patterns(pair) and not more:
                 cut = operands.cut_of(pair, many_chains, drawing=True)
                 drawn.append(chains.sample(operands.operands(pair), start, how, cut))
             cut = operands.layer_cut(pair, many_chains, through=True)
-            drawn.append(layers.sample(operands.factors(pair), start, how, cut))
+            drawn.append(layers.sample(operands.factors(pair), start, how, cut, held))
             for other in drawn[1:]:
                 assert (drawn[0] != other).float().mean() < tolerance
 

@@ -44,7 +44,7 @@ MOST_BITS = 20  # of the narrow layer whose states are summed over
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
 LONG = 2**31  # multiplications of a gradient that is worth launches of its own
 FEW_BLOCKS = 4  # of 64 chains, below which J is worth building in bf16
-BUSY = 120  # such blocks from which on they keep the chip busier than layers do
+BUSY = 120  # such blocks from which on `chains` keep the chip busier than launches that cost nothing
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
@@ -120,9 +120,7 @@ def sweeps(
     road = _road(pair, c, plain=keep is None and push is None)
     if road is None:
         return None
-    work = partial(_sweeps, road, pair, spins, rng, count, beta, keep, push)
-    swept = tried(pair.device, road, work)
-    return swept if swept is None or keep is None else torch.where(keep, spins, swept)  # to the digit
+    return tried(pair.device, road, partial(_sweeps, road, pair, spins, rng, count, beta, keep, push))
 
 
 def _sweeps(
@@ -145,14 +143,17 @@ def _sweeps(
         beta = torch.full((), beta, dtype=torch.float32, device=spins.device)
     if push is not None:
         push = _by_rows(push.float().expand(e, c, n))
-    held = None if keep is None else _by_rows(torch.where(keep, spins, torch.nan).to(kind()))
     spins = _by_rows(spins)
-    how = chains.Settings(count, beta.expand(e, c), seed, push, held)
-    if road == "chains":
-        return chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
-    through = road == "patterns"
-    given = factors(pair) if through else matrix(pair)
-    return layers.sample(given, spins, how, layer_cut(pair, c, through=through))
+    keep = None if keep is None else _by_rows(keep.expand(e, c, n))
+    how = chains.Settings(count, beta.expand(e, c), seed, push)
+    if road != "chains":
+        through = road == "patterns"
+        given = factors(pair) if through else matrix(pair)
+        return layers.sample(given, spins, how, layer_cut(pair, c, through=through), keep)
+    if keep is not None:
+        how = replace(how, held=torch.where(keep, spins, torch.nan).to(kind()))
+    swept = chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
+    return swept if keep is None else torch.where(keep, spins, swept)  # to the digit
 
 
 def _by_rows(values: Tensor) -> Tensor:
@@ -263,7 +264,8 @@ def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
     if room and not (cheap and blocks >= (FEW_BLOCKS if bf16 else FILLED)):
         return "layers"
     if bf16:
-        return "chains" if plain and few_patterns(pair) and blocks >= BUSY else "patterns"
+        busy = blocks >= (BUSY if pair.resting else FILLED)
+        return "chains" if plain and few_patterns(pair) and busy else "patterns"
     return "chains" if few_patterns(pair) and (plain or not room) else None
 
 

@@ -33,6 +33,7 @@ class Pair:
     scale: float | None  # None for J itself
     biases: Tensor | None  # (e, v + h)
     names: tuple[str, str]
+    resting: bool = False  # in a training, whose launches are repeated by a graph
     made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -289,6 +290,7 @@ class Machine(nn.Module):
         if pair is None:
             yield
             return
+        pair = replace(pair, resting=True)
         fused.ready(pair, chains)
         _resting[self] = pair
         try:

@@ -21,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .chains import LOG2E, Cut, Settings, _drawn, _words, padded
+from .chains import LOG2E, Cut, Settings, _drawn, _words
 
 ROOM = 64  # beyond a layer's biases, for the last tile
 COPIED = 1024  # spins that a block of the last kernel writes at a time
@@ -67,15 +67,41 @@ def _layer_kernel(
 
 
 @triton.jit
-def _join_kernel(out, v, h, chains, whole, visible, hidden, wide_v, wide_h, N: tl.constexpr):
-    """Spins of both layers side by side, in float32."""
+def _split_kernel(
+    out, spins, keep, place, chains, whole, units, wide, spins_e, spins_c, keep_e, keep_c,
+    N: tl.constexpr, KEPT: tl.constexpr,
+):  # fmt: skip
+    """Units of one layer, from number `place` on, with zeros up to whole blocks and tiles; with KEPT only
+    those that stay, NaN for the others."""
     e, c = tl.program_id(2).to(tl.int64), tl.program_id(0)  # only the first axis is long
+    unit = tl.program_id(1) * N + tl.arange(0, N)
+    there = unit < tl.where(c < chains, units, 0)
+    s = tl.load(spins + e * spins_e + c.to(tl.int64) * spins_c + place + unit, mask=there, other=0)
+    s = s.to(out.dtype.element_ty)
+    if KEPT:
+        stays = tl.load(keep + e * keep_e + c.to(tl.int64) * keep_c + place + unit, mask=there, other=1)
+        s = tl.where(stays != 0, s, float("nan"))
+    tl.store(out + (e * whole + c) * wide + unit, s, mask=unit < wide)
+
+
+@triton.jit
+def _join_kernel(
+    out, v, h, spins, keep, chains, whole, visible, hidden, wide_v, wide_h, spins_e, spins_c, keep_e,
+    keep_c, N: tl.constexpr, KEPT: tl.constexpr,
+):  # fmt: skip
+    """Spins of both layers side by side, in float32; with KEPT, those that stay to the digit."""
+    e, c = tl.program_id(2).to(tl.int64), tl.program_id(0)
     unit = tl.program_id(1) * N + tl.arange(0, N)
     seen, units = unit < visible, visible + hidden
     line = e * whole + c
     first = tl.load(v + line * wide_v + unit, mask=seen, other=0)
     second = tl.load(h + line * wide_h + unit - visible, mask=(unit >= visible) & (unit < units), other=0)
     s = tl.where(seen, first.to(tl.float32), second.to(tl.float32))
+    if KEPT:
+        there, at = unit < units, c.to(tl.int64)
+        stays = tl.load(keep + e * keep_e + at * keep_c + unit, mask=there, other=0)
+        old = tl.load(spins + e * spins_e + at * spins_c + unit, mask=there, other=0).to(tl.float32)
+        s = tl.where(stays != 0, old, s)
     tl.store(out + (e * chains + c) * units + unit, s, mask=unit < units)
 
 
@@ -100,46 +126,83 @@ class Couplings:
 
 
 class _Layers:
-    """The spins of both layers, (e, whole, wide) each, in whole blocks of chains; `chains` count."""
+    """Both layers of some chains, (e, whole, wide) each, in whole blocks, and how one is made from the
+    other."""
 
     def __init__(self, given: Couplings, visible: Tensor, cut: Cut) -> None:
         self.given, self.cut = given, cut
         e, self.chains, _ = visible.shape
-        whole = triton.cdiv(self.chains, cut.chains) * cut.chains
-        wide_v, wide_h = given.wide
-        v = padded(visible, whole, wide_v, given.values[0].dtype)
-        self.spins = (v, v.new_empty((e, whole, wide_h)))
+        self.whole = triton.cdiv(self.chains, cut.chains) * cut.chains
         self.through = len(given.values) == 2
-        self.overlaps = v.new_empty((e, whole, given.values[0].shape[1] if self.through else 0))
+        like = given.values[0]
+        self.spins = tuple(like.new_empty((e, self.whole, wide)) for wide in given.wide)
+        self.overlaps = like.new_empty((e, self.whole, like.shape[1] if self.through else 0))
+        self.split(visible, 0, self.spins[0])
+        self.tiles = [self._tiles_for(layer) for layer in (0, 1)]
+
+    def _tiles_for(self, layer: int) -> tuple[TensorDescriptor, ...]:
+        """Of what a layer is made from, the couplings, and the layer itself."""
+        cut, values = self.cut, self.given.values
+        source = self.overlaps if self.through else self.spins[1 - layer]
+        x = values[layer if self.through else 0]
+        turned = layer == 0 and not self.through
+        size = (cut.units, cut.across) if turned else (cut.across, cut.units)
+        out = _tiles(self.spins[layer], cut.chains, cut.units)
+        return _tiles(source, cut.chains, cut.across), _tiles(x, *size), out
+
+    def split(self, spins: Tensor, layer: int, out: Tensor, keep: Tensor | None = None) -> None:
+        """The units of a layer, of spins (e, c, n), as `out`; or those that `keep` (e, c, n) says."""
+        units = (self.given.visible, self.given.hidden)[layer]
+        blocks = (self.whole, triton.cdiv(out.shape[2], COPIED), out.shape[0])
+        stays = spins if keep is None else keep
+        _split_kernel[blocks](
+            out, spins, stays, layer * self.given.visible, self.chains, self.whole, units, out.shape[2],
+            *spins.stride()[:2], *stays.stride()[:2], N=COPIED, KEPT=keep is not None,
+        )  # fmt: skip
+
+    def kept(self, spins: Tensor, keep: Tensor) -> list[TensorDescriptor]:
+        """The values that stay, of each layer."""
+        found = []
+        for layer, like in enumerate(self.spins):
+            values = torch.empty_like(like)
+            self.split(spins, layer, values, keep)
+            found.append(_tiles(values, self.cut.chains, self.cut.units))
+        return found
 
     def make(
         self, layer: int, how: Settings | None = None, phase: int = 0, push: Tensor | None = None,
-        place: int = 0, held: Tensor | None = None,
+        place: int = 0, held: TensorDescriptor | None = None,
     ) -> None:  # fmt: skip
         """Eq. (1) on a layer: drawn, or at its means; its push begins at unit `place`."""
-        given, cut, out, source = self.given, self.cut, self.spins[layer], self.spins[1 - layer]
-        turned = layer == 0 and not self.through
-        x = given.values[layer if self.through else 0]
+        given, cut, out = self.given, self.cut, self.spins[layer]
         if self.through:
-            _gather(source, given.values[1 - layer], given.scale, self.overlaps)
-            source = self.overlaps
-        e, whole, wide_out = out.shape
+            _gather(self.spins[1 - layer], given.values[1 - layer], given.scale, self.overlaps)
+        source, x, tiles = self.tiles[layer]
+        e, _, wide_out = out.shape
         none = out[..., 0]  # nobody reads it
         beta, seed = (none, none) if how is None else (how.beta, how.seed)
         bias = given.bias_h if layer else given.bias_v
-        given_push = none[None] if push is None else push
-        blocks = (whole // cut.chains, triton.cdiv(wide_out, cut.units), e)
-        _layer_kernel[blocks](
-            _tiles(source, cut.chains, cut.across),
-            _tiles(x, cut.units, cut.across) if turned else _tiles(x, cut.across, cut.units),
-            _tiles(out, cut.chains, cut.units), bias if bias.numel() else none, beta, given_push,
-            _tiles(out if held is None else held, cut.chains, cut.units), seed,
-            self.chains, whole, (given.visible, given.hidden)[layer], source.shape[2], wide_out,
-            bias.shape[1], *beta.stride(), *given_push.stride()[:2], place, phase,
-            M=cut.chains, N=cut.units, A=cut.across, TURNED=turned, BIAS=bias.numel() > 0,
-            DRAW=how is not None, PUSH=push is not None, HELD=held is not None,
+        pushed = none[None] if push is None else push
+        _layer_kernel[(self.whole // cut.chains, triton.cdiv(wide_out, cut.units), e)](
+            source, x, tiles, bias if bias.numel() else none, beta, pushed, held or none, seed,
+            self.chains, self.whole, (given.visible, given.hidden)[layer], source.shape[1], wide_out,
+            bias.shape[1], *beta.stride(), *pushed.stride()[:2], place, phase,
+            M=cut.chains, N=cut.units, A=cut.across, TURNED=layer == 0 and not self.through,
+            BIAS=bias.numel() > 0, DRAW=how is not None, PUSH=push is not None, HELD=held is not None,
             PRECISION=given.precision, num_warps=cut.warps, num_stages=cut.stages,
         )  # fmt: skip
+
+    def joined(self, spins: Tensor, keep: Tensor | None) -> Tensor:
+        """All units in float32, (e, c, n); those of `keep` as they are in `spins`."""
+        given, (v, h) = self.given, self.spins
+        units = given.visible + given.hidden
+        out = torch.empty((v.shape[0], self.chains, units), dtype=torch.float32, device=v.device)
+        stays = spins if keep is None else keep
+        _join_kernel[(self.chains, triton.cdiv(units, COPIED), v.shape[0])](
+            out, v, h, spins, stays, self.chains, self.whole, given.visible, given.hidden, v.shape[2],
+            h.shape[2], *spins.stride()[:2], *stays.stride()[:2], N=COPIED, KEPT=keep is not None,
+        )  # fmt: skip
+        return out
 
 
 def _gather(spins: Tensor, xi: Tensor, scale: float, out: Tensor) -> None:
@@ -154,25 +217,16 @@ def _tiles(values: Tensor, rows: int, columns: int) -> TensorDescriptor:
     return TensorDescriptor.from_tensor(values.flatten(0, 1), [rows, columns])
 
 
-def sample(given: Couplings, spins: Tensor, how: Settings, cut: Cut) -> Tensor:
-    """The same as `chains.sample`, a kernel per half-sweep."""
-    e, c, units = spins.shape
-    v = given.visible
-    both = _Layers(given, spins[..., :v], cut)
-    held: tuple[Tensor | None, Tensor | None] = (None, None)
-    if how.held is not None:
-        parts = zip((how.held[..., :v], how.held[..., v:]), both.spins, strict=True)
-        first, second = (padded(x, like.shape[1], like.shape[2], like.dtype) for x, like in parts)
-        held = (first, second)
+def sample(
+    given: Couplings, spins: Tensor, how: Settings, cut: Cut, keep: Tensor | None = None
+) -> Tensor:
+    """The same as `chains.sample`, a kernel per half-sweep; units of `keep` (e, c, n) stay."""
+    both, v = _Layers(given, spins, cut), given.visible
+    held = [None, None] if keep is None else both.kept(spins, keep)
     for number in range(how.sweeps):
         both.make(1, how, 2 * number, how.push, v, held[1])
         both.make(0, how, 2 * number + 1, how.push, 0, held[0])
-    out = torch.empty((e, c, units), dtype=torch.float32, device=spins.device)
-    (_, whole, wide_v), wide_h = both.spins[0].shape, both.spins[1].shape[2]
-    _join_kernel[(c, triton.cdiv(units, COPIED), e)](
-        out, *both.spins, c, whole, v, given.hidden, wide_v, wide_h, N=COPIED
-    )
-    return out
+    return both.joined(spins, keep)
 
 
 def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
