@@ -1,10 +1,10 @@
 """Who runs work that comes again and again, such as the updates of a training: the host, each time anew,
-or a GPU that repeats what it was shown.
+or a device that repeats what it was shown: a GPU a graph, a CPU a recording (`recording`).
 
-A graph is described once and replayed. What changes from one update to the next lies in tensors that it
-reads; nothing in it asks the GPU for an answer. A phase, projection, optimiser or path that keeps to
-this says `capturable = True`; ours do, but for torch's optimisers and the crossing of two machines. Such
-a phase is given the batch as bfloat16, in which ±1 is exact.
+What is repeated is described once and replayed. What changes from one update to the next lies in tensors
+that it reads; nothing in it asks for an answer. A phase, projection, optimiser or path that keeps to
+this says `capturable = True`; ours do, but for torch's optimisers and the crossing of two machines. On a
+GPU such a phase is given the batch as bfloat16, in which ±1 is exact.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from .recording import Recorded
 from .rounding import Precision, check_precision, current, precision
 
 Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
@@ -44,18 +45,24 @@ def executor_for(
     parts: Iterable[object],
     rounding: Precision | None = None,
 ) -> Executor:
-    """A graph on a GPU where all parts of the update may be captured, else the host."""
+    """What repeats updates on this device where all their parts may be captured, else the host."""
     check_precision(rounding, device)
-    if device.type == "cuda" and all(getattr(part, "capturable", False) for part in parts):
+    if not all(getattr(part, "capturable", False) for part in parts):
+        return Eager(rounding)
+    if device.type == "cuda":
         return Graph(rng, parameters, rounding)
-    return Eager(rounding)
+    return Recording(rng, parameters, rounding) if device.type == "cpu" else Eager(rounding)
 
 
 class Executor(ABC):
     """Runs updates; subclasses are final."""
 
-    together = 16  # updates that are asked for at once, at most
-    looks: bool  # whether an update may ask the device for an answer
+    together = 1  # updates that are asked for at once, at most
+
+    @property
+    @abstractmethod
+    def looks(self) -> bool:
+        """Whether an update may ask the device for an answer, at this moment."""
 
     def __init__(self, rounding: Precision | None = None) -> None:
         self.rounding = rounding
@@ -95,7 +102,9 @@ class Executor(ABC):
 class Eager(Executor):
     """The host launches every update, and may look at what came out."""
 
-    looks = True
+    @property
+    def looks(self) -> bool:
+        return True
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins
@@ -116,10 +125,8 @@ class Eager(Executor):
         return
 
 
-class Graph(Executor):
-    """A GPU repeats updates that it was shown."""
-
-    looks = False
+class Repeating(Executor):
+    """Updates that are repeated: they read what changes from tensors that stay in place."""
 
     def __init__(
         self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
@@ -128,34 +135,17 @@ class Graph(Executor):
         self.rng, self.parameters = rng, tuple(parameters)
         self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
         self.told: dict[Key, list[tuple[float, ...]]] = {}
-        self.replay = Replay(rng)
-        self.side: torch.cuda.Stream | None = None  # a second stream of work
-        if rng.device.type == "cuda":
-            self.side = torch.cuda.Stream(rng.device)  # type: ignore[no-untyped-call]
+        self.forget()
 
-    def beside(self) -> AbstractContextManager[object]:
-        if self.side is None:
-            return nullcontext()
-        self.side.wait_stream(torch.cuda.current_stream(self.side.device))
-        return torch.cuda.stream(self.side)
-
-    def meet(self) -> None:
-        if self.side is not None:
-            torch.cuda.current_stream(self.side.device).wait_stream(self.side)
-
-    def stored(self, spins: Tensor) -> Tensor:
-        return spins.to(torch.bfloat16)  # read faster than from one byte
-
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins
+    replay: Replay | Recorded
 
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
         return chains.copy_(new) if new.numel() else chains
 
-    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
-        """All of them as one graph, which reads what changes from tensors that stay in place."""
+    def launch(self, plans: Sequence[Plan], update: Update) -> None:
+        """All of them as one piece of work."""
         key = tuple((plan.index.shape[1], plan.project) for plan in plans)
-        index = torch.cat([plan.index for plan in plans], 1)
+        index = torch.cat([plan.index for plan in plans], 1) if len(plans) > 1 else plans[0].index
         numbers = [(*plan.rates, plan.share) for plan in plans]
         if key not in self.inputs:
             here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
@@ -176,10 +166,69 @@ class Graph(Executor):
         places = tuple(p.data_ptr() for p in self.parameters)
         with self.rounded():
             self.replay.run((key, places, current()), work)
+
+
+class Graph(Repeating):
+    """A GPU repeats updates that it was shown."""
+
+    together = 16
+
+    def __init__(
+        self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
+    ) -> None:
+        super().__init__(rng, parameters, rounding)
+        self.side: torch.cuda.Stream | None = None  # a second stream of work
+        if rng.device.type == "cuda":
+            self.side = torch.cuda.Stream(rng.device)  # type: ignore[no-untyped-call]
+
+    @property
+    def looks(self) -> bool:
+        return False
+
+    def beside(self) -> AbstractContextManager[object]:
+        if self.side is None:
+            return nullcontext()
+        self.side.wait_stream(torch.cuda.current_stream(self.side.device))
+        return torch.cuda.stream(self.side)
+
+    def meet(self) -> None:
+        if self.side is not None:
+            torch.cuda.current_stream(self.side.device).wait_stream(self.side)
+
+    def stored(self, spins: Tensor) -> Tensor:
+        return spins.to(torch.bfloat16)  # read faster than from one byte
+
+    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins
+
+    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
+        self.launch(plans, update)
         yield len(plans)
 
     def forget(self) -> None:
         self.replay = Replay(self.rng)
+
+
+class Recording(Repeating):
+    """A CPU repeats an update that it was shown; where that cannot be, the host goes on as ever."""
+
+    @property
+    def looks(self) -> bool:
+        return self.replay.recorder is None
+
+    def stored(self, spins: Tensor) -> Tensor:
+        return spins
+
+    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins.to(dtype)
+
+    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
+        for plan in plans:
+            self.launch((plan,), update)
+            yield 1
+
+    def forget(self) -> None:
+        self.replay = Recorded(self.rng)
 
 
 def repeated(work: Callable[..., None], rng: torch.Generator, times: int) -> Callable[..., None]:

@@ -162,7 +162,7 @@ class Trainer:
         """One update at a time, or where several run as one as many as come before the end of the epoch
         or before the caller `halts`."""
         while self.update < self.epochs * self.per_epoch:
-            most = 1 if self.executor.looks else self.most()
+            most = self.most()
             ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
             self.step(next(ahead, most))
             yield self.progress()

@@ -1,0 +1,281 @@
+"""What torch is asked to do in work that comes again and again on a CPU, as calls that can be repeated.
+
+The same calls in the same order give the same bits and skip all that led to them: for a small machine
+that is most of the time. Every call writes where it wrote when it was recorded, so that views need no
+call, nor does what never changes. What the host does between two calls is not repeated: work that looks
+at a value is refused, and a recording is trusted when it has once done exactly what the work did.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Step = Callable[[], object]
+AFTER = 16  # times that work runs as it is: a recording takes as long as about ten of them
+MOST = 2**26  # bytes of what is made on the way
+EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+COPIES = {"clone", "_to_copy"}
+DRAWS = {"rand": "uniform_", "randn": "normal_"}
+MOVES = {"set_", "resize_", "resize_as_"}  # a tensor to other memory
+
+
+class Refused(Exception):
+    """This work cannot be recorded."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of torch, the tensors that it writes into, and those that it made."""
+
+    function: Any  # torch._ops.OpOverload
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    made: Any
+
+    @property
+    def name(self) -> str:
+        return str(self.function._schema.name.partition("::")[2])
+
+    @property
+    def random(self) -> bool:
+        return torch.Tag.nondeterministic_seeded in self.function.tags
+
+    def read(self) -> list[Tensor]:
+        return [*_tensors(self.args), *_tensors(self.options.values())]
+
+    def written(self) -> list[Tensor]:
+        schema = self.function._schema
+        given = {a.name: value for a, value in zip(schema.arguments, self.args, strict=False)}
+        given |= self.options
+        marked = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        return list(_tensors(given[name] for name in marked if name in given))
+
+
+class Recorder(TorchDispatchMode):
+    """Notes every call in its block, as long as what they make takes at most `MOST` bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.room = MOST
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to skip it torch would load its compiler, for two seconds
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if not function._schema.is_mutable and not function.is_view:
+            self.room -= sum(x.nbytes for x in _tensors(made))
+        if self.room < 0:
+            self.calls.clear()
+        else:
+            self.calls.append(Call(function, args, kwargs or {}, made))
+        return made
+
+
+class Recording:
+    """Calls that can be made again; they may draw from `rng` alone."""
+
+    def __init__(self, calls: list[Call], rng: torch.Generator) -> None:
+        self.rng = rng
+        self.made: set[int] = set()  # places
+        self.constant: set[int] = set()
+        written = [x for call in calls for x in call.written()]
+        self.changed = {_place(x) for x in written}
+        self.steps = [step for call in calls for step in self._steps(call)]
+        self.lasting = {_place(x): x.untyped_storage() for x in written if _place(x) not in self.made}
+        self.calls = calls  # whose tensors stay where they are
+
+    def run(self) -> None:
+        for step in self.steps:
+            step()
+
+    def same_as(self, work: Callable[[], None]) -> bool:
+        """Runs the work, and says whether the recording would have left the same bits."""
+        before = self._state()
+        work()
+        after = self._state()
+        self._restore(before)
+        try:
+            self.run()
+            return all(torch.equal(a, b) for a, b in zip(self._state(), after, strict=True))
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            return False
+        finally:
+            self._restore(after)
+
+    def _state(self) -> list[Tensor]:
+        """Copies of all that outlives the work, as bytes."""
+        return [self.rng.get_state(), *(_bytes(place).clone() for place in self.lasting.values())]
+
+    def _restore(self, state: list[Tensor]) -> None:
+        self.rng.set_state(state[0])
+        for place, values in zip(self.lasting.values(), state[1:], strict=True):
+            _bytes(place).copy_(values)
+
+    def _steps(self, call: Call) -> Iterator[Step]:
+        if call.random and getattr(call.options.get("generator"), "_cdata", None) != self.rng._cdata:
+            raise Refused(f"{call.name} draws from another generator")
+        read = {_place(x) for x in call.read()}
+        fresh = [x for x in _tensors(call.made) if _place(x) not in read]
+        self.made |= {_place(x) for x in fresh}
+        if call.function._schema.is_mutable:
+            if fresh or call.name in MOVES:
+                raise Refused(f"{call.name} changes and makes tensors")
+            yield _again(call)
+            return
+        if not isinstance(call.made, Tensor | tuple | list):
+            raise Refused(f"{call.name} answers to the host")
+        if not fresh or call.name in EMPTY:  # a view, or memory that is still there
+            return
+        if len(fresh) < len(list(_tensors(call.made))):
+            raise Refused(f"{call.name} makes some tensors and passes on others")
+        places = {_place(x) for x in fresh}
+        if read <= self.constant and not call.random and not places & self.changed:
+            self.constant |= places
+            return
+        yield _into(call)
+
+
+class Recorded:
+    """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
+
+    The first times it runs as it is, then once more while it is recorded and once beside the recording.
+    From then on the recording runs, in blocks where nothing else listens to torch's calls.
+    """
+
+    def __init__(self, rng: torch.Generator) -> None:
+        self.rng = rng
+        self.times: Counter[Hashable] = Counter()
+        self.recordings: dict[Hashable, Recording] = {}
+        self.recorder: Recorder | None = None
+        self.refused = ""  # why
+
+    def run(self, key: Hashable, work: Callable[[], None]) -> None:
+        if self.refused or not _undisturbed():
+            work()
+            return
+        times = self.times[key]
+        if times > AFTER + 1:
+            self.recordings[key].run()
+            return
+        if times < AFTER:
+            work()
+        elif times == AFTER:
+            self._record(key, work)
+        elif not self.recordings[key].same_as(work):
+            self._refuse("the recording does something else")
+        self.times[key] = times + 1
+
+    def _record(self, key: Hashable, work: Callable[[], None]) -> None:
+        self.recorder = Recorder()
+        try:
+            with self.recorder:
+                work()
+            if not self.recorder.calls:
+                self._refuse("it takes too much memory")
+                return
+            self.recordings[key] = Recording(self.recorder.calls, self.rng)
+        except Refused as why:
+            self._refuse(str(why))
+        finally:
+            self.recorder = None
+
+    def _refuse(self, why: str) -> None:
+        self.refused = why
+        self.recordings.clear()
+
+
+def _undisturbed() -> bool:
+    return not (
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._is_torch_function_mode_enabled()
+        or torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled("cpu")
+    )
+
+
+def _again(call: Call) -> Step:
+    """The same change by the shortest way."""
+    args, name = _numbers_as_tensors(call, call.args[0]), call.name
+    if name.endswith("_") and hasattr(Tensor, name):
+        return partial(getattr(args[0], name), *args[1:], **call.options)
+    return partial(getattr(torch, name, call.function), *args, **call.options)
+
+
+def _numbers_as_tensors(call: Call, like: Any) -> tuple[Any, ...]:
+    """Where a number stands for a tensor, torch would make one in every call."""
+    if not isinstance(like, Tensor) or not like.is_floating_point():
+        return call.args
+    if any(x.dtype != like.dtype for x in call.read()):
+        return call.args
+    kinds = [str(a.type) for a in call.function._schema.arguments]
+    return tuple(
+        torch.tensor(x, dtype=like.dtype) if kind == "Tensor" and isinstance(x, int | float) else x
+        for x, kind in zip(call.args, kinds, strict=False)
+    )
+
+
+def _into(call: Call) -> Step:
+    """The call, writing into what it made."""
+    made, name = call.made, call.name
+    if name in COPIES:
+        return partial(made.copy_, call.args[0])
+    if name in DRAWS:
+        return partial(getattr(made, DRAWS[name]), generator=call.options["generator"])
+    if not call.random:
+        for function in _with_out(call):
+            step = partial(function, *_numbers_as_tensors(call, made), **call.options, out=made)
+            try:
+                step()
+            except (TypeError, RuntimeError, ValueError, IndexError):
+                continue
+            return step
+    if isinstance(made, Tensor):
+        return lambda: made.copy_(call.function(*call.args, **call.options))
+    return lambda: _copy(made, call.function(*call.args, **call.options))
+
+
+def _with_out(call: Call) -> Iterator[Any]:
+    """Functions that may write into given tensors, the quickest first."""
+    for room, name in ((torch, call.name), (torch.linalg, call.name.removeprefix("linalg_"))):
+        if hasattr(room, name):
+            yield getattr(room, name)
+    packet = call.function.overloadpacket
+    overload = call.function._overloadname
+    for name in ("out", f"{overload}_out"):
+        if name in packet.overloads():
+            yield getattr(packet, name)
+
+
+def _copy(into: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    for place, value in zip(into, values, strict=True):
+        place.copy_(value)
+
+
+def _place(tensor: Tensor) -> int:
+    """The memory that a tensor, and all its views, lie in."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _bytes(place: torch.UntypedStorage) -> Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(place)
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, Iterable) and not isinstance(values, str):
+        for value in values:
+            yield from _tensors(value)
