@@ -48,6 +48,14 @@ def _words(like: Tensor, rng: torch.Generator) -> Tensor:
     return torch.from_numpy(raw.view(np.uint32)[: like.numel()].astype(np.float32)).view(like.shape)
 
 
+def sum_of_sizes(x: Tensor) -> Tensor:
+    """Σ |x| of every replica, (e,)."""
+    if x.is_cuda:
+        total: Tensor = torch.linalg.vector_norm(x, 1, tuple(range(1, x.dim())))
+        return total
+    return x.flatten(1).abs().sum(1)
+
+
 def bits_of(numbers: Tensor, width: int) -> Tensor:
     """The last `width` bits of whole numbers (c,) as ±1 in int8, (c, width), the highest first."""
     shifts = torch.arange(width - 1, -1, -1, device=numbers.device)

@@ -75,8 +75,8 @@ class Executor(ABC):
         """The data as updates read it."""
 
     @abstractmethod
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        """A batch of the stored data as a phase gets it."""
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        """These images (e, b) of the stored data as a phase gets them, (e, b, v)."""
 
     @abstractmethod
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
@@ -109,8 +109,8 @@ class Eager(Executor):
     def stored(self, spins: Tensor) -> Tensor:
         return spins
 
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins.to(dtype)
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins[index].to(dtype)
 
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
         return new
@@ -198,8 +198,8 @@ class Graph(Repeating):
     def stored(self, spins: Tensor) -> Tensor:
         return spins.to(torch.bfloat16)  # read faster than from one byte
 
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins[index]
 
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         self.launch(plans, update)
@@ -219,8 +219,9 @@ class Recording(Repeating):
     def stored(self, spins: Tensor) -> Tensor:
         return spins
 
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins.to(dtype)
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        rows = spins.index_select(0, index.reshape(-1))  # quicker than spins[index]
+        return rows.view(*index.shape, -1).to(dtype)
 
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         for plan in plans:

@@ -24,6 +24,7 @@ MOST = 2**26  # bytes of what is made on the way
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 COPIES = {"clone", "_to_copy"}
 DRAWS = {"rand": "uniform_", "randn": "normal_"}
+COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 MOVES = {"set_", "resize_", "resize_as_"}  # a tensor to other memory
 
 
@@ -208,35 +209,40 @@ def _undisturbed() -> bool:
 
 def _again(call: Call) -> Step:
     """The same change by the shortest way."""
-    args, name = _numbers_as_tensors(call, call.args[0]), call.name
+    args, name = _numbers_as_tensors(call), call.name
     if name.endswith("_") and hasattr(Tensor, name):
         return partial(getattr(args[0], name), *args[1:], **call.options)
     return partial(getattr(torch, name, call.function), *args, **call.options)
 
 
-def _numbers_as_tensors(call: Call, like: Any) -> tuple[Any, ...]:
+def _numbers_as_tensors(call: Call) -> tuple[Any, ...]:
     """Where a number stands for a tensor, torch would make one in every call."""
+    like = call.args[0] if call.args else None
     if not isinstance(like, Tensor) or not like.is_floating_point():
         return call.args
     if any(x.dtype != like.dtype for x in call.read()):
         return call.args
     kinds = [str(a.type) for a in call.function._schema.arguments]
+    where = {"Tensor", "number"} if call.name in COMPARISONS else {"Tensor"}
     return tuple(
-        torch.tensor(x, dtype=like.dtype) if kind == "Tensor" and isinstance(x, int | float) else x
+        torch.tensor(x, dtype=like.dtype) if kind in where and isinstance(x, int | float) else x
         for x, kind in zip(call.args, kinds, strict=False)
     )
 
 
 def _into(call: Call) -> Step:
     """The call, writing into what it made."""
-    made, name = call.made, call.name
+    made, name, args = call.made, call.name, _numbers_as_tensors(call)
     if name in COPIES:
         return partial(made.copy_, call.args[0])
     if name in DRAWS:
         return partial(getattr(made, DRAWS[name]), generator=call.options["generator"])
+    if name == "rsub" and len(args) == 2:  # has no way to say where to
+        one = torch.as_tensor(args[1], dtype=made.dtype)
+        return partial(torch.sub, one, args[0], out=made)
     if not call.random:
         for function in _with_out(call):
-            step = partial(function, *_numbers_as_tensors(call, made), **call.options, out=made)
+            step = partial(function, *args, **call.options, out=made)
             try:
                 step()
             except (TypeError, RuntimeError, ValueError, IndexError):

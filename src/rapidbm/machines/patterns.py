@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..errors import InputError, check_count
@@ -96,7 +97,7 @@ class Patterns(Couplings):
         return f"K={self.patterns.shape[1]}"
 
     def finite(self) -> Tensor:  # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)² ≤ (Σ_ki |ξ_i^k|)²
-        total: Tensor = torch.linalg.vector_norm(self.patterns, 1, (1, 2))
+        total = sum_of_sizes(self.patterns)
         return total < math.sqrt(torch.finfo(total.dtype).max)
 
     def of_layer(self, layer: int) -> Tensor:

@@ -66,6 +66,8 @@ class Schedule:
 
     def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
         """How much of the fall that is under way is done before update number `update` (from 0)."""
+        if self.fall == "none":
+            return 0.0
         ends = [end * per_epoch for end in (*self.ends, epochs)]
         start = max((end for end in ends if end <= update), default=0)
         end = min((end for end in ends if end > update), default=update + 1)
@@ -269,8 +271,10 @@ def _check_rate(rate: Any, weight_decay: float) -> None:
 
 
 def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
-    if weight_decay and name != "biases":
-        parameter.mul_(1.0 - _per_replica(rates, parameter) * weight_decay)
+    if not weight_decay or name == "biases":
+        return
+    kept = 1.0 - rates * weight_decay if isinstance(rates, Tensor) else tuple(1.0 - r * weight_decay for r in rates)
+    parameter.mul_(_per_replica(kept, parameter))
 
 
 def _per_replica(rates: Rates, like: Tensor) -> float | Tensor:
@@ -327,12 +331,13 @@ class _AdamUpdater:
         self.steps += 1
         b1, b2 = self.choice.betas
         t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
-        unbias1, unbias2 = 1.0 - b1**t, 1.0 - b2**t
+        kind = next(iter(self.mean.values())).dtype
+        unbias1, unbias2 = (1.0 - b1**t).to(kind), (1.0 - b2**t).sqrt().to(kind)
         for name, parameter in self.parameters.items():
             gradient = gradients[name]
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)
             square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
-            size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
+            size = square.sqrt().div_(unbias2).add_(self.choice.epsilon)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
 

@@ -213,7 +213,7 @@ class Trainer:
 
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
-        batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
+        batch = self.executor.batch(self.spins, index, self.machine.dtype)  # (e, b, v)
         with self.machine.resting():
             gradient = self.gradient(batch)
         self.move(gradient, rates)
