@@ -59,10 +59,7 @@ class Executor(ABC):
 
     together = 1  # updates that are asked for at once, at most
 
-    @property
-    @abstractmethod
-    def looks(self) -> bool:
-        """Whether an update may ask the device for an answer, at this moment."""
+    looks = True  # whether an update may ask the device for an answer, by `recording.unseen`
 
     def __init__(self, rounding: Precision | None = None) -> None:
         self.rounding = rounding
@@ -100,11 +97,7 @@ class Executor(ABC):
 
 
 class Eager(Executor):
-    """The host launches every update, and may look at what came out."""
-
-    @property
-    def looks(self) -> bool:
-        return True
+    """The host launches every update."""
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins
@@ -159,8 +152,7 @@ class Repeating(Executor):
         def work() -> None:
             start = 0
             for (size, project), row in zip(key, each, strict=True):
-                share = row[-1].to(self.parameters[0].dtype)
-                update(where[:, start : start + size], row[:-1], share, project)
+                update(where[:, start : start + size], row[:-1], row[-1], project)
                 start += size
 
         places = tuple(p.data_ptr() for p in self.parameters)
@@ -172,6 +164,7 @@ class Graph(Repeating):
     """A GPU repeats updates that it was shown."""
 
     together = 16
+    looks = False
 
     def __init__(
         self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
@@ -180,10 +173,6 @@ class Graph(Repeating):
         self.side: torch.cuda.Stream | None = None  # a second stream of work
         if rng.device.type == "cuda":
             self.side = torch.cuda.Stream(rng.device)  # type: ignore[no-untyped-call]
-
-    @property
-    def looks(self) -> bool:
-        return False
 
     def beside(self) -> AbstractContextManager[object]:
         if self.side is None:
@@ -211,10 +200,6 @@ class Graph(Repeating):
 
 class Recording(Repeating):
     """A CPU repeats an update that it was shown; where that cannot be, the host goes on as ever."""
-
-    @property
-    def looks(self) -> bool:
-        return self.replay.recorder is None
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins

@@ -9,23 +9,24 @@ at a value is refused, and a recording is trusted when it has once done exactly 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 Step = Callable[[], object]
 AFTER = 16  # times that work runs as it is: a recording takes as long as about ten of them
-MOST = 2**26  # bytes of what is made on the way
+MOST = 2**25  # bytes of all that is made on the way: more does not stay in the caches
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 COPIES = {"clone", "_to_copy"}
 DRAWS = {"rand": "uniform_", "randn": "normal_"}
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 MOVES = {"set_", "resize_", "resize_as_"}  # a tensor to other memory
+FAILURES = (RuntimeError, TypeError, ValueError, IndexError)  # of a call in a form that torch lacks
 
 
 class Refused(Exception):
@@ -34,7 +35,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """A call of torch, the tensors that it writes into, and those that it made."""
+    """A call of torch, and what it made."""
 
     function: Any  # torch._ops.OpOverload
     args: tuple[Any, ...]
@@ -46,6 +47,10 @@ class Call:
         return str(self.function._schema.name.partition("::")[2])
 
     @property
+    def changes(self) -> bool:
+        return bool(self.function._schema.is_mutable)
+
+    @property
     def random(self) -> bool:
         return torch.Tag.nondeterministic_seeded in self.function.tags
 
@@ -53,11 +58,22 @@ class Call:
         return [*_tensors(self.args), *_tensors(self.options.values())]
 
     def written(self) -> list[Tensor]:
-        schema = self.function._schema
-        given = {a.name: value for a, value in zip(schema.arguments, self.args, strict=False)}
+        given = dict(zip((a.name for a in self.function._schema.arguments), self.args, strict=False))
         given |= self.options
-        marked = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-        return list(_tensors(given[name] for name in marked if name in given))
+        changed = [a.name for a in self.function._schema.arguments if a.is_write]
+        return list(_tensors(given.get(name) for name in changed))
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A call that torch knows nothing of, and the tensors that it writes into."""
+
+    function: Callable[..., None]
+    into: Tensor | Sequence[Tensor]
+    args: tuple[Any, ...]
+
+    def written(self) -> list[Tensor]:
+        return list(_tensors(self.into))
 
 
 class Recorder(TorchDispatchMode):
@@ -65,8 +81,9 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Call] = []
+        self.calls: list[Call | Unseen] = []
         self.room = MOST
+        self.listens = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -75,20 +92,41 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        made = function(*args, **(kwargs or {}))
-        if not function._schema.is_mutable and not function.is_view:
-            self.room -= sum(x.nbytes for x in _tensors(made))
+        call = Call(function, args, kwargs or {}, function(*args, **(kwargs or {})))
+        if self.listens:
+            self.note(call)
+        return call.made
+
+    def note(self, call: Call | Unseen) -> None:
+        if isinstance(call, Call) and not call.changes and not call.function.is_view:
+            self.room -= sum(x.nbytes for x in _tensors(call.made))
         if self.room < 0:
             self.calls.clear()
         else:
-            self.calls.append(Call(function, args, kwargs or {}, made))
-        return made
+            self.calls.append(call)
+
+
+def unseen(function: Callable[..., None], into: Tensor | Sequence[Tensor], *args: Any) -> None:
+    """Calls function(into, *args), which may look at values and changes none but those of `into`: a
+    recording does the same."""
+    recorder = _get_current_dispatch_mode()  # type: ignore[no-untyped-call]
+    if not isinstance(recorder, Recorder):
+        function(into, *args)
+        return
+    recorder.listens = False
+    try:
+        function(into, *args)
+    finally:
+        recorder.listens = True
+    recorder.note(Unseen(function, into, args))
 
 
 class Recording:
     """Calls that can be made again; they may draw from `rng` alone."""
 
-    def __init__(self, calls: list[Call], rng: torch.Generator) -> None:
+    def __init__(self, calls: list[Call | Unseen], rng: torch.Generator) -> None:
+        if not calls:
+            raise Refused("it takes too much memory")
         self.rng = rng
         self.made: set[int] = set()  # places
         self.constant: set[int] = set()
@@ -111,7 +149,7 @@ class Recording:
         try:
             self.run()
             return all(torch.equal(a, b) for a, b in zip(self._state(), after, strict=True))
-        except (RuntimeError, TypeError, ValueError, IndexError):
+        except FAILURES:
             return False
         finally:
             self._restore(after)
@@ -125,46 +163,47 @@ class Recording:
         for place, values in zip(self.lasting.values(), state[1:], strict=True):
             _bytes(place).copy_(values)
 
-    def _steps(self, call: Call) -> Iterator[Step]:
+    def _steps(self, call: Call | Unseen) -> Iterator[Step]:
+        if isinstance(call, Unseen):
+            yield partial(call.function, call.into, *call.args)
+            return
         if call.random and getattr(call.options.get("generator"), "_cdata", None) != self.rng._cdata:
             raise Refused(f"{call.name} draws from another generator")
         read = {_place(x) for x in call.read()}
-        fresh = [x for x in _tensors(call.made) if _place(x) not in read]
-        self.made |= {_place(x) for x in fresh}
-        if call.function._schema.is_mutable:
+        made = list(_tensors(call.made))
+        fresh = {_place(x) for x in made} - read
+        self.made |= fresh
+        if call.changes:
             if fresh or call.name in MOVES:
-                raise Refused(f"{call.name} changes and makes tensors")
+                raise Refused(f"{call.name} changes some tensors and makes others")
             yield _again(call)
-            return
-        if not isinstance(call.made, Tensor | tuple | list):
+        elif not made:
             raise Refused(f"{call.name} answers to the host")
-        if not fresh or call.name in EMPTY:  # a view, or memory that is still there
+        elif not fresh or call.name in EMPTY:  # a view, or memory that is still there
             return
-        if len(fresh) < len(list(_tensors(call.made))):
+        elif len(fresh) < len(made):
             raise Refused(f"{call.name} makes some tensors and passes on others")
-        places = {_place(x) for x in fresh}
-        if read <= self.constant and not call.random and not places & self.changed:
-            self.constant |= places
-            return
-        yield _into(call)
+        elif read <= self.constant and not call.random and not fresh & self.changed:
+            self.constant |= fresh
+        else:
+            yield _into(call)
 
 
 class Recorded:
     """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
 
     The first times it runs as it is, then once more while it is recorded and once beside the recording.
-    From then on the recording runs, in blocks where nothing else listens to torch's calls.
+    From then on the recording runs, in blocks where nobody else listens to what torch is asked.
     """
 
     def __init__(self, rng: torch.Generator) -> None:
         self.rng = rng
         self.times: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, Recording] = {}
-        self.recorder: Recorder | None = None
         self.refused = ""  # why
 
     def run(self, key: Hashable, work: Callable[[], None]) -> None:
-        if self.refused or not _undisturbed():
+        if self.refused or _overheard():
             work()
             return
         times = self.times[key]
@@ -177,29 +216,23 @@ class Recorded:
             self._record(key, work)
         elif not self.recordings[key].same_as(work):
             self._refuse("the recording does something else")
-        self.times[key] = times + 1
+        self.times[key] = times + 1  # of whole ones
 
     def _record(self, key: Hashable, work: Callable[[], None]) -> None:
-        self.recorder = Recorder()
+        with Recorder() as recorder:
+            work()
         try:
-            with self.recorder:
-                work()
-            if not self.recorder.calls:
-                self._refuse("it takes too much memory")
-                return
-            self.recordings[key] = Recording(self.recorder.calls, self.rng)
+            self.recordings[key] = Recording(recorder.calls, self.rng)
         except Refused as why:
             self._refuse(str(why))
-        finally:
-            self.recorder = None
 
     def _refuse(self, why: str) -> None:
         self.refused = why
         self.recordings.clear()
 
 
-def _undisturbed() -> bool:
-    return not (
+def _overheard() -> bool:
+    return bool(
         torch._C._len_torch_dispatch_stack()
         or torch._C._is_torch_function_mode_enabled()
         or torch.is_inference_mode_enabled()
@@ -207,66 +240,65 @@ def _undisturbed() -> bool:
     )
 
 
+# -- the shortest way to the same bits ----------------------------------------------------------------
+
+
 def _again(call: Call) -> Step:
-    """The same change by the shortest way."""
-    args, name = _numbers_as_tensors(call), call.name
+    """The same change."""
+    args, name = _with_tensors(call), call.name
     if name.endswith("_") and hasattr(Tensor, name):
         return partial(getattr(args[0], name), *args[1:], **call.options)
     return partial(getattr(torch, name, call.function), *args, **call.options)
 
 
-def _numbers_as_tensors(call: Call) -> tuple[Any, ...]:
-    """Where a number stands for a tensor, torch would make one in every call."""
+def _into(call: Call) -> Step:
+    """The call, writing into what it made."""
+    made, name, args = call.made, call.name, _with_tensors(call)
+    if name in COPIES:
+        return partial(made.copy_, args[0])
+    if name in DRAWS:
+        return partial(getattr(made, DRAWS[name]), generator=call.options["generator"])
+    if name == "rsub" and len(args) == 2 and not call.options:
+        return partial(torch.sub, torch.as_tensor(args[1], dtype=made.dtype), args[0], out=made)
+    for function in () if call.random else _with_out(call):
+        step = partial(function, *args, **call.options, out=made)
+        try:
+            step()
+        except FAILURES:
+            continue
+        return step
+    return partial(_copy, call)
+
+
+def _with_tensors(call: Call) -> tuple[Any, ...]:
+    """Its arguments. Where a number stands for a tensor torch would make one, every time."""
     like = call.args[0] if call.args else None
     if not isinstance(like, Tensor) or not like.is_floating_point():
         return call.args
     if any(x.dtype != like.dtype for x in call.read()):
         return call.args
-    kinds = [str(a.type) for a in call.function._schema.arguments]
-    where = {"Tensor", "number"} if call.name in COMPARISONS else {"Tensor"}
+    kinds = {"Tensor", "number"} if call.name in COMPARISONS else {"Tensor"}
     return tuple(
-        torch.tensor(x, dtype=like.dtype) if kind in where and isinstance(x, int | float) else x
-        for x, kind in zip(call.args, kinds, strict=False)
+        torch.tensor(x, dtype=like.dtype) if str(a.type) in kinds and isinstance(x, int | float) else x
+        for x, a in zip(call.args, call.function._schema.arguments, strict=False)
     )
 
 
-def _into(call: Call) -> Step:
-    """The call, writing into what it made."""
-    made, name, args = call.made, call.name, _numbers_as_tensors(call)
-    if name in COPIES:
-        return partial(made.copy_, call.args[0])
-    if name in DRAWS:
-        return partial(getattr(made, DRAWS[name]), generator=call.options["generator"])
-    if name == "rsub" and len(args) == 2:  # has no way to say where to
-        one = torch.as_tensor(args[1], dtype=made.dtype)
-        return partial(torch.sub, one, args[0], out=made)
-    if not call.random:
-        for function in _with_out(call):
-            step = partial(function, *args, **call.options, out=made)
-            try:
-                step()
-            except (TypeError, RuntimeError, ValueError, IndexError):
-                continue
-            return step
-    if isinstance(made, Tensor):
-        return lambda: made.copy_(call.function(*call.args, **call.options))
-    return lambda: _copy(made, call.function(*call.args, **call.options))
-
-
 def _with_out(call: Call) -> Iterator[Any]:
-    """Functions that may write into given tensors, the quickest first."""
-    for room, name in ((torch, call.name), (torch.linalg, call.name.removeprefix("linalg_"))):
-        if hasattr(room, name):
-            yield getattr(room, name)
+    """What may write into given tensors, the quickest first."""
+    for names, name in ((torch, call.name), (torch.linalg, call.name.removeprefix("linalg_"))):
+        if hasattr(names, name):
+            yield getattr(names, name)
     packet = call.function.overloadpacket
-    overload = call.function._overloadname
-    for name in ("out", f"{overload}_out"):
+    for name in ("out", f"{call.function._overloadname}_out"):
         if name in packet.overloads():
             yield getattr(packet, name)
 
 
-def _copy(into: Iterable[Tensor], values: Iterable[Tensor]) -> None:
-    for place, value in zip(into, values, strict=True):
+def _copy(call: Call) -> None:
+    """For a call that has no other way."""
+    values = _tensors(call.function(*call.args, **call.options))
+    for place, value in zip(_tensors(call.made), values, strict=True):
         place.copy_(value)
 
 

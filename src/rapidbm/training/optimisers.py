@@ -331,6 +331,9 @@ class _AdamUpdater:
         self.steps += 1
         b1, b2 = self.choice.betas
         t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
+        if not t.is_cuda and len(rates) == 1:
+            self._at_once(gradients, rates, t)
+            return
         kind = next(iter(self.mean.values())).dtype
         unbias1, unbias2 = (1.0 - b1**t).to(kind), (1.0 - b2**t).sqrt().to(kind)
         for name, parameter in self.parameters.items():
@@ -340,6 +343,27 @@ class _AdamUpdater:
             size = square.sqrt().div_(unbias2).add_(self.choice.epsilon)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
+
+    def _at_once(self, gradients: Mapping[str, Tensor], rates: Rates, t: Tensor) -> None:
+        """Eq. (2) by one call of torch, for one rate on a CPU."""
+        names = list(self.parameters)
+        for name in names:
+            _decay(name, self.parameters[name].data, rates, self.choice.weight_decay)
+        parts = (gradients, self.mean, self.square)
+        b1, b2 = self.choice.betas
+        torch._fused_adam_(
+            [self.parameters[name].data for name in names],
+            *([part[name] for name in names] for part in parts),
+            [],
+            [t.to(self.mean[names[0]].dtype)] * len(names),
+            lr=rates[0],
+            beta1=b1,
+            beta2=b2,
+            weight_decay=0.0,
+            eps=self.choice.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def state(self) -> dict[str, Tensor]:
         saved = {f"mean/{name}": value for name, value in self.mean.items()}

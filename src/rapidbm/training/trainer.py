@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..accel.devices import prepare, wait
 from ..accel.executors import Plan, executor_for
+from ..accel.recording import unseen
 from ..accel.rounding import Precision
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
@@ -220,6 +221,8 @@ class Trainer:
         if project:
             self.project()
         if self.average:
+            if isinstance(share, Tensor):
+                share = share.to(self.machine.dtype)
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
 
@@ -261,27 +264,21 @@ class Trainer:
         self.keeping_dead(lambda: self.updater.step(gradients, rates))
 
     def project(self) -> None:
-        spared = self.all_alive() if self.executor.looks else self.settled
-        if spared:
+        if self.settled:
             self.projection.apply(self.machine, self.rng)
         else:
             self.keeping_dead(lambda: self.projection.apply(self.machine, self.rng))
 
     def keeping_dead(self, change: Callable[[], None]) -> None:
         """A change of the parameters that replicas which diverge, now or earlier, do not take part in."""
-        kept = {name: p.data.clone() for name, p in self.parameters.items()}
+        now = [p.data for p in self.parameters.values()]
+        kept = [p.clone() for p in now]
         change()
         self.alive &= self.machine.finite()
-        if self.executor.looks and self.all_alive():
-            return
-        for name, p in self.parameters.items():
-            torch.where(self._alive_like(p), p.data, kept[name], out=p.data)
-
-    def _alive_like(self, value: Tensor) -> Tensor:
-        return self.alive.view(-1, *[1] * (value.dim() - 1))
-
-    def all_alive(self) -> bool:
-        return bool(self.alive.all())
+        if self.executor.looks:
+            unseen(_put_back_if_any, now, kept, self.alive)
+        else:
+            _put_back(now, kept, self.alive)
 
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
@@ -384,6 +381,17 @@ class Trainer:
             wrong = "its state of the random numbers is none"
         if wrong:
             raise InputError(f"the saved state is damaged: {wrong}; take another checkpoint")
+
+
+def _put_back_if_any(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
+    if not bool(alive.all()):
+        _put_back(now, kept, alive)
+
+
+def _put_back(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
+    """Replicas that are not alive as they were kept."""
+    for new, old in zip(now, kept, strict=True):
+        torch.where(alive.view(-1, *[1] * (new.dim() - 1)), new, old, out=new)
 
 
 def _check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
