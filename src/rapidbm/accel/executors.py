@@ -121,43 +121,53 @@ class Eager(Executor):
 class Repeating(Executor):
     """Updates that are repeated: they read what changes from tensors that stay in place."""
 
+    replay: Replay | Recorded
+
     def __init__(
         self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
     ) -> None:
         super().__init__(rounding)
         self.rng, self.parameters = rng, tuple(parameters)
-        self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
-        self.told: dict[Key, list[tuple[float, ...]]] = {}
+        self.inputs: dict[Key, Inputs] = {}
         self.forget()
-
-    replay: Replay | Recorded
 
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
         return chains.copy_(new) if new.numel() else chains
 
     def launch(self, plans: Sequence[Plan], update: Update) -> None:
         """All of them as one piece of work."""
-        key = tuple((plan.index.shape[1], plan.project) for plan in plans)
-        index = torch.cat([plan.index for plan in plans], 1) if len(plans) > 1 else plans[0].index
-        numbers = [(*plan.rates, plan.share) for plan in plans]
-        if key not in self.inputs:
-            here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
-            self.inputs[key], self.told[key] = (index.clone(), here), numbers
-        where, each = self.inputs[key]
-        where.copy_(index)
-        if self.told[key] != numbers:
-            each.copy_(torch.tensor(numbers, dtype=torch.float64))
-            self.told[key] = numbers
-
-        def work() -> None:
-            start = 0
-            for (size, project), row in zip(key, each, strict=True):
-                update(where[:, start : start + size], row[:-1], row[-1], project)
-                start += size
-
-        places = tuple(p.data_ptr() for p in self.parameters)
+        key = tuple([(plan.index.shape[1], plan.project) for plan in plans])
+        inputs = self.inputs.get(key)
+        if inputs is None:
+            inputs = self.inputs[key] = Inputs(key, plans)
+        inputs.tell(plans)
+        places = tuple([p.data_ptr() for p in self.parameters])
         with self.rounded():
-            self.replay.run((key, places, current()), work)
+            self.replay.run((key, places, current()), partial(inputs.work, update))
+
+
+class Inputs:
+    """What changes between updates, in tensors that stay."""
+
+    def __init__(self, key: Key, plans: Sequence[Plan]) -> None:
+        self.key, self.told = key, [(*plan.rates, plan.share) for plan in plans]
+        self.index = torch.cat([plan.index for plan in plans], 1)
+        self.numbers = torch.tensor(self.told, dtype=torch.float64, device=self.index.device)
+
+    def tell(self, plans: Sequence[Plan]) -> None:
+        self.index.copy_(
+            plans[0].index if len(plans) == 1 else torch.cat([plan.index for plan in plans], 1)
+        )
+        numbers = [(*plan.rates, plan.share) for plan in plans]
+        if self.told != numbers:
+            self.numbers.copy_(torch.tensor(numbers, dtype=torch.float64))
+            self.told = numbers
+
+    def work(self, update: Update) -> None:
+        start = 0
+        for (size, project), row in zip(self.key, self.numbers, strict=True):
+            update(self.index[:, start : start + size], row[:-1], row[-1], project)
+            start += size
 
 
 class Graph(Repeating):

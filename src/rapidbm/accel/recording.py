@@ -200,23 +200,26 @@ class Recorded:
         self.rng = rng
         self.times: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, Recording] = {}
+        self.trusted: dict[Hashable, Recording] = {}
         self.refused = ""  # why
 
     def run(self, key: Hashable, work: Callable[[], None]) -> None:
         if self.refused or _overheard():
             work()
             return
-        times = self.times[key]
-        if times > AFTER + 1:
-            self.recordings[key].run()
+        recording = self.trusted.get(key)
+        if recording is not None:
+            recording.run()
             return
-        if times < AFTER:
+        if self.times[key] < AFTER:
             work()
-        elif times == AFTER:
+        elif key not in self.recordings:
             self._record(key, work)
-        elif not self.recordings[key].same_as(work):
+        elif self.recordings[key].same_as(work):
+            self.trusted[key] = self.recordings[key]
+        else:
             self._refuse("the recording does something else")
-        self.times[key] = times + 1  # of whole ones
+        self.times[key] += 1
 
     def _record(self, key: Hashable, work: Callable[[], None]) -> None:
         with Recorder() as recorder:
@@ -229,6 +232,7 @@ class Recorded:
     def _refuse(self, why: str) -> None:
         self.refused = why
         self.recordings.clear()
+        self.trusted.clear()
 
 
 def _overheard() -> bool:
