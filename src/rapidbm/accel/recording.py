@@ -9,9 +9,9 @@ at a value is refused, and a recording is trusted when it has once done exactly 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 Step = Callable[[], object]
-AFTER = 16  # times that work runs as it is: a recording takes as long as about ten of them
-MOST = 2**25  # bytes of all that is made on the way: more does not stay in the caches
+AFTER = 32  # times that work runs as it is: a recording takes as long as about twenty of them
+MOST = 2**25  # bytes of all that is made on the way; at 80 MB nothing is gained any more
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 COPIES = {"clone", "_to_copy"}
 DRAWS = {"rand": "uniform_", "randn": "normal_"}
@@ -48,20 +48,26 @@ class Call:
 
     @property
     def changes(self) -> bool:
-        return bool(self.function._schema.is_mutable)
+        return bool(_changed_by(self.function))
 
     @property
     def random(self) -> bool:
         return torch.Tag.nondeterministic_seeded in self.function.tags
 
     def read(self) -> list[Tensor]:
-        return [*_tensors(self.args), *_tensors(self.options.values())]
+        return list(_tensors([*self.args, *self.options.values()]))
 
     def written(self) -> list[Tensor]:
         given = dict(zip((a.name for a in self.function._schema.arguments), self.args, strict=False))
         given |= self.options
-        changed = [a.name for a in self.function._schema.arguments if a.is_write]
-        return list(_tensors(given.get(name) for name in changed))
+        return list(_tensors([given.get(name) for name in _changed_by(self.function)]))
+
+
+@cache
+def _changed_by(function: Any) -> list[str]:
+    """Arguments that it writes into."""
+    given = ((a.name, a.alias_info) for a in function._schema.arguments)
+    return [name for name, alias in given if alias is not None and alias.is_write]
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class Unseen:
     """A call that torch knows nothing of, and the tensors that it writes into."""
 
     function: Callable[..., None]
-    into: Tensor | Sequence[Tensor]
+    into: Tensor | list[Tensor]
     args: tuple[Any, ...]
 
     def written(self) -> list[Tensor]:
@@ -106,7 +112,7 @@ class Recorder(TorchDispatchMode):
             self.calls.append(call)
 
 
-def unseen(function: Callable[..., None], into: Tensor | Sequence[Tensor], *args: Any) -> None:
+def unseen(function: Callable[..., None], into: Tensor | list[Tensor], *args: Any) -> None:
     """Calls function(into, *args), which may look at values and changes none but those of `into`: a
     recording does the same."""
     recorder = _get_current_dispatch_mode()  # type: ignore[no-untyped-call]
@@ -318,6 +324,6 @@ def _bytes(place: torch.UntypedStorage) -> Tensor:
 def _tensors(values: Any) -> Iterator[Tensor]:
     if isinstance(values, Tensor):
         yield values
-    elif isinstance(values, Iterable) and not isinstance(values, str):
+    elif isinstance(values, list | tuple):
         for value in values:
             yield from _tensors(value)

@@ -209,7 +209,8 @@ class Trainer:
         epoch, number = divmod(update, self.per_epoch)
         done = update + 1
         share = max(1.0 / self.average, 1.0 / done) if self.average else 1.0
-        project = self.projection.every == "update" or done % self.per_epoch == 0
+        due = self.projection.every == "update" or done % self.per_epoch == 0
+        project = due and not isinstance(self.projection, NoProjection)
         return Plan(self.images(epoch, number), self.rates(update), share, project)
 
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
