@@ -111,8 +111,7 @@ def soon(monkeypatch):
 def test_a_repeated_update_leaves_the_same_bits(case, dtype):
     made = trainer(case, dtype=dtype)
     same(advance(made), as_it_is(case, dtype=dtype))
-    assert repeats(made) == (2 if made.projection.every == "update" or case is CASES["pcd"] else repeats(made))
-    assert repeats(made) >= 1
+    assert repeats(made) == 2  # whole batches, and the last of an epoch
 
 
 def test_many_random_numbers_are_drawn_again(monkeypatch):
@@ -254,7 +253,6 @@ def test_an_interrupted_update_is_not_counted_as_recorded(monkeypatch):
 
 
 def test_parts_that_do_not_promise_run_as_they_are():
-    made = trainer((dense, PCD, torch.optim.SGD, {})) if False else None
     case = (dense, PCD, lambda parameters: torch.optim.SGD(parameters, 0.05), {})
     made = trainer(case)
     assert isinstance(made.executor, executors.Eager)

@@ -82,11 +82,11 @@ class Unseen:
         return list(_tensors(self.into))
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every call in its block, as long as what they make takes at most `MOST` bytes."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call | Unseen] = []
         self.room = MOST
         self.listens = True
@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):
 def unseen(function: Callable[..., None], into: Tensor | list[Tensor], *args: Any) -> None:
     """Calls function(into, *args), which may look at values and changes none but those of `into`: a
     recording does the same."""
-    recorder = _get_current_dispatch_mode()  # type: ignore[no-untyped-call]
+    recorder = _get_current_dispatch_mode()
     if not isinstance(recorder, Recorder):
         function(into, *args)
         return
@@ -173,7 +173,7 @@ class Recording:
         if isinstance(call, Unseen):
             yield partial(call.function, call.into, *call.args)
             return
-        if call.random and getattr(call.options.get("generator"), "_cdata", None) != self.rng._cdata:
+        if call.random and not _same(call.options.get("generator"), self.rng):
             raise Refused(f"{call.name} draws from another generator")
         read = {_place(x) for x in call.read()}
         made = list(_tensors(call.made))
@@ -256,6 +256,10 @@ def _overheard() -> bool:
 def _again(call: Call) -> Step:
     """The same change."""
     args, name = _with_tensors(call), call.name
+    if any(
+        isinstance(x, list) and any(y is None for y in x) for x in args
+    ):  # of an index: only torch's core takes it
+        return partial(call.function, *args, **call.options)
     if name.endswith("_") and hasattr(Tensor, name):
         return partial(getattr(args[0], name), *args[1:], **call.options)
     return partial(getattr(torch, name, call.function), *args, **call.options)
@@ -310,6 +314,11 @@ def _copy(call: Call) -> None:
     values = _tensors(call.function(*call.args, **call.options))
     for place, value in zip(_tensors(call.made), values, strict=True):
         place.copy_(value)
+
+
+def _same(given: Any, rng: Any) -> bool:
+    """torch hands a generator on as another object."""
+    return given is not None and bool(given._cdata == rng._cdata)
 
 
 def _place(tensor: Tensor) -> int:

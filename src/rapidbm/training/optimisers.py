@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from ..accel.devices import by_device
 from ..errors import InputError, check_choice, check_count, is_number, is_whole, unknown
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
@@ -273,7 +274,10 @@ def _check_rate(rate: Any, weight_decay: float) -> None:
 def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
     if not weight_decay or name == "biases":
         return
-    kept = 1.0 - rates * weight_decay if isinstance(rates, Tensor) else tuple(1.0 - r * weight_decay for r in rates)
+    if isinstance(rates, Tensor):
+        kept: Rates = 1.0 - rates * weight_decay
+    else:
+        kept = tuple(1.0 - rate * weight_decay for rate in rates)
     parameter.mul_(_per_replica(kept, parameter))
 
 
@@ -293,6 +297,11 @@ def _subtract(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
         parameter.addcmul_(direction, each, value=-1.0)
     else:
         parameter.add_(direction, alpha=-each)
+
+
+def _simple(parameter: Tensor) -> bool:
+    """Whether torch moves it by one call, which reads memory in its order."""
+    return by_device(parameter.device, True, False) and parameter.is_contiguous()
 
 
 class _SGDUpdater:
@@ -331,7 +340,7 @@ class _AdamUpdater:
         self.steps += 1
         b1, b2 = self.choice.betas
         t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
-        if not t.is_cuda and len(rates) == 1:
+        if len(rates) == 1 and all(_simple(p.data) for p in self.parameters.values()):
             self._at_once(gradients, rates, t)
             return
         kind = next(iter(self.mean.values())).dtype
@@ -345,18 +354,18 @@ class _AdamUpdater:
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
 
     def _at_once(self, gradients: Mapping[str, Tensor], rates: Rates, t: Tensor) -> None:
-        """Eq. (2) by one call of torch, for one rate on a CPU."""
-        names = list(self.parameters)
-        for name in names:
-            _decay(name, self.parameters[name].data, rates, self.choice.weight_decay)
-        parts = (gradients, self.mean, self.square)
-        b1, b2 = self.choice.betas
+        """Eq. (2) by one call of torch."""
+        for name, parameter in self.parameters.items():
+            _decay(name, parameter.data, rates, self.choice.weight_decay)
+        (b1, b2), names = self.choice.betas, list(self.parameters)
         torch._fused_adam_(
-            [self.parameters[name].data for name in names],
-            *([part[name] for name in names] for part in parts),
+            [p.data for p in self.parameters.values()],
+            [gradients[name].contiguous() for name in names],
+            [self.mean[name] for name in names],
+            [self.square[name] for name in names],
             [],
             [t.to(self.mean[names[0]].dtype)] * len(names),
-            lr=rates[0],
+            lr=cast(float, rates[0]),  # or a tensor
             beta1=b1,
             beta2=b2,
             weight_decay=0.0,
