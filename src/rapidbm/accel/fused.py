@@ -46,7 +46,7 @@ WORTH = 2**24  # multiplications of a call from which on a kernel is worth its c
 LONG = (2**31, 2**35)  # multiplications of a gradient that is worth launches of its own
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
-FEW_PRODUCTS = 2**20  # multiplications of a phase up to which the same holds
+FEW_PRODUCTS = 2**23  # multiplications of a phase up to which it is no slower, on one core or two
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
 
