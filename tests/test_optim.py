@@ -56,6 +56,22 @@ def test_same_path_as_torch(ours, theirs):
         assert torch.allclose(mine[name], yours[name], atol=1e-12)
 
 
+@pytest.mark.parametrize("turned", ["parameter", "gradient"])
+def test_adam_does_not_mind_how_memory_lies(turned):
+    plain, other = parameters(), parameters()
+    name = "couplings.patterns"
+    if turned == "parameter":
+        other[name] = nn.Parameter(other[name].data.mT.contiguous().mT)
+    a, b = adam(0.1).bind(plain), adam(0.1).bind(other)
+    for i in range(3):
+        given = gradients(i)
+        a.step(given, (0.1,))
+        if turned == "gradient":
+            given[name] = given[name].mT.contiguous().mT
+        b.step(given, (0.1,))
+    assert torch.allclose(plain[name], other[name], atol=1e-12)
+
+
 def test_weight_decay_is_decoupled_and_spares_biases():
     for ours, theirs in (
         (sgd(0.1, weight_decay=0.2), torch.optim.SGD),

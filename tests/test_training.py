@@ -241,7 +241,9 @@ def test_the_rates_that_the_updater_gets():
     )
     seen = []
     plain = trainer.updater.step
-    trainer.updater.step = lambda gradients, rates: seen.append(rates[0]) or plain(gradients, rates)
+    trainer.updater.step = lambda gradients, rates: (
+        seen.append(float(rates[0])) or plain(gradients, rates)
+    )
     for _ in trainer.run("epoch"):
         pass
     wanted = [0.1 * 0.5 ** max(0, u // 2 - 1) * (1 - u / 8) for u in range(8)]

@@ -7,16 +7,17 @@
     operands     what kernels read of two coupled layers, a `Pair`, and how their work is cut
     fused        when kernels run instead of the plain path: sweeps, gradient, means, products of a `Pair`
     moves        an optimiser's step, the check for divergence and the clipping in two launches
-    executors    who runs what comes again and again: the host, or a graph
+    executors    who runs what comes again and again: the host, a graph, or a recording
+    recording    calls of torch on a CPU that are repeated without what led to them
     kernels/     the kernels themselves, in Triton
 
 It knows `errors` and nothing else of this library. Other rooms use
 
     devices.by_device, device_named, usable, prepare, wait, words, peak_bytes
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
-    elementwise.sigmoid, tanh, signs, bits_of
+    elementwise.sigmoid, tanh, signs, bits_of, sum_of_sizes
     operands.Pair;  fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
-    moves.serves, step, Rule, Guard;  executors.executor_for, Plan, repeated
+    moves.serves, step, Rule, Guard;  executors.executor_for, Plan, repeated;  recording.unseen
 
 All of them answer on a CPU, too.
 

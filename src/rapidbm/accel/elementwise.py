@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .recording import unseen
+
 MANY = 2**15  # random numbers from which on seeding a faster generator pays
 
 
@@ -35,17 +37,27 @@ def signs(up: Tensor, rng: torch.Generator, out: Tensor | None = None) -> Tensor
     if up.numel() < MANY or up.dtype != torch.float32:
         up.sub_(torch.rand(up.shape, generator=rng, dtype=up.dtype))
     else:
-        up.sub_(_words(up, rng), alpha=2.0**-32)
+        words = torch.empty(up.shape)
+        unseen(_words, words, rng)
+        up.sub_(words, alpha=2.0**-32)
     one = torch.ones((), dtype=up.dtype)
     return torch.copysign(one, up, out=up if out is None else out)
 
 
-def _words(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Random words of 32 bits as float32 in the shape of `like`, on a CPU: from numpy's SFC64, seeded by
-    `rng`, faster than torch's generator (docs/decisions/random.md)."""
+def _words(into: Tensor, rng: torch.Generator) -> None:
+    """Random words of 32 bits as float32, on a CPU: from numpy's SFC64, seeded by `rng`, faster than
+    torch's generator (docs/decisions/random.md)."""
     seed = torch.randint(2**63 - 1, (2,), generator=rng).tolist()
-    raw = np.random.SFC64(seed).random_raw((like.numel() + 1) // 2)
-    return torch.from_numpy(raw.view(np.uint32)[: like.numel()].astype(np.float32)).view(like.shape)
+    raw = np.random.SFC64(seed).random_raw((into.numel() + 1) // 2)
+    into.view(-1).numpy()[...] = raw.view(np.uint32)[: into.numel()]
+
+
+def sum_of_sizes(x: Tensor) -> Tensor:
+    """Σ |x| of every replica, (e,)."""
+    if x.is_cuda:
+        total: Tensor = torch.linalg.vector_norm(x, 1, tuple(range(1, x.dim())))
+        return total
+    return x.flatten(1).abs().sum(1)
 
 
 def bits_of(numbers: Tensor, width: int) -> Tensor:

@@ -1,10 +1,10 @@
 """Who runs work that comes again and again, such as the updates of a training: the host, each time anew,
-or a GPU that repeats what it was shown.
+or a device that repeats what it was shown: a GPU a graph, a CPU a recording (`recording`).
 
-A graph is described once and replayed. What changes from one update to the next lies in tensors that it
-reads; nothing in it asks the GPU for an answer. A phase, projection, optimiser or path that keeps to
-this says `capturable = True`; ours do, but for torch's optimisers and the crossing of two machines. Such
-a phase is given the batch as bfloat16, in which ±1 is exact.
+What is repeated is described once and replayed. What changes from one update to the next lies in tensors
+that it reads; nothing in it asks for an answer. A phase, projection, optimiser or path that keeps to
+this says `capturable = True`; ours do, but for torch's optimisers and the crossing of two machines. On a
+GPU such a phase is given the batch as bfloat16, in which ±1 is exact.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from .recording import Recorded
 from .rounding import Precision, check_precision, current, precision
 
 Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
@@ -44,18 +45,21 @@ def executor_for(
     parts: Iterable[object],
     rounding: Precision | None = None,
 ) -> Executor:
-    """A graph on a GPU where all parts of the update may be captured, else the host."""
+    """What repeats updates on this device where all their parts may be captured, else the host."""
     check_precision(rounding, device)
-    if device.type == "cuda" and all(getattr(part, "capturable", False) for part in parts):
+    if not all(getattr(part, "capturable", False) for part in parts):
+        return Eager(rounding)
+    if device.type == "cuda":
         return Graph(rng, parameters, rounding)
-    return Eager(rounding)
+    return Recording(rng, parameters, rounding) if device.type == "cpu" else Eager(rounding)
 
 
 class Executor(ABC):
     """Runs updates; subclasses are final."""
 
-    together = 16  # updates that are asked for at once, at most
-    looks: bool  # whether an update may ask the device for an answer
+    together = 1  # updates that are asked for at once, at most
+
+    looks = True  # whether an update may ask the device for an answer, by `recording.unseen`
 
     def __init__(self, rounding: Precision | None = None) -> None:
         self.rounding = rounding
@@ -68,8 +72,8 @@ class Executor(ABC):
         """The data as updates read it."""
 
     @abstractmethod
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        """A batch of the stored data as a phase gets it."""
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        """These images (e, b) of the stored data as a phase gets them, (e, b, v)."""
 
     @abstractmethod
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
@@ -93,15 +97,13 @@ class Executor(ABC):
 
 
 class Eager(Executor):
-    """The host launches every update, and may look at what came out."""
-
-    looks = True
+    """The host launches every update."""
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins
 
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins.to(dtype)
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins[index].to(dtype)
 
     def kept(self, chains: Tensor, new: Tensor) -> Tensor:
         return new
@@ -116,19 +118,68 @@ class Eager(Executor):
         return
 
 
-class Graph(Executor):
-    """A GPU repeats updates that it was shown."""
+class Repeating(Executor):
+    """Updates that are repeated: they read what changes from tensors that stay in place."""
 
-    looks = False
+    replay: Replay | Recorded
 
     def __init__(
         self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
     ) -> None:
         super().__init__(rounding)
         self.rng, self.parameters = rng, tuple(parameters)
-        self.inputs: dict[Key, tuple[Tensor, Tensor]] = {}
-        self.told: dict[Key, list[tuple[float, ...]]] = {}
-        self.replay = Replay(rng)
+        self.inputs: dict[Key, Inputs] = {}
+        self.forget()
+
+    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
+        return chains.copy_(new) if new.numel() else chains
+
+    def launch(self, plans: Sequence[Plan], update: Update) -> None:
+        """All of them as one piece of work."""
+        key = tuple([(plan.index.shape[1], plan.project) for plan in plans])
+        inputs = self.inputs.get(key)
+        if inputs is None:
+            inputs = self.inputs[key] = Inputs(key, plans)
+        inputs.tell(plans)
+        places = tuple([p.data_ptr() for p in self.parameters])
+        with self.rounded():
+            self.replay.run((key, places, current()), partial(inputs.work, update))
+
+
+class Inputs:
+    """What changes between updates, in tensors that stay."""
+
+    def __init__(self, key: Key, plans: Sequence[Plan]) -> None:
+        self.key, self.told = key, [(*plan.rates, plan.share) for plan in plans]
+        self.index = torch.cat([plan.index for plan in plans], 1)
+        self.numbers = torch.tensor(self.told, dtype=torch.float64, device=self.index.device)
+
+    def tell(self, plans: Sequence[Plan]) -> None:
+        self.index.copy_(
+            plans[0].index if len(plans) == 1 else torch.cat([plan.index for plan in plans], 1)
+        )
+        numbers = [(*plan.rates, plan.share) for plan in plans]
+        if self.told != numbers:
+            self.numbers.copy_(torch.tensor(numbers, dtype=torch.float64))
+            self.told = numbers
+
+    def work(self, update: Update) -> None:
+        start = 0
+        for (size, project), row in zip(self.key, self.numbers, strict=True):
+            update(self.index[:, start : start + size], row[:-1], row[-1], project)
+            start += size
+
+
+class Graph(Repeating):
+    """A GPU repeats updates that it was shown."""
+
+    together = 16
+    looks = False
+
+    def __init__(
+        self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
+    ) -> None:
+        super().__init__(rng, parameters, rounding)
         self.side: torch.cuda.Stream | None = None  # a second stream of work
         if rng.device.type == "cuda":
             # Its kernels are small, and go first: the others wait for them.
@@ -147,40 +198,34 @@ class Graph(Executor):
     def stored(self, spins: Tensor) -> Tensor:
         return spins.to(torch.bfloat16)  # read faster than from one byte
 
-    def batch(self, spins: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins
-
-    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
-        return chains.copy_(new) if new.numel() else chains
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        return spins[index]
 
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
-        """All of them as one graph, which reads what changes from tensors that stay in place."""
-        key = tuple((plan.index.shape[1], plan.project) for plan in plans)
-        index = torch.cat([plan.index for plan in plans], 1)
-        numbers = [(*plan.rates, plan.share) for plan in plans]
-        if key not in self.inputs:
-            here = torch.tensor(numbers, dtype=torch.float64, device=index.device)
-            self.inputs[key], self.told[key] = (index.clone(), here), numbers
-        where, each = self.inputs[key]
-        where.copy_(index)
-        if self.told[key] != numbers:
-            each.copy_(torch.tensor(numbers, dtype=torch.float64))
-            self.told[key] = numbers
-
-        def work() -> None:
-            start = 0
-            for (size, project), row in zip(key, each, strict=True):
-                share = row[-1].to(self.parameters[0].dtype)
-                update(where[:, start : start + size], row[:-1], share, project)
-                start += size
-
-        places = tuple(p.data_ptr() for p in self.parameters)
-        with self.rounded():
-            self.replay.run((key, places, current()), work)
+        self.launch(plans, update)
         yield len(plans)
 
     def forget(self) -> None:
         self.replay = Replay(self.rng)
+
+
+class Recording(Repeating):
+    """A CPU repeats an update that it was shown; where that cannot be, the host goes on as ever."""
+
+    def stored(self, spins: Tensor) -> Tensor:
+        return spins
+
+    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
+        rows = spins.index_select(0, index.reshape(-1))  # quicker than spins[index]
+        return rows.view(*index.shape, -1).to(dtype)
+
+    def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
+        for plan in plans:
+            self.launch((plan,), update)
+            yield 1
+
+    def forget(self) -> None:
+        self.replay = Recorded(self.rng)
 
 
 def repeated(work: Callable[..., None], rng: torch.Generator, times: int) -> Callable[..., None]:

@@ -47,6 +47,7 @@ FEW_BLOCKS = 4  # of 64 chains, below which J is worth building in bf16
 BUSY = 120  # such blocks from which on `chains` keep the chip busier than launches that cost nothing
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
+FEW_PRODUCTS = 2**23  # multiplications of a phase up to which it is no slower, on one core or two
 ROOM = 2**33  # bytes that a matrix of couplings, or the hidden means of a call, may take
 MOST_REPLICAS = 65_535  # blocks of one axis of a launch
 
@@ -73,7 +74,8 @@ def serves(pair: Pair | None) -> bool:
 def joins(pair: Pair, rows: int) -> bool:
     """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
     that calls cost more than products."""
-    return rows <= FEW_ROWS or serves(pair)
+    few = rows <= FEW_ROWS or pair.replicas * rows * pair.rows * sum(pair.sizes) <= FEW_PRODUCTS
+    return few or serves(pair)
 
 
 def long(pair: Pair, rows: int) -> bool:

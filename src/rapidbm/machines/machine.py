@@ -9,6 +9,7 @@ and for a restricted machine F(v) = − Σ_i b_i v_i − (1/β) Σ_α log 2cosh(
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..accel import fused
+from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..arrays import as_tensor
@@ -221,7 +223,7 @@ class Machine(nn.Module):
         finite = self.couplings.finite()
         if self.biases is None:
             return finite
-        return finite & self.biases.abs().sum(1).isfinite()
+        return finite & (sum_of_sizes(self.biases) < math.inf)
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""

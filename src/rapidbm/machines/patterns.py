@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..errors import InputError, check_count
@@ -100,8 +101,7 @@ class Patterns(Couplings):
         return math.sqrt(torch.finfo(self.patterns.dtype).max)
 
     def finite(self) -> Tensor:
-        total: Tensor = torch.linalg.vector_norm(self.patterns, 1, (1, 2))
-        return total < self.limit
+        return sum_of_sizes(self.patterns) < self.limit
 
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""

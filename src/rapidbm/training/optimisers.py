@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from ..accel import moves
+from ..accel.devices import by_device
 from ..accel.moves import Guard, Rule
 from ..errors import InputError, check_choice, check_count, is_number, is_whole, unknown
 
@@ -68,6 +69,8 @@ class Schedule:
 
     def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
         """How much of the fall that is under way is done before update number `update` (from 0)."""
+        if self.fall == "none":
+            return 0.0
         ends = [end * per_epoch for end in (*self.ends, epochs)]
         start = max((end for end in ends if end <= update), default=0)
         end = min((end for end in ends if end > update), default=update + 1)
@@ -280,8 +283,13 @@ def _check_rate(rate: Any, weight_decay: float) -> None:
 
 
 def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
-    if weight_decay and name != "biases":
-        parameter.mul_(1.0 - _per_replica(rates, parameter) * weight_decay)
+    if not weight_decay or name == "biases":
+        return
+    if isinstance(rates, Tensor):
+        kept: Rates = 1.0 - rates * weight_decay
+    else:
+        kept = tuple(1.0 - rate * weight_decay for rate in rates)
+    parameter.mul_(_per_replica(kept, parameter))
 
 
 def _per_replica(rates: Rates, like: Tensor) -> float | Tensor:
@@ -300,6 +308,11 @@ def _subtract(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
         parameter.addcmul_(direction, each, value=-1.0)
     else:
         parameter.add_(direction, alpha=-each)
+
+
+def _simple(parameter: Tensor) -> bool:
+    """Whether torch moves it by one call, which reads memory in its order."""
+    return by_device(parameter.device, True, False) and parameter.is_contiguous()
 
 
 class _SGDUpdater:
@@ -342,19 +355,26 @@ class _AdamUpdater:
     def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         self.steps += 1
         b1, b2 = self.choice.betas
-        unbias1, unbias2 = self._unbias()
+        if len(rates) == 1 and all(_simple(p.data) for p in self.parameters.values()):
+            self._by_torch(gradients, rates)
+            return
+        kind = next(iter(self.mean.values())).dtype
+        first, second = self._unbias()
+        unbias1, unbias2 = first.to(kind), second.sqrt().to(kind)
         for name, parameter in self.parameters.items():
             gradient = gradients[name]
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)
             square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
-            size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
+            size = square.sqrt().div_(unbias2).add_(self.choice.epsilon)
             _decay(name, parameter.data, rates, self.choice.weight_decay)
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
 
     def _unbias(self) -> tuple[Tensor, Tensor]:
-        b1, b2 = self.choice.betas
-        t = self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
+        (b1, b2), t = self.choice.betas, self._time()
         return 1.0 - b1**t, 1.0 - b2**t
+
+    def _time(self) -> Tensor:
+        return self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
 
     def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
         self.steps += 1
@@ -364,6 +384,27 @@ class _AdamUpdater:
         if not done:
             self.steps -= 1
         return done
+
+    def _by_torch(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
+        """Eq. (2) by one call of torch."""
+        for name, parameter in self.parameters.items():
+            _decay(name, parameter.data, rates, self.choice.weight_decay)
+        (b1, b2), names = self.choice.betas, list(self.parameters)
+        torch._fused_adam_(
+            [p.data for p in self.parameters.values()],
+            [gradients[name].contiguous() for name in names],
+            [self.mean[name] for name in names],
+            [self.square[name] for name in names],
+            [],
+            [self._time().to(self.mean[names[0]].dtype)] * len(names),
+            lr=cast(float, rates[0]),  # or a tensor
+            beta1=b1,
+            beta2=b2,
+            weight_decay=0.0,
+            eps=self.choice.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def state(self) -> dict[str, Tensor]:
         saved = {f"mean/{name}": value for name, value in self.mean.items()}

@@ -21,6 +21,7 @@ from ..accel import moves
 from ..accel.devices import prepare, wait
 from ..accel.executors import Plan, executor_for
 from ..accel.moves import Guard
+from ..accel.recording import unseen
 from ..accel.rounding import Precision
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
@@ -164,7 +165,7 @@ class Trainer:
         """One update at a time, or where several run as one as many as come before the end of the epoch
         or before the caller `halts`."""
         while self.update < self.epochs * self.per_epoch:
-            most = 1 if self.executor.looks else self.most()
+            most = self.most()
             ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
             self.step(next(ahead, most))
             yield self.progress()
@@ -195,6 +196,10 @@ class Trainer:
 
     def check_parameters(self) -> None:
         """Refuses to move parameters that are no longer the machine's."""
+        mine = list(self.parameters.values())
+        same = [id(p) for p in _parameters(self.machine)] == [id(p) for p in mine]
+        if same and all((p.dtype, p.device) == self.kind for p in mine):
+            return
         now = dict(self.machine.named_parameters())
         for name in {**self.parameters, **now}:
             old, new = self.parameters.get(name), now.get(name)
@@ -210,12 +215,13 @@ class Trainer:
         epoch, number = divmod(update, self.per_epoch)
         done = update + 1
         share = max(1.0 / self.average, 1.0 / done) if self.average else 1.0
-        project = self.projection.every == "update" or done % self.per_epoch == 0
+        due = self.projection.every == "update" or done % self.per_epoch == 0
+        project = due and not isinstance(self.projection, NoProjection)
         return Plan(self.images(epoch, number), self.rates(update), share, project)
 
     def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
         """The update of these images, all of it on the device."""
-        batch = self.executor.batch(self.spins[index], self.machine.dtype)  # (e, b, v)
+        batch = self.executor.batch(self.spins, index, self.machine.dtype)  # (e, b, v)
         with self.machine.resting(self.chains.shape[1]):
             gradient = self.gradient(batch)
         if not self.at_once(gradient, rates, project):
@@ -223,6 +229,8 @@ class Trainer:
             if project:
                 self.project()
         if self.average:
+            if isinstance(share, Tensor):
+                share = share.to(self.machine.dtype)
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
 
@@ -276,27 +284,21 @@ class Trainer:
         return True
 
     def project(self) -> None:
-        spared = self.all_alive() if self.executor.looks else self.settled
-        if spared:
+        if self.settled:
             self.projection.apply(self.machine, self.rng)
         else:
             self.keeping_dead(lambda: self.projection.apply(self.machine, self.rng))
 
     def keeping_dead(self, change: Callable[[], None]) -> None:
         """A change of the parameters that replicas which diverge, now or earlier, do not take part in."""
-        kept = {name: p.data.clone() for name, p in self.parameters.items()}
+        now = [p.data for p in self.parameters.values()]
+        kept = [p.clone() for p in now]
         change()
         self.alive &= self.machine.finite()
-        if self.executor.looks and self.all_alive():
-            return
-        for name, p in self.parameters.items():
-            torch.where(self._alive_like(p), p.data, kept[name], out=p.data)
-
-    def _alive_like(self, value: Tensor) -> Tensor:
-        return self.alive.view(-1, *[1] * (value.dim() - 1))
-
-    def all_alive(self) -> bool:
-        return bool(self.alive.all())
+        if self.executor.looks:
+            unseen(_put_back_if_any, now, kept, self.alive)
+        else:
+            _put_back(now, kept, self.alive)
 
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
@@ -399,6 +401,25 @@ class Trainer:
             wrong = "its state of the random numbers is none"
         if wrong:
             raise InputError(f"the saved state is damaged: {wrong}; take another checkpoint")
+
+
+def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    """As module.parameters() of one that shares none, at a third of its cost."""
+    yield from (p for p in module._parameters.values() if p is not None)
+    for part in module._modules.values():
+        if part is not None:
+            yield from _parameters(part)
+
+
+def _put_back_if_any(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
+    if not bool(alive.all()):
+        _put_back(now, kept, alive)
+
+
+def _put_back(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
+    """Replicas that are not alive as they were kept."""
+    for new, old in zip(now, kept, strict=True):
+        torch.where(alive.view(-1, *[1] * (new.dim() - 1)), new, old, out=new)
 
 
 def _check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
