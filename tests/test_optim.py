@@ -11,13 +11,13 @@ from rapidbm.random import stream
 from rapidbm.training.optimisers import (
     SGD,
     Adam,
-    Schedule,
     TorchOptimizer,
     adam,
     bind_torch,
     sgd,
     torch_optimizers,
 )
+from rapidbm.training.schedules import Schedule
 
 
 def parameters():

@@ -78,7 +78,6 @@ from .training.negative import NegativePhase as NegativePhase
 from .training.negative import PatternInduced as PatternInduced
 from .training.negative import Persistent as Persistent
 from .training.negative import Tempered as Tempered
-from .training.optimisers import Schedule as Schedule
 from .training.optimisers import TorchOptimizer as TorchOptimizer
 from .training.optimisers import adam as adam
 from .training.optimisers import sgd as sgd
@@ -92,6 +91,7 @@ from .training.projections import GibbsProjection as GibbsProjection
 from .training.projections import NoProjection as NoProjection
 from .training.projections import Projection as Projection
 from .training.projections import Sign as Sign
+from .training.schedules import Schedule as Schedule
 from .training.train import log_likelihood_gradient as log_likelihood_gradient
 from .training.train import train as train
 from .training.trainer import Progress as Progress

@@ -24,16 +24,10 @@ from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
 from ..training.negative import NEGATIVE, NegativePhase
-from ..training.optimisers import (
-    Optimizer,
-    Schedule,
-    TorchOptimizer,
-    adam,
-    sgd,
-    torch_optimizers,
-)
+from ..training.optimisers import Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
 from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
+from ..training.schedules import Schedule
 from ..training.trainer import Trainer
 from .metrics import METRICS
 from .presets import PRESETS, preset_for

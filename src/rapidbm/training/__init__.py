@@ -6,6 +6,8 @@
     negative     the average over the model: one class per estimator
     projections  what keeps the patterns in place
     optimisers   rates that may differ from replica to replica
+    schedules    how they change along a training
+    given        what a training refuses
     load         how many patterns are too many for PID
 
 It knows machines, sampling, likelihood (for the proof of a bad fit) and accel's executors; no folder, no
@@ -15,8 +17,9 @@ Others take besides
 
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
         Persistent
-    optimisers: CLOCKS, Optimizer, Schedule, TorchOptimizer, adam, sgd, torch_optimizers
+    optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
     positive: POSITIVE, PositivePhase
     projections: Clip, PROJECTIONS, Projection, Sign
+    schedules: Schedule
     trainer: Progress, Trainer
 """

@@ -26,9 +26,9 @@ from ..accel.rounding import Precision
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
-from ..machines.spins import as_spins
 from ..progress import watch
 from ..random import stream
+from .given import check_objects, spins_for
 from .load import warn_of_load
 from .negative import NegativePhase, PatternInduced
 from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
@@ -93,11 +93,11 @@ class Trainer:
         check_choice("batch mean", batch_mean, ("true", "nominal"))
         if average is not None:
             check_count("the number of updates to average over", average)
-        _check_objects(negative, positive, projection, optimizer)
+        check_objects(negative, positive, projection, optimizer)
         prepare(machine.device)
         self.machine, self.negative = machine, negative
         # A copy: what the caller writes into the array later is not part of the training.
-        self.spins = _spins_for(machine, spins).to(machine.device, copy=True)
+        self.spins = spins_for(machine, spins).to(machine.device, copy=True)
         self.positive = positive or positive_for(machine)
         self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
@@ -420,32 +420,3 @@ def _put_back(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
     """Replicas that are not alive as they were kept."""
     for new, old in zip(now, kept, strict=True):
         torch.where(alive.view(-1, *[1] * (new.dim() - 1)), new, old, out=new)
-
-
-def _check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
-    for what, thing, method in (
-        ("negative phase", negative, "step"),
-        ("positive phase", positive, "step"),
-        ("projection", projection, "apply"),
-    ):
-        if thing is not None and (isinstance(thing, type) or not hasattr(thing, method)):
-            raise InputError(
-                f"the {what} must be an object with {method}(), such as Persistent() or Sign(), "
-                f"not {thing!r}"
-            )
-    if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
-        raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
-
-
-def _spins_for(machine: Machine, data: Any) -> Tensor:
-    if hasattr(data, "train") and hasattr(data, "test"):
-        raise InputError(
-            "train needs spins (samples, visible) or a Split, such as data.train, not "
-            f"{type(data).__name__}"
-        )
-    spins = as_spins(data, what="training data")
-    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
-        raise InputError(
-            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
-        )
-    return spins

@@ -1,0 +1,42 @@
+"""What a training is given, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..machines.machine import Machine
+from ..machines.spins import as_spins
+from .optimisers import Optimizer
+
+
+def check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
+    for what, thing, method in (
+        ("negative phase", negative, "step"),
+        ("positive phase", positive, "step"),
+        ("projection", projection, "apply"),
+    ):
+        if thing is not None and (isinstance(thing, type) or not hasattr(thing, method)):
+            raise InputError(
+                f"the {what} must be an object with {method}(), such as Persistent() or Sign(), "
+                f"not {thing!r}"
+            )
+    if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
+        raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
+
+
+def spins_for(machine: Machine, data: Any) -> Tensor:
+    if hasattr(data, "train") and hasattr(data, "test"):
+        raise InputError(
+            "train needs spins (samples, visible) or a Split, such as data.train, not "
+            f"{type(data).__name__}"
+        )
+    spins = as_spins(data, what="training data")
+    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
+        raise InputError(
+            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
+        )
+    return spins

@@ -1,0 +1,59 @@
+"""How the rate of learning changes along a training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import InputError, check_choice, check_count, is_number, is_whole
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The factor on the rate: `decay` per epoch after epoch `after` until the rate has reached
+    `floor`, and a `fall` to zero over the whole training. A training that was made longer has several
+    falls, each from the full rate: `ends` are the epochs at which the earlier ones ended."""
+
+    decay: float = 1.0
+    after: int = 0
+    floor: float = 0.0
+    fall: Literal["none", "linear", "cosine"] = "none"
+    ends: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        rising = isinstance(self.ends, tuple) and all(map(is_whole, self.ends))
+        if (
+            not rising
+            or any(b <= a for a, b in zip((0, *self.ends), self.ends, strict=False))
+            or (self.ends and self.fall == "none")
+        ):
+            raise InputError(
+                f"the ends of earlier falls of the rate are rising epochs from 1 on, of a rate that "
+                f"falls, not {self.ends} with fall {self.fall!r}; leave them out"
+            )
+        check_choice("fall of the rate", self.fall, ("none", "linear", "cosine"))
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay!r}")
+        check_count("the epoch after which the rate decays", self.after, least=0)
+        if not (is_number(self.floor) and self.floor >= 0):
+            raise InputError(f"the floor of the rate is at least 0, not {self.floor!r}")
+
+    def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
+        """How much of the fall that is under way is done before update number `update` (from 0)."""
+        if self.fall == "none":
+            return 0.0
+        ends = [end * per_epoch for end in (*self.ends, epochs)]
+        start = max((end for end in ends if end <= update), default=0)
+        end = min((end for end in ends if end > update), default=update + 1)
+        return (update - start) / (end - start)
+
+    def rate(self, start: float, epoch: int, fraction: float) -> float:
+        """The rate during epoch number `epoch` (from 0), after `fraction` of a fall."""
+        decayed = start * self.decay ** max(0, epoch - self.after)
+        rate = max(decayed, min(self.floor, start))
+        if self.fall == "linear":
+            rate *= 1.0 - fraction
+        elif self.fall == "cosine":
+            rate *= 0.5 * (1.0 + math.cos(math.pi * fraction))
+        return rate
