@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import nullcontext
+from contextvars import ContextVar
 
 import pytest
 import torch
@@ -56,6 +57,13 @@ def kernels(monkeypatch):
     monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(fused, "WORTH", 0)
     monkeypatch.setattr(fused, "_refused", set())
+
+
+@pytest.fixture(autouse=True)
+def not_rounded():
+    """Unless a test says so: where nobody chooses, trainings on a GPU are rounded."""
+    with rounding.precision("float32"):
+        yield
 
 
 @pytest.fixture
@@ -478,6 +486,18 @@ def test_large_blocks(nothing_plain, precision, patterns):
             drawn.append(layers.sample(operands.factors(pair), start, how, cut, held))
             for other in drawn[1:]:
                 assert (drawn[0] != other).float().mean() < tolerance
+
+
+def test_trainings_on_a_gpu_are_rounded_where_nobody_chooses(monkeypatch):
+    monkeypatch.setattr(rounding, "_precision", ContextVar("precision", default=None))
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert rounding.current() == "float32"
+    assert rounding.of_training(None, gpu) == "bf16"
+    assert rounding.of_training(None, cpu) is None
+    assert rounding.of_training("float32", gpu) == "float32"
+    with rounding.precision("tf32"):
+        assert rounding.of_training(None, gpu) is None  # as the block says
+        assert rounding.current() == "tf32"
 
 
 def test_rounded_weights_favour_no_phase():

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from rapidbm.accel import executors, fused, moves
+from rapidbm.accel import executors, fused, moves, rounding
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
@@ -34,6 +34,13 @@ from rapidbm.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 MACHINES = [pytest.param(machine, id=name) for name, machine in small_machines(2)]
+
+
+@pytest.fixture(autouse=True)
+def not_rounded():
+    """Unless a test says so: where nobody chooses, trainings on a GPU are rounded."""
+    with rounding.precision("float32"):
+        yield
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rapidbm.accel import fused, moves
-from rapidbm.accel.rounding import current
+from rapidbm.accel.rounding import current, precision
 from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.random import stream
 from rapidbm.training.negative import Persistent
@@ -42,6 +42,13 @@ OPTIMISERS = {
 }
 machines = pytest.mark.parametrize("machine", MACHINES)
 optimisers = pytest.mark.parametrize("optimizer", OPTIMISERS)
+
+
+@pytest.fixture(autouse=True)
+def not_rounded():
+    """Unless a test says so: where nobody chooses, trainings on a GPU are rounded."""
+    with precision("float32"):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .recording import Recorded
-from .rounding import Precision, check_precision, current, precision
+from .rounding import Precision, check_precision, current, of_training, precision
 
 Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
 Rates = tuple[float, ...] | Tensor
@@ -47,6 +47,7 @@ def executor_for(
 ) -> Executor:
     """What repeats updates on this device where all their parts may be captured, else the host."""
     check_precision(rounding, device)
+    rounding = of_training(rounding, device)
     if not all(getattr(part, "capturable", False) for part in parts):
         return Eager(rounding)
     if device.type == "cuda":

@@ -43,8 +43,8 @@ NARROW = 128  # visible units that dense couplings may have in `chains`
 MOST_BITS = 20  # of the narrow layer whose states are summed over
 WORTH = 2**24  # multiplications of a call from which on a kernel is worth its compilation
 LONG = 2**31  # multiplications of a gradient that is worth launches of its own
-FEW_BLOCKS = 4  # of 64 chains, below which J is worth building in bf16
-BUSY = 120  # such blocks from which on `chains` keep the chip busier than launches that cost nothing
+FEW_TERMS = 2**30  # chains times couplings, below which J is worth building in bf16
+BUSY = 120  # blocks of 64 chains from which on `chains` keep the chip busier than launches that cost nothing
 FEW_SPINS = 2**24  # beyond them copies cost more than launches
 FEW_ROWS = 32  # measured on two cores: up to a fifth faster as one batch
 FEW_PRODUCTS = 2**23  # multiplications of a phase up to which it is no slower, on one core or two
@@ -263,7 +263,8 @@ def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
     blocks, bf16 = pair.replicas * -(-chains // 64), current() == "bf16"
     room = pair.replicas * v * h * kind().itemsize <= ROOM
     cheap = 2 * k * (v + h) <= v * h  # fields through patterns, against fields through J
-    if room and not (cheap and blocks >= (FEW_BLOCKS if bf16 else FILLED)):
+    few = pair.replicas * chains * v * h < FEW_TERMS if bf16 else blocks < FILLED
+    if room and (few or not cheap):
         return "layers"
     if bf16:
         busy = blocks >= (BUSY if pair.resting else FILLED)

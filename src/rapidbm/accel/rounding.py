@@ -1,7 +1,8 @@
 """How the operands of products of matrices are rounded on a GPU.
 
 float32 (three TF32 products stand for one), tf32 (to 10 bits) or bf16 (to 7 bits; hidden means and
-overlaps are stored so). Sums are float32 in each.
+overlaps are stored so). Sums are float32 in each. Where nobody chooses, a training takes bf16, whose
+machines are as good (docs/performance.md), and all else float32.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..errors import InputError, check_choice
 Precision = Literal["float32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-_precision: ContextVar[Precision] = ContextVar("precision", default="float32")
+_precision: ContextVar[Precision | None] = ContextVar("precision", default=None)  # None: not chosen
 _lock = threading.Lock()
 _inside: dict[int, list[Precision]] = {}  # the blocks that each thread is inside of, innermost last
 _outside: list[str] = []  # torch's setting before the first of them
@@ -67,16 +68,23 @@ def check_precision(name: Precision | None, device: torch.device) -> None:
         )
 
 
+def of_training(name: Precision | None, device: torch.device) -> Precision | None:
+    """What a training is rounded to: as it was asked, else as the block around it says, else bf16 on a
+    GPU."""
+    chosen = name is not None or _precision.get() is not None
+    return name if chosen or device.type != "cuda" else "bf16"
+
+
 def current() -> Precision:
     """The precision of this moment."""
-    return _precision.get()
+    return _precision.get() or "float32"
 
 
 def in_triton() -> str:
     """The same in Triton's words, for products of float32."""
-    return "tf32x3" if _precision.get() == "float32" else "tf32"
+    return "tf32x3" if current() == "float32" else "tf32"
 
 
 def kind() -> torch.dtype:
     """The type that operands are stored in."""
-    return torch.bfloat16 if _precision.get() == "bf16" else torch.float32
+    return torch.bfloat16 if current() == "bf16" else torch.float32
