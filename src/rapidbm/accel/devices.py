@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -42,6 +44,17 @@ def prepare(device: torch.device) -> None:
     """Before work that makes and drops many tensors there."""
     if device.type == "cpu":
         keep_freed_memory()
+
+
+@contextmanager
+def lone_thread() -> Iterator[None]:
+    """Work of the CPU in the block is done by one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def wait(device: torch.device) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from .devices import lone_thread
 from .recording import Recorded
 from .rounding import Precision, check_precision, current, of_training, precision
 
@@ -26,6 +27,7 @@ Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whet
 Rates = tuple[float, ...] | Tensor
 Update = Callable[[Tensor, Rates, float | Tensor, bool], None]
 PAYS = 100  # calls from which on a graph is worth its capture
+LONE = 2**22  # images times parameters below which one thread is as fast as two (decisions/threads.md)
 
 
 @dataclass(frozen=True)
@@ -222,8 +224,13 @@ class Recording(Repeating):
 
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         for plan in plans:
-            self.launch((plan,), update)
+            with lone_thread() if self.small(plan) else nullcontext():
+                self.launch((plan,), update)
             yield 1
+
+    def small(self, plan: Plan) -> bool:
+        """Whether threads would cost more than they do."""
+        return plan.index.shape[1] * sum([p.numel() for p in self.parameters]) < LONE
 
     def forget(self) -> None:
         self.replay = Recorded(self.rng)
