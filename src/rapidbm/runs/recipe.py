@@ -115,8 +115,10 @@ class Recipe:
         "What adam's correction for its start counts: update, or epoch as the paper's program.",
         belongs_to="optimizer",
     )
-    weight_decay: float | None = setting(
-        None, "Shrinks the couplings by rate·decay per update (torch's optimisers: their way)."
+    weight_decay: tuple[float, ...] | float | None = setting(
+        (),
+        "Shrinks the couplings by rate·decay per update (torch's optimisers: their way); repeat it to "
+        "give each replica its own.",
     )
     decay: float = setting(1.0, "Factor on the rate after each epoch.", belongs_to="optimizer")
     decay_after: int = setting(0, "Last epoch with the full rate.", belongs_to="optimizer")
@@ -151,6 +153,9 @@ class Recipe:
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.weight_decay, tuple):  # one number, as older files have it
+            decay = () if self.weight_decay is None else (self.weight_decay,)
+            object.__setattr__(self, "weight_decay", decay)
         check_choice("model", self.model, MODELS)
         check_choice("start of the biases", self.bias_start, ("marginals", "zero"))
         check_choice("type", self.dtype, DTYPES)
@@ -169,10 +174,12 @@ class Recipe:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
         check_count("the number of replicas", self.replicas)
         check_seed(self.seed)
-        if len(self.rate) not in (0, 1, self.replicas):
-            raise InputError(
-                f"give one rate, or one for each of the {self.replicas} replicas, not {len(self.rate)}"
-            )
+        each: dict[str, Any] = {"rate": self.rate, "weight decay": self.weight_decay}
+        for what, given in each.items():
+            if len(given) not in (0, 1, self.replicas):
+                raise InputError(
+                    f"give one {what}, or one for each of the {self.replicas} replicas, not {len(given)}"
+                )
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -292,23 +299,27 @@ class Recipe:
     def optimizer_choice(self) -> Optimizer:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
+        each: Any = self.weight_decay  # a tuple
+        decay = each if len(each) > 1 else (*each, 0.0)[0]
         fall: Any = self.fall  # words that the schedule and Adam check
         clock: Any = self.adam_clock or "update"
         schedule = Schedule(self.decay, self.decay_after, self.rate_floor, fall, self.falls)
         if self.adam_clock is not None and self.optimizer != "adam":
             raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":
-            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=self.weight_decay or 0.0)
+            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=decay)
             return replace(plain, schedule=schedule)
         if self.optimizer == "adam":
             if self.momentum is not None:
                 raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            moments = adam(rate, weight_decay=self.weight_decay or 0.0, clock=clock)
+            moments = adam(rate, weight_decay=decay, clock=clock)
             return replace(moments, schedule=schedule)
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
             raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
-        given = {"momentum": self.momentum, "weight_decay": self.weight_decay}
+        if isinstance(decay, tuple):
+            raise InputError(f"{self.optimizer} takes one weight decay for all replicas, not {decay}")
+        given = {"momentum": self.momentum, "weight_decay": decay if each else None}
         options = tuple((k, v) for k, v in given.items() if v is not None)
         if not isinstance(rate, float):
             raise InputError(f"{self.optimizer} takes one rate for all replicas, not {rate}")

@@ -1,4 +1,4 @@
-"""Optimisers whose rate may differ from replica to replica.
+"""Optimisers whose rate and weight decay may differ from replica to replica.
 
 Every one works element by element, so that no update couples two replicas. A weight decay leaves the
 biases alone; here it is decoupled from the gradient, θ ← θ (1 − rate · decay), while torch's optimisers
@@ -26,6 +26,7 @@ from torch import Tensor
 from ..errors import InputError, check_choice, check_count, is_number, is_whole, unknown
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
+Decay = Rate  # the same of a weight decay
 Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
 Parameters = Mapping[str, torch.nn.Parameter]
 Clock = Literal["update", "epoch"]
@@ -111,7 +112,7 @@ class SGD:
 
     rate: Rate
     momentum: float = 0.0
-    weight_decay: float = 0.0
+    weight_decay: Decay = 0.0
     schedule: Schedule = field(default_factory=Schedule)
 
     def __post_init__(self) -> None:
@@ -132,7 +133,7 @@ class Adam:
     rate: Rate
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
-    weight_decay: float = 0.0
+    weight_decay: Decay = 0.0
     schedule: Schedule = field(default_factory=Schedule)
     clock: Clock = "update"  # what t counts
 
@@ -192,14 +193,14 @@ def sgd(
     rate: float | Iterable[float],
     *,
     momentum: float = 0.0,
-    weight_decay: float = 0.0,
+    weight_decay: float | Iterable[float] = 0.0,
     decay: float = 1.0,
     after: int = 0,
     floor: float = 0.0,
     fall: Literal["none", "linear", "cosine"] = "none",
 ) -> SGD:
     """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
-    return SGD(_rate(rate), momentum, weight_decay, Schedule(decay, after, floor, fall))
+    return SGD(_each(rate), momentum, _each(weight_decay), Schedule(decay, after, floor, fall))
 
 
 def adam(
@@ -207,7 +208,7 @@ def adam(
     *,
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
-    weight_decay: float = 0.0,
+    weight_decay: float | Iterable[float] = 0.0,
     decay: float = 1.0,
     after: int = 0,
     floor: float = 0.0,
@@ -217,7 +218,7 @@ def adam(
     """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`; `clock="epoch"` is Adam as the
     paper's released program has it."""
     schedule = Schedule(decay, after, floor, fall)
-    return Adam(_rate(rate), betas, epsilon, weight_decay, schedule, clock)
+    return Adam(_each(rate), betas, epsilon, _each(weight_decay), schedule, clock)
 
 
 def torch_optimizers() -> list[str]:
@@ -252,7 +253,7 @@ def bind_torch(
     return _TorchUpdater(optimizer, parameters, scheduled=False)
 
 
-def _rate(rate: Any) -> Rate:
+def _each(rate: Any) -> Rate:
     """One number, or a tuple of them; what is neither stays as it is, for `_check_rate` to refuse."""
     if is_number(rate):
         return float(rate)
@@ -260,17 +261,31 @@ def _rate(rate: Any) -> Rate:
     return tuple(float(r) if is_number(r) else r for r in rate) if many else rate
 
 
-def _check_rate(rate: Any, weight_decay: float) -> None:
-    for value in (rate or (rate,)) if isinstance(rate, tuple) else (rate,):
+def _check_rate(rate: Any, weight_decay: Any) -> None:
+    def each(value: Any) -> tuple[Any, ...]:
+        return (value or (value,)) if isinstance(value, tuple) else (value,)
+
+    for value in each(rate):
         if not (is_number(value) and 0 < value <= 1e6):
             raise InputError(f"a learning rate is positive and at most 10⁶, not {value!r}")
-    if not (is_number(weight_decay) and weight_decay >= 0):
-        raise InputError(f"the weight decay is at least 0, not {weight_decay!r}")
+    for value in each(weight_decay):
+        if not (is_number(value) and value >= 0):
+            raise InputError(f"the weight decay is at least 0, not {value!r}")
 
 
-def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
-    if weight_decay and name != "biases":
-        parameter.mul_(1.0 - _per_replica(rates, parameter) * weight_decay)
+def _decays(choice: SGD | Adam, parameters: Parameters) -> dict[str, float | Tensor]:
+    """The weight decay of each parameter that has one; tensors are made before a graph is."""
+    decay = choice.weight_decay
+    if not (any(decay) if isinstance(decay, tuple) else decay):
+        return {}
+    names = [name for name in parameters if name != "biases"]
+    if not isinstance(decay, tuple):
+        return dict.fromkeys(names, decay)
+    return {name: _per_replica(decay, parameters[name].data) for name in names}
+
+
+def _shrink(parameter: Tensor, rates: Rates, decay: float | Tensor) -> None:
+    parameter.mul_(1.0 - _per_replica(rates, parameter) * decay)
 
 
 def _per_replica(rates: Rates, like: Tensor) -> float | Tensor:
@@ -294,6 +309,7 @@ def _subtract(parameter: Tensor, direction: Tensor, rates: Rates) -> None:
 class _SGDUpdater:
     def __init__(self, choice: SGD, parameters: Parameters) -> None:
         self.choice, self.parameters = choice, parameters
+        self.decays = _decays(choice, parameters)
         self.speed = (
             {name: torch.zeros_like(p.data) for name, p in parameters.items()} if choice.momentum else {}
         )
@@ -303,7 +319,8 @@ class _SGDUpdater:
             direction = gradients[name]
             if self.speed:
                 direction = self.speed[name].mul_(self.choice.momentum).add_(direction)
-            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            if name in self.decays:
+                _shrink(parameter.data, rates, self.decays[name])
             _subtract(parameter.data, direction, rates)
 
     def state(self) -> dict[str, Tensor]:
@@ -317,6 +334,7 @@ class _SGDUpdater:
 class _AdamUpdater:
     def __init__(self, choice: Adam, parameters: Parameters, per_epoch: int) -> None:
         self.choice, self.parameters = choice, parameters
+        self.decays = _decays(choice, parameters)
         self.per_tick = per_epoch if choice.clock == "epoch" else 1  # updates
         self.mean = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
         self.square = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
@@ -333,7 +351,8 @@ class _AdamUpdater:
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)
             square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
             size = square.sqrt().div_(unbias2.sqrt()).add_(self.choice.epsilon)
-            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            if name in self.decays:
+                _shrink(parameter.data, rates, self.decays[name])
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
 
     def state(self) -> dict[str, Tensor]:

@@ -113,16 +113,11 @@ class Trainer:
         self.choice: Optimizer | None = None
         self.updater: Updater
         if isinstance(optimizer, Optimizer):
+            _check_each(optimizer, machine.replicas)
             self.choice = optimizer
             self.updater = optimizer.bind(self.parameters, self.per_epoch)
         else:
             self.updater = bind_torch(optimizer, self.parameters)
-        if self.choice is not None and isinstance(self.choice.rate, tuple):
-            if len(self.choice.rate) != machine.replicas:
-                raise InputError(
-                    f"give one learning rate or one for each of the {machine.replicas} replicas, "
-                    f"not {len(self.choice.rate)}"
-                )
         self.settled = self.projected()
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
@@ -399,6 +394,15 @@ def _check_objects(negative: object, positive: object, projection: object, optim
             )
     if not isinstance(optimizer, Optimizer | torch.optim.Optimizer) and not callable(optimizer):
         raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
+
+
+def _check_each(optimizer: Optimizer, replicas: int) -> None:
+    decay = getattr(optimizer, "weight_decay", 0.0)
+    for what, given in (("learning rate", optimizer.rate), ("weight decay", decay)):
+        if isinstance(given, tuple) and len(given) != replicas:
+            raise InputError(
+                f"give one {what} or one for each of the {replicas} replicas, not {len(given)}"
+            )
 
 
 def _spins_for(machine: Machine, data: Any) -> Tensor:
