@@ -556,7 +556,7 @@ def test_samples(rapidbm, trained, tmp_path):
     samples = np.load("s.npy")
     assert (code, samples.shape, samples.dtype) == (0, (7, 16), np.int8)
     assert set(np.unique(samples)) <= {-1, 1}
-    assert "7 samples, 5 sweeps from random spins" in out
+    assert "7 samples of the last machine, update 12, 5 sweeps from random spins" in out
     for start in ("random", "data", "patterns"):
         rapidbm(
             "sample",

@@ -230,6 +230,10 @@ def _finish(run: Run, screen: Screen, stopper: Stopper) -> None:
         )
         raise typer.Exit(stopper.code)
     words = f"{run.status}: {info['seconds']:.1f} s of training"
+    if "stopped" in info:
+        words += f"; stopped {info['stopped']}"
+    if run.best.is_file():
+        words += f"; {run.where('best')[1]}, is what other commands take"
     if records := run.metrics():
         fig = pictures.curve_figure(records, info["data"]["name"])
         words += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"

@@ -17,7 +17,7 @@ import torch
 
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
-from ..data.splits import Dataset
+from ..data.splits import Dataset, check_share, held_out
 from ..errors import InputError, check_choice, check_count, lookup, unknown
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
@@ -71,6 +71,9 @@ class Recipe:
     binarize: str | None = None
     split: str | None = None
     data_seed: int | None = None
+    valid: float | None = setting(
+        None, "Hold out this share of the training data to validate, drawn by --data-seed."
+    )
 
     model: str = setting("rbm", "rbm (restricted), dbm (deep) or bm (fully connected).")
     hidden: tuple[int, ...] = setting(
@@ -141,6 +144,9 @@ class Recipe:
         "When to evaluate: log (spaced), epoch, end, or every so many updates.",
         flag="evaluate_at",
     )
+    patience: int | None = setting(
+        None, "Stop after so many looks without a better likelihood of the validation part."
+    )
     checkpoints: str = setting(
         "log", "When to keep the parameters: log (spaced), epoch, end, or a number of updates."
     )
@@ -173,6 +179,10 @@ class Recipe:
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
         check_count("the number of replicas", self.replicas)
+        if self.valid is not None:
+            check_share(self.valid)
+        if self.patience is not None:
+            check_count("the number of looks to be patient for", self.patience)
         check_seed(self.seed)
         each: dict[str, Any] = {"rate": self.rate, "weight decay": self.weight_decay}
         for what, given in each.items():
@@ -221,11 +231,15 @@ class Recipe:
 
     # -- what it builds ---------------------------------------------------------------------------
 
-    def data(self) -> Dataset:
+    def data(self, given: Dataset | None = None) -> Dataset:
+        """The data that it names, or those given in their place, and what is held out of them."""
+        if given is not None:
+            share, seed = self.valid, self.data_seed or 0
+            return given if share is None else held_out(given, share, seed)
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
-        given = self._given("dataset")
-        return load(self.dataset, **{names[flag]: value for flag, value in given.items()})
+        options = {names[flag]: value for flag, value in self._given("dataset").items()}
+        return load(self.dataset, valid=self.valid, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
         machine = MODELS[self.model](

@@ -24,12 +24,14 @@ from ..disk import append_line, inside, locked, make_folder, write_bytes, write_
 from ..errors import InputError, LossWarning, check_choice
 from ..likelihood.independent import warn_of_fit
 from ..machines.files import check_sizes, load_tensors, save_tensors
+from ..machines.machine import Machine
 from ..training.trainer import Progress, Trainer
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .metrics import METRICS
 from .recipe import Recipe
 from .spacing import due
 from .trust import trust
+from .watching import Best, watches
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -55,6 +57,8 @@ class Run(RunFolder):
     _ready: Trainer | None = None
     _diverged: tuple[int, ...] = ()  # as far as was asked
     _lines = 0  # of metrics, so far
+    _best: Best | None = None  # where a validation part is watched
+    _since = 0  # looks since then
 
     @staticmethod
     def create(
@@ -71,10 +75,15 @@ class Run(RunFolder):
         if not renamed:
             check_free(folder)
         given, device = data, device_named(recipe.device)
-        data = recipe.data() if given is None else given
+        data = recipe.data(given)
         ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
             METRICS[name].check(ready.machine)
+        if recipe.patience is not None and not watches(recipe, data):
+            raise InputError(
+                "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
+                "valid, and --metric log_likelihood"
+            )
         if renamed:
             folder = fresh_folder(folder)
         else:
@@ -134,6 +143,9 @@ class Run(RunFolder):
         if trainer is None:
             trainer = self.recipe.trainer(data, device)
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
+        self._best = None
+        if self._own is None and watches(self.recipe, data):
+            self._best = Best.read(self.best, trainer.machine)
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=words(device))
         try:
@@ -141,13 +153,14 @@ class Run(RunFolder):
                 yield self._look(trainer, data, seconds)
                 self._save(trainer, seconds, history=True)
             saved = began = time.monotonic()
-            for progress in trainer.together(self._halts):
+            for progress in () if self._stopped(trainer) else trainer.together(self._halts):
                 history = self._keeps(progress)
                 if progress.epoch_end or self._halts(progress):
                     trainer.wait()  # else the host runs ahead of a GPU
                 seconds += time.monotonic() - began
                 last = progress.update == progress.updates
                 yield self._look(trainer, data, seconds)
+                last = last or self._stopped(trainer)
                 halt = not last and stop()
                 if history or last or halt or time.monotonic() - saved > SAVE_SECONDS:
                     self._save(trainer, seconds, history=history or last)
@@ -155,6 +168,8 @@ class Run(RunFolder):
                 if halt:
                     self._describe(trainer, "interrupted", seconds)
                     return
+                if last:
+                    break
                 began = time.monotonic()
         except GeneratorExit:  # the caller has left between two updates
             self._save(trainer, seconds, history=False)
@@ -207,6 +222,10 @@ class Run(RunFolder):
                 stacklevel=2,
             )
         self._lines = len(kept)
+        # Looks since the best one, or since the run was made longer.
+        marks = [int(x["update"]) for x in self.info.get("prolonged", [])]
+        marks += [] if self._best is None else [int(self._best.update.max())]
+        self._since = sum(record["update"] > max(marks, default=-1) for record in kept)
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
@@ -219,7 +238,10 @@ class Run(RunFolder):
                 values = {name: exact_list(value) for name, value in seen.items()}
                 record = self._write_line(progress, seconds, values)
         elif self._looks_at(progress):
-            record = self._write_line(progress, seconds, self._evaluate(progress, data))
+            machine = progress.averaged() if self.recipe.average else progress.machine
+            values = self._evaluate(progress, machine, data)
+            self._keep_best(progress, machine, values)
+            record = self._write_line(progress, seconds, values)
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
         return Step(progress.epoch, progress.update, progress.updates, record, self._diverged)
@@ -233,8 +255,26 @@ class Run(RunFolder):
     def _looks_at(self, progress: Progress) -> bool:
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
-    def _evaluate(self, progress: Progress, data: Dataset) -> Record:
-        machine = progress.averaged() if self.recipe.average else progress.machine
+    def _keep_best(self, progress: Progress, machine: Machine, values: Record) -> None:
+        if self._best is None:
+            return
+        if self._best.better(values["log_likelihood_valid"], progress.update, machine):
+            self._best.save(self.best, machine)
+        # A look that is made again after a kill may have left its best machine.
+        self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
+
+    def _stopped(self, trainer: Trainer) -> bool:
+        """Whether patience has come to its end."""
+        patience = self.recipe.patience
+        if self._best is None or patience is None or self._since < patience:
+            return False
+        self.info["stopped"] = (
+            f"after update {trainer.update}: no better likelihood of the validation part in "
+            f"{self._since} looks"
+        )
+        return True
+
+    def _evaluate(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
         rng, values = progress.rng, {}
         for name in self.recipe.metrics:
             metric = METRICS[name]
@@ -306,5 +346,6 @@ class Run(RunFolder):
             }
         )
         self.info["status"] = "interrupted"
+        self.info.pop("stopped", None)
         write_json(self.folder / "run.json", self.info)
         return told

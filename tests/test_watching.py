@@ -1,0 +1,185 @@
+"""The likelihood that is watched in a run: validation, the best machine, patience."""
+
+import numpy as np
+import pytest
+import torch
+
+from rapidbm.data.catalogue import load
+from rapidbm.data.splits import held_out
+from rapidbm.errors import InputError
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.files import load_tensors
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+
+SMALL = {
+    "hidden": (8,),
+    "patterns": None,
+    "replicas": 2,
+    "epochs": 12,
+    "rate": (0.05, 0.2),
+    "batch_size": 10,
+    "particles": 20,
+    "sweeps": 1,
+    "metrics": ("log_likelihood",),
+    "evaluate": "epoch",
+    "device": "cpu",
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Six columns, too few rows: a machine that learns them by heart gets worse."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "t.npy", rng.random((60, 6)) < rng.random(6))
+    return str(tmp_path / "t.npy")
+
+
+def go(run, stop=lambda: False):
+    for _ in run.go(stop):
+        pass
+    return run
+
+
+def made(folder, table, **chosen):
+    return Run.create(folder, Recipe.made(table, {**SMALL, "valid": 0.3, **chosen}, "small"))
+
+
+def without_times(run):
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in run.metrics()]
+
+
+# -- what is held out --------------------------------------------------------------------------------
+
+
+def test_a_share_is_held_out_by_the_seed(table):
+    whole, data = load(table), load(table, valid=0.25)
+    assert (len(data.train), len(data.valid), len(data.test)) == (36, 12, 12)
+    assert torch.equal(whole.test.spins, data.test.spins)
+    rows = torch.cat([data.train.spins, data.valid.spins])
+    assert sorted(rows.tolist()) == sorted(whole.train.spins.tolist())
+    assert torch.equal(load(table, valid=0.25).valid.spins, data.valid.spins)
+    assert not torch.equal(held_out(whole, 0.25, 1).valid.spins, data.valid.spins)
+    assert not torch.equal(load(table, valid=0.25, seed=1).valid.spins, data.valid.spins)
+    assert len(load(table, valid=0.001).valid) == 1
+    assert len(load("bars4", valid=0.2, seed=3).valid) == 2  # a data set that has no seed of its own
+    assert load("bars4", valid=0.2).valid.known is not None
+
+
+def test_a_split_of_its_own_is_seeded_for_the_validation_part_alone(tmp_path):
+    bits = np.random.default_rng(0).random((40, 5)) < 0.5
+    np.savez(tmp_path / "a.npz", train=bits[:30], test=bits[30:])
+    one, two = (load(tmp_path / "a.npz", valid=0.2, seed=seed) for seed in (1, 2))
+    assert torch.equal(one.test.spins, two.test.spins)
+    assert not torch.equal(one.valid.spins, two.valid.spins)
+    with pytest.raises(InputError, match="nothing to seed"):
+        load(tmp_path / "a.npz", seed=1)
+    np.savez(tmp_path / "b.npz", train=bits[:30], test=bits[30:], valid=bits[:3])
+    with pytest.raises(InputError, match="b has a validation part of its own, of 3; leave --valid out"):
+        load(tmp_path / "b.npz", valid=0.2)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan"), "x", True])
+def test_shares_that_are_none(share):
+    with pytest.raises(InputError, match="held out to validate is between 0 and 1, not"):
+        load("bars4", valid=share)
+    with pytest.raises(InputError, match="held out to validate is between 0 and 1, not"):
+        Recipe("bars4", valid=share)
+
+
+def test_data_given_in_place_of_a_file_are_divided_too(tmp_path, table):
+    recipe = Recipe.made(table, {**SMALL, "valid": 0.3, "epochs": 1}, "small")
+    run = go(Run.create(tmp_path / "R", recipe, data=load(table)))
+    assert (len(run.data().valid), run.info["data"]["valid"]) == (14, 14)
+    assert len(Run(tmp_path / "R", load(table)).data().valid) == 14
+
+
+# -- the best machine --------------------------------------------------------------------------------
+
+
+def test_the_best_machine_of_every_replica_is_kept(tmp_path, table):
+    run = go(made(tmp_path / "R", table))
+    seen = torch.tensor([r["log_likelihood_valid"] for r in run.metrics()], dtype=torch.float64)
+    updates = torch.tensor([r["update"] for r in run.metrics()])
+    assert bool((seen[-1] < seen.amax(0)).all())  # it did get worse
+    tensors, _ = load_tensors(run.best)
+    assert torch.equal(tensors["best/value"], seen.amax(0))
+    assert torch.equal(tensors["best/update"], updates[seen.argmax(0)])
+    valid = run.data().valid
+    assert log_likelihood(run.machine(), valid).value.tolist() == pytest.approx(seen.amax(0).tolist())
+    assert log_likelihood(run.machine("last"), valid).value.tolist() == pytest.approx(seen[-1].tolist())
+    assert (
+        run.where()[1]
+        == f"the best machine by validation, update {max(tensors['best/update'])} or earlier"
+    )
+    assert run.where("last") == (48, "the last machine, update 48")
+    assert run.where("8") == (8, "update 8")
+    with pytest.raises(InputError, match="a checkpoint is that of an update, best or last, not 'first'"):
+        run.machine("first")
+
+
+def test_without_a_validation_part_the_last_machine_is_meant(tmp_path, table):
+    run = go(made(tmp_path / "R", table, valid=None, epochs=2))
+    assert run.chosen() == "last"
+    with pytest.raises(InputError, match="no best machine: no validation part was watched"):
+        run.machine("best")
+
+
+def test_the_average_is_what_is_best(tmp_path, table):
+    run = go(made(tmp_path / "R", table, average=20))
+    best = max(r["log_likelihood_valid"][0] for r in run.metrics())
+    found = log_likelihood(run.machine(), run.data().valid).value
+    assert float(found[0]) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 9, 14])
+def test_a_cut_changes_neither_the_best_machine_nor_when_it_stops(tmp_path, table, cut):
+    whole = go(made(tmp_path / "whole", table, patience=4, epochs=40))
+    assert "no better likelihood of the validation part in 4 looks" in whole.info["stopped"]
+    assert (whole.status, whole.info["update"] < 160) == ("finished", True)
+    count = iter(range(1000))
+    part = go(made(tmp_path / "part", table, patience=4, epochs=40), lambda: next(count) == cut)
+    assert part.status == "interrupted"
+    part = go(Run(tmp_path / "part"))
+    assert part.info["stopped"] == whole.info["stopped"]
+    assert without_times(part) == without_times(whole)
+    for a, b in ((whole.best, part.best), (whole.latest, part.latest)):
+        one, two = load_tensors(a)[0], load_tensors(b)[0]
+        assert set(one) == set(two)
+        assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_look_made_again_after_a_kill_finds_the_machine_it_left(tmp_path, table):
+    whole = go(made(tmp_path / "R", table, patience=4, epochs=40))
+    lines = whole.metrics()
+    best = int(load_tensors(whole.best)[0]["best/update"].max())
+    part = made(tmp_path / "K", table, patience=4, epochs=40)
+    for step in part.go():  # leaves before the best look, whose file then comes from elsewhere
+        if step.update == best - 1:
+            break
+    part.best.write_bytes(whole.best.read_bytes())
+    part = go(Run(tmp_path / "K"))
+    assert len(part.metrics()) == len(lines)
+    assert part.info["update"] == whole.info["update"]
+
+
+def test_a_run_that_stopped_stays_so_until_it_is_made_longer(tmp_path, table):
+    run = go(made(tmp_path / "R", table, patience=2, epochs=20))
+    stopped, lines = run.info["update"], len(run.metrics())
+    assert stopped < 80
+    run = go(Run(tmp_path / "R"))
+    assert (run.info["update"], len(run.metrics())) == (stopped, lines)
+    run.prolong(30)
+    assert "stopped" not in run.info
+    run = go(Run(tmp_path / "R"))
+    assert run.info["update"] > stopped
+
+
+def test_patience_needs_something_to_watch(tmp_path, table):
+    with pytest.raises(InputError, match="--patience watches the likelihood of a validation part"):
+        made(tmp_path / "R", table, valid=None, patience=3)
+    with pytest.raises(InputError, match="--patience watches the likelihood of a validation part"):
+        made(tmp_path / "R", table, metrics=("hamming",), patience=3)
+    assert not (tmp_path / "R").exists()
+    with pytest.raises(InputError, match="looks to be patient for"):
+        made(tmp_path / "R", table, patience=0)
