@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from rapidbm.cli.console import record_line
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import held_out
 from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.files import load_tensors
+from rapidbm.pictures import curve_figure
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 
@@ -92,6 +94,69 @@ def test_data_given_in_place_of_a_file_are_divided_too(tmp_path, table):
     run = go(Run.create(tmp_path / "R", recipe, data=load(table)))
     assert (len(run.data().valid), run.info["data"]["valid"]) == (14, 14)
     assert len(Run(tmp_path / "R", load(table)).data().valid) == 14
+
+
+# -- the likelihood ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 5, 17])
+def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, monkeypatch, cut):
+    monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
+    monkeypatch.setattr("rapidbm.likelihood.following.FREE", 2**25)
+    chosen = {"epochs": 6, "average": 5, "metrics": ("hamming", "log_likelihood")}
+    whole = go(made(tmp_path / "whole", table, **chosen))
+    lines = without_times(whole)
+    watched = [line for line in lines if "log_likelihood_valid" in line]
+    assert 2 < len(watched) < len(lines)  # some looks cost too much
+    assert all(line["log_likelihood_error_test"][0] > 0 for line in watched)
+    count = iter(range(1000))
+    go(made(tmp_path / "part", table, **chosen), lambda: next(count) == cut)
+    part = go(Run(tmp_path / "part"))
+    assert without_times(part) == lines
+    for a, b in ((whole.best, part.best), (whole.latest, part.latest)):
+        one, two = load_tensors(a)[0], load_tensors(b)[0]
+        assert set(one) == set(two)
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    found = log_likelihood(whole.machine("last"), whole.data().train).value
+    seen = torch.tensor(lines[-1]["log_likelihood_train"], dtype=torch.float64)
+    error = torch.tensor(lines[-1]["log_likelihood_error_train"])
+    assert bool(((found - seen).abs() < 4 * error).all())
+
+
+def test_what_is_measured_when_nobody_says(table):
+    assert Recipe.made(table, {}).metrics == ("log_likelihood",)
+    assert Recipe.made(table, {"model": "bm"}).metrics == ("hamming",)
+    assert Recipe.made(table, {}, "paper-bars").metrics == ("hamming",)
+    assert Recipe.made("digits", {}).metrics == ("hamming",)
+    assert Recipe.made(table, {"metrics": ("free_energy",)}).metrics == ("free_energy",)
+
+
+def test_a_line_shows_values_with_their_errors():
+    record = {"epoch": 3, "update": 5, "log_likelihood_train": [-12.345], "hamming_train": [0.1]}
+    record |= {"log_likelihood_error_train": [0.031], "log_likelihood_test": [None]}
+    record |= {"log_likelihood_error_test": [None]}
+    line = record_line(record)
+    assert line == "epoch    3  log p train -12.35 ± 0.031, test not known; hamming train 0.1"
+    several = {
+        "epoch": 3,
+        "log_likelihood_train": [-12.0, -13.0],
+        "log_likelihood_error_train": [0.1, 0.2],
+    }
+    assert record_line(several) == "epoch    3  log p train -12.5 ± 0.71 (error 0.2)"
+
+
+def test_curves_show_what_was_looked_at(tmp_path):
+    records = [
+        {"epoch": 0, "update": 0, "hamming_train": [0.3], "hamming_test": [0.3]},
+        {"epoch": 1, "update": 4, "log_likelihood_train": [-3.0], "log_likelihood_error_train": [0.1]},
+    ]
+    records[0] |= records[1] | {"epoch": 0, "update": 0}
+    records[1] |= {"hamming_train": [0.2], "hamming_test": [0.2]}
+    records.insert(1, {"epoch": 1, "update": 3, "hamming_train": [0.2], "hamming_test": [0.2]})
+    fig = curve_figure(records)
+    assert [axes.get_ylabel() for axes in fig.axes] == ["Hamming distance", "log p per row, nats"]
+    assert [len(axes.lines[0].get_xdata()) for axes in fig.axes] == [3, 2]
+    assert len(fig.axes[1].collections) == 1  # the interval
 
 
 # -- the best machine --------------------------------------------------------------------------------

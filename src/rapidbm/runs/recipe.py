@@ -36,7 +36,7 @@ from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
 from ..training.trainer import Trainer
 from .metrics import METRICS
-from .presets import PRESETS, preset_for
+from .presets import PRESETS, metrics_for, preset_for
 from .spacing import spacing_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -138,7 +138,11 @@ class Recipe:
         None, "Keep and evaluate an average of the parameters over about this many updates."
     )
 
-    metrics: tuple[str, ...] = setting(("hamming",), "{names}; repeatable.", flag="metric")
+    metrics: tuple[str, ...] = setting(
+        ("hamming",),
+        "{names}; repeatable (default: log_likelihood for files, hamming for named data sets).",
+        flag="metric",
+    )
     evaluate: str = setting(
         "log",
         "When to evaluate: log (spaced), epoch, end, or every so many updates.",
@@ -213,7 +217,8 @@ class Recipe:
     def made(dataset: str, chosen: Mapping[str, Any], preset: str | None = None) -> Recipe:
         """A recipe from what was chosen; a preset fills in the rest. What is no field is an option of a
         part."""
-        base = lookup("preset", preset or preset_for(dataset), PRESETS)
+        name = preset or preset_for(dataset)
+        base = lookup("preset", name, PRESETS)
         # What a preset says of one part or optimiser does not carry over to another.
         drop = {flag for flag in _own_flags("dataset") if flag not in settings_for(dataset)}
         for key, owner in _owners().items():
@@ -224,6 +229,7 @@ class Recipe:
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
             drop |= {"scale", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
+        values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
         if is_file(dataset):  # found again from wherever the run is looked at
             dataset = str(Path(dataset).resolve())
         options = {**values.pop("options", {}), **{k: values[k] for k in values if k not in FIELDS}}

@@ -31,7 +31,7 @@ from .metrics import METRICS
 from .recipe import Recipe
 from .spacing import due
 from .trust import trust
-from .watching import Best, watches
+from .watching import Best, Watch, watches
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -57,7 +57,8 @@ class Run(RunFolder):
     _ready: Trainer | None = None
     _diverged: tuple[int, ...] = ()  # as far as was asked
     _lines = 0  # of metrics, so far
-    _best: Best | None = None  # where a validation part is watched
+    _watch: Watch | None = None  # where the likelihood is measured
+    _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
 
     @staticmethod
@@ -143,8 +144,10 @@ class Run(RunFolder):
         if trainer is None:
             trainer = self.recipe.trainer(data, device)
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
-        self._best = None
-        if self._own is None and watches(self.recipe, data):
+        self._best = self._watch = None
+        if self._own is None and "log_likelihood" in self.recipe.metrics:
+            self._watch = Watch(trainer, data)
+        if self._watch is not None and data.valid is not None:
             self._best = Best.read(self.best, trainer.machine)
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=words(device))
@@ -206,6 +209,8 @@ class Run(RunFolder):
         tensors, header = load_tensors(self.latest)
         check_sizes(self.latest, header["sizes"], trainer.machine.layers.sizes)
         trainer.load(tensors)
+        if self._watch is not None:
+            self._watch.load(tensors, trainer.machine)
         # The evaluation at the start is made again.
         self._keep_metrics(trainer.update or -1, header.get("evaluations", 1))
         return float(header.get("seconds", 0.0))
@@ -241,7 +246,8 @@ class Run(RunFolder):
             machine = progress.averaged() if self.recipe.average else progress.machine
             values = self._evaluate(progress, machine, data)
             self._keep_best(progress, machine, values)
-            record = self._write_line(progress, seconds, values)
+            if values:
+                record = self._write_line(progress, seconds, values)
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
         return Step(progress.epoch, progress.update, progress.updates, record, self._diverged)
@@ -256,7 +262,7 @@ class Run(RunFolder):
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
     def _keep_best(self, progress: Progress, machine: Machine, values: Record) -> None:
-        if self._best is None:
+        if self._best is None or "log_likelihood_valid" not in values:
             return
         if self._best.better(values["log_likelihood_valid"], progress.update, machine):
             self._best.save(self.best, machine)
@@ -275,9 +281,13 @@ class Run(RunFolder):
         return True
 
     def _evaluate(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
-        rng, values = progress.rng, {}
+        rng = progress.rng
+        values: Record = {}
         for name in self.recipe.metrics:
             metric = METRICS[name]
+            if self._watch is not None and name == "log_likelihood":
+                values |= self._watch.look(progress, machine, data)
+                continue
             for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
                 key = f"{name}_{part}" if part else name
                 values[key] = as_list(metric(machine, split, rng))
@@ -299,6 +309,8 @@ class Run(RunFolder):
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
             path = self.checkpoint(trainer.update)
             save_tensors(path, trainer.machine, kept, {"update": trainer.update})
+        if self._watch is not None:
+            state |= self._watch.state()
         save_tensors(self.latest, trainer.machine, state, extra)
 
     def _describe(self, trainer: Trainer, status: str, seconds: float, **more: Any) -> None:

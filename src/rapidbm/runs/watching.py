@@ -1,7 +1,8 @@
-"""The likelihood of a validation part, watched: the best machine so far, and when to stop.
+"""The likelihood of a training, watched; the best machine so far by that of a validation part.
 
-Each replica has a best machine of its own, the one after the look at which its validation part was most
-probable. All of them lie in one file, with what was seen, (e,) each:
+`Watch` follows log Z (`likelihood/following.py`) from look to look and says where a look would cost too
+much of the training. Each replica has a best machine of its own, the one after the look at which its
+validation part was most probable. All of them lie in one file, with what was seen, (e,) each:
 
     parameter/…    the parameters that were evaluated: the average, where one is kept
     best/value     log p of the validation part, −∞ before any
@@ -10,7 +11,7 @@ probable. All of them lie in one file, with what was seen, (e,) each:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +19,54 @@ import torch
 from torch import Tensor
 
 from ..data.splits import Dataset
+from ..likelihood.following import ROWS, Follower, mean_log_p
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
+from ..training.trainer import Progress, Trainer
+from .folder import Record, as_list
 from .recipe import Recipe
+
+PREFIX = "watch/"  # of what it saves
+
+
+class Watch:
+    """log p of every part of the data, with its standard error."""
+
+    def __init__(self, trainer: Trainer, data: Dataset) -> None:
+        rows = sum(min(len(split), ROWS) for split in data.parts.values())
+        self.follower = Follower(data.train.spins, trainer.seed, rows)
+        self.per_update = work_of(trainer)
+
+    def look(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
+        """Values and errors per replica; nothing where the look would cost too much, but for the first
+        and the last."""
+        trained = progress.update * self.per_update
+        ends = progress.update in (0, progress.updates)
+        if not ends and not self.follower.wants(machine, trained):
+            return {}
+        z = self.follower.look(machine, trained, last=progress.update == progress.updates)
+        found: Record = {}
+        for part, split in data.parts.items():
+            mean = mean_log_p(machine, split.spins, z)
+            found[f"log_likelihood_{part}"] = as_list(mean.value)
+            found[f"log_likelihood_error_{part}"] = as_list(mean.error)
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}
+
+    def load(self, tensors: Mapping[str, Tensor], like: Machine) -> None:
+        """Goes back to what was saved; files of earlier versions have nothing of it."""
+        saved = {k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)}
+        if saved:
+            self.follower.load(saved, like)
+
+
+def work_of(trainer: Trainer) -> int:
+    """About how many sweeps of a chain an update takes, the data's part with them."""
+    chains = trainer.chains.shape[1] or trainer.batch_size
+    sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
+    return int(chains * sweeps + 2 * trainer.batch_size)
 
 
 @dataclass
@@ -32,19 +78,15 @@ class Best:
     parameters: dict[str, Tensor]
 
     @staticmethod
-    def none_yet(machine: Machine) -> Best:
+    def read(path: Path, machine: Machine) -> Best:
+        """What a file holds, or the beginning where there is none."""
+        if path.is_file():
+            tensors, _ = load_tensors(path)
+            kept = {name: tensors[f"parameter/{name}"] for name, _ in machine.named_parameters()}
+            return Best(tensors["best/value"], tensors["best/update"], kept)
         value = torch.full((machine.replicas,), -torch.inf, dtype=torch.float64)
         kept = {name: p.data.cpu().clone() for name, p in machine.named_parameters()}
         return Best(value, torch.zeros(machine.replicas, dtype=torch.int64), kept)
-
-    @staticmethod
-    def read(path: Path, machine: Machine) -> Best:
-        """What a file holds, or the beginning where there is none or it does not fit."""
-        if not path.is_file():
-            return Best.none_yet(machine)
-        tensors, _ = load_tensors(path)
-        kept = {name: tensors[f"parameter/{name}"] for name, _ in machine.named_parameters()}
-        return Best(tensors["best/value"], tensors["best/update"], kept)
 
     def better(self, seen: Sequence[float | None], update: int, machine: Machine) -> bool:
         """Takes over the replicas that are better than before; whether there are any."""
