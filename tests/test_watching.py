@@ -13,6 +13,8 @@ from rapidbm.machines.files import load_tensors
 from rapidbm.pictures import curve_figure
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+from rapidbm.runs.spacing import seconds_of
+from rapidbm.training.trainer import Trainer
 
 SMALL = {
     "hidden": (8,),
@@ -248,3 +250,119 @@ def test_patience_needs_something_to_watch(tmp_path, table):
     assert not (tmp_path / "R").exists()
     with pytest.raises(InputError, match="looks to be patient for"):
         made(tmp_path / "R", table, patience=0)
+
+
+# -- a budget ----------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Every update takes a tenth of a second, whatever the machine that runs the tests."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    step = Trainer.step
+    monkeypatch.setattr("rapidbm.runs.run.time", clock)
+
+    def slow(self, count=1):
+        step(self, count)
+        clock.now += 0.1 * count
+
+    monkeypatch.setattr(Trainer, "step", slow)
+    return clock
+
+
+PLANNED = {"metrics": ("hamming",), "evaluate": "end", "valid": None, "fall": "linear"}
+
+
+def timed(folder, table, **chosen):
+    given = {k: v for k, v in SMALL.items() if k != "epochs"}
+    return Run.create(folder, Recipe.made(table, {**given, **PLANNED, **chosen}, "small"))
+
+
+def test_a_training_fits_into_its_budget(tmp_path, table, clock):
+    start = clock.now
+    run = go(timed(tmp_path / "R", table, budget="1m"))
+    assert run.status == "finished"
+    assert 0.9 * 60 < clock.now - start <= 60
+    assert run.info["wall"] == pytest.approx(clock.now - start, abs=0.01)
+    plans = run.info["plan"]["made"]
+    assert {plan["epochs"] for plan in plans} <= {115, 116, 117}  # it is a steady clock: 58.2 s
+    assert [plan["wall"] for plan in plans] == pytest.approx([1.2, 6.0, 18.0, 36.0, 48.0], abs=0.2)
+    assert run.info["updates"] == run.info["update"] == 5 * run.recipe.epochs  # the fall is complete
+    assert "stopped" not in run.info
+
+
+@pytest.mark.parametrize("cut", [3, 100, 400])
+def test_a_cut_changes_no_plan(tmp_path, table, clock, cut):
+    whole = go(timed(tmp_path / "whole", table, budget="51"))
+    count = iter(range(10_000))
+    part = go(timed(tmp_path / "part", table, budget="51"), lambda: next(count) == cut)
+    assert part.status == "interrupted"
+    clock.now += 1e6  # a break is not part of the budget
+    part = go(Run(tmp_path / "part"))
+    assert part.recipe == whole.recipe
+    one, two = load_tensors(whole.latest)[0], load_tensors(part.latest)[0]
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_slower_machine_is_noticed_in_time(tmp_path, table, clock):
+    start, run = clock.now, timed(tmp_path / "R", table, budget="1m")
+    for step in run.go():
+        if step.update > 100:
+            clock.now += 0.2  # somebody else works here
+    assert 55 < clock.now - start <= 60
+    assert run.status == "finished"
+
+
+def test_epochs_that_are_given_are_the_most(tmp_path, table, clock):
+    run = go(timed(tmp_path / "R", table, budget="1m", epochs=30))
+    assert (run.recipe.epochs, run.info["update"]) == (30, 150)
+
+
+def test_a_budget_too_short_for_an_epoch_ends_the_training(tmp_path, table, clock):
+    start = clock.now
+    run = go(timed(tmp_path / "R", table, budget="1s", batch_size=1))
+    assert clock.now - start < 1.2
+    assert run.info["stopped"] == "after update 11: the budget of 1s is used up"
+    assert go(Run(tmp_path / "R")).info["update"] == 11  # there is nothing left
+
+
+def test_a_budget_is_made_larger(tmp_path, table, clock):
+    run = go(timed(tmp_path / "R", table, budget="20s"))
+    start, first = clock.now, run.recipe.epochs
+    with pytest.raises(InputError, match="can only be made larger, not 10s"):
+        run.prolong(budget="10s")
+    with pytest.raises(InputError, match="--prolong stretch goes with --epochs"):
+        run.prolong(rate="stretch", budget="1m")
+    assert "as many epochs as fit, after those planned; the rate then falls again" in run.prolong(
+        budget="1m"
+    )
+    run = go(Run(tmp_path / "R"))
+    assert run.recipe.falls == (first,)
+    assert 36 < clock.now - start <= 41
+    assert run.recipe.epochs > 2.5 * first
+    told = run.prolong(run.recipe.epochs + 10)
+    assert "prolonged from" in told
+    assert run.recipe.budget is None
+    assert go(Run(tmp_path / "R")).status == "finished"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("5m", 300), ("1.5h", 5400), ("7", 7)])
+def test_times(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5 m", "m", "-5m", "5d", "0", "0.5s", "1e3", "nan", "٣m", "9" * 20])
+def test_times_that_are_none(text):
+    with pytest.raises(
+        InputError, match="a budget is a time from a second on, such as 90s, 5m or 1h, not"
+    ):
+        Recipe("bars4", budget=text)

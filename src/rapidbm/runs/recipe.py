@@ -37,7 +37,7 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.trainer import Trainer
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
-from .spacing import spacing_of
+from .spacing import OPEN, seconds_of, spacing_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MODELS: dict[str, Callable[..., Machine]] = {
@@ -134,6 +134,11 @@ class Recipe:
         "Divide the data's moments of a smaller last batch by its true or by the nominal size.",
     )
     epochs: int = setting(20, "Passes over the data.")
+    budget: str | None = setting(
+        None,
+        "Wall time of the training, such as 90s, 5m or 1h: epochs are planned to fit, so that the rate's "
+        "fall ends with it; --epochs is then the most.",
+    )
     average: int | None = setting(
         None, "Keep and evaluate an average of the parameters over about this many updates."
     )
@@ -183,6 +188,8 @@ class Recipe:
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
         check_count("the number of replicas", self.replicas)
+        if self.budget is not None:
+            seconds_of(self.budget)
         if self.valid is not None:
             check_share(self.valid)
         if self.patience is not None:
@@ -230,6 +237,8 @@ class Recipe:
             drop |= {"scale", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
+        if values.get("budget") is not None and "epochs" not in chosen:
+            values["epochs"] = OPEN
         if is_file(dataset):  # found again from wherever the run is looked at
             dataset = str(Path(dataset).resolve())
         options = {**values.pop("options", {}), **{k: values[k] for k in values if k not in FIELDS}}
