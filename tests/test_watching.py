@@ -14,6 +14,7 @@ from rapidbm.pictures import curve_figure
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.spacing import seconds_of
+from rapidbm.runs.watching import trial
 from rapidbm.training.trainer import Trainer
 
 SMALL = {
@@ -250,6 +251,37 @@ def test_patience_needs_something_to_watch(tmp_path, table):
     assert not (tmp_path / "R").exists()
     with pytest.raises(InputError, match="looks to be patient for"):
         made(tmp_path / "R", table, patience=0)
+
+
+# -- trials ------------------------------------------------------------------------------------------
+
+
+def test_a_trial_compares_replicas_by_their_validation_part(table):
+    chosen = {**SMALL, "valid": 0.3, "epochs": 20, "rate": (0.001, 0.05), "weight_decay": (0.0, 0.1)}
+    recipe = Recipe.made(table, chosen, "small")
+    found = trial(recipe, updates=40)
+    assert (found.update, list(found.curve)) == (40, [0, 16, 32, 40])
+    exact = log_likelihood(found.machine, recipe.data().valid).value
+    assert found.log_p["valid"].value.tolist() == pytest.approx(exact.tolist())
+    assert found.log_p["train"].value[1] > found.log_p["train"].value[0]  # it learns faster
+    assert found.seconds > 0
+    again = trial(recipe, load(table), updates=40)
+    assert torch.equal(again.log_p["valid"].value, found.log_p["valid"].value)
+    assert trial(recipe).update == 80
+
+
+def test_a_trial_ends_by_the_clock(table, monkeypatch):
+    clock, step = Clock(), Trainer.step
+    monkeypatch.setattr("rapidbm.runs.watching.time", clock)
+    monkeypatch.setattr(Trainer, "step", lambda *x: (step(*x), setattr(clock, "now", clock.now + 1))[0])
+    recipe = Recipe.made(table, {**SMALL, "valid": 0.3, "epochs": 20}, "small")
+    found = trial(recipe, seconds=20.5)
+    assert (found.update, found.seconds) == (21, 21.0)
+
+
+def test_a_trial_needs_something_to_judge_by(table):
+    with pytest.raises(InputError, match="a trial is judged by a validation part"):
+        trial(Recipe.made(table, SMALL, "small"), updates=1)
 
 
 # -- a budget ----------------------------------------------------------------------------------------

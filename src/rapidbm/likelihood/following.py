@@ -9,9 +9,10 @@ c_t beyond what all of them say,
     error² = anchor² + max( Σ_t error(c_t)², Σ_g d_g² / G (G − 1) )                       (2)
 
 A mode that no chain has is missed by all of them. So chains from the data walk back over each bridge too,
-and where they contradict the others by more than noise, error(c_t) grows by that. And now and then, and
-where a bridge fails or eq. (2) has grown, log Z is annealed anew from several bases; where that
-contradicts eq. (1) the interval spans both, and where neither can be had the value is NaN.
+and where they contradict the others by more than noise, error(c_t) grows by that; and what lies below a
+bound that is proven (`independent.py`) is not known. Where that is so, where a bridge fails or eq. (2) has
+grown, and now and then, log Z is annealed anew from several bases; where that contradicts eq. (1) the
+interval spans both, and where neither can be had the value is NaN.
 
 Nothing here looks at a clock. What a look may cost is counted in sweeps of a chain, beside those of the
 training, so that the same training is looked at at the same moments wherever it runs.
@@ -38,6 +39,7 @@ from ..sampling.paths import again
 from .annealed import annealed
 from .bridging import AGREE, bridge
 from .exact import can_be_exact
+from .independent import least_log_z
 from .log_z import log_z
 
 CHEAP = 2**16  # terms of an exact sum that cost no more than a bridge
@@ -49,6 +51,7 @@ WEIGHED = 3  # sweeps that take as long as a step of a bridge, both ways and wit
 STEP = 24  # the same of an annealing, with what is tried before it is believed
 BRIDGES, ANCHORS = 0.06, 0.06  # of the training's sweeps that may be spent on them
 FREE = 2**32  # multiplications that cost nobody anything
+LEAST = 5000  # sweeps that take as long as a proven bound
 WANTED = 0.2  # nats of error at which an anchor is wanted
 ROWS = 10_000  # of a part of the data that are looked at, at most
 
@@ -91,6 +94,7 @@ class Follower:
             wanted = True
         else:
             self._cross(self.machine, machine)
+            self._compare(machine)
             wanted = last or self._doubtful() or trained >= 2 * self.anchored
         self.machine = machine
         if wanted:
@@ -142,6 +146,16 @@ class Follower:
             "bridges": old["bridges"] + found.best.error.square() + found.doubt.square(),
             "apart": old["apart"] + found.parts - found.best.value[:, None],
         }
+
+    def _compare(self, machine: Machine) -> None:
+        """What lies below a proven bound is not known."""
+        rng = self._streams(machine)("least")
+        images = self.data[:: -(-len(self.data) // ANNEALED)]
+        least = least_log_z(machine, copy.deepcopy(machine).double(), images, rng)
+        found = self.estimate
+        short = least > found.value + WIDE * found.error
+        self.known["value"] = found.value.masked_fill(short, torch.nan)
+        self.spent += LEAST
 
     def _anchor(self, machine: Machine, worth: int, trained: int) -> None:
         """Anneals, if that is within what it may cost, and believes the better of the two."""

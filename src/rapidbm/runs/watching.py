@@ -7,10 +7,14 @@ validation part was most probable. All of them lie in one file, with what was se
     parameter/…    the parameters that were evaluated: the average, where one is kept
     best/value     log p of the validation part, −∞ before any
     best/update    after which update
+
+`trial` is a training without a folder, for those that compare.
 """
 
 from __future__ import annotations
 
+import copy
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +22,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..accel.devices import device_named
 from ..data.splits import Dataset
+from ..errors import InputError
+from ..estimates import Estimate
 from ..likelihood.following import ROWS, Follower, mean_log_p
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..training.trainer import Progress, Trainer
 from .folder import Record, as_list
+from .metrics import METRICS
 from .recipe import Recipe
 
 PREFIX = "watch/"  # of what it saves
@@ -40,17 +48,23 @@ class Watch:
     def look(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
         """Values and errors per replica; nothing where the look would cost too much, but for the first
         and the last."""
-        trained = progress.update * self.per_update
-        ends = progress.update in (0, progress.updates)
-        if not ends and not self.follower.wants(machine, trained):
+        last = progress.update == progress.updates
+        if progress.update and not last and not self.affords(progress.update, machine):
             return {}
-        z = self.follower.look(machine, trained, last=progress.update == progress.updates)
         found: Record = {}
-        for part, split in data.parts.items():
-            mean = mean_log_p(machine, split.spins, z)
+        for part, mean in self.log_p(progress.update, machine, data, last=last).items():
             found[f"log_likelihood_{part}"] = as_list(mean.value)
             found[f"log_likelihood_error_{part}"] = as_list(mean.error)
         return found
+
+    def affords(self, update: int, machine: Machine) -> bool:
+        """Whether a look after so many updates is within what it may cost."""
+        return self.follower.wants(machine, update * self.per_update)
+
+    def log_p(self, update: int, machine: Machine, data: Dataset, *, last: bool) -> dict[str, Estimate]:
+        """log p of every part of the data, nats per row; the last look may cost more."""
+        z = self.follower.look(machine, update * self.per_update, last=last)
+        return {part: mean_log_p(machine, split.spins, z) for part, split in data.parts.items()}
 
     def state(self) -> dict[str, Tensor]:
         return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}
@@ -67,6 +81,65 @@ def work_of(trainer: Trainer) -> int:
     chains = trainer.chains.shape[1] or trainer.batch_size
     sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
     return int(chains * sweeps + 2 * trainer.batch_size)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where a training without a folder stood when it was left."""
+
+    machine: Machine  # its average, where one is kept
+    update: int
+    seconds: float  # of training, looks apart
+    log_p: dict[str, Estimate]  # of every part of the data, per replica
+    curve: dict[int, Estimate]  # update → log p of the validation part
+    diverged: tuple[int, ...]
+
+
+def trial(
+    recipe: Recipe,
+    data: Dataset | None = None,
+    *,
+    updates: int | None = None,
+    seconds: float | None = None,
+) -> Trial:
+    """Trains the replicas of a recipe, each with its rate and decay, for so many updates or seconds, or
+    to the end of its epochs, and says how probable each makes the parts of the data.
+
+    The rate is that of the recipe's schedule. The likelihood is looked at after 16, 32, … updates too,
+    where that costs little.
+    """
+    data = recipe.data(data)
+    if data.valid is None:
+        raise InputError("a trial is judged by a validation part; give valid=0.1, or data that have one")
+    trainer = recipe.trainer(data, device_named(recipe.device))
+    METRICS["log_likelihood"].check(trainer.machine)
+    watch, curve, spent = Watch(trainer, data), {}, 0.0
+
+    def machine() -> Machine:
+        return trainer.averaged() if trainer.average else trainer.machine
+
+    def look(*, last: bool) -> dict[str, Estimate]:
+        found = watch.log_p(trainer.update, machine(), data, last=last)
+        curve[trainer.update] = found["valid"]
+        return found
+
+    def doubled(progress: Progress) -> bool:
+        return progress.update >= 16 and progress.update & (progress.update - 1) == 0
+
+    found = look(last=False)
+    began = time.monotonic()
+    for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
+        trainer.wait()
+        now = spent + time.monotonic() - began
+        over = progress.update in (updates, progress.updates) or (seconds is not None and now >= seconds)
+        if over or (doubled(progress) and watch.affords(trainer.update, machine())):
+            spent = now
+            found = look(last=over)
+            began = time.monotonic()
+        if over:
+            break
+    kept = copy.deepcopy(machine()).requires_grad_(False)
+    return Trial(kept, trainer.update, spent, found, curve, trainer.diverged())
 
 
 @dataclass
