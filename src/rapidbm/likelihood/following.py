@@ -10,8 +10,8 @@ c_t beyond what all of them say,
 
 A mode that no chain has is missed by all of them. So chains from the data walk back over each bridge too,
 and where they contradict the others by more than noise, error(c_t) grows by that; and what lies below a
-bound that is proven (`independent.py`) is not known. Where that is so, where a bridge fails or eq. (2) has
-grown, and now and then, log Z is annealed anew from several bases; where that contradicts eq. (1) the
+bound that is proven (`independent.py`) is not known. Where that is so, where a bridge fails or eq. (2)
+has grown, and now and then, log Z is annealed anew from several bases; where that contradicts eq. (1) the
 interval spans both, and where neither can be had the value is NaN.
 
 Nothing here looks at a clock. What a look may cost is counted in sweeps of a chain, beside those of the
@@ -43,16 +43,20 @@ from .independent import least_log_z
 from .log_z import log_z
 
 CHEAP = 2**16  # terms of an exact sum that cost no more than a bridge
-CHAINS, GROUPS = 400, 8
+CHAINS, GROUPS = 200, 8
 ANNEALED = 100  # chains of an annealing from each base
-LONGEST = 200  # steps of a bridge
+LONGEST = 100  # steps of a bridge: annealing costs no more
 MOST = 2000  # temperatures of an annealing
 WEIGHED = 3  # sweeps that take as long as a step of a bridge, both ways and with its weights
-STEP = 24  # the same of an annealing, with what is tried before it is believed
-BRIDGES, ANCHORS = 0.06, 0.06  # of the training's sweeps that may be spent on them
+STEP = 30  # the same of an annealing, with what is tried before it is believed
+MODES = 50_000  # sweeps of a chain that take as long as the search for its bases
+GROWN = 1.25  # a training that is longer by this factor may spend twice as much: long ways cost more
+BRIDGES, ANCHORS = 0.08, 0.04  # of the training's sweeps that may be spent on them
 FREE = 2**32  # multiplications that cost nobody anything
+DRAW = 64  # multiplications that take as long as a unit's draw
 LEAST = 5000  # sweeps that take as long as a proven bound
 WANTED = 0.2  # nats of error at which an anchor is wanted
+COUNTS = ("looks", "spent", "last_cost", "anchoring", "anchored", "looked")
 ROWS = 10_000  # of a part of the data that are looked at, at most
 
 
@@ -68,6 +72,7 @@ class Follower:
     last_cost: int = 0  # of the last bridge
     anchoring: int = 0  # sweeps of a chain, on annealing
     anchored: int = 0  # sweeps of the training at the last anchor
+    looked: int = 0  # and at the last look
     machine: Machine | None = None  # at the last look
     chains: Tensor = field(default_factory=lambda: torch.empty(0))  # (e, c, n)
     known: dict[str, Tensor] = field(default_factory=dict)  # value, anchor², Σ error², d: eq. (2)
@@ -75,8 +80,10 @@ class Follower:
     def wants(self, machine: Machine, trained: int) -> bool:
         """Whether a look is within what it may cost after so many sweeps of the training."""
         exact = can_be_exact(machine, CHEAP)
-        expected = _terms(machine) if exact else self.last_cost or 60 * CHAINS * WEIGHED
-        return self.spent + expected + self.rows <= _free(machine) + BRIDGES * trained
+        usual = 40 * CHAINS * WEIGHED  # the way to the next look is short where the last one was not
+        expected = _terms(machine) if exact else min(self.last_cost or usual, usual)
+        share = BRIDGES if trained < GROWN * self.looked else 2 * BRIDGES
+        return self.spent + expected + self.rows <= _free(machine) + share * trained
 
     def look(self, machine: Machine, trained: int, *, last: bool = False) -> Estimate:
         """log Z of the machine after so many sweeps of the training, with the standard error; the last
@@ -84,6 +91,7 @@ class Follower:
         machine = copy.deepcopy(machine).requires_grad_(False)
         self.looks += 1
         self.spent += self.rows
+        self.looked = trained
         if can_be_exact(machine, CHEAP):
             self.machine = None
             self.spent += _terms(machine)
@@ -159,7 +167,7 @@ class Follower:
 
     def _anchor(self, machine: Machine, worth: int, trained: int) -> None:
         """Anneals, if that is within what it may cost, and believes the better of the two."""
-        left = _free(machine) + ANCHORS * worth - self.anchoring
+        left = _free(machine) + (BRIDGES + ANCHORS) * worth - self.spent - self.anchoring - MODES
         price = 4 * STEP * ANNEALED  # of a temperature, from some four bases
         most = min(MOST, int(left / price))
         if not self.anchored and self.looks == 1:
@@ -172,9 +180,9 @@ class Follower:
         except TimeLimit:
             raise
         except InputError:  # more temperatures than that
-            self.anchoring += most * price // 8
+            self.anchoring += MODES + most * price // 8
             return
-        self.anchoring += STEP * ANNEALED * whole.steps
+        self.anchoring += MODES + STEP * ANNEALED * whole.steps
         self.anchored = max(1, trained)
         bounds, before = whole.bounds, self.estimate
         value, error = 0.5 * (bounds.lower + bounds.upper), bounds.error
@@ -193,8 +201,7 @@ class Follower:
 
     def state(self) -> dict[str, Tensor]:
         """All that later looks depend on."""
-        counts = (self.looks, self.spent, self.last_cost, self.anchoring, self.anchored)
-        saved = {"counts": torch.tensor(counts)}
+        saved = {"counts": torch.tensor([getattr(self, name) for name in COUNTS])}
         if self.machine is None:
             return saved
         saved |= {f"machine/{name}": p.data for name, p in self.machine.named_parameters()}
@@ -203,8 +210,8 @@ class Follower:
 
     def load(self, saved: Mapping[str, Tensor], like: Machine) -> None:
         """Goes back to a saved state, of machines like this one."""
-        counts = map(int, saved["counts"])
-        self.looks, self.spent, self.last_cost, self.anchoring, self.anchored = counts
+        for name, count in zip(COUNTS, saved["counts"].tolist(), strict=True):
+            setattr(self, name, count)
         if "chains" not in saved:
             return
         self.machine = copy.deepcopy(like).requires_grad_(False)
@@ -222,7 +229,7 @@ def _terms(machine: Machine) -> int:
 def _free(machine: Machine) -> float:
     """Sweeps of a chain that cost nobody anything."""
     count = sum(p.numel() for p in machine.parameters())
-    return FREE / (2 * count)
+    return FREE / (2 * count + DRAW * machine.replicas * machine.layers.units)
 
 
 @torch.no_grad()
