@@ -105,7 +105,7 @@ def test_data_given_in_place_of_a_file_are_divided_too(tmp_path, table):
 @pytest.mark.parametrize("cut", [0, 5, 17])
 def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, monkeypatch, cut):
     monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
-    monkeypatch.setattr("rapidbm.likelihood.following.FREE", 2**25)
+    monkeypatch.setattr("rapidbm.likelihood.following.FREE", 2**27)
     chosen = {"epochs": 6, "average": 5, "metrics": ("hamming", "log_likelihood")}
     whole = go(made(tmp_path / "whole", table, **chosen))
     lines = without_times(whole)

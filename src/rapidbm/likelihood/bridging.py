@@ -39,6 +39,7 @@ from .log_z import log_z
 SETTLE = 20  # sweeps between the two directions
 ENOUGH = 0.1  # share of effective chains in either direction: Bennett's ratio needs no more
 LONGEST = 500  # steps of a bridge; what needs more, or more than the last annealing, is annealed
+PILOT = 100  # chains that find the first steps
 AGREE = 3.5  # standard errors between bridges and an anchor
 
 
@@ -144,10 +145,12 @@ def bridge(
     *,
     groups: int = 1,
     others: Tensor | None = None,
+    hasty: bool = False,
 ) -> tuple[Bridge, Tensor]:
     """The bridge between two machines, and the chains that have arrived, drawn again each within its
     group; it fails where it would need more than `longest` steps. Chains of another origin, `others`,
-    walk back too, and `doubt` says how far they contradict the rest."""
+    walk back too, and `doubt` says how far they contradict the rest. A `hasty` one fails at once where
+    its first steps, which are long ones, are more than that."""
     path = Crossing(here, there, spins)
     chains, work = spins.shape[1], 0
 
@@ -155,7 +158,15 @@ def bridge(
         return x.reshape(len(x) * groups, -1, *x.shape[2:])
 
     # Steps are never so short that the pilot would give up: a bridge that is too long fails below.
-    places, _ = annealing.pilot(path, streams("pilot"), most=longest + 2, shortest=1.0 / longest)
+    places, _ = annealing.pilot(
+        path, streams("pilot"), chains=PILOT, most=longest + 2, shortest=1.0 / longest
+    )
+    if hasty and len(places) - 1 >= longest:
+        nothing = annealing.LogMean.of(torch.full((len(spins), chains), torch.nan, device=spins.device))
+        arrived = sweeps(there, spins, streams("settle"), SETTLE)
+        lost, none = nothing.value.isfinite(), nothing.value[:, None].expand(-1, groups)
+        work = min(chains, PILOT) * len(places) + chains * SETTLE
+        return Bridge(nothing, nothing, nothing, len(places), lost, none, nothing.value, work), arrived
     while True:
         logs, ends = annealing.forward(path, places, chains, streams("forward"))
         settle = streams("settle")

@@ -45,18 +45,17 @@ from .log_z import log_z
 CHEAP = 2**16  # terms of an exact sum that cost no more than a bridge
 CHAINS, GROUPS = 200, 8
 ANNEALED = 100  # chains of an annealing from each base
-LONGEST = 100  # steps of a bridge: annealing costs no more
+LONGEST = 40  # steps of a bridge: annealing costs no more
 MOST = 2000  # temperatures of an annealing
 WEIGHED = 3  # sweeps that take as long as a step of a bridge, both ways and with its weights
 STEP = 30  # the same of an annealing, with what is tried before it is believed
 MODES = 50_000  # sweeps of a chain that take as long as the search for its bases
-GROWN = 1.25  # a training that is longer by this factor may spend twice as much: long ways cost more
-BRIDGES, ANCHORS = 0.08, 0.04  # of the training's sweeps that may be spent on them
-FREE = 2**32  # multiplications that cost nobody anything
+BRIDGES, ANCHORS = 0.06, 0.07  # of the training's sweeps that may be spent on them
+FREE = 2**34  # multiplications that cost nobody anything
 DRAW = 64  # multiplications that take as long as a unit's draw
 LEAST = 5000  # sweeps that take as long as a proven bound
 WANTED = 0.2  # nats of error at which an anchor is wanted
-COUNTS = ("looks", "spent", "last_cost", "anchoring", "anchored", "looked")
+COUNTS = ("looks", "spent", "last_cost", "anchoring", "anchored", "last_anchor", "failed")
 ROWS = 10_000  # of a part of the data that are looked at, at most
 
 
@@ -72,7 +71,8 @@ class Follower:
     last_cost: int = 0  # of the last bridge
     anchoring: int = 0  # sweeps of a chain, on annealing
     anchored: int = 0  # sweeps of the training at the last anchor
-    looked: int = 0  # and at the last look
+    last_anchor: int = 0  # sweeps of a chain that it took
+    failed: int = 0  # whether the last bridge did
     machine: Machine | None = None  # at the last look
     chains: Tensor = field(default_factory=lambda: torch.empty(0))  # (e, c, n)
     known: dict[str, Tensor] = field(default_factory=dict)  # value, anchor², Σ error², d: eq. (2)
@@ -82,8 +82,11 @@ class Follower:
         exact = can_be_exact(machine, CHEAP)
         usual = 40 * CHAINS * WEIGHED  # the way to the next look is short where the last one was not
         expected = _terms(machine) if exact else min(self.last_cost or usual, usual)
-        share = BRIDGES if trained < GROWN * self.looked else 2 * BRIDGES
-        return self.spent + expected + self.rows <= _free(machine) + share * trained
+        if self.spent + expected + self.rows > _free(machine) + BRIDGES * trained:
+            return False
+        lost = not exact and bool(self.known) and bool(self.known["value"].isnan().any())
+        far = self.failed or lost  # then only an anchor helps
+        return not far or self._left(machine, trained) >= 1.2 * self.last_anchor
 
     def look(self, machine: Machine, trained: int, *, last: bool = False) -> Estimate:
         """log Z of the machine after so many sweeps of the training, with the standard error; the last
@@ -91,7 +94,6 @@ class Follower:
         machine = copy.deepcopy(machine).requires_grad_(False)
         self.looks += 1
         self.spent += self.rows
-        self.looked = trained
         if can_be_exact(machine, CHEAP):
             self.machine = None
             self.spent += _terms(machine)
@@ -106,7 +108,7 @@ class Follower:
             wanted = last or self._doubtful() or trained >= 2 * self.anchored
         self.machine = machine
         if wanted:
-            self._anchor(machine, (2 if last else 1) * trained, trained)
+            self._anchor(machine, trained, last)
         return self.estimate
 
     @property
@@ -142,8 +144,9 @@ class Follower:
         rows = torch.randperm(len(self.data), generator=stream(self.seed, "rows", self.looks))
         others = there.with_visible(self.data[rows[:ANNEALED]])
         found, self.chains = bridge(
-            here, there, self.chains, streams, LONGEST, groups=GROUPS, others=others
+            here, there, self.chains, streams, LONGEST, groups=GROUPS, others=others, hasty=True
         )
+        self.failed = int(not found.holds)
         self.last_cost = found.work * WEIGHED
         self.spent += self.last_cost
         old, good = self.known, found.well
@@ -151,8 +154,8 @@ class Follower:
         self.known = {
             "value": old["value"] + c,
             "start": old["start"],
-            "bridges": old["bridges"] + found.best.error.square() + found.doubt.square(),
-            "apart": old["apart"] + found.parts - found.best.value[:, None],
+            "bridges": old["bridges"] + (found.best.error.square() + found.doubt.square()).where(good, 0),
+            "apart": old["apart"] + (found.parts - found.best.value[:, None]).where(good[:, None], 0),
         }
 
     def _compare(self, machine: Machine) -> None:
@@ -165,24 +168,31 @@ class Follower:
         self.known["value"] = found.value.masked_fill(short, torch.nan)
         self.spent += LEAST
 
-    def _anchor(self, machine: Machine, worth: int, trained: int) -> None:
+    def _left(self, machine: Machine, trained: int) -> float:
+        """Sweeps of a chain that an anchor may take."""
+        return _free(machine) + ANCHORS * trained - self.anchoring
+
+    def _anchor(self, machine: Machine, trained: int, last: bool) -> None:
         """Anneals, if that is within what it may cost, and believes the better of the two."""
-        left = _free(machine) + (BRIDGES + ANCHORS) * worth - self.spent - self.anchoring - MODES
-        price = 4 * STEP * ANNEALED  # of a temperature, from some four bases
-        most = min(MOST, int(left / price))
-        if not self.anchored and self.looks == 1:
-            most = MOST  # the start of a training is easy, and all else depends on it
-        if most < 20:
+        price = STEP * ANNEALED  # of a temperature
+        first = self.looks == 1  # the start of a training is easy, and all else depends on it
+        left = self._left(machine, trained)
+        if last and bool(self.known["value"].isnan().any()):  # the end is worth as much again
+            left = _free(machine) + 2 * ANCHORS * trained
+        elif not first and left < max(1.2 * self.last_anchor, MODES + 50 * price):
             return
+        most = MOST if first else max(2, min(MOST, int(left / price)))
         own = seed_from(None, self._streams(machine)("anchor"))
         try:
             whole = annealed(machine, own, data=self.data, chains=ANNEALED, most=most)
         except TimeLimit:
             raise
         except InputError:  # more temperatures than that
-            self.anchoring += MODES + most * price // 8
+            self.last_anchor = MODES + 2 * most * price
+            self.anchoring += MODES + most * price
             return
-        self.anchoring += MODES + STEP * ANNEALED * whole.steps
+        self.last_anchor = MODES + price * whole.steps
+        self.anchoring += self.last_anchor
         self.anchored = max(1, trained)
         bounds, before = whole.bounds, self.estimate
         value, error = 0.5 * (bounds.lower + bounds.upper), bounds.error
