@@ -7,6 +7,7 @@ own. So a resumed run gives the same bits as one that was never stopped, whereve
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from bisect import bisect_right
@@ -62,6 +63,7 @@ class Run(RunFolder):
     _watch: Watch | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
+    _started = 0.0, 0  # wall time and update when this process began to train
     _clock = 0.0  # when this training would have begun without breaks
 
     @staticmethod
@@ -162,6 +164,7 @@ class Run(RunFolder):
             if trainer.update == 0:
                 yield self._look(trainer, data, seconds)
                 self._save(trainer, seconds, history=True)
+            self._started = self._wall(), trainer.update  # the first look has no part in the speed
             saved = began = time.monotonic()
             for progress in () if self._stopped(trainer) else trainer.together(self._halts):
                 history = self._keeps(progress)
@@ -304,10 +307,16 @@ class Run(RunFolder):
         plan = self.info.setdefault("plan", {"wall": 0.0, "update": 0, "most": self.recipe.epochs})
         made = plan.setdefault("made", [])
         whole, wall = seconds_of(self.recipe.budget) - plan["wall"], self._wall() - plan["wall"]
-        if len(made) == len(PLANS) or wall < PLANS[len(made)] * whole or trainer.update <= plan["update"]:
+        if (
+            len(made) == len(PLANS)
+            or wall < PLANS[len(made)] * whole
+            or trainer.update <= self._started[1]
+        ):
             return
-        before = made[-1] if made else {"update": plan["update"], "wall": 0.0}
-        speed = (trainer.update - before["update"]) / (wall - before["wall"])
+        since, update = self._started[0] - plan["wall"], self._started[1]
+        if made and made[-1]["wall"] > since:
+            since, update = made[-1]["wall"], made[-1]["update"]
+        speed = (trainer.update - update) / (wall - since)
         epochs = epochs_within(KEPT * whole - wall, trainer.update, trainer.per_epoch, speed)
         trainer.epochs = min(epochs, plan["most"])
         self.recipe = replace(self.recipe, epochs=trainer.epochs)
