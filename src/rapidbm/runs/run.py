@@ -7,7 +7,6 @@ own. So a resumed run gives the same bits as one that was never stopped, whereve
 from __future__ import annotations
 
 import json
-import math
 import time
 import warnings
 from bisect import bisect_right
@@ -307,11 +306,9 @@ class Run(RunFolder):
         plan = self.info.setdefault("plan", {"wall": 0.0, "update": 0, "most": self.recipe.epochs})
         made = plan.setdefault("made", [])
         whole, wall = seconds_of(self.recipe.budget) - plan["wall"], self._wall() - plan["wall"]
-        if (
-            len(made) == len(PLANS)
-            or wall < PLANS[len(made)] * whole
-            or trainer.update <= self._started[1]
-        ):
+        if len(made) == len(PLANS) or trainer.update <= self._started[1]:
+            return
+        if wall < PLANS[len(made)] * whole:
             return
         since, update = self._started[0] - plan["wall"], self._started[1]
         if made and made[-1]["wall"] > since:
