@@ -296,7 +296,8 @@ def test_between_two_anchors_by_hand():
         def mean(x):
             return annealing.LogMean(numbers(x), numbers(error), numbers(10.0 * value), numbers(0.1))
 
-        return bridging.Bridge(mean(value - 0.01), mean(-value - 0.02), mean(value), value, True)
+        ways, none = (mean(value - 0.01), mean(-value - 0.02), mean(value)), numbers(0.0)
+        return bridging.Bridge(*ways, value, none == 0, none[:, None], none, 0)
 
     anchors, bridges = {0: anchor(1.0, 0.3), 2: anchor(7.0, 0.6)}, [bridge(2, 0.4), bridge(3, 0.8)]
     found = bridging._between(anchors, bridges, 1)
@@ -401,13 +402,13 @@ def test_where_a_bridge_fails_both_ends_are_anchored(monkeypatch):
         *(scaled(near, b) for b in (0.94, 0.97, 1.0)),
         *(scaled(far, b) for b in (1.0, 1.02, 1.04)),
     ]
-    plain, made = bridging._bridge, []
+    plain, made = bridging.bridge, []
 
     def bridge(*given):
         made.append(plain(*given)[0])
         return plain(*given)
 
-    monkeypatch.setattr(bridging, "_bridge", bridge)
+    monkeypatch.setattr(bridging, "bridge", bridge)
     found = log_z_along(chain, seed=0, chains=200)
     assert [x.holds for x in made] == [True, True, False, True, True]
     assert all(x.steps <= 2 * 8 for x in made)
@@ -419,7 +420,7 @@ def test_a_bridge_that_is_too_long_fails_and_does_not_raise():
     """Patterns that have nothing in common: thousands of steps would be needed."""
     here, there = (rbm(250, 250, 2, seed=seed) for seed in (0, 1))
     start = here.patterns.detach().repeat(1, 10, 1)
-    bridge, arrived = bridging._bridge(here, there, start, partial(stream, 0), bridging.LONGEST)
+    bridge, arrived = bridging.bridge(here, there, start, partial(stream, 0), bridging.LONGEST)
     assert not bridge.holds
     assert arrived.shape == start.shape
 
@@ -432,10 +433,10 @@ def test_a_bridge_goes_back_from_chains_that_have_settled_on_the_other_side(monk
     seen, back, joined = [], annealing.backward, annealing.bennett
     monkeypatch.setattr(annealing, "resample", lambda *given: (start, torch.tensor([7])))
     monkeypatch.setattr(annealing, "backward", lambda *x: (seen.append(x[2]), back(*x))[1])
-    monkeypatch.setattr(annealing, "bennett", lambda *x: (seen.append(x[2]), joined(*x))[1])
-    _, arrived = bridging._bridge(here, there, start, partial(stream, 0), bridging.LONGEST)
-    assert torch.equal(seen[-2], arrived)
-    assert int(seen[-1]) == 7  # of those that were drawn so many are apart
+    monkeypatch.setattr(annealing, "bennett", lambda *x: (seen.extend(x[2:]), joined(*x))[1])
+    _, arrived = bridging.bridge(here, there, start, partial(stream, 0), bridging.LONGEST)
+    assert torch.equal(seen[0], arrived)
+    assert int(seen[1]) == 7  # of those that were drawn so many are apart
     _, exact = exact_distribution(there)
     numbers = ((arrived[0] > 0).long() * 2 ** torch.arange(6, -1, -1)).sum(1)
     assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4

@@ -556,7 +556,7 @@ def test_samples(rapidbm, trained, tmp_path):
     samples = np.load("s.npy")
     assert (code, samples.shape, samples.dtype) == (0, (7, 16), np.int8)
     assert set(np.unique(samples)) <= {-1, 1}
-    assert "7 samples, 5 sweeps from random spins" in out
+    assert "7 samples of the last machine, update 12, 5 sweeps from random spins" in out
     for start in ("random", "data", "patterns"):
         rapidbm(
             "sample",
@@ -661,16 +661,18 @@ def test_a_validation_part_is_measured_and_never_trained_on(rapidbm):
     words = ["--epochs", 1, "--hidden", 20, "--patterns", 2]
     _, out, err = rapidbm("train", "three.npz", *words, "--out", "R")
     assert "20 images to train, 10 to test, 10 to validate (measured, not trained on)" in out
-    assert ", valid " in out
+    assert "log p train -" in out
+    assert ", valid -" in out
     assert "warning" not in err
     assert (Run("R").figures / "curves.png").is_file()
     assert len(Run("R").data().valid) == 10
-    assert len(Run("R").metrics()[-1]["hamming_valid"]) == 1
+    assert len(Run("R").metrics()[-1]["log_likelihood_valid"]) == 1
+    assert "the best machine by validation, update " in out
     assert rapidbm("reconstruct", "R", "--of", "valid")[0] == 0
     assert rapidbm("reconstruct", trained_on_bars(rapidbm), "--of", "valid")[0] == 2
     np.savez("two.npz", train=parts["train"], test=parts["test"])
     rapidbm("train", "two.npz", *words, "--out", "S")
-    assert torch.equal(Run("R").machine().patterns, Run("S").machine().patterns)
+    assert torch.equal(Run("R").machine("last").patterns, Run("S").machine().patterns)
     np.savez("three.npz", **{**parts, "valid": ~bits[30:]})
     assert "checksum" in rapidbm("evaluate", "R")[2]
     np.savez("more.npz", **parts, val=bits)

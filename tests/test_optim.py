@@ -130,6 +130,26 @@ def test_a_rate_for_each_replica(make):
             assert torch.allclose(value, together[name][e : e + 1], atol=1e-12)
 
 
+@pytest.mark.parametrize("make", [sgd, adam])
+def test_a_weight_decay_for_each_replica(make):
+    decays = (0.0, 0.2, 3.0)
+    for rates in ((0.1,), (0.1, 0.2, 0.05)):
+        together = parameters()
+        whole = make(rates if len(rates) > 1 else 0.1, weight_decay=decays).bind(together)
+        for i in range(3):
+            whole.step(gradients(i), rates)
+        for e, decay in enumerate(decays):
+            alone = {name: nn.Parameter(p.data[e : e + 1].clone()) for name, p in parameters().items()}
+            rate = rates[e % len(rates)]
+            one = make(rate, weight_decay=decay).bind(alone)
+            for i in range(3):
+                one.step({name: g[e : e + 1] for name, g in gradients(i).items()}, (rate,))
+            for name, value in alone.items():
+                assert torch.allclose(value, together[name][e : e + 1], atol=1e-12), (name, e)
+    with pytest.raises(InputError, match="weight decay is at least 0, not -1"):
+        make(0.1, weight_decay=[0.1, -1.0])
+
+
 @pytest.mark.parametrize(
     "choice",
     [sgd(0.1), sgd(0.1, momentum=0.9), adam(0.1), adam(0.1, clock="epoch")]

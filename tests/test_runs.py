@@ -919,6 +919,13 @@ def test_options_reach_the_optimiser():
     recipe = Recipe.made("bars4", {"momentum": 0.7, "weight_decay": 0.1, "decay": 0.9})
     choice = recipe.optimizer_choice()
     assert (choice.momentum, choice.weight_decay, choice.schedule.decay) == (0.7, 0.1, 0.9)
+    assert Recipe.from_dict({**recipe.as_dict(), "weight_decay": 0.1}) == recipe  # an older file
+    two = replace(recipe, replicas=2, weight_decay=(0.1, 0.2))
+    assert two.optimizer_choice().weight_decay == (0.1, 0.2)
+    with pytest.raises(InputError, match="one weight decay, or one for each of the 3 replicas, not 2"):
+        replace(two, replicas=3)
+    with pytest.raises(InputError, match="rmsprop takes one weight decay for all replicas"):
+        replace(two, optimizer="rmsprop")
 
 
 def test_a_changed_choice_drops_what_belonged_to_the_old_one():

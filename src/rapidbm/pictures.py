@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .disk import write_bytes
 from .errors import printable
+from .estimates import WIDE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,9 +73,11 @@ def image_figure(
 
 
 def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
-    """A metric of each part of the data against epochs: mean and one standard deviation."""
+    """A metric of each part of the data against epochs: mean and one standard deviation; of one replica
+    the 95 % interval, where there is an error."""
     from matplotlib.ticker import MaxNLocator
 
+    records = [r for r in records if any(key == name or key.startswith(f"{name}_") for key in r)]
     epochs = [record["epoch"] for record in records]
     alone = name in records[0]
     parts = (("train", BLUE, "-"), ("test", ORANGE, "--"), ("valid", INK, ":"))
@@ -91,6 +94,10 @@ def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, lab
             if name == "hamming":
                 low = np.maximum(low, 0.0)
             axes.fill_between(epochs, low, mean + spread, color=colour, alpha=0.18, lw=0)
+        elif f"{name}_error_{part}" in records[0]:
+            errors = (record[f"{name}_error_{part}"][0] for record in records)
+            half = WIDE * np.array([np.nan if x is None else x for x in errors])
+            axes.fill_between(epochs, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
     axes.set_xlabel("epoch")
     axes.set_ylabel(label)
     if not alone:
@@ -104,6 +111,7 @@ def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figur
     aside = ("epoch", "update", "seconds", "diverged")
     keys = {key for record in records for key in record if key not in aside}
     names = sorted({re.sub("_(train|test|valid)$", "", key) for key in keys})
+    names = [name for name in names if name.removesuffix("_error") not in set(names) - {name}]
     fig = figure(4.6 * len(names), 3.4)
     for axes, name in zip(np.ravel(fig.subplots(1, len(names))), names, strict=True):
         show_curves(axes, records, name, label_of(name))
@@ -112,7 +120,8 @@ def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figur
 
 
 def label_of(metric: str) -> str:
-    return "Hamming distance" if metric == "hamming" else plain(metric.replace("_", " "))
+    known = {"hamming": "Hamming distance", "log_likelihood": "log p per row, nats"}
+    return known.get(metric) or plain(metric.replace("_", " "))
 
 
 def plain(name: str) -> str:

@@ -121,6 +121,21 @@ class Maybe(Shape):
 
 
 @dataclass(frozen=True)
+class Either(Shape):
+    """One of several shapes; what fits none is told of the first."""
+
+    shapes: tuple[Shape, ...]
+
+    def check(self, value: Any, where: str) -> None:
+        for shape in self.shapes[1:]:
+            try:
+                return shape.check(value, where)
+            except Misfit:
+                pass
+        self.shapes[0].check(value, where)
+
+
+@dataclass(frozen=True)
 class Several(Shape):
     """A list of one shape, of so many entries."""
 
@@ -218,6 +233,8 @@ def of_hint(hint: Any) -> Shape:
         return Names({}, others=of_hint(inner[1]))
     if origin is tuple and inner[1:] == (...,):
         return Several(of_hint(inner[0]))
-    if origin in (Union, types.UnionType) and inner[1:] == (type(None),):
-        return Maybe(of_hint(inner[0]))
+    if origin in (Union, types.UnionType):
+        known = [of_hint(kind) for kind in inner if kind is not type(None)]
+        shape = known[0] if len(known) == 1 else Either(tuple(known))
+        return Maybe(shape) if type(None) in inner else shape
     raise TypeError(f"no shape for {hint}")

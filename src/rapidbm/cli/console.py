@@ -138,6 +138,18 @@ def spread(values: Sequence[float | None]) -> str:
     return text if len(found) == len(values) else f"{text} (finite: {len(found)} of {len(values)})"
 
 
+def with_error(values: Sequence[float | None], errors: Sequence[float | None]) -> str:
+    """A value ± its standard error; over replicas `spread`, and the largest error."""
+    known = [e for e in errors if e is not None]
+    if not known:
+        return "not known"
+    if len(values) > 1:
+        return f"{spread(values)} (error {_short(max(known))})"
+    value = values[0]
+    digits = 3 if max(known) < 0.005 else 2
+    return "not known" if value is None else f"{value:.{digits}f} ± {_short(known[0])}"
+
+
 def _short(value: float) -> str:
     return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
 
@@ -147,11 +159,14 @@ def record_line(record: dict[str, Any]) -> str:
     aside = ("epoch", "update", "seconds", "diverged")
     told: dict[str, list[str]] = {}  # a metric: its value, or one for each part of the data
     for key, values in record.items():
-        if key not in aside:
-            name, _, part = key.rpartition("_")
-            split = part in ("train", "test", "valid")
-            words = f"{part} {spread(values)}" if split else spread(values)
-            told.setdefault(name if split else key, []).append(words)
+        name, _, part = key.rpartition("_")
+        split = part in ("train", "test", "valid")
+        if key in aside or (split and name.endswith("_error")):
+            continue
+        error = record.get(f"{name}_error_{part}")
+        words = spread(values) if error is None else with_error(values, error)
+        name = "log p" if name == "log_likelihood" else name
+        told.setdefault(name if split else key, []).append(f"{part} {words}" if split else words)
     return f"epoch {record['epoch']:>4}  " + "; ".join(
         f"{name} {', '.join(words)}" for name, words in told.items()
     )

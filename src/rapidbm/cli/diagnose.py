@@ -12,6 +12,7 @@ from ..disk import inside
 from ..machines.machine import Machine
 from ..progress import quiet
 from ..runs import diagnosis
+from ..runs.run import Run
 from .console import Screen
 from .options import DataFile, Device, Json, Limit, Replica, Seed, Update
 
@@ -72,8 +73,11 @@ def diagnose(
         key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
         for key, figure in found.figures.items()
     }
-    told = {"run": str(run), "update": update, "replica": replica}
+    taken, words = (None, "") if run.is_file() else Run(run, file).where(update)
+    told = {"run": str(run), "update": taken, "replica": replica}
     screen.result({**told, **found.as_dict(), "figures": files})
+    if words:
+        screen.say(words)
     section = ""
     for row in found.rows:
         if row.section != section:

@@ -47,11 +47,12 @@ def evaluate(
         else:
             _show_curve(opened, screen, seed, device)
             return
-    newest = opened.info.get("update") if update is None else update
-    screen.result({"run": str(run), "update": newest, **rows, "notes": notes})
+    taken, words = opened.where(update)
+    which = opened.chosen(update)
+    screen.result({"run": str(run), "update": taken, "checkpoint": which, **rows, "notes": notes})
     width = max(map(len, rows))
-    lost = [] if update is not None else opened.info.get("diverged", [])
-    screen.say(f"{run}: {meaning(opened.recipe.replicas - len(lost))}")
+    lost = opened.info.get("diverged", []) if which == "last" else []
+    screen.say(f"{run}: {words}; {meaning(opened.recipe.replicas - len(lost))}")
     for name, values in rows.items():
         kept = [v for i, v in enumerate(values) if i not in lost]
         screen.say(f"  {name:<{width}}  {spread(kept)}")

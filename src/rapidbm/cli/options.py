@@ -19,8 +19,12 @@ from ..registry import Option, Registry, Setting
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")]
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Update = Annotated[
-    int | None,
-    typer.Option(help="Take the checkpoint after this update (default: the newest).", min=0),
+    str | None,
+    typer.Option(
+        help="Take the checkpoint after this update, best or last (default: the best by validation, "
+        "where that was watched, else the last).",
+        show_default=False,
+    ),
 ]
 Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
 DataFile = Annotated[

@@ -51,4 +51,4 @@ def reconstruct(
         told += ", the known ones were held"
     else:
         told += f"; nothing was held, Hamming distance over all pixels {wrong['hamming']:.4f}"
-    screen.say(f"{told} → {path}")
+    screen.say(f"{opened.where(update)[1]}: {told} → {path}")

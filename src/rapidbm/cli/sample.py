@@ -90,4 +90,5 @@ def sample(
     how = f"{sampler}, {steps} steps"
     if hasattr(chosen, "start"):
         how = f"{steps} sweeps from {STARTS[start]}"
-    screen.say(f"{count} samples, {how}{'; ' if told else ''}{told} → {path}")
+    of = opened.where(update)[1]
+    screen.say(f"{count} samples of {of}, {how}{'; ' if told else ''}{told} → {path}")

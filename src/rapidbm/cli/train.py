@@ -20,6 +20,7 @@ from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import PARTS, SECTIONS, Recipe
 from ..runs.run import Run
+from ..runs.spacing import OPEN
 from .console import Screen, Stopper, follow
 from .options import Json, free_options, in_panel, of_parts, parameter, with_settings
 
@@ -105,6 +106,9 @@ def train(
     An ordinary RBM on data of your own:
     [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]
 
+    A table of your own, within five minutes, and the best machine by a tenth held out:
+    [bold]rapidbm train my.csv --valid 0.1 --budget 5m[/]
+
     Go on after an interruption, to the same bits:
     [bold]rapidbm train --resume --out R[/]
 
@@ -170,7 +174,12 @@ def _resumed(
     run = Run(out, named)
     _check_same(run, None if named else dataset, preset, chosen)
     epochs = chosen.get("epochs", run.recipe.epochs)
-    if epochs != run.recipe.epochs:
+    budget = chosen.get("budget", run.recipe.budget)
+    if budget != run.recipe.budget:
+        if "epochs" in chosen:
+            raise InputError("a run is made longer by --epochs or by --budget; give one of them")
+        screen.say(run.prolong(rate=prolong, budget=budget))
+    elif epochs != run.recipe.epochs:
         screen.say(run.prolong(epochs, prolong))
     elif prolong is not None:
         raise InputError(
@@ -186,7 +195,7 @@ def _check_same(run: Run, dataset: str | None, preset: str | None, chosen: dict[
         made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
         wanted = _flat(made) if preset is not None else {**chosen, "dataset": made.dataset}
     saved = _flat(run.recipe)
-    free = ("epochs", "falls")  # they tell of --epochs given before
+    free = ("epochs", "falls", "budget")  # they tell of a longer run
     told = [
         f"{k} is {saved.get(k)!r} there, {v!r} here"
         for k, v in wanted.items()
@@ -210,12 +219,15 @@ def describe(run: Run) -> str:
     shape = "×".join(map(str, (data["shape"][0] * data["shape"][1], *recipe.hidden)))
     kind = f"K={recipe.patterns} patterns" if recipe.patterns else "dense couplings"
     sweeps = "" if recipe.sweeps is None else f"-{recipe.sweeps}"
+    long = f"{recipe.epochs} epochs"
+    if recipe.budget is not None:
+        long = f"{recipe.budget}, " + ("epochs to fit" if recipe.epochs >= OPEN else f"at most {long}")
     third = f", {data['valid']:,} to validate (measured, not trained on)" if "valid" in data else ""
     return (
         f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test{third}; "
         f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
         f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
-        f"{recipe.epochs} epochs → {run.folder}"
+        f"{long} → {run.folder}"
     )
 
 
@@ -230,6 +242,10 @@ def _finish(run: Run, screen: Screen, stopper: Stopper) -> None:
         )
         raise typer.Exit(stopper.code)
     words = f"{run.status}: {info['seconds']:.1f} s of training"
+    if "stopped" in info:
+        words += f"; stopped {info['stopped']}"
+    if run.best.is_file():
+        words += f"; {run.where('best')[1]}, is what other commands take"
     if records := run.metrics():
         fig = pictures.curve_figure(records, info["data"]["name"])
         words += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"

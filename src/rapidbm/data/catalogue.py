@@ -13,7 +13,7 @@ from ..registry import Option, Registry, options_of
 from .bars import bars4, bars_and_stripes
 from .digits import digits, mnist, mnist_static
 from .files import READERS, from_file
-from .splits import Dataset
+from .splits import Dataset, held_out
 
 FILE_ENDINGS = tuple(READERS)
 
@@ -64,22 +64,27 @@ def is_file(name: str | Path) -> bool:
     return isinstance(name, Path) or Path(name).suffix in FILE_ENDINGS
 
 
-def load(name: str | Path, **options: Any) -> Dataset:
+def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
     """A data set by name (`bars4`, `bas12`, `digits`, `mnist`, `mnist-static`) or from a file.
 
-    Options that the data set takes: `threshold`, `binarize`, `split`, `seed`.
+    Options that the data set takes: `threshold`, `binarize`, `split`, `seed`. A share `valid` of the
+    training data is held out to validate, by the same seed.
     """
     text = str(name)
     if is_file(name):
         _check_options(text, options, ("seed",))
-        return from_file(name, **options)
+        return from_file(name, valid=valid, **options)
     key, number = entry_of(text)
     if key is None:
         near = [n.replace("N", "12") for n in DATASETS]
         raise InputError(f"{unknown('data set', text, near)}, or a file {', '.join(FILE_ENDINGS)}")
     make, takes, _ = DATASETS[key]
+    seed = options.get("seed") or 0
+    if valid is not None and "seed" not in takes:
+        options.pop("seed", None)
     _check_options(text, options, takes)
-    return make(*number, **options)
+    data = make(*number, **options)
+    return data if valid is None else held_out(data, valid, seed)
 
 
 def entry_of(name: str) -> tuple[str | None, tuple[int, ...]]:

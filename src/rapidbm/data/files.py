@@ -29,7 +29,7 @@ from ..errors import DataWarning, InputError
 from ..machines.spins import to_spins
 from . import hdf5_child
 from .hdf5_child import RATIO
-from .splits import SPLIT_SEED, Dataset, Split, divided, top_half
+from .splits import SPLIT_SEED, Dataset, Split, divided, held_out, top_half
 
 Arrays = Mapping[str, Callable[[], Array]]
 PARTS = ("samples", "train", "test", "valid")
@@ -73,8 +73,13 @@ def from_arrays(
     return Dataset(name, Split.owning(spins, labels, known), held, shape, third)
 
 
-def from_file(path: str | Path, *, seed: Annotated[int | None, SPLIT_SEED] = None) -> Dataset:
-    """A data set from a file.
+def from_file(
+    path: str | Path,
+    *,
+    seed: Annotated[int | None, SPLIT_SEED] = None,
+    valid: float | None = None,
+) -> Dataset:
+    """A data set from a file; of the training data a share `valid` is held out to validate.
 
     `.npy`: samples. `.npz` and `.h5`: `samples` and `labels`, or `train`, `test`, `train_labels`,
     `test_labels`; either way a `valid` with `valid_labels` is kept, and a warning names what is not
@@ -87,11 +92,13 @@ def from_file(path: str | Path, *, seed: Annotated[int | None, SPLIT_SEED] = Non
         )
     if not path.is_file():
         raise InputError(f"there is no file {path}; check the path")
-    return from_named(path, READERS[path.suffix](path), seed=seed)
+    data = from_named(path, READERS[path.suffix](path), seed=seed, seeded=valid is not None)
+    return data if valid is None else held_out(data, valid, seed or 0)
 
 
-def from_named(path: Path, arrays: Arrays, *, seed: int | None = None) -> Dataset:
-    """A data set from the arrays of a file, those that it knows."""
+def from_named(path: Path, arrays: Arrays, *, seed: int | None = None, seeded: bool = False) -> Dataset:
+    """A data set from the arrays of a file, those that it knows; `seeded` says that the seed has a use
+    beside the split."""
     whole = "train" in arrays and "test" in arrays
     parts = ("train", "test", "valid") if whole else ("samples", "valid")
     names = [name for part in parts for name in (part, labels_of(part))]
@@ -109,7 +116,7 @@ def from_named(path: Path, arrays: Arrays, *, seed: int | None = None) -> Datase
         )
     found = {name: arrays[name]() for name in names if name in arrays}
     if whole:
-        if seed is not None:
+        if seed is not None and not seeded:
             raise InputError(f"{path} holds its own split, there is nothing to seed; leave it out")
         return from_arrays(
             found["train"],

@@ -7,13 +7,13 @@ stripes; the upper half of other images.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..arrays import as_labels, as_mask
-from ..errors import InputError
+from ..errors import InputError, is_number
 from ..machines.spins import to_spins
 from ..random import stream
 from ..registry import Setting
@@ -106,6 +106,27 @@ class Dataset:
     @property
     def visible(self) -> int:
         return self.train.visible
+
+
+def check_share(share: object) -> None:
+    if not (is_number(share) and 0 < float(share) < 1):  # type: ignore[arg-type]
+        raise InputError(f"the share held out to validate is between 0 and 1, not {share!r}")
+
+
+def held_out(data: Dataset, share: float, seed: int) -> Dataset:
+    """A seeded share of the training data is set aside to validate."""
+    check_share(share)
+    if data.valid is not None:
+        raise InputError(
+            f"{data.name} has a validation part of its own, of {len(data.valid)}; leave --valid out"
+        )
+    count = len(data.train)
+    if count < 2:
+        raise InputError(f"{data.name} has {count} sample to train on and none to hold out")
+    order = torch.randperm(count, generator=stream(seed, "valid"))
+    cut = min(max(1, round(share * count)), count - 1)
+    kept, held = order[cut:].sort().values, order[:cut].sort().values
+    return replace(data, train=data.train.take(kept), valid=data.train.take(held))
 
 
 def top_half(shape: tuple[int, int]) -> Tensor:

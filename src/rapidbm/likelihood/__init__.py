@@ -9,10 +9,12 @@ May know machines and sampling; knows nothing of training or files.
     annealed       log Z from several bases, both ways: `annealed`
     hidden_sums    the sum over hidden units that are coupled to each other
     bridging       log Z along a training: `log_z_along`
+    following      log Z while a machine is trained: `Follower`, `mean_log_p`
     independent    does a machine fit worse than independent columns? `fit`, `warn_of_fit`
 
 Others take besides
 
     independent: Fit
+    following: ROWS
     log_z: HIDDEN
 """

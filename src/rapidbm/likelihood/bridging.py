@@ -39,6 +39,7 @@ from .log_z import log_z
 SETTLE = 20  # sweeps between the two directions
 ENOUGH = 0.1  # share of effective chains in either direction: Bennett's ratio needs no more
 LONGEST = 500  # steps of a bridge; what needs more, or more than the last annealing, is annealed
+PILOT = 100  # chains that find the first steps
 AGREE = 3.5  # standard errors between bridges and an anchor
 
 
@@ -50,7 +51,14 @@ class Bridge:
     back: annealing.LogMean
     best: annealing.LogMean
     steps: int
-    holds: bool
+    well: Tensor  # (e,): whether enough chains count
+    parts: Tensor  # (e, groups): what each group of chains says by itself
+    doubt: Tensor  # (e,): how far chains of another origin contradict them
+    work: int  # sweeps of a chain
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.well.all())
 
 
 @torch.no_grad()
@@ -116,11 +124,11 @@ def _bridged(
     bridges: list[Bridge] = []
     for i in track(range(last)):
         streams = partial(stream, seed, "along", i, device=machines[i].device)
-        bridge, spins = _bridge(machines[i], machines[i + 1], spins, streams, longest)
-        bridges.append(bridge)
-        if not bridge.holds and i not in anchors:  # else nothing would check the bridges before it
+        crossed, spins = bridge(machines[i], machines[i + 1], spins, streams, longest)
+        bridges.append(crossed)
+        if not crossed.holds and i not in anchors:  # else nothing would check the bridges before it
             anchors[i] = anchor(i)[0]
-        if i + 1 == last or not bridge.holds:
+        if i + 1 == last or not crossed.holds:
             anchors[i + 1], spins = anchor(i + 1)
         tick()
     while (doubtful := _doubtful(anchors, bridges)) is not None:
@@ -128,27 +136,59 @@ def _bridged(
     return [anchors[i] if i in anchors else _between(anchors, bridges, i) for i in range(last + 1)]
 
 
-def _bridge(
-    here: Machine, there: Machine, spins: Tensor, streams: Streams, longest: int
+def bridge(
+    here: Machine,
+    there: Machine,
+    spins: Tensor,
+    streams: Streams,
+    longest: int,
+    *,
+    groups: int = 1,
+    others: Tensor | None = None,
+    hasty: bool = False,
 ) -> tuple[Bridge, Tensor]:
-    """The bridge between two machines, and the chains that have arrived; it fails where it would need
-    more than `longest` steps."""
+    """The bridge between two machines, and the chains that have arrived, drawn again each within its
+    group; it fails where it would need more than `longest` steps. Chains of another origin, `others`,
+    walk back too, and `doubt` says how far they contradict the rest. A `hasty` one fails at once where
+    its first steps, which are long ones, are more than that."""
     path = Crossing(here, there, spins)
-    chains = spins.shape[1]
+    chains, work = spins.shape[1], 0
+
+    def grouped(x: Tensor) -> Tensor:  # (e, c, …) → (e·groups, c/groups, …)
+        return x.reshape(len(x) * groups, -1, *x.shape[2:])
+
     # Steps are never so short that the pilot would give up: a bridge that is too long fails below.
-    places, _ = annealing.pilot(path, streams("pilot"), most=longest + 2, shortest=1.0 / longest)
+    places, _ = annealing.pilot(
+        path, streams("pilot"), chains=PILOT, most=longest + 2, shortest=1.0 / longest
+    )
+    if hasty and len(places) - 1 >= longest:
+        nothing = annealing.LogMean.of(torch.full((len(spins), chains), torch.nan, device=spins.device))
+        arrived = sweeps(there, spins, streams("settle"), SETTLE)
+        lost, none = nothing.value.isfinite(), nothing.value[:, None].expand(-1, groups)
+        work = min(chains, PILOT) * len(places) + chains * SETTLE
+        return Bridge(nothing, nothing, nothing, len(places), lost, none, nothing.value, work), arrived
     while True:
         logs, ends = annealing.forward(path, places, chains, streams("forward"))
         settle = streams("settle")
-        drawn, apart = annealing.resample(ends, logs, settle)
-        arrived = sweeps(there, drawn, settle, SETTLE)
+        drawn, apart = annealing.resample(grouped(ends), grouped(logs), settle)
+        arrived = sweeps(there, drawn.reshape(spins.shape), settle, SETTLE)
         back = annealing.backward(path, places, arrived, streams("back"))
-        best = annealing.bennett(logs, back, apart)
+        best = annealing.bennett(logs, back, apart.reshape(-1, groups).sum(1))
         steps, least = len(places) - 1, float(best.ess.min()) / chains
+        work += chains * (2 * steps + SETTLE)
         if least >= ENOUGH or 2 * steps > longest:
-            holds = least >= ENOUGH
             ways = annealing.LogMean.of(logs), annealing.LogMean.of(back)
-            return Bridge(*ways, best, steps, holds), arrived
+            parts = annealing.bennett(grouped(logs), grouped(back)).value.reshape(-1, groups)
+            well = best.ess >= ENOUGH * chains
+            doubt = torch.zeros_like(best.value)
+            if others is not None:
+                rng = streams("others")
+                start = sweeps(there, others, rng, SETTLE)
+                second = annealing.bennett(logs, annealing.backward(path, places, start, rng))
+                noise = AGREE * torch.hypot(best.error, second.error)
+                doubt = ((second.value - best.value).abs() - noise).clamp(min=0.0)
+                work += others.shape[1] * (steps + SETTLE)
+            return Bridge(*ways, best, steps, well, parts, doubt, work), arrived
         # The share of effective chains is about exp(−variance), and the variance goes as 1/steps.
         factor = math.ceil(min(8.0, max(2.0, math.log(least) / math.log(ENOUGH))))
         places = annealing.resized(places, min(longest, factor * steps) + 1)

@@ -76,9 +76,14 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     if cost <= EXACT:
         least = log_z(machine, method="exact").value
     else:
-        ends = _settled(machine, images, rng).double()
-        least = torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
+        least = least_log_z(machine, double, images, rng)
     return Fit((seen - least).cpu(), columns, len(images))
+
+
+def least_log_z(machine: Machine, double: Machine, images: Tensor, rng: torch.Generator) -> Tensor:
+    """The larger of eq. (2), (e,); `double` is the machine in float64."""
+    ends = _settled(machine, images, rng).double()
+    return torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
 
 
 def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:

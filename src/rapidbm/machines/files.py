@@ -36,7 +36,7 @@ HEADER = Names(
         "edges": Several(Several(Whole(0, 1000), count=2)),
         "couplings": OneOf(("patterns", "dense")),
     },
-    {"update": Whole(), "seconds": Real(0), "evaluations": Whole(), "sha256": Text(64)},
+    {"update": Whole(), "seconds": Real(0), "evaluations": Whole(), "wall": Real(0), "sha256": Text(64)},
 )
 
 

@@ -15,6 +15,6 @@ Others take besides
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
     run: Step
-    spacing: on_log_grid
+    spacing: OPEN, on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array
 """

@@ -46,7 +46,7 @@ from ..progress import watch
 from ..random import check_seed, stream
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
-from .folder import RunFolder
+from .folder import RunFolder, Which
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +106,7 @@ class Diagnosis:
 
 
 def opened(
-    path: Path, update: int | None, replica: int, device: str, file: Path | None = None
+    path: Path, update: Which, replica: int, device: str, file: Path | None = None
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
     """One machine of a run folder or of a file of `save_machine`, the run's data, and checkpoints up
     to there, `PATH` of them at most."""
@@ -117,7 +117,7 @@ def opened(
         return load_machine(path, replica=replica).to(where), None, []
     run = RunFolder(path, file)
     machine = run.machine(update, replica).to(where)
-    last = math.inf if update is None else update
+    last, _ = run.where(update)
     saved = [u for u in run.checkpoints() if u <= last]
     spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
     past = [run.machine(saved[i], replica) for i in sorted(spread)]

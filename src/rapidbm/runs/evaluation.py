@@ -23,7 +23,7 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..random import stream
 from ..training.negative import HasConfigurations
-from .folder import RunFolder, as_list
+from .folder import RunFolder, Which, as_list
 from .metrics import hamming_distance, mean_free_energy
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ Rows = dict[str, list[float | None]]
 
 def evaluation(
     run: RunFolder,
-    update: int | None = None,
+    update: Which = None,
     seed: int = 0,
     device: str = "cpu",
     likelihood: str = "auto",
@@ -80,7 +80,7 @@ def evaluation(
             data.train,
             rng,
             negative=negative,
-            chains=_chains(run, machine) if update is None else None,
+            chains=_chains(run, machine) if run.chosen(update) == "last" else None,
             ground=ground.energy,
         )
     spins = machine.random(100, rng)

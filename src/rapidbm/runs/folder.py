@@ -5,6 +5,7 @@
     .lock                held by the process that makes the folder or trains into it
     checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
                          latest.safetensors: the newest, with the trainer's state
+                         best.safetensors: the best by a validation part, where one was watched
     figures/             pictures
 
 A folder may come from a stranger: what it says is checked against `RUN` and `line_shape`, nothing outside
@@ -20,7 +21,7 @@ import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import inside, is_free, make_folder, parse_json, read_json, reading, write_json
 from ..errors import DataWarning, InputError
-from ..machines.files import check_sizes, load_machine
+from ..machines.files import check_sizes, load_machine, load_tensors
 from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
 from .recipe import Recipe
@@ -40,6 +41,7 @@ from .trust import is_trusted, trust
 FORMAT = 1
 METRICS_BYTES = 2**29
 Record = dict[str, Any]
+Which = int | str | None  # a checkpoint: after an update, `best`, `last`, or the usual one
 _COUNT = Whole(0)
 RUN = Names(
     {
@@ -118,7 +120,7 @@ class RunFolder:
     def data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused, and so is one that lies outside
         the folder and was never named by the user."""
-        data = self._named_data() if self._given is None else self._given
+        data = self._named_data() if self._given is None else self.recipe.data(self._given)
         if checksum(data) != self.info["data"]["sha256"]:
             raise InputError(
                 f"{self._file or self.recipe.dataset} is not the data that {self.folder} was trained on: "
@@ -157,6 +159,10 @@ class RunFolder:
     def latest(self) -> Path:
         return inside(self.folder, "checkpoints", "latest.safetensors")
 
+    @property
+    def best(self) -> Path:
+        return inside(self.folder, "checkpoints", "best.safetensors")
+
     def checkpoint(self, update: int) -> Path:
         """Where the parameters after an update are kept."""
         return inside(self.folder, "checkpoints", f"update-{update:08d}.safetensors")
@@ -172,16 +178,50 @@ class RunFolder:
             if n.isdecimal() and n.isascii() and len(n) < 19
         }
 
-    def machine(self, update: int | None = None, replica: int | None = None) -> Machine:
-        """The machine of the newest checkpoint, or after a given update; all replicas or one; its
-        average, if one is kept."""
-        path = self.latest if update is None else self.checkpoint(update)
-        if not path.is_file():
-            if update is None:
-                raise InputError(f"{self.folder} has no checkpoint yet; train it first (--resume)")
+    def chosen(self, which: Which = None) -> int | Literal["best", "last"]:
+        """The checkpoint that is meant: by default the best, where a validation part was watched, else
+        the last."""
+        if isinstance(which, int):
+            return which
+        if which == "best" or (which is None and self.best.is_file()):
+            return "best"
+        if which in (None, "last"):
+            return "last"
+        if which.isdecimal() and which.isascii():
+            return int(which)
+        raise InputError(f"a checkpoint is that of an update, best or last, not {which!r}; name one")
+
+    def where(self, which: Which = None) -> tuple[int, str]:
+        """The update of a checkpoint, of several replicas' best ones the latest, and words about it."""
+        chosen = self.chosen(which)
+        if isinstance(chosen, int):
+            return chosen, f"update {chosen}"
+        path = self._file_of(chosen)
+        update = int(load_tensors(path)[1].get("update", 0))
+        if chosen == "last":
+            return update, f"the last machine, update {update}"
+        several = " or earlier" if self.recipe.replicas > 1 else ""
+        return update, f"the best machine by validation, update {update}{several}"
+
+    def _file_of(self, chosen: int | Literal["best", "last"]) -> Path:
+        if chosen == "best":
+            path, told = self.best, "no best machine: no validation part was watched; take the last"
+        elif chosen == "last":
+            path, told = self.latest, "no checkpoint yet; train it first (--resume)"
+        else:
             known = ", ".join(map(str, self.checkpoints())) or "none"
-            raise InputError(f"{self.folder} has no checkpoint of update {update}; it has {known}")
-        machine = load_machine(path, averaged=self.recipe.average is not None, replica=replica)
+            path, told = self.checkpoint(chosen), f"no checkpoint of update {chosen}; it has {known}"
+        if not path.is_file():
+            raise InputError(f"{self.folder} has {told}")
+        return path
+
+    def machine(self, update: Which = None, replica: int | None = None) -> Machine:
+        """The machine after a given update, the `best` by its validation part or the `last`; all replicas
+        or one; its average, if one is kept. By default the best, where one was watched."""
+        chosen = self.chosen(update)
+        path = self._file_of(chosen)
+        averaged = self.recipe.average is not None and chosen != "best"
+        machine = load_machine(path, averaged=averaged, replica=replica)
         shape = self.info["data"]["shape"]
         check_sizes(path, machine.layers.sizes, (shape[0] * shape[1], *self.recipe.hidden))
         return machine

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -155,9 +156,9 @@ def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generato
     return wrong.sum((1, 2), dtype=torch.float64)
 
 
-def exact_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
-    """Mean log p(v) by enumeration."""
-    return log_likelihood(machine, split, method="exact").value
+def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
+    """Mean log p(v), exact or annealed. A run follows it from look to look instead (`watching.py`)."""
+    return log_likelihood(machine, split, rng=rng).value
 
 
 @torch.no_grad()
@@ -179,11 +180,6 @@ def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
     check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
 
 
-def _check_all(machine: Machine) -> None:
-    check_states(machine.layers, what="the metric log_likelihood")
-    _check_hidden(machine, "log_likelihood")
-
-
 def _adapted(thing: Any) -> Metric:
     if not callable(thing):
         raise TypeError(f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}")
@@ -194,7 +190,9 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     {
         "hamming": Metric(hamming_distance),
-        "log_likelihood": Metric(exact_log_likelihood, check=_check_all),
+        "log_likelihood": Metric(
+            mean_log_likelihood, check=partial(_check_hidden, name="log_likelihood")
+        ),
         "free_energy": Metric(mean_free_energy, check=_check_hidden),
         "gibbs_accessibility": Metric(gibbs_accessibility, of_split=False),
     },

@@ -17,7 +17,7 @@ import torch
 
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
-from ..data.splits import Dataset
+from ..data.splits import Dataset, check_share, held_out
 from ..errors import InputError, check_choice, check_count, lookup, unknown
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
@@ -30,8 +30,8 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.schedules import Schedule
 from ..training.trainer import Trainer
 from .metrics import METRICS
-from .presets import PRESETS, preset_for
-from .spacing import spacing_of
+from .presets import PRESETS, metrics_for, preset_for
+from .spacing import OPEN, seconds_of, spacing_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MODELS: dict[str, Callable[..., Machine]] = {
@@ -65,6 +65,9 @@ class Recipe:
     binarize: str | None = None
     split: str | None = None
     data_seed: int | None = None
+    valid: float | None = setting(
+        None, "Hold out this share of the training data to validate, drawn by --data-seed."
+    )
 
     model: str = setting("rbm", "rbm (restricted), dbm (deep) or bm (fully connected).")
     hidden: tuple[int, ...] = setting(
@@ -109,8 +112,10 @@ class Recipe:
         "What adam's correction for its start counts: update, or epoch as the paper's program.",
         belongs_to="optimizer",
     )
-    weight_decay: float | None = setting(
-        None, "Shrinks the couplings by rate·decay per update (torch's optimisers: their way)."
+    weight_decay: tuple[float, ...] | float | None = setting(
+        (),
+        "Shrinks the couplings by rate·decay per update (torch's optimisers: their way); repeat it to "
+        "give each replica its own.",
     )
     decay: float = setting(1.0, "Factor on the rate after each epoch.", belongs_to="optimizer")
     decay_after: int = setting(0, "Last epoch with the full rate.", belongs_to="optimizer")
@@ -123,15 +128,27 @@ class Recipe:
         "Divide the data's moments of a smaller last batch by its true or by the nominal size.",
     )
     epochs: int = setting(20, "Passes over the data.")
+    budget: str | None = setting(
+        None,
+        "Wall time of the training, such as 90s, 5m or 1h: epochs are planned to fit, so that the rate's "
+        "fall ends with it; --epochs is then the most.",
+    )
     average: int | None = setting(
         None, "Keep and evaluate an average of the parameters over about this many updates."
     )
 
-    metrics: tuple[str, ...] = setting(("hamming",), "{names}; repeatable.", flag="metric")
+    metrics: tuple[str, ...] = setting(
+        ("hamming",),
+        "{names}; repeatable (default: log_likelihood for files, hamming for named data sets).",
+        flag="metric",
+    )
     evaluate: str = setting(
         "log",
         "When to evaluate: log (spaced), epoch, end, or every so many updates.",
         flag="evaluate_at",
+    )
+    patience: int | None = setting(
+        None, "Stop after so many looks without a better likelihood of the validation part."
     )
     checkpoints: str = setting(
         "log", "When to keep the parameters: log (spaced), epoch, end, or a number of updates."
@@ -145,6 +162,9 @@ class Recipe:
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.weight_decay, tuple):  # one number, as older files have it
+            decay = () if self.weight_decay is None else (self.weight_decay,)
+            object.__setattr__(self, "weight_decay", decay)
         check_choice("model", self.model, MODELS)
         check_choice("start of the biases", self.bias_start, ("marginals", "zero"))
         check_choice("type", self.dtype, DTYPES)
@@ -162,11 +182,19 @@ class Recipe:
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
         check_count("the number of replicas", self.replicas)
+        if self.budget is not None:
+            seconds_of(self.budget)
+        if self.valid is not None:
+            check_share(self.valid)
+        if self.patience is not None:
+            check_count("the number of looks to be patient for", self.patience)
         check_seed(self.seed)
-        if len(self.rate) not in (0, 1, self.replicas):
-            raise InputError(
-                f"give one rate, or one for each of the {self.replicas} replicas, not {len(self.rate)}"
-            )
+        each: dict[str, Any] = {"rate": self.rate, "weight decay": self.weight_decay}
+        for what, given in each.items():
+            if len(given) not in (0, 1, self.replicas):
+                raise InputError(
+                    f"give one {what}, or one for each of the {self.replicas} replicas, not {len(given)}"
+                )
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -190,7 +218,8 @@ class Recipe:
     def made(dataset: str, chosen: Mapping[str, Any], preset: str | None = None) -> Recipe:
         """A recipe from what was chosen; a preset fills in the rest. What is no field is an option of a
         part."""
-        base = lookup("preset", preset or preset_for(dataset), PRESETS)
+        name = preset or preset_for(dataset)
+        base = lookup("preset", name, PRESETS)
         # What a preset says of one part or optimiser does not carry over to another.
         drop = {flag for flag in _own_flags("dataset") if flag not in settings_for(dataset)}
         for key, owner in _owners().items():
@@ -201,6 +230,9 @@ class Recipe:
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
             drop |= {"scale", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
+        values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
+        if values.get("budget") is not None and "epochs" not in chosen:
+            values["epochs"] = OPEN
         if is_file(dataset):  # found again from wherever the run is looked at
             dataset = str(Path(dataset).resolve())
         options = {**values.pop("options", {}), **{k: values[k] for k in values if k not in FIELDS}}
@@ -208,11 +240,15 @@ class Recipe:
 
     # -- what it builds ---------------------------------------------------------------------------
 
-    def data(self) -> Dataset:
+    def data(self, given: Dataset | None = None) -> Dataset:
+        """The data that it names, or those given in their place, and what is held out of them."""
+        if given is not None:
+            share, seed = self.valid, self.data_seed or 0
+            return given if share is None else held_out(given, share, seed)
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
-        given = self._given("dataset")
-        return load(self.dataset, **{names[flag]: value for flag, value in given.items()})
+        options = {names[flag]: value for flag, value in self._given("dataset").items()}
+        return load(self.dataset, valid=self.valid, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
         machine = MODELS[self.model](
@@ -286,23 +322,27 @@ class Recipe:
     def optimizer_choice(self) -> Optimizer:
         own = 0.02 if self.optimizer == "sgd" else 1e-3
         rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
+        each: Any = self.weight_decay  # a tuple
+        decay = each if len(each) > 1 else (*each, 0.0)[0]
         fall: Any = self.fall  # words that the schedule and Adam check
         clock: Any = self.adam_clock or "update"
         schedule = Schedule(self.decay, self.decay_after, self.rate_floor, fall, self.falls)
         if self.adam_clock is not None and self.optimizer != "adam":
             raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":
-            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=self.weight_decay or 0.0)
+            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=decay)
             return replace(plain, schedule=schedule)
         if self.optimizer == "adam":
             if self.momentum is not None:
                 raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            moments = adam(rate, weight_decay=self.weight_decay or 0.0, clock=clock)
+            moments = adam(rate, weight_decay=decay, clock=clock)
             return replace(moments, schedule=schedule)
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
             raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
-        given = {"momentum": self.momentum, "weight_decay": self.weight_decay}
+        if isinstance(decay, tuple):
+            raise InputError(f"{self.optimizer} takes one weight decay for all replicas, not {decay}")
+        given = {"momentum": self.momentum, "weight_decay": decay if each else None}
         options = tuple((k, v) for k, v in given.items() if v is not None)
         if not isinstance(rate, float):
             raise InputError(f"{self.optimizer} takes one rate for all replicas, not {rate}")

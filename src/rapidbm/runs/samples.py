@@ -23,7 +23,7 @@ from ..random import stream
 from ..registry import build
 from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
-from .folder import RunFolder
+from .folder import RunFolder, Which
 from .metrics import corrupt, reconstruct, wrong_pixels
 
 STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
@@ -52,7 +52,7 @@ def sampler_named(
     run: RunFolder,
     machine: Machine,
     start: str,
-    update: int | None,
+    update: Which,
     replica: int,
     seed: int,
     given: Mapping[str, Any] | None = None,
@@ -72,7 +72,7 @@ def sampler_named(
     if "data" in wants:
         filled["data"] = run.data().train.take(slice(0, 2000))
     if "machines" in wants:
-        last = max(run.checkpoints(), default=0) if update is None else update
+        last, _ = run.where(update)
         past = [u for u in run.checkpoints() if u < last]
         machines = [run.machine(u, replica).to(machine.device) for u in past]
         filled["machines"] = (*machines, machine)
@@ -133,7 +133,7 @@ def reconstructions(
     passes: int,
     clamp: bool,
     replica: int,
-    update: int | None,
+    update: Which,
     seed: int,
     device: str,
     path: Path,

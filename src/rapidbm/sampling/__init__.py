@@ -15,7 +15,7 @@ Others take besides
 
     bases: own_biases, paths_to
     mean_field: variational_bound
-    paths: check_one_shape, free_at_0
+    paths: again, check_one_shape, free_at_0
     samplers: Gibbs, ParallelTempering, Sampler
     tempering: eased, trade_all, walkers_on
 """

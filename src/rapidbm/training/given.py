@@ -28,6 +28,15 @@ def check_objects(negative: object, positive: object, projection: object, optimi
         raise InputError(f"the optimiser must be one, such as rapidbm.sgd(0.02), not {optimizer!r}")
 
 
+def check_each(optimizer: Optimizer, replicas: int) -> None:
+    decay = getattr(optimizer, "weight_decay", 0.0)
+    for what, given in (("learning rate", optimizer.rate), ("weight decay", decay)):
+        if isinstance(given, tuple) and len(given) != replicas:
+            raise InputError(
+                f"give one {what} or one for each of the {replicas} replicas, not {len(given)}"
+            )
+
+
 def spins_for(machine: Machine, data: Any) -> Tensor:
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Optimisers whose rate may differ from replica to replica.
+"""Optimisers whose rate and weight decay may differ from replica to replica.
 
 Every one works element by element, so that no update couples two replicas. A weight decay leaves the
 biases alone; here it is decoupled from the gradient, θ ← θ (1 − rate · decay), while torch's optimisers
@@ -29,6 +29,7 @@ from ..errors import InputError, check_choice, is_number, unknown
 from .schedules import Schedule
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
+Decay = Rate  # the same of a weight decay
 Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
 Parameters = Mapping[str, torch.nn.Parameter]
 Clock = Literal["update", "epoch"]
@@ -75,7 +76,7 @@ class SGD:
 
     rate: Rate
     momentum: float = 0.0
-    weight_decay: float = 0.0
+    weight_decay: Decay = 0.0
     schedule: Schedule = field(default_factory=Schedule)
 
     def __post_init__(self) -> None:
@@ -96,7 +97,7 @@ class Adam:
     rate: Rate
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
-    weight_decay: float = 0.0
+    weight_decay: Decay = 0.0
     schedule: Schedule = field(default_factory=Schedule)
     clock: Clock = "update"  # what t counts
 
@@ -156,14 +157,14 @@ def sgd(
     rate: float | Iterable[float],
     *,
     momentum: float = 0.0,
-    weight_decay: float = 0.0,
+    weight_decay: float | Iterable[float] = 0.0,
     decay: float = 1.0,
     after: int = 0,
     floor: float = 0.0,
     fall: Literal["none", "linear", "cosine"] = "none",
 ) -> SGD:
     """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
-    return SGD(_rate(rate), momentum, weight_decay, Schedule(decay, after, floor, fall))
+    return SGD(_each(rate), momentum, _each(weight_decay), Schedule(decay, after, floor, fall))
 
 
 def adam(
@@ -171,7 +172,7 @@ def adam(
     *,
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
-    weight_decay: float = 0.0,
+    weight_decay: float | Iterable[float] = 0.0,
     decay: float = 1.0,
     after: int = 0,
     floor: float = 0.0,
@@ -181,7 +182,7 @@ def adam(
     """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`; `clock="epoch"` is Adam as the
     paper's released program has it."""
     schedule = Schedule(decay, after, floor, fall)
-    return Adam(_rate(rate), betas, epsilon, weight_decay, schedule, clock)
+    return Adam(_each(rate), betas, epsilon, _each(weight_decay), schedule, clock)
 
 
 def torch_optimizers() -> list[str]:
@@ -216,7 +217,7 @@ def bind_torch(
     return _TorchUpdater(optimizer, parameters, scheduled=False)
 
 
-def _rate(rate: Any) -> Rate:
+def _each(rate: Any) -> Rate:
     """One number, or a tuple of them; what is neither stays as it is, for `_check_rate` to refuse."""
     if is_number(rate):
         return float(rate)
@@ -224,21 +225,37 @@ def _rate(rate: Any) -> Rate:
     return tuple(float(r) if is_number(r) else r for r in rate) if many else rate
 
 
-def _check_rate(rate: Any, weight_decay: float) -> None:
-    for value in (rate or (rate,)) if isinstance(rate, tuple) else (rate,):
+def _check_rate(rate: Any, weight_decay: Any) -> None:
+    def each(value: Any) -> tuple[Any, ...]:
+        return (value or (value,)) if isinstance(value, tuple) else (value,)
+
+    for value in each(rate):
         if not (is_number(value) and 0 < value <= 1e6):
             raise InputError(f"a learning rate is positive and at most 10⁶, not {value!r}")
-    if not (is_number(weight_decay) and weight_decay >= 0):
-        raise InputError(f"the weight decay is at least 0, not {weight_decay!r}")
+    for value in each(weight_decay):
+        if not (is_number(value) and value >= 0):
+            raise InputError(f"the weight decay is at least 0, not {value!r}")
 
 
-def _decay(name: str, parameter: Tensor, rates: Rates, weight_decay: float) -> None:
-    if not weight_decay or name == "biases":
+def _decay_of(choice: SGD | Adam, parameters: Parameters) -> float | Tensor | None:
+    """The weight decay; a tensor, made before a graph is, where each replica has its own."""
+    decay = choice.weight_decay
+    if not isinstance(decay, tuple):
+        return decay or None
+    where = next(iter(parameters.values())).device
+    return torch.tensor(decay, dtype=torch.float64, device=where) if any(decay) else None
+
+
+def _shrink(name: str, parameter: Tensor, rates: Rates, decay: float | Tensor | None) -> None:
+    if decay is None or name == "biases":
         return
+    kept: Rates
     if isinstance(rates, Tensor):
-        kept: Rates = 1.0 - rates * weight_decay
+        kept = 1.0 - rates * decay
+    elif isinstance(decay, Tensor):
+        kept = 1.0 - torch.tensor(rates, dtype=decay.dtype, device=decay.device) * decay
     else:
-        kept = tuple(1.0 - rate * weight_decay for rate in rates)
+        kept = tuple(1.0 - rate * decay for rate in rates)
     parameter.mul_(_per_replica(kept, parameter))
 
 
@@ -268,6 +285,7 @@ def _simple(parameter: Tensor) -> bool:
 class _SGDUpdater:
     def __init__(self, choice: SGD, parameters: Parameters) -> None:
         self.choice, self.parameters = choice, parameters
+        self.decay = _decay_of(choice, parameters)
         self.speed = (
             {name: torch.zeros_like(p.data) for name, p in parameters.items()} if choice.momentum else {}
         )
@@ -277,12 +295,14 @@ class _SGDUpdater:
             direction = gradients[name]
             if self.speed:
                 direction = self.speed[name].mul_(self.choice.momentum).add_(direction)
-            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _shrink(name, parameter.data, rates, self.decay)
             _subtract(parameter.data, direction, rates)
 
     def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+        if isinstance(self.decay, Tensor):
+            return False
         memory = (self.speed,) if self.speed else ()
-        rule = Rule(memory, (self.choice.momentum, 0.0), decay=self.choice.weight_decay)
+        rule = Rule(memory, (self.choice.momentum, 0.0), decay=self.decay or 0.0)
         return moves.step(self.parameters, gradients, rates, rule, guard)
 
     def state(self) -> dict[str, Tensor]:
@@ -296,6 +316,7 @@ class _SGDUpdater:
 class _AdamUpdater:
     def __init__(self, choice: Adam, parameters: Parameters, per_epoch: int) -> None:
         self.choice, self.parameters = choice, parameters
+        self.decay = _decay_of(choice, parameters)
         self.per_tick = per_epoch if choice.clock == "epoch" else 1  # updates
         self.mean = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
         self.square = {name: torch.zeros_like(p.data) for name, p in parameters.items()}
@@ -316,7 +337,7 @@ class _AdamUpdater:
             mean = self.mean[name].lerp_(gradient, 1.0 - b1)
             square = self.square[name].mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
             size = square.sqrt().div_(unbias2).add_(self.choice.epsilon)
-            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _shrink(name, parameter.data, rates, self.decay)
             _subtract(parameter.data, mean / size.mul_(unbias1), rates)
 
     def _unbias(self) -> tuple[Tensor, Tensor]:
@@ -327,9 +348,11 @@ class _AdamUpdater:
         return self.steps if self.per_tick == 1 else (self.steps / self.per_tick).ceil()
 
     def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
+        if isinstance(self.decay, Tensor):
+            return False
         self.steps += 1
         own, memory = self.choice, (self.mean, self.square)
-        rule = Rule(memory, own.betas, own.epsilon, own.weight_decay, self._unbias())
+        rule = Rule(memory, own.betas, own.epsilon, self.decay or 0.0, self._unbias())
         done = moves.step(self.parameters, gradients, rates, rule, guard)
         if not done:
             self.steps -= 1
@@ -338,7 +361,7 @@ class _AdamUpdater:
     def _by_torch(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         """Eq. (2) by one call of torch."""
         for name, parameter in self.parameters.items():
-            _decay(name, parameter.data, rates, self.choice.weight_decay)
+            _shrink(name, parameter.data, rates, self.decay)
         (b1, b2), names = self.choice.betas, list(self.parameters)
         torch._fused_adam_(
             [p.data for p in self.parameters.values()],

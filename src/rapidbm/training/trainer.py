@@ -28,7 +28,7 @@ from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import stream
-from .given import check_objects, spins_for
+from .given import check_each, check_objects, spins_for
 from .load import warn_of_load
 from .negative import NegativePhase, PatternInduced
 from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
@@ -116,16 +116,11 @@ class Trainer:
         self.choice: Optimizer | None = None
         self.updater: Updater
         if isinstance(optimizer, Optimizer):
+            check_each(optimizer, machine.replicas)
             self.choice = optimizer
             self.updater = optimizer.bind(self.parameters, self.per_epoch)
         else:
             self.updater = bind_torch(optimizer, self.parameters)
-        if self.choice is not None and isinstance(self.choice.rate, tuple):
-            if len(self.choice.rate) != machine.replicas:
-                raise InputError(
-                    f"give one learning rate or one for each of the {machine.replicas} replicas, "
-                    f"not {len(self.choice.rate)}"
-                )
         self.settled = self.projected()
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)

@@ -1,0 +1,183 @@
+"""The likelihood of a training, watched; the best machine so far by that of a validation part.
+
+`Watch` follows log Z (`likelihood/following.py`) from look to look and says where a look would cost too
+much of the training. Each replica has a best machine of its own, the one after the look at which its
+validation part was most probable. All of them lie in one file, with what was seen, (e,) each:
+
+    parameter/…    the parameters that were evaluated: the average, where one is kept
+    best/value     log p of the validation part, −∞ before any
+    best/update    after which update
+
+`trial` is a training without a folder, for those that compare.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..accel.devices import device_named
+from ..data.splits import Dataset
+from ..errors import InputError
+from ..estimates import Estimate
+from ..likelihood.following import ROWS, Follower, mean_log_p
+from ..machines.files import load_tensors, save_tensors
+from ..machines.machine import Machine
+from ..training.trainer import Progress, Trainer
+from .folder import Record, as_list
+from .metrics import METRICS
+from .recipe import Recipe
+
+PREFIX = "watch/"  # of what it saves
+
+
+class Watch:
+    """log p of every part of the data, with its standard error."""
+
+    def __init__(self, trainer: Trainer, data: Dataset) -> None:
+        rows = sum(min(len(split), ROWS) for split in data.parts.values())
+        self.follower = Follower(data.train.spins, trainer.seed, rows)
+        self.per_update = work_of(trainer)
+
+    def look(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
+        """Values and errors per replica; nothing where the look would cost too much, but for the first
+        and the last."""
+        last = progress.update == progress.updates
+        if progress.update and not last and not self.affords(progress.update, machine):
+            return {}
+        found: Record = {}
+        for part, mean in self.log_p(progress.update, machine, data, last=last).items():
+            found[f"log_likelihood_{part}"] = as_list(mean.value)
+            found[f"log_likelihood_error_{part}"] = as_list(mean.error)
+        return found
+
+    def affords(self, update: int, machine: Machine) -> bool:
+        """Whether a look after so many updates is within what it may cost."""
+        return self.follower.wants(machine, update * self.per_update)
+
+    def log_p(self, update: int, machine: Machine, data: Dataset, *, last: bool) -> dict[str, Estimate]:
+        """log p of every part of the data, nats per row; the last look may cost more."""
+        z = self.follower.look(machine, update * self.per_update, last=last)
+        return {part: mean_log_p(machine, split.spins, z) for part, split in data.parts.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}
+
+    def load(self, tensors: Mapping[str, Tensor], like: Machine) -> None:
+        """Goes back to what was saved; files of earlier versions have nothing of it."""
+        saved = {k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)}
+        if saved:
+            self.follower.load(saved, like)
+
+
+def work_of(trainer: Trainer) -> int:
+    """About how many sweeps of a chain an update takes, the data's part with them."""
+    chains = trainer.chains.shape[1] or trainer.batch_size
+    sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
+    return int(chains * sweeps + 2 * trainer.batch_size)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where a training without a folder stood when it was left."""
+
+    machine: Machine  # its average, where one is kept
+    update: int
+    seconds: float  # of training, looks apart
+    log_p: dict[str, Estimate]  # of every part of the data, per replica
+    curve: dict[int, Estimate]  # update → log p of the validation part
+    diverged: tuple[int, ...]
+
+
+def trial(
+    recipe: Recipe,
+    data: Dataset | None = None,
+    *,
+    updates: int | None = None,
+    seconds: float | None = None,
+) -> Trial:
+    """Trains the replicas of a recipe, each with its rate and decay, for so many updates or seconds, or
+    to the end of its epochs, and says how probable each makes the parts of the data.
+
+    The rate is that of the recipe's schedule. The likelihood is looked at after 16, 32, … updates too,
+    where that costs little.
+    """
+    data = recipe.data(data)
+    if data.valid is None:
+        raise InputError("a trial is judged by a validation part; give valid=0.1, or data that have one")
+    trainer = recipe.trainer(data, device_named(recipe.device))
+    METRICS["log_likelihood"].check(trainer.machine)
+    watch, curve, spent = Watch(trainer, data), {}, 0.0
+
+    def machine() -> Machine:
+        return trainer.averaged() if trainer.average else trainer.machine
+
+    def look(*, last: bool) -> dict[str, Estimate]:
+        found = watch.log_p(trainer.update, machine(), data, last=last)
+        curve[trainer.update] = found["valid"]
+        return found
+
+    def doubled(progress: Progress) -> bool:
+        return progress.update >= 16 and progress.update & (progress.update - 1) == 0
+
+    found = look(last=False)
+    began = time.monotonic()
+    for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
+        trainer.wait()
+        now = spent + time.monotonic() - began
+        over = progress.update in (updates, progress.updates) or (seconds is not None and now >= seconds)
+        if over or (doubled(progress) and watch.affords(trainer.update, machine())):
+            spent = now
+            found = look(last=over)
+            began = time.monotonic()
+        if over:
+            break
+    kept = copy.deepcopy(machine()).requires_grad_(False)
+    return Trial(kept, trainer.update, spent, found, curve, trainer.diverged())
+
+
+@dataclass
+class Best:
+    """The best machine so far of every replica."""
+
+    value: Tensor  # (e,) float64
+    update: Tensor  # (e,)
+    parameters: dict[str, Tensor]
+
+    @staticmethod
+    def read(path: Path, machine: Machine) -> Best:
+        """What a file holds, or the beginning where there is none."""
+        if path.is_file():
+            tensors, _ = load_tensors(path)
+            kept = {name: tensors[f"parameter/{name}"] for name, _ in machine.named_parameters()}
+            return Best(tensors["best/value"], tensors["best/update"], kept)
+        value = torch.full((machine.replicas,), -torch.inf, dtype=torch.float64)
+        kept = {name: p.data.cpu().clone() for name, p in machine.named_parameters()}
+        return Best(value, torch.zeros(machine.replicas, dtype=torch.int64), kept)
+
+    def better(self, seen: Sequence[float | None], update: int, machine: Machine) -> bool:
+        """Takes over the replicas that are better than before; whether there are any."""
+        value = torch.tensor([-torch.inf if x is None else x for x in seen], dtype=torch.float64)
+        new = value > self.value
+        if not bool(new.any()):
+            return False
+        self.value, self.update = self.value.where(~new, value), self.update.masked_fill(new, update)
+        for name, parameter in machine.named_parameters():
+            self.parameters[name][new] = parameter.data.cpu()[new]
+        return True
+
+    def save(self, path: Path, machine: Machine) -> None:
+        tensors = {f"parameter/{name}": value for name, value in self.parameters.items()}
+        tensors |= {"best/value": self.value, "best/update": self.update}
+        save_tensors(path, machine, tensors, {"update": int(self.update.max())})
+
+
+def watches(recipe: Recipe, data: Dataset) -> bool:
+    """Whether the likelihood of a validation part is measured."""
+    return data.valid is not None and "log_likelihood" in recipe.metrics

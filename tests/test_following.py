@@ -1,0 +1,150 @@
+"""log Z followed along trainings, beside enumeration."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rapidbm.data.splits import Split
+from rapidbm.estimates import WIDE, Estimate
+from rapidbm.likelihood import following
+from rapidbm.likelihood.following import Follower, mean_log_p
+from rapidbm.likelihood.log_z import log_likelihood, log_z
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.machine import scaled
+from rapidbm.random import stream
+from rapidbm.training.negative import Persistent
+from rapidbm.training.optimisers import adam
+from rapidbm.training.train import train
+
+
+@pytest.fixture
+def inexact(monkeypatch):
+    """log Z is followed, however small the machine."""
+    monkeypatch.setattr(following, "CHEAP", 1)
+
+
+def clusters(seed, visible=9, rows=300, modes=3):
+    rng = stream(seed, "clusters")
+    centres = torch.rand((modes, visible), generator=rng) < 0.5
+    noise = torch.rand((rows, visible), generator=rng) < 0.1
+    data = centres[torch.randint(modes, (rows,), generator=rng)] ^ noise
+    return torch.where(data, 1, -1).to(torch.int8)
+
+
+def trained(seed, data, patterns, rate):
+    """A machine of two replicas after each of some epochs, and the sweeps so far."""
+    machine = rbm(9, 12, patterns, replicas=2, biases=True, scale=0.1, seed=seed)
+    machine.start_biases(data)
+    steps = train(machine, data, Persistent(50, 2), adam(rate), epochs=12, batch_size=50, seed=seed)
+    for progress in steps:
+        if progress.epoch in (1, 2, 4, 7, 12):
+            yield machine, progress.update * 200
+
+
+def test_intervals_hold_the_exact_value_along_trainings(inexact):
+    """40 values of four trainings, 95 % intervals: four misses or more come once in 4,000 times."""
+    misses, widest = 0, 0.0
+    for seed, patterns in enumerate((None, 3, None, 6)):
+        data = clusters(seed)
+        follower = Follower(data, seed)
+        for machine, sweeps in trained(seed, data, patterns, 0.02):
+            found = follower.look(machine, sweeps)
+            exact = log_z(machine, method="exact").value
+            assert bool(found.value.isfinite().all())
+            misses += int(((found.value - exact).abs() > WIDE * found.error).sum())
+            widest = max(widest, float(found.error.max()))
+    assert misses < 4
+    assert widest < 0.3
+
+
+def test_a_factor_that_is_wrong_shows(inexact, monkeypatch):
+    plain = following.bridge
+
+    def wrong(*given, **more):
+        found, chains = plain(*given, **more)
+        best = replace(found.best, value=found.best.value + 0.3)
+        return replace(found, best=best, parts=found.parts + 0.3), chains
+
+    monkeypatch.setattr(following, "bridge", wrong)
+    monkeypatch.setattr(following, "ANCHORS", -1.0)
+    monkeypatch.setattr(following, "FREE", 0)
+    data, misses = clusters(0), 0
+    follower = Follower(data, 0)
+    for machine, sweeps in trained(0, data, None, 0.02):
+        found = follower.look(machine, sweeps)
+        misses += int(((found.value - log_z(machine, method="exact").value) > WIDE * found.error).sum())
+    assert misses > 4
+
+
+def test_a_state_goes_on_to_the_same_bits(inexact):
+    data = clusters(1)
+    whole, part = Follower(data, 3), Follower(data, 3)
+    for machine, sweeps in trained(1, data, 3, 0.02):
+        one, two = whole.look(machine, sweeps), part.look(machine, sweeps)
+        assert torch.equal(one.value, two.value)
+        assert torch.equal(one.error, two.error)
+        saved = {name: value.clone() for name, value in part.state().items()}
+        part = Follower(data, 3)
+        part.load(saved, machine)
+
+
+def test_a_bridge_that_fails_is_not_known_until_an_anchor_is_had(inexact, monkeypatch):
+    data = clusters(0)
+    cold = rbm(9, 12, 4, replicas=1, scale=1.5, seed=0).requires_grad_(False)
+    far = scaled(rbm(9, 12, 4, replicas=1, scale=1.5, seed=5).requires_grad_(False), 2.0)
+    monkeypatch.setattr(following, "LONGEST", 2)
+    follower = Follower(data, 0)
+    assert bool(follower.look(scaled(cold, 0.1), 0).value.isfinite())
+    monkeypatch.setattr(following, "FREE", 0)
+    found = follower.look(far, 1)
+    assert bool(found.value.isnan() & found.error.isfinite())
+    monkeypatch.setattr(following, "FREE", 2**40)
+    found = follower.look(far, 2)
+    exact = log_z(far, method="exact").value
+    assert bool(((found.value - exact).abs() <= WIDE * found.error).all())
+
+
+def test_an_anchor_that_contradicts_the_bridges_widens_the_interval(inexact):
+    data = clusters(0)
+    machine = next(trained(0, data, None, 0.02))[0]
+    follower = Follower(data, 0)
+    first = follower.look(machine, 0)
+    follower.known["value"] = first.value + 2.0  # as if a mode had been lost
+    found = follower.look(machine, 10, last=True)
+    assert bool((found.error > 1.5 / (2 * WIDE)).all())
+    assert bool(((found.value - first.value).abs() <= WIDE * found.error).all())
+
+
+def test_small_machines_are_exact():
+    machine = rbm(9, 12, 3, replicas=2, scale=0.5, seed=0).requires_grad_(False)
+    found = Follower(clusters(0), 0).look(machine, 0)
+    assert torch.equal(found.value, log_z(machine, method="exact").value)
+    assert not bool(found.error.any())
+
+
+def test_looks_are_spaced_by_what_they_cost(inexact, monkeypatch):
+    monkeypatch.setattr(following, "FREE", 0)
+    data = clusters(0)
+    machine = next(trained(0, data, None, 0.02))[0]
+    follower = Follower(data, 0, rows=100)
+    assert not follower.wants(machine, 0)
+    follower.look(machine, 0)
+    follower.look(machine, 0)
+    needed = (follower.spent + follower.last_cost + 100) / following.BRIDGES
+    assert follower.wants(machine, int(needed) + 1)
+    assert not follower.wants(machine, int(needed) - 1)
+
+
+def test_the_mean_of_some_rows_says_what_it_is_worth(monkeypatch):
+    machine = rbm(9, 12, 3, replicas=2, scale=0.5, seed=0).requires_grad_(False)
+    data = clusters(0)
+    z = log_z(machine, method="exact")
+    whole = mean_log_p(machine, data, Estimate(z.value, torch.full_like(z.value, 0.3)))
+    wanted = log_likelihood(machine, Split(data)).value
+    assert torch.allclose(whole.value, wanted)
+    assert torch.allclose(whole.error, torch.full_like(z.value, 0.3))
+    monkeypatch.setattr(following, "ROWS", 100)
+    some = mean_log_p(machine, data, Estimate(z.value, torch.zeros_like(z.value)))
+    assert bool((some.error > 0.01).all())
+    assert bool(((some.value - wanted).abs() < 4 * some.error).all())

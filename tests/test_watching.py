@@ -1,0 +1,400 @@
+"""The likelihood that is watched in a run: validation, the best machine, patience."""
+
+import numpy as np
+import pytest
+import torch
+
+from rapidbm.cli.console import record_line
+from rapidbm.data.catalogue import load
+from rapidbm.data.splits import held_out
+from rapidbm.errors import InputError
+from rapidbm.likelihood.log_z import log_likelihood
+from rapidbm.machines.files import load_tensors
+from rapidbm.pictures import curve_figure
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.spacing import seconds_of
+from rapidbm.runs.watching import trial
+from rapidbm.training.trainer import Trainer
+
+SMALL = {
+    "hidden": (8,),
+    "patterns": None,
+    "replicas": 2,
+    "epochs": 12,
+    "rate": (0.05, 0.2),
+    "batch_size": 10,
+    "particles": 20,
+    "sweeps": 1,
+    "metrics": ("log_likelihood",),
+    "evaluate": "epoch",
+    "device": "cpu",
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Six columns, too few rows: a machine that learns them by heart gets worse."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "t.npy", rng.random((60, 6)) < rng.random(6))
+    return str(tmp_path / "t.npy")
+
+
+def go(run, stop=lambda: False):
+    for _ in run.go(stop):
+        pass
+    return run
+
+
+def made(folder, table, **chosen):
+    return Run.create(folder, Recipe.made(table, {**SMALL, "valid": 0.3, **chosen}, "small"))
+
+
+def without_times(run):
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in run.metrics()]
+
+
+# -- what is held out --------------------------------------------------------------------------------
+
+
+def test_a_share_is_held_out_by_the_seed(table):
+    whole, data = load(table), load(table, valid=0.25)
+    assert (len(data.train), len(data.valid), len(data.test)) == (36, 12, 12)
+    assert torch.equal(whole.test.spins, data.test.spins)
+    rows = torch.cat([data.train.spins, data.valid.spins])
+    assert sorted(rows.tolist()) == sorted(whole.train.spins.tolist())
+    assert torch.equal(load(table, valid=0.25).valid.spins, data.valid.spins)
+    assert not torch.equal(held_out(whole, 0.25, 1).valid.spins, data.valid.spins)
+    assert not torch.equal(load(table, valid=0.25, seed=1).valid.spins, data.valid.spins)
+    assert len(load(table, valid=0.001).valid) == 1
+    assert len(load("bars4", valid=0.2, seed=3).valid) == 2  # a data set that has no seed of its own
+    assert load("bars4", valid=0.2).valid.known is not None
+
+
+def test_a_split_of_its_own_is_seeded_for_the_validation_part_alone(tmp_path):
+    bits = np.random.default_rng(0).random((40, 5)) < 0.5
+    np.savez(tmp_path / "a.npz", train=bits[:30], test=bits[30:])
+    one, two = (load(tmp_path / "a.npz", valid=0.2, seed=seed) for seed in (1, 2))
+    assert torch.equal(one.test.spins, two.test.spins)
+    assert not torch.equal(one.valid.spins, two.valid.spins)
+    with pytest.raises(InputError, match="nothing to seed"):
+        load(tmp_path / "a.npz", seed=1)
+    np.savez(tmp_path / "b.npz", train=bits[:30], test=bits[30:], valid=bits[:3])
+    with pytest.raises(InputError, match="b has a validation part of its own, of 3; leave --valid out"):
+        load(tmp_path / "b.npz", valid=0.2)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan"), "x", True])
+def test_shares_that_are_none(share):
+    with pytest.raises(InputError, match="held out to validate is between 0 and 1, not"):
+        load("bars4", valid=share)
+    with pytest.raises(InputError, match="held out to validate is between 0 and 1, not"):
+        Recipe("bars4", valid=share)
+
+
+def test_data_given_in_place_of_a_file_are_divided_too(tmp_path, table):
+    recipe = Recipe.made(table, {**SMALL, "valid": 0.3, "epochs": 1}, "small")
+    run = go(Run.create(tmp_path / "R", recipe, data=load(table)))
+    assert (len(run.data().valid), run.info["data"]["valid"]) == (14, 14)
+    assert len(Run(tmp_path / "R", load(table)).data().valid) == 14
+
+
+# -- the likelihood ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 5, 17])
+def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, monkeypatch, cut):
+    monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
+    monkeypatch.setattr("rapidbm.likelihood.following.FREE", 2**27)
+    chosen = {"epochs": 6, "average": 5, "metrics": ("hamming", "log_likelihood")}
+    whole = go(made(tmp_path / "whole", table, **chosen))
+    lines = without_times(whole)
+    watched = [line for line in lines if "log_likelihood_valid" in line]
+    assert 2 < len(watched) < len(lines)  # some looks cost too much
+    assert all(line["log_likelihood_error_test"][0] > 0 for line in watched)
+    count = iter(range(1000))
+    go(made(tmp_path / "part", table, **chosen), lambda: next(count) == cut)
+    part = go(Run(tmp_path / "part"))
+    assert without_times(part) == lines
+    for a, b in ((whole.best, part.best), (whole.latest, part.latest)):
+        one, two = load_tensors(a)[0], load_tensors(b)[0]
+        assert set(one) == set(two)
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    found = log_likelihood(whole.machine("last"), whole.data().train).value
+    seen = torch.tensor(lines[-1]["log_likelihood_train"], dtype=torch.float64)
+    error = torch.tensor(lines[-1]["log_likelihood_error_train"])
+    assert bool(((found - seen).abs() < 4 * error).all())
+
+
+def test_what_is_measured_when_nobody_says(table):
+    assert Recipe.made(table, {}).metrics == ("log_likelihood",)
+    assert Recipe.made(table, {"model": "bm"}).metrics == ("hamming",)
+    assert Recipe.made(table, {}, "paper-bars").metrics == ("hamming",)
+    assert Recipe.made("digits", {}).metrics == ("hamming",)
+    assert Recipe.made(table, {"metrics": ("free_energy",)}).metrics == ("free_energy",)
+
+
+def test_a_line_shows_values_with_their_errors():
+    record = {"epoch": 3, "update": 5, "log_likelihood_train": [-12.345], "hamming_train": [0.1]}
+    record |= {"log_likelihood_error_train": [0.031], "log_likelihood_test": [None]}
+    record |= {"log_likelihood_error_test": [None]}
+    line = record_line(record)
+    assert line == "epoch    3  log p train -12.35 ± 0.031, test not known; hamming train 0.1"
+    several = {
+        "epoch": 3,
+        "log_likelihood_train": [-12.0, -13.0],
+        "log_likelihood_error_train": [0.1, 0.2],
+    }
+    assert record_line(several) == "epoch    3  log p train -12.5 ± 0.71 (error 0.2)"
+
+
+def test_curves_show_what_was_looked_at(tmp_path):
+    records = [
+        {"epoch": 0, "update": 0, "hamming_train": [0.3], "hamming_test": [0.3]},
+        {"epoch": 1, "update": 4, "log_likelihood_train": [-3.0], "log_likelihood_error_train": [0.1]},
+    ]
+    records[0] |= records[1] | {"epoch": 0, "update": 0}
+    records[1] |= {"hamming_train": [0.2], "hamming_test": [0.2]}
+    records.insert(1, {"epoch": 1, "update": 3, "hamming_train": [0.2], "hamming_test": [0.2]})
+    fig = curve_figure(records)
+    assert [axes.get_ylabel() for axes in fig.axes] == ["Hamming distance", "log p per row, nats"]
+    assert [len(axes.lines[0].get_xdata()) for axes in fig.axes] == [3, 2]
+    assert len(fig.axes[1].collections) == 1  # the interval
+
+
+# -- the best machine --------------------------------------------------------------------------------
+
+
+def test_the_best_machine_of_every_replica_is_kept(tmp_path, table):
+    run = go(made(tmp_path / "R", table))
+    seen = torch.tensor([r["log_likelihood_valid"] for r in run.metrics()], dtype=torch.float64)
+    updates = torch.tensor([r["update"] for r in run.metrics()])
+    assert bool((seen[-1] < seen.amax(0)).all())  # it did get worse
+    tensors, _ = load_tensors(run.best)
+    assert torch.equal(tensors["best/value"], seen.amax(0))
+    assert torch.equal(tensors["best/update"], updates[seen.argmax(0)])
+    valid = run.data().valid
+    assert log_likelihood(run.machine(), valid).value.tolist() == pytest.approx(seen.amax(0).tolist())
+    assert log_likelihood(run.machine("last"), valid).value.tolist() == pytest.approx(seen[-1].tolist())
+    assert (
+        run.where()[1]
+        == f"the best machine by validation, update {max(tensors['best/update'])} or earlier"
+    )
+    assert run.where("last") == (48, "the last machine, update 48")
+    assert run.where("8") == (8, "update 8")
+    with pytest.raises(InputError, match="a checkpoint is that of an update, best or last, not 'first'"):
+        run.machine("first")
+
+
+def test_without_a_validation_part_the_last_machine_is_meant(tmp_path, table):
+    run = go(made(tmp_path / "R", table, valid=None, epochs=2))
+    assert run.chosen() == "last"
+    with pytest.raises(InputError, match="no best machine: no validation part was watched"):
+        run.machine("best")
+
+
+def test_the_average_is_what_is_best(tmp_path, table):
+    run = go(made(tmp_path / "R", table, average=20))
+    best = max(r["log_likelihood_valid"][0] for r in run.metrics())
+    found = log_likelihood(run.machine(), run.data().valid).value
+    assert float(found[0]) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 9, 14])
+def test_a_cut_changes_neither_the_best_machine_nor_when_it_stops(tmp_path, table, cut):
+    whole = go(made(tmp_path / "whole", table, patience=4, epochs=40))
+    assert "no better likelihood of the validation part in 4 looks" in whole.info["stopped"]
+    assert (whole.status, whole.info["update"] < 160) == ("finished", True)
+    count = iter(range(1000))
+    part = go(made(tmp_path / "part", table, patience=4, epochs=40), lambda: next(count) == cut)
+    assert part.status == "interrupted"
+    part = go(Run(tmp_path / "part"))
+    assert part.info["stopped"] == whole.info["stopped"]
+    assert without_times(part) == without_times(whole)
+    for a, b in ((whole.best, part.best), (whole.latest, part.latest)):
+        one, two = load_tensors(a)[0], load_tensors(b)[0]
+        assert set(one) == set(two)
+        assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_look_made_again_after_a_kill_finds_the_machine_it_left(tmp_path, table):
+    whole = go(made(tmp_path / "R", table, patience=4, epochs=40))
+    lines = whole.metrics()
+    best = int(load_tensors(whole.best)[0]["best/update"].max())
+    part = made(tmp_path / "K", table, patience=4, epochs=40)
+    for step in part.go():  # leaves before the best look, whose file then comes from elsewhere
+        if step.update == best - 1:
+            break
+    part.best.write_bytes(whole.best.read_bytes())
+    part = go(Run(tmp_path / "K"))
+    assert len(part.metrics()) == len(lines)
+    assert part.info["update"] == whole.info["update"]
+
+
+def test_a_run_that_stopped_stays_so_until_it_is_made_longer(tmp_path, table):
+    run = go(made(tmp_path / "R", table, patience=2, epochs=20))
+    stopped, lines = run.info["update"], len(run.metrics())
+    assert stopped < 80
+    run = go(Run(tmp_path / "R"))
+    assert (run.info["update"], len(run.metrics())) == (stopped, lines)
+    run.prolong(30)
+    assert "stopped" not in run.info
+    run = go(Run(tmp_path / "R"))
+    assert run.info["update"] > stopped
+
+
+def test_patience_needs_something_to_watch(tmp_path, table):
+    with pytest.raises(InputError, match="--patience watches the likelihood of a validation part"):
+        made(tmp_path / "R", table, valid=None, patience=3)
+    with pytest.raises(InputError, match="--patience watches the likelihood of a validation part"):
+        made(tmp_path / "R", table, metrics=("hamming",), patience=3)
+    assert not (tmp_path / "R").exists()
+    with pytest.raises(InputError, match="looks to be patient for"):
+        made(tmp_path / "R", table, patience=0)
+
+
+# -- trials ------------------------------------------------------------------------------------------
+
+
+def test_a_trial_compares_replicas_by_their_validation_part(table):
+    chosen = {**SMALL, "valid": 0.3, "epochs": 20, "rate": (0.001, 0.05), "weight_decay": (0.0, 0.1)}
+    recipe = Recipe.made(table, chosen, "small")
+    found = trial(recipe, updates=40)
+    assert (found.update, list(found.curve)) == (40, [0, 16, 32, 40])
+    exact = log_likelihood(found.machine, recipe.data().valid).value
+    assert found.log_p["valid"].value.tolist() == pytest.approx(exact.tolist())
+    assert found.log_p["train"].value[1] > found.log_p["train"].value[0]  # it learns faster
+    assert found.seconds > 0
+    again = trial(recipe, load(table), updates=40)
+    assert torch.equal(again.log_p["valid"].value, found.log_p["valid"].value)
+    assert trial(recipe).update == 80
+
+
+def test_a_trial_ends_by_the_clock(table, monkeypatch):
+    clock, step = Clock(), Trainer.step
+    monkeypatch.setattr("rapidbm.runs.watching.time", clock)
+    monkeypatch.setattr(Trainer, "step", lambda *x: (step(*x), setattr(clock, "now", clock.now + 1))[0])
+    recipe = Recipe.made(table, {**SMALL, "valid": 0.3, "epochs": 20}, "small")
+    found = trial(recipe, seconds=20.5)
+    assert (found.update, found.seconds) == (21, 21.0)
+
+
+def test_a_trial_needs_something_to_judge_by(table):
+    with pytest.raises(InputError, match="a trial is judged by a validation part"):
+        trial(Recipe.made(table, SMALL, "small"), updates=1)
+
+
+# -- a budget ----------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Every update takes a tenth of a second, whatever the machine that runs the tests."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    step = Trainer.step
+    monkeypatch.setattr("rapidbm.runs.run.time", clock)
+
+    def slow(self, count=1):
+        step(self, count)
+        clock.now += 0.1 * count
+
+    monkeypatch.setattr(Trainer, "step", slow)
+    return clock
+
+
+PLANNED = {"metrics": ("hamming",), "evaluate": "end", "valid": None, "fall": "linear"}
+
+
+def timed(folder, table, **chosen):
+    given = {k: v for k, v in SMALL.items() if k != "epochs"}
+    return Run.create(folder, Recipe.made(table, {**given, **PLANNED, **chosen}, "small"))
+
+
+def test_a_training_fits_into_its_budget(tmp_path, table, clock):
+    start = clock.now
+    run = go(timed(tmp_path / "R", table, budget="1m"))
+    assert run.status == "finished"
+    assert 0.9 * 60 < clock.now - start <= 60
+    assert run.info["wall"] == pytest.approx(clock.now - start, abs=0.01)
+    plans = run.info["plan"]["made"]
+    assert {plan["epochs"] for plan in plans} <= {115, 116, 117}  # it is a steady clock: 58.2 s
+    assert [plan["wall"] for plan in plans] == pytest.approx([1.2, 6.0, 18.0, 36.0, 48.0], abs=0.2)
+    assert run.info["updates"] == run.info["update"] == 5 * run.recipe.epochs  # the fall is complete
+    assert "stopped" not in run.info
+
+
+@pytest.mark.parametrize("cut", [3, 100, 400])
+def test_a_cut_changes_no_plan(tmp_path, table, clock, cut):
+    whole = go(timed(tmp_path / "whole", table, budget="51"))
+    count = iter(range(10_000))
+    part = go(timed(tmp_path / "part", table, budget="51"), lambda: next(count) == cut)
+    assert part.status == "interrupted"
+    clock.now += 1e6  # a break is not part of the budget
+    part = go(Run(tmp_path / "part"))
+    assert part.recipe == whole.recipe
+    one, two = load_tensors(whole.latest)[0], load_tensors(part.latest)[0]
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_slower_machine_is_noticed_in_time(tmp_path, table, clock):
+    start, run = clock.now, timed(tmp_path / "R", table, budget="1m")
+    for step in run.go():
+        if step.update > 100:
+            clock.now += 0.2  # somebody else works here
+    assert 55 < clock.now - start <= 60
+    assert run.status == "finished"
+
+
+def test_epochs_that_are_given_are_the_most(tmp_path, table, clock):
+    run = go(timed(tmp_path / "R", table, budget="1m", epochs=30))
+    assert (run.recipe.epochs, run.info["update"]) == (30, 150)
+
+
+def test_a_budget_too_short_for_an_epoch_ends_the_training(tmp_path, table, clock):
+    start = clock.now
+    run = go(timed(tmp_path / "R", table, budget="1s", batch_size=1))
+    assert clock.now - start < 1.2
+    assert run.info["stopped"] == "after update 11: the budget of 1s is used up"
+    assert go(Run(tmp_path / "R")).info["update"] == 11  # there is nothing left
+
+
+def test_a_budget_is_made_larger(tmp_path, table, clock):
+    run = go(timed(tmp_path / "R", table, budget="20s"))
+    start, first = clock.now, run.recipe.epochs
+    with pytest.raises(InputError, match="can only be made larger, not 10s"):
+        run.prolong(budget="10s")
+    with pytest.raises(InputError, match="--prolong stretch goes with --epochs"):
+        run.prolong(rate="stretch", budget="1m")
+    assert "as many epochs as fit, after those planned; the rate then falls again" in run.prolong(
+        budget="1m"
+    )
+    run = go(Run(tmp_path / "R"))
+    assert run.recipe.falls == (first,)
+    assert 36 < clock.now - start <= 41
+    assert run.recipe.epochs > 2.5 * first
+    told = run.prolong(run.recipe.epochs + 10)
+    assert "prolonged from" in told
+    assert run.recipe.budget is None
+    assert go(Run(tmp_path / "R")).status == "finished"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("5m", 300), ("1.5h", 5400), ("7", 7)])
+def test_times(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5 m", "m", "-5m", "5d", "0", "0.5s", "1e3", "nan", "٣m", "9" * 20])
+def test_times_that_are_none(text):
+    with pytest.raises(
+        InputError, match="a budget is a time from a second on, such as 90s, 5m or 1h, not"
+    ):
+        Recipe("bars4", budget=text)
