@@ -44,7 +44,7 @@ def train(
     `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
     `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
     exponential average of the parameters over about T updates. `precision` rounds products of matrices on
-    a GPU (`rapidbm.precision`): to bf16 where nobody chooses.
+    a GPU (`rapidbm.precision`), where nobody chooses to the fastest form.
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
     """
