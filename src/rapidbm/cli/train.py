@@ -16,6 +16,8 @@ from .. import pictures
 from ..data.catalogue import FILE_ENDINGS, is_file
 from ..errors import InputError
 from ..registry import by_flag, options_of
+from ..runs import choosing
+from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import PARTS, SECTIONS, Recipe
@@ -106,8 +108,8 @@ def train(
     An ordinary RBM on data of your own:
     [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]
 
-    A table of your own, within five minutes, and the best machine by a tenth held out:
-    [bold]rapidbm train my.csv --valid 0.1 --budget 5m[/]
+    A table of your own, within five minutes, settings by trials, judged by a tenth held out:
+    [bold]rapidbm train my.csv --budget 5m[/]
 
     Go on after an interruption, to the same bits:
     [bold]rapidbm train --resume --out R[/]
@@ -151,8 +153,13 @@ def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
 def _begun(
     out: Path | None, dataset: str, preset: str | None, chosen: dict[str, Any], screen: Screen
 ) -> Run:
-    name = preset or preset_for(dataset)
+    timed = chosen.get("budget") is not None and chosen.get("model", "rbm") == "rbm"
+    name = preset or preset_for(dataset, timed=timed)
     recipe = Recipe.made(dataset, chosen, name)
+    if out is not None:
+        check_free(out)
+    if name == "auto":
+        recipe = choosing.chosen(recipe, chosen, tell=screen.say)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = out or Path("runs") / f"{Path(dataset).stem}-{recipe.negative}-{stamp}"
     run = Run.create(folder, recipe, name, renamed=out is None)

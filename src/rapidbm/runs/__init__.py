@@ -1,6 +1,6 @@
 """Trainings that last: what was chosen, the folder that keeps it, and what can be said of it afterwards.
 
-A `Recipe` holds every choice, `presets` names some, a `Run` is the only engine that trains with looks,
+A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only engine that trains with looks,
 checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at what came out, `metrics` and
 `probes` measure it.
 
@@ -9,6 +9,8 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 
 Others take besides
 
+    choosing: chosen
+    folder: check_free
     evaluation: curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..data.catalogue import entry_of, is_file
+from .spacing import OPEN
 
 RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
 BARS = {**RAPID, "hidden": (1000,), "rate": (0.02,), "decay": 0.96, "rate_floor": 1e-5}
@@ -65,6 +66,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 500,
         "epochs": 200,
     },
+    "auto": {  # and what suits the data (choosing.py)
+        **LIKELIHOOD,
+        "metrics": ("log_likelihood",),
+        "evaluate": "epoch",
+        "epochs": OPEN,
+    },
     "small": {
         **LIKELIHOOD,
         "hidden": (500,),
@@ -91,6 +98,8 @@ def metrics_for(dataset: str, preset: str, model: str) -> tuple[str, ...]:
     return ("log_likelihood",) if watched else ("hamming",)
 
 
-def preset_for(dataset: str) -> str:
-    """The preset that serves a data set when none is named."""
-    return SERVES.get(entry_of(dataset)[0] or "", "small")
+def preset_for(dataset: str, *, timed: bool = False) -> str:
+    """The preset that serves a data set when none is named; with a time to train in, auto but for the
+    paper's tasks."""
+    served = SERVES.get(entry_of(dataset)[0] or "", "small")
+    return "auto" if timed and not served.startswith("paper") else served

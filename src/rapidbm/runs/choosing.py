@@ -1,0 +1,185 @@
+"""The preset `auto`: settings that suit the data, found by short trainings.
+
+Candidates are couplings, dense or of patterns, with a rate and a weight decay each. Those of equal shapes
+train side by side as replicas, each with a fall of its rate to zero, and are judged by the likelihood of
+a validation part:
+
+    first     all of them, for a `FIRST` share of the time
+    second    the best `FINALISTS`, for longer, a `SECOND` share
+    last      the best of these: the run itself, for what is left
+
+What overfits later shows in the second round, and the run keeps its best machine by the validation part.
+Nothing that the caller has chosen is varied.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from ..accel.devices import by_device, device_named
+from ..data.splits import Dataset
+from ..errors import InputError
+from .recipe import Recipe
+from .spacing import KEPT, OPEN, epochs_within, seconds_of
+from .watching import trial
+
+FIRST, SECOND = 0.15, 0.2  # of the time
+FINALISTS = 3
+RATES = (1e-3, 3e-3)
+DECAYS = (0.0, 0.03, 0.3, 1.0)
+LATE, LEAST = 0.4, 0.4  # of the time: no second round after; for the run itself
+MOST_UPDATES = 200_000  # of the run
+WARM_UP = 40  # updates before speed is measured: the first ones are slower
+LEAST_PATTERNED = 48  # columns from which on patterns are tried
+BUDGET = "5m"  # where none is given
+VALID = 0.1  # of the rows, where the data have no validation part
+MANY_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to train."""
+
+    hidden: int
+    patterns: int | None
+    rate: float
+    decay: float
+
+    def __str__(self) -> str:
+        kind = "dense" if self.patterns is None else f"K={self.patterns}"
+        return f"{self.hidden} hidden units, {kind}, rate {self.rate:g}, weight decay {self.decay:g}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate and what it came to, nats per row."""
+
+    candidate: Candidate
+    train: float
+    valid: float
+    error: float
+
+
+def chosen(
+    recipe: Recipe,
+    fixed: Collection[str],
+    data: Dataset | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+) -> Recipe:
+    """The recipe with what suits its data; settings of `fixed` stay. `tell` hears what was found."""
+    began = time.monotonic()
+    whole = seconds_of(recipe.budget or BUDGET)
+    given, data = data, recipe.data(data)
+    share = recipe.valid
+    if data.valid is None:
+        share = VALID
+        data = replace(recipe, valid=share).data(given)
+    recipe = _sized(replace(recipe, valid=None), fixed, data)  # the data have it by now
+    rivals = list(candidates(recipe, fixed, data))
+    told = f"{len(rivals)} ways to train, {whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
+    tell(f"auto: {told}")
+    for part, left in ((FIRST, FINALISTS), (SECOND, 1)):
+        if len(rivals) == 1 or (part == SECOND and time.monotonic() - began > LATE * whole):
+            break
+        judged = compared(recipe, data, rivals, part * whole)
+        if not judged:
+            raise InputError(
+                "no candidate of the preset auto could be judged; give --budget more time, or another "
+                "--preset"
+            )
+        best = judged[0]
+        tell(
+            f"auto: {best.candidate}: log p train {best.train:.2f}, valid {best.valid:.2f} ± "
+            f"{best.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
+        )
+        rivals = [x.candidate for x in judged[:left]]
+    rest = max(1.0, LEAST * whole, whole - (time.monotonic() - began))
+    per_epoch = math.ceil(len(data.train) / recipe.batch_size)
+    most = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
+    return replace(_with(recipe, rivals[:1]), budget=f"{rest:.0f}s", epochs=most, valid=share)
+
+
+def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
+    """Chains and images that suit the device: a GPU takes many at once for the time of a few."""
+    device = device_named(recipe.device)
+    sizes: dict[str, Any] = {
+        "particles": by_device(device, 200, 1000),
+        "sweeps": by_device(device, 3, 10),
+        "batch_size": by_device(device, 100, 500 if len(data.train) >= MANY_ROWS else 100),
+    }
+    return replace(recipe, **{name: value for name, value in sizes.items() if name not in fixed})
+
+
+def candidates(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[Candidate]:
+    """Shapes by the number of columns, times rates and decays."""
+    for hidden, patterns in _shapes(recipe, fixed, data):
+        rates = recipe.rate if "rate" in fixed else RATES
+        given = recipe.weight_decay if isinstance(recipe.weight_decay, tuple) else ()
+        decays = (given or (0.0,)) if "weight_decay" in fixed else DECAYS
+        for rate, decay in product(rates, decays):
+            yield Candidate(hidden, patterns, rate, decay)
+
+
+def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[tuple[int, int | None]]:
+    device = device_named(recipe.device)
+    v, most = data.visible, by_device(device, 400, 1000)
+    hidden = recipe.hidden[0] if "hidden" in fixed else min(most, max(100, 4 * v))
+    if "patterns" in fixed:
+        yield hidden, recipe.patterns
+        return
+    yield hidden, None
+    if v >= LEAST_PATTERNED:
+        # Four fifths of the parameters of the dense one, which has v · hidden.
+        yield hidden, max(16, round(0.8 * v * hidden / (v + hidden)))
+
+
+def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float) -> list[Judged]:
+    """Trains them, in so many seconds together, and sorts them, the best first."""
+    judged: list[Judged] = []
+    shapes = list(dict.fromkeys((c.hidden, c.patterns) for c in rivals))
+    for shape in shapes:
+        group = [c for c in rivals if (c.hidden, c.patterns) == shape]
+        each = seconds * len(group) / len(rivals)
+        judged += _trained(_with(recipe, group), data, group, each)
+    return sorted((x for x in judged if math.isfinite(x.valid)), key=lambda x: -x.valid)
+
+
+def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:
+    trainer = recipe.trainer(data, device_named(recipe.device))
+    began = time.monotonic()
+    done = 0
+    while trainer.update < WARM_UP or (trainer.update < 10 * WARM_UP and time.monotonic() - began < 0.5):
+        if trainer.update == WARM_UP // 2:
+            trainer.wait()
+            began, done = time.monotonic(), trainer.update
+        trainer.step()
+    trainer.wait()
+    speed = (trainer.update - done) / (time.monotonic() - began)
+    epochs = epochs_within(KEPT * seconds, 0, trainer.per_epoch, speed)
+    found = trial(replace(recipe, epochs=epochs, budget=None), data)
+    parts = {part: (e.value.tolist(), e.error.tolist()) for part, e in found.log_p.items()}
+    (train, _), (valid, error) = parts["train"], parts["valid"]
+    return [
+        Judged(c, train[i], -math.inf if i in found.diverged else valid[i], error[i])
+        for i, c in enumerate(group)
+    ]
+
+
+def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:
+    """The recipe of these candidates, which share their shape, side by side."""
+    first = group[0]
+    more: dict[str, Any] = {"scale": None} if first.patterns is None else {}
+    return replace(
+        recipe,
+        hidden=(first.hidden,),
+        patterns=first.patterns,
+        replicas=len(group),
+        rate=tuple(c.rate for c in group),
+        weight_decay=tuple(c.decay for c in group),
+        **more,
+    )

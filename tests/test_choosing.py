@@ -1,0 +1,112 @@
+"""The preset `auto`: candidates, rounds, and what comes of them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rapidbm.cli.main import main
+from rapidbm.data.splits import Dataset, Split
+from rapidbm.runs import choosing
+from rapidbm.runs.choosing import Candidate, Judged, candidates, chosen, compared
+from rapidbm.runs.presets import PRESETS, preset_for
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+
+
+def table(columns=6, rows=80, *, valid=False):
+    rng = np.random.default_rng(0)
+    hidden = rng.integers(0, 2, (rows, 1))
+    spins = 2 * (rng.random((rows, columns)) < 0.2 + 0.6 * hidden) - 1
+    parts = {"train": Split(spins[20:].astype(np.int8)), "test": Split(spins[:20].astype(np.int8))}
+    if valid:
+        parts["valid"] = Split(spins[:10].astype(np.int8))
+    return Dataset("table", shape=(1, columns), **parts)
+
+
+def auto(**more):
+    return Recipe.made("digits", {"budget": "2s", "device": "cpu", **more}, "auto")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(choosing, "RATES", (1e-3, 1e-2))
+    monkeypatch.setattr(choosing, "DECAYS", (0.0, 100.0))
+
+
+def test_shapes_follow_the_columns():
+    narrow = list(candidates(auto(), (), table(16)))
+    assert {(c.hidden, c.patterns) for c in narrow} == {(100, None)}
+    wide = list(candidates(auto(), (), table(100)))
+    assert {(c.hidden, c.patterns) for c in wide} == {(400, None), (400, 64)}
+    assert len(wide) == 2 * len(choosing.RATES) * len(choosing.DECAYS)
+
+
+def test_what_was_chosen_is_not_varied():
+    given = {"hidden": (30,), "patterns": 7, "rate": (0.02,), "weight_decay": (0.5,)}
+    assert list(candidates(auto(**given), given, table(100))) == [Candidate(30, 7, 0.02, 0.5)]
+    recipe = chosen(auto(**given, sweeps=9), {**given, "sweeps": 9}, table())
+    assert (recipe.hidden, recipe.patterns, recipe.rate, recipe.sweeps) == ((30,), 7, (0.02,), 9)
+
+
+def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few):
+    rivals = list(candidates(auto(hidden=(8,)), ("hidden",), table()))
+    recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
+    judged = compared(recipe, table(valid=True), rivals, 1.0)
+    assert [x.valid for x in judged] == sorted((x.valid for x in judged), reverse=True)
+    assert {x.candidate for x in judged} == set(rivals)
+    strong = [x for x in judged if x.candidate.decay]
+    assert judged[0].candidate.decay == 0.0  # a decay of 100 keeps every coupling at zero
+    assert strong[-1].valid < judged[0].valid - 0.05
+
+
+def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
+    rounds = []
+
+    def judge(recipe, data, rivals, seconds):
+        rounds.append((list(rivals), seconds))
+        score = {c: -abs(c.rate - 3e-3) - abs(c.decay - 0.03) for c in rivals}
+        return [Judged(c, 0.0, score[c], 0.0) for c in sorted(rivals, key=lambda c: -score[c])]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    lines = []
+    recipe = chosen(auto(budget="100s"), ("budget",), table(), lines.append)
+    assert [len(rivals) for rivals, _ in rounds] == [8, choosing.FINALISTS]
+    assert [seconds for _, seconds in rounds] == [15.0, 20.0]
+    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((3e-3,), (0.03,), 1)
+    assert 99.0 <= float(recipe.budget[:-1]) <= 100.0
+    assert recipe.valid == choosing.VALID
+    assert any("rate 0.003, weight decay 0.03" in line for line in lines)
+
+
+def test_a_validation_part_of_the_data_is_taken(monkeypatch):
+    monkeypatch.setattr(
+        choosing, "compared", lambda r, d, rivals, s: [Judged(rivals[0], 0.0, float(len(d.valid)), 0.0)]
+    )
+    lines = []
+    assert chosen(auto(), (), table(valid=True), lines.append).valid is None
+    assert any("valid 10.00" in line for line in lines)
+
+
+def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
+    assert preset_for("digits", timed=True) == "auto"
+    assert preset_for("mnist", timed=True) == "auto"
+    assert preset_for("bars4", timed=True) == "paper-bars"
+    assert preset_for("digits") == "small"
+    assert "log_likelihood" in PRESETS["auto"]["metrics"]
+
+
+def test_the_command(few, tmp_path, monkeypatch, capsys):
+    rows = (table(6, 120).train.spins > 0).numpy().astype(np.uint8)
+    np.savez(tmp_path / "table.npz", train=rows[:80], test=rows[80:])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["rapidbm", "train", "table.npz", "--budget", "4s", "--out", "R"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    assert "auto: 4 ways to train" in capsys.readouterr().out
+    info = json.loads((tmp_path / "R/run.json").read_text())
+    assert info["preset"] == "auto"
+    assert info["recipe"]["valid"] == choosing.VALID
+    assert Run(tmp_path / "R").best.is_file()
