@@ -84,8 +84,10 @@ def test_the_sign_taken_by_hand_is_the_papers_training(tmp_path, monkeypatch):
     run = Trainer.together
 
     def watched(self, *args):
-        yield from run(self, *args)
-        ends[name] = self.machine.patterns.detach().clone()
+        try:
+            yield from run(self, *args)
+        finally:  # also where the last update ends the loop
+            ends[name] = self.machine.patterns.detach().clone()
 
     monkeypatch.setattr(Trainer, "together", watched)
     for name in ("readings.bars-visible", "readings.bars-drift"):

@@ -796,13 +796,15 @@ def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
         fused.tried(gpu, "layers", full)
 
 
-def test_the_plain_path_where_nothing_serves(plain):
+def test_the_plain_path_where_nothing_serves(plain, monkeypatch):
     these = machine(4, 3, 2)
     assert not fused.serves(these.pair())
     assert fused.products(these.pair()) is None
     rows = visible(these, 5)
     assert fused.gradient(these.pair(), rows, torch.ones((2, 5), device=DEVICE)) is None
     many = visible(these, fused.FEW_ROWS + 1)
+    assert fused.joins(these.pair(), many.shape[1])  # a small machine
+    monkeypatch.setattr(fused, "FEW_PRODUCTS", many.shape[1])
     assert not fused.joins(these.pair(), many.shape[1])
     with pytest.raises(InputError, match="at least one value"):
         these.given_visible(many[:, :0])
