@@ -30,8 +30,8 @@ from .watching import trial
 
 FIRST, SECOND = 0.15, 0.2  # of the time
 FINALISTS = 3
-RATES = (1e-3, 3e-3)
-DECAYS = (0.0, 0.03, 0.3, 1.0)
+RATES = (1e-3, 3e-3, 1e-2)
+DECAYS = (0.0, 0.03, 0.3)
 LATE, LEAST = 0.4, 0.4  # of the time: no second round after; for the run itself
 MOST_UPDATES = 200_000  # of the run
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
@@ -108,8 +108,8 @@ def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
     """Chains and images that suit the device: a GPU takes many at once for the time of a few."""
     device = device_named(recipe.device)
     sizes: dict[str, Any] = {
-        "particles": by_device(device, 200, 1000),
-        "sweeps": by_device(device, 3, 10),
+        "particles": by_device(device, 100, 1000),
+        "sweeps": by_device(device, 1, 10),
         "batch_size": by_device(device, 100, 500 if len(data.train) >= MANY_ROWS else 100),
     }
     return replace(recipe, **{name: value for name, value in sizes.items() if name not in fixed})

@@ -36,6 +36,7 @@ from .watching import Best, Watch, watches
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
+WARM_UP = 50  # updates before speed is believed: the first ones are slower
 LATE = 1.05  # of a budget: a training that is not done by then ends
 # What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, or nothing.
 Look = Callable[[Progress, Dataset], Mapping[str, Tensor] | None]
@@ -310,7 +311,9 @@ class Run(RunFolder):
         whole, wall = seconds_of(self.recipe.budget) - plan["wall"], self._wall() - plan["wall"]
         if len(made) == len(PLANS) or trainer.update <= self._started[1]:
             return
-        if wall < PLANS[len(made)] * whole:
+        gone = max(wall / whole, trainer.update / (trainer.epochs * trainer.per_epoch))
+        early = trainer.update < WARM_UP and wall < PLANS[1] * whole
+        if early or gone < PLANS[len(made)]:
             return
         since, update = self._started[0] - plan["wall"], self._started[1]
         if made and made[-1]["wall"] > since:
@@ -320,7 +323,7 @@ class Run(RunFolder):
         trainer.epochs = min(epochs, plan["most"])
         self.recipe = replace(self.recipe, epochs=trainer.epochs)
         self.info["recipe"]["epochs"] = trainer.epochs
-        share = bisect_right(PLANS, wall / whole)
+        share = bisect_right(PLANS, gone)
         made += [{"update": trainer.update, "wall": round(wall, 3), "epochs": trainer.epochs}] * (
             share - len(made)
         )

@@ -4,7 +4,8 @@ A training of a given time has as many epochs as fit into it at the speed since 
 
     epochs = (update + left · updates / second) / updates per epoch                       (1)
 
-planned when the `PLANS` of its time are over: early, so that the fall of the rate hardly notices.
+planned when the `PLANS` of its time, or of its updates so far planned, are over: early, so that the fall
+of the rate hardly notices.
 """
 
 from __future__ import annotations
