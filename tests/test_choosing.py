@@ -66,23 +66,29 @@ def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
 
     def judge(recipe, data, rivals, seconds):
         rounds.append((list(rivals), seconds))
-        score = {c: -abs(c.rate - 3e-3) - abs(c.decay - 0.03) for c in rivals}
-        return [Judged(c, 0.0, score[c], 0.0) for c in sorted(rivals, key=lambda c: -score[c])]
+        score = {c: -abs(c.rate - 1e-3) - abs(c.decay - 0.1) for c in rivals}
+        return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(rivals, key=lambda c: -score[c])]
 
     monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 400 / (0.97 * 100))
     lines = []
     recipe = chosen(auto(budget="100s"), ("budget",), table(), lines.append)
-    assert [len(rivals) for rivals, _ in rounds] == [8, choosing.FINALISTS]
+    assert [len(rivals) for rivals, _ in rounds] == [9, choosing.FINALISTS]
     assert [seconds for _, seconds in rounds] == [15.0, 20.0]
-    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((3e-3,), (0.03,), 1)
+    assert (recipe.weight_decay, recipe.replicas) == ((0.1,), 1)
+    assert recipe.rate[0] == pytest.approx(
+        1e-3 / 2.0, rel=0.02
+    )  # four times the 100 updates of the second round
     assert 99.0 <= float(recipe.budget[:-1]) <= 100.0
     assert recipe.valid == choosing.VALID
-    assert any("rate 0.003, weight decay 0.03" in line for line in lines)
+    assert any("rate 0.001, weight decay 0.1" in line for line in lines)
 
 
 def test_a_validation_part_of_the_data_is_taken(monkeypatch):
     monkeypatch.setattr(
-        choosing, "compared", lambda r, d, rivals, s: [Judged(rivals[0], 0.0, float(len(d.valid)), 0.0)]
+        choosing,
+        "compared",
+        lambda r, d, rivals, s: [Judged(rivals[0], 0.0, float(len(d.valid)), 0.0, 0)],
     )
     lines = []
     assert chosen(auto(), (), table(valid=True), lines.append).valid is None

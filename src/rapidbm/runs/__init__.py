@@ -1,8 +1,8 @@
 """Trainings that last: what was chosen, the folder that keeps it, and what can be said of it afterwards.
 
-A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only engine that trains with looks,
-checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at what came out, `metrics` and
-`probes` measure it.
+A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only
+engine that trains with looks, checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at
+what came out, `metrics` and `probes` measure it.
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
 Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `probes`.

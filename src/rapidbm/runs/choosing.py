@@ -9,6 +9,10 @@ a validation part:
     last      the best of these: the run itself, for what is left
 
 What overfits later shows in the second round, and the run keeps its best machine by the validation part.
+A longer training wants a lower rate: with r times the updates of the second round
+
+    rate → rate / √r,    at least a quarter of it                                         (1)
+
 Nothing that the caller has chosen is varied.
 """
 
@@ -30,10 +34,11 @@ from .watching import trial
 
 FIRST, SECOND = 0.15, 0.2  # of the time
 FINALISTS = 3
-RATES = (1e-3, 3e-3, 1e-2)
-DECAYS = (0.0, 0.03, 0.3)
+RATES = (5e-4, 1e-3, 2e-3)
+DECAYS = (0.0, 0.1, 0.3)
 LATE, LEAST = 0.4, 0.4  # of the time: no second round after; for the run itself
 MOST_UPDATES = 200_000  # of the run
+SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
 BUDGET = "5m"  # where none is given
@@ -63,6 +68,7 @@ class Judged:
     train: float
     valid: float
     error: float
+    updates: int  # that it took
 
 
 def chosen(
@@ -83,6 +89,7 @@ def chosen(
     rivals = list(candidates(recipe, fixed, data))
     told = f"{len(rivals)} ways to train, {whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
     tell(f"auto: {told}")
+    took = 0
     for part, left in ((FIRST, FINALISTS), (SECOND, 1)):
         if len(rivals) == 1 or (part == SECOND and time.monotonic() - began > LATE * whole):
             break
@@ -97,11 +104,17 @@ def chosen(
             f"auto: {best.candidate}: log p train {best.train:.2f}, valid {best.valid:.2f} ± "
             f"{best.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
         )
-        rivals = [x.candidate for x in judged[:left]]
+        rivals, took = [x.candidate for x in judged[:left]], best.updates
+    winner = _with(recipe, rivals[:1])
     rest = max(1.0, LEAST * whole, whole - (time.monotonic() - began))
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     most = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
-    return replace(_with(recipe, rivals[:1]), budget=f"{rest:.0f}s", epochs=most, valid=share)
+    if took and "rate" not in fixed:
+        longer = min(most * per_epoch, KEPT * rest * _speed(winner, data)) / took
+        rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
+        tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
+        winner = replace(winner, rate=(rate,))
+    return replace(winner, budget=f"{rest:.0f}s", epochs=most, valid=share)
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
@@ -150,24 +163,30 @@ def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: fl
 
 
 def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:
-    trainer = recipe.trainer(data, device_named(recipe.device))
-    began = time.monotonic()
-    done = 0
-    while trainer.update < WARM_UP or (trainer.update < 10 * WARM_UP and time.monotonic() - began < 0.5):
-        if trainer.update == WARM_UP // 2:
-            trainer.wait()
-            began, done = time.monotonic(), trainer.update
-        trainer.step()
-    trainer.wait()
-    speed = (trainer.update - done) / (time.monotonic() - began)
-    epochs = epochs_within(KEPT * seconds, 0, trainer.per_epoch, speed)
+    per_epoch = math.ceil(len(data.train) / recipe.batch_size)
+    epochs = epochs_within(KEPT * seconds, 0, per_epoch, _speed(recipe, data))
     found = trial(replace(recipe, epochs=epochs, budget=None), data)
     parts = {part: (e.value.tolist(), e.error.tolist()) for part, e in found.log_p.items()}
     (train, _), (valid, error) = parts["train"], parts["valid"]
     return [
-        Judged(c, train[i], -math.inf if i in found.diverged else valid[i], error[i])
+        Judged(c, train[i], -math.inf if i in found.diverged else valid[i], error[i], found.update)
         for i, c in enumerate(group)
     ]
+
+
+def _speed(recipe: Recipe, data: Dataset) -> float:
+    """Updates per second."""
+    trainer = recipe.trainer(data, device_named(recipe.device))
+    while trainer.update < WARM_UP:
+        trainer.step()
+    trainer.wait()
+    began = time.monotonic()
+    while trainer.update < 2 * WARM_UP or (
+        time.monotonic() - began < 0.5 and trainer.update < 50 * WARM_UP
+    ):
+        trainer.step()
+    trainer.wait()
+    return (trainer.update - WARM_UP) / (time.monotonic() - began)
 
 
 def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:
