@@ -76,20 +76,17 @@ def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
     assert [len(rivals) for rivals, _ in rounds] == [9, choosing.FINALISTS]
     assert [seconds for _, seconds in rounds] == [15.0, 20.0]
     assert (recipe.weight_decay, recipe.replicas) == ((0.1,), 1)
-    assert recipe.rate[0] == pytest.approx(
-        1e-3 / 2.0, rel=0.02
-    )  # four times the 100 updates of the second round
+    assert recipe.rate[0] == pytest.approx(1e-3 / 2.0, rel=0.02)  # it is four times as long
     assert 99.0 <= float(recipe.budget[:-1]) <= 100.0
     assert recipe.valid == choosing.VALID
     assert any("rate 0.001, weight decay 0.1" in line for line in lines)
 
 
 def test_a_validation_part_of_the_data_is_taken(monkeypatch):
-    monkeypatch.setattr(
-        choosing,
-        "compared",
-        lambda r, d, rivals, s: [Judged(rivals[0], 0.0, float(len(d.valid)), 0.0, 0)],
-    )
+    def judge(recipe, data, rivals, seconds):
+        return [Judged(rivals[0], 0.0, float(len(data.valid)), 0.0, 0)]
+
+    monkeypatch.setattr(choosing, "compared", judge)
     lines = []
     assert chosen(auto(), (), table(valid=True), lines.append).valid is None
     assert any("valid 10.00" in line for line in lines)

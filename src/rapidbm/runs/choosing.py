@@ -181,9 +181,7 @@ def _speed(recipe: Recipe, data: Dataset) -> float:
         trainer.step()
     trainer.wait()
     began = time.monotonic()
-    while trainer.update < 2 * WARM_UP or (
-        time.monotonic() - began < 0.5 and trainer.update < 50 * WARM_UP
-    ):
+    while trainer.update < 2 * WARM_UP or time.monotonic() - began < 0.5:
         trainer.step()
     trainer.wait()
     return (trainer.update - WARM_UP) / (time.monotonic() - began)
