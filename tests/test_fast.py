@@ -213,6 +213,18 @@ def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road)
     assert torch.equal(*found)
 
 
+def test_means_of_values_in_any_order(kernels):
+    these = machine(130, 40)
+    rows, cut = visible(these, 10), Cut(64, 32, 4, 3)
+    found = [
+        layers.hidden_means(operands.matrix(these.pair()), x, cut)
+        for x in (rows, rows.mT.contiguous().mT)
+    ]
+    assert torch.equal(*found)
+    wanted = these.complete(rows)[..., 130:]
+    assert torch.allclose(found[0][..., :40], wanted, atol=1e-5)
+
+
 def test_more_patterns_than_fit_on_the_chip(kernels):
     these = machine(10, 20, 400, replicas=1)
     assert fused._road(these.pair(), 10, plain=True) == "layers"

@@ -153,6 +153,7 @@ class _Layers:
     def split(self, spins: Tensor, layer: int, out: Tensor, keep: Tensor | None = None) -> None:
         """The units of a layer, of spins (e, c, n), as `out`; or those that `keep` (e, c, n) says."""
         units = (self.given.visible, self.given.hidden)[layer]
+        spins = spins if spins.stride(2) == 1 else spins.contiguous()
         blocks = (self.whole, triton.cdiv(out.shape[2], COPIED), out.shape[0])
         stays = spins if keep is None else keep
         _split_kernel[blocks](
