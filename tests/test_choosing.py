@@ -92,6 +92,14 @@ def test_a_validation_part_of_the_data_is_taken(monkeypatch):
     assert any("valid 10.00" in line for line in lines)
 
 
+def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
+    monkeypatch.setattr(choosing, "compared", lambda *given: [])
+    lines = []
+    recipe = chosen(auto(replicas=3), ("replicas",), table(), lines.append)
+    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1e-3,), (0.1,), 3)
+    assert "none could be judged" in lines[-1]
+
+
 def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
     assert preset_for("digits", timed=True) == "auto"
     assert preset_for("mnist", timed=True) == "auto"

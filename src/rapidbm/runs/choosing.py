@@ -27,7 +27,6 @@ from typing import Any
 
 from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
-from ..errors import InputError
 from .recipe import Recipe
 from .spacing import KEPT, OPEN, epochs_within, seconds_of
 from .watching import trial
@@ -36,6 +35,7 @@ FIRST, SECOND = 0.15, 0.2  # of the time
 FINALISTS = 3
 RATES = (5e-4, 1e-3, 2e-3)
 DECAYS = (0.0, 0.1, 0.3)
+USUAL = 1e-3, 0.1  # where nothing is known
 LATE, LEAST = 0.4, 0.4  # of the time: no second round after; for the run itself
 MOST_UPDATES = 200_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
@@ -95,17 +95,16 @@ def chosen(
             break
         judged = compared(recipe, data, rivals, part * whole)
         if not judged:
-            raise InputError(
-                "no candidate of the preset auto could be judged; give --budget more time, or another "
-                "--preset"
-            )
+            rivals = sorted(rivals, key=lambda c: (c.rate != USUAL[0], c.decay != USUAL[1]))
+            tell(f"auto: none could be judged in this time; {rivals[0]} is usual")
+            break
         best = judged[0]
         tell(
             f"auto: {best.candidate}: log p train {best.train:.2f}, valid {best.valid:.2f} ± "
             f"{best.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
         )
         rivals, took = [x.candidate for x in judged[:left]], best.updates
-    winner = _with(recipe, rivals[:1])
+    winner = replace(_with(recipe, rivals[:1]), replicas=recipe.replicas)
     rest = max(1.0, LEAST * whole, whole - (time.monotonic() - began))
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     most = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
