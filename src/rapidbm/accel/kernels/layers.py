@@ -13,6 +13,7 @@ same spins but for rounding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -170,28 +171,47 @@ class _Layers:
             found.append(_tiles(values, self.cut.chains, self.cut.units))
         return found
 
-    def make(
-        self, layer: int, how: Settings | None = None, phase: int = 0, push: Tensor | None = None,
-        place: int = 0, held: TensorDescriptor | None = None,
-    ) -> None:  # fmt: skip
-        """Eq. (1) on a layer: drawn, or at its means; its push begins at unit `place`."""
+    def maker(
+        self, layer: int, how: Settings | None = None, push: Tensor | None = None, place: int = 0,
+        held: TensorDescriptor | None = None,
+    ) -> Callable[[int], None]:  # fmt: skip
+        """Eq. (1) on a layer, by the number of the half-sweep: drawn, or at its means; its push begins at
+        unit `place`. What all launches share is put together once."""
         given, cut, out = self.given, self.cut, self.spins[layer]
-        if self.through:
-            _gather(self.spins[1 - layer], given.values[1 - layer], given.scale, self.overlaps)
+        other = self.spins[1 - layer]
+        patterns = given.values[1 - layer] if self.through else other
         source, x, tiles = self.tiles[layer]
         e, _, wide_out = out.shape
         none = out[..., 0]  # nobody reads it
         beta, seed = (none, none) if how is None else (how.beta, how.seed)
         bias = given.bias_h if layer else given.bias_v
         pushed = none[None] if push is None else push
-        _layer_kernel[(self.whole // cut.chains, triton.cdiv(wide_out, cut.units), e)](
+        kernel = _layer_kernel[(self.whole // cut.chains, triton.cdiv(wide_out, cut.units), e)]
+        shared = (
             source, x, tiles, bias if bias.numel() else none, beta, pushed, held or none, seed,
             self.chains, self.whole, (given.visible, given.hidden)[layer], source.shape[1], wide_out,
-            bias.shape[1], *beta.stride(), *pushed.stride()[:2], place, phase,
-            M=cut.chains, N=cut.units, A=cut.across, TURNED=layer == 0 and not self.through,
-            BIAS=bias.numel() > 0, DRAW=how is not None, PUSH=push is not None, HELD=held is not None,
-            PRECISION=given.precision, num_warps=cut.warps, num_stages=cut.stages,
+            bias.shape[1], *beta.stride(), *pushed.stride()[:2], place,
         )  # fmt: skip
+        constants = {
+            "M": cut.chains,
+            "N": cut.units,
+            "A": cut.across,
+            "TURNED": layer == 0 and not self.through,
+            "BIAS": bias.numel() > 0,
+            "DRAW": how is not None,
+            "PUSH": push is not None,
+            "HELD": held is not None,
+            "PRECISION": given.precision,
+            "num_warps": cut.warps,
+            "num_stages": cut.stages,
+        }
+
+        def make(phase: int) -> None:
+            if self.through:
+                _gather(other, patterns, given.scale, self.overlaps)
+            kernel(*shared, phase, **constants)
+
+        return make
 
     def joined(self, spins: Tensor, keep: Tensor | None) -> Tensor:
         """All units in float32, (e, c, n); those of `keep` as they are in `spins`."""
@@ -224,16 +244,17 @@ def sample(
     """The same as `chains.sample`, a kernel per half-sweep; units of `keep` (e, c, n) stay."""
     both, v = _Layers(given, spins, cut), given.visible
     held = [None, None] if keep is None else both.kept(spins, keep)
+    hidden, visible = both.maker(1, how, how.push, v, held[1]), both.maker(0, how, how.push, 0, held[0])
     for number in range(how.sweeps):
-        both.make(1, how, 2 * number, how.push, v, held[1])
-        both.make(0, how, 2 * number + 1, how.push, 0, held[0])
+        hidden(2 * number)
+        visible(2 * number + 1)
     return both.joined(spins, keep)
 
 
 def hidden_means(given: Couplings, visible: Tensor, cut: Cut) -> Tensor:
     """tanh of the fields on the hidden units, (e, c, wide_h)."""
     both = _Layers(given, visible, cut)
-    both.make(1)
+    both.maker(1)(0)
     return both.spins[1][:, : both.chains]
 
 
@@ -241,8 +262,9 @@ def relaxed(given: Couplings, push: Tensor, rounds: int, cut: Cut) -> tuple[Tens
     """Both layers at their means in each other's field, after so many rounds from 0, the hidden one
     first, with a push (e, c, hidden)."""
     both = _Layers(given, push.new_zeros((*push.shape[:2], given.visible)), cut)
+    hidden, visible = both.maker(1, push=push), both.maker(0)
     for _ in range(rounds):
-        both.make(1, push=push)
-        both.make(0)
+        hidden(0)
+        visible(0)
     v, h = (x[:, : both.chains].float() for x in both.spins)
     return v[..., : given.visible], h[..., : given.hidden]
