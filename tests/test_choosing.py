@@ -1,6 +1,7 @@
 """The preset `auto`: candidates, rounds, and what comes of them."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from rapidbm.cli.main import main
 from rapidbm.data.splits import Dataset, Split
+from rapidbm.errors import InputError
 from rapidbm.runs import choosing
 from rapidbm.runs.choosing import Candidate, Judged, candidates, chosen, compared
 from rapidbm.runs.presets import PRESETS, preset_for
@@ -27,6 +29,14 @@ def table(columns=6, rows=80, *, valid=False):
 
 def auto(**more):
     return Recipe.made("digits", {"budget": "2s", "device": "cpu", **more}, "auto")
+
+
+class Standing:
+    """A clock that stands still."""
+
+    @staticmethod
+    def monotonic():
+        return 1000.0
 
 
 @pytest.fixture
@@ -50,9 +60,11 @@ def test_what_was_chosen_is_not_varied():
     assert (recipe.hidden, recipe.patterns, recipe.rate, recipe.sweeps) == ((30,), 7, (0.02,), 9)
 
 
-def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few):
+def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few, monkeypatch):
     rivals = list(candidates(auto(hidden=(8,)), ("hidden",), table()))
     recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
+    monkeypatch.setattr(choosing, "LONGEST", 100.0)
     judged = compared(recipe, table(valid=True), rivals, 1.0)
     assert [x.valid for x in judged] == sorted((x.valid for x in judged), reverse=True)
     assert {x.candidate for x in judged} == set(rivals)
@@ -71,13 +83,14 @@ def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
 
     monkeypatch.setattr(choosing, "compared", judge)
     monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 400 / (0.97 * 100))
+    monkeypatch.setattr(choosing, "time", Standing)
     lines = []
     recipe = chosen(auto(budget="100s"), ("budget",), table(), lines.append)
     assert [len(rivals) for rivals, _ in rounds] == [9, choosing.FINALISTS]
     assert [seconds for _, seconds in rounds] == [15.0, 20.0]
     assert (recipe.weight_decay, recipe.replicas) == ((0.1,), 1)
-    assert recipe.rate[0] == pytest.approx(1e-3 / 2.0, rel=0.02)  # it is four times as long
-    assert 99.0 <= float(recipe.budget[:-1]) <= 100.0
+    assert recipe.rate[0] == pytest.approx(1e-3 / 2.0)  # it is four times as long
+    assert recipe.budget == "100s"
     assert recipe.valid == choosing.VALID
     assert any("rate 0.001, weight decay 0.1" in line for line in lines)
 
@@ -100,6 +113,16 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     assert "none could be judged" in lines[-1]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"model": "dbm", "hidden": (9, 5)}, {"negative": "pid", "patterns": 4}, {"optimizer": "sgd"}],
+)
+def test_it_is_for_one_kind_of_training(other):
+    assert not choosing.serves(other)
+    with pytest.raises(InputError, match="the preset auto is for an rbm by pcd and adam, not"):
+        chosen(auto(**other), other, table())
+
+
 def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
     assert preset_for("digits", timed=True) == "auto"
     assert preset_for("mnist", timed=True) == "auto"
@@ -119,5 +142,11 @@ def test_the_command(few, tmp_path, monkeypatch, capsys):
     assert "auto: 4 ways to train" in capsys.readouterr().out
     info = json.loads((tmp_path / "R/run.json").read_text())
     assert info["preset"] == "auto"
+    assert info["auto"]["budget"] == "4s"
+    assert any("best of" in line for line in info["auto"]["found"])
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--resume"])  # the same words are no longer run
+    with pytest.raises(SystemExit):
+        main()
+    assert "prolonged" not in json.loads((tmp_path / "R/run.json").read_text())
     assert info["recipe"]["valid"] == choosing.VALID
     assert Run(tmp_path / "R").best.is_file()

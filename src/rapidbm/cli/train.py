@@ -153,16 +153,24 @@ def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
 def _begun(
     out: Path | None, dataset: str, preset: str | None, chosen: dict[str, Any], screen: Screen
 ) -> Run:
-    timed = chosen.get("budget") is not None and chosen.get("model", "rbm") == "rbm"
+    found: list[str] = []
+
+    def hear(line: str) -> None:
+        found.append(line)
+        screen.say(line)
+
+    timed = chosen.get("budget") is not None and choosing.serves(chosen)
     name = preset or preset_for(dataset, timed=timed)
     recipe = Recipe.made(dataset, chosen, name)
     if out is not None:
         check_free(out)
     if name == "auto":
-        recipe = choosing.chosen(recipe, chosen, tell=screen.say)
+        recipe = choosing.chosen(recipe, chosen, tell=hear)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = out or Path("runs") / f"{Path(dataset).stem}-{recipe.negative}-{stamp}"
     run = Run.create(folder, recipe, name, renamed=out is None)
+    if name == "auto":
+        run.note("auto", {"budget": chosen.get("budget"), "found": found})
     if preset is None:
         screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
     return run
@@ -182,6 +190,8 @@ def _resumed(
     _check_same(run, None if named else dataset, preset, chosen)
     epochs = chosen.get("epochs", run.recipe.epochs)
     budget = chosen.get("budget", run.recipe.budget)
+    if budget == run.info.get("auto", {}).get("budget"):
+        budget = run.recipe.budget  # as it was asked for, the trials with it
     if budget != run.recipe.budget:
         if "epochs" in chosen:
             raise InputError("a run is made longer by --epochs or by --budget; give one of them")

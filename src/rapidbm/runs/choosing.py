@@ -20,22 +20,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
+from ..errors import InputError
 from .recipe import Recipe
 from .spacing import KEPT, OPEN, epochs_within, seconds_of
 from .watching import trial
 
 FIRST, SECOND = 0.15, 0.2  # of the time
 FINALISTS = 3
+SERVED = {"model": "rbm", "negative": "pcd", "optimizer": "adam"}
 RATES = (5e-4, 1e-3, 2e-3)
 DECAYS = (0.0, 0.1, 0.3)
 USUAL = 1e-3, 0.1  # where nothing is known
+LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
 LATE, LEAST = 0.4, 0.4  # of the time: no second round after; for the run itself
 MOST_UPDATES = 200_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
@@ -71,6 +74,11 @@ class Judged:
     updates: int  # that it took
 
 
+def serves(settings: Mapping[str, Any]) -> bool:
+    """Whether these settings leave it what it tries."""
+    return all(settings.get(name, value) == value for name, value in SERVED.items())
+
+
 def chosen(
     recipe: Recipe,
     fixed: Collection[str],
@@ -78,6 +86,12 @@ def chosen(
     tell: Callable[[str], object] = lambda line: None,
 ) -> Recipe:
     """The recipe with what suits its data; settings of `fixed` stay. `tell` hears what was found."""
+    if not serves(vars(recipe)):
+        raise InputError(
+            "the preset auto is for an rbm by pcd and adam, not for a "
+            f"{recipe.model} by {recipe.negative} and {recipe.optimizer}; leave these out, or give another "
+            "--preset"
+        )
     began = time.monotonic()
     whole = seconds_of(recipe.budget or BUDGET)
     given, data = data, recipe.data(data)
@@ -164,7 +178,7 @@ def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: fl
 def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     epochs = epochs_within(KEPT * seconds, 0, per_epoch, _speed(recipe, data))
-    found = trial(replace(recipe, epochs=epochs, budget=None), data)
+    found = trial(replace(recipe, epochs=epochs, budget=None), data, seconds=LONGEST * seconds)
     parts = {part: (e.value.tolist(), e.error.tolist()) for part, e in found.log_p.items()}
     (train, _), (valid, error) = parts["train"], parts["valid"]
     return [

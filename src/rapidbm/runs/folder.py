@@ -66,7 +66,12 @@ RUN = Names(
         "updates": _COUNT,
         "seconds": Real(0),
         "diverged": Several(_COUNT),
-        "prolonged": Several(Anything()),
+        "prolonged": Several(Names({"update": _COUNT}, others=Anything())),
+        "plan": Names(
+            {"wall": Real(0), "update": _COUNT, "most": _COUNT},
+            {"made": Several(Names({"update": _COUNT, "wall": Real(0), "epochs": _COUNT}))},
+        ),
+        "auto": Names({"budget": Maybe(Text()), "found": Several(Text())}),
     },
     others=Anything(),
 )
@@ -97,6 +102,11 @@ class RunFolder:
         self._file = None if data is None or isinstance(data, Dataset) else Path(data).resolve()
         self._special = recipe
         self.read()
+
+    def note(self, name: str, value: Any) -> None:
+        """Writes down one more thing about the run."""
+        self.info[name] = value
+        write_json(self.folder / "run.json", self.info)
 
     def read(self) -> None:
         """Reads what it says of itself."""

@@ -29,6 +29,7 @@ from ..estimates import Estimate
 from ..likelihood.following import ROWS, Follower, mean_log_p
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
+from ..progress import watch
 from ..training.trainer import Progress, Trainer
 from .folder import Record, as_list
 from .metrics import METRICS
@@ -113,31 +114,36 @@ def trial(
         raise InputError("a trial is judged by a validation part; give valid=0.1, or data that have one")
     trainer = recipe.trainer(data, device_named(recipe.device))
     METRICS["log_likelihood"].check(trainer.machine)
-    watch, curve, spent = Watch(trainer, data), {}, 0.0
+    watching, curve, spent = Watch(trainer, data), {}, 0.0
 
     def machine() -> Machine:
         return trainer.averaged() if trainer.average else trainer.machine
 
     def look(*, last: bool) -> dict[str, Estimate]:
-        found = watch.log_p(trainer.update, machine(), data, last=last)
+        found = watching.log_p(trainer.update, machine(), data, last=last)
         curve[trainer.update] = found["valid"]
         return found
 
     def doubled(progress: Progress) -> bool:
         return progress.update >= 16 and progress.update & (progress.update - 1) == 0
 
-    found = look(last=False)
-    began = time.monotonic()
-    for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
-        trainer.wait()
-        now = spent + time.monotonic() - began
-        over = progress.update in (updates, progress.updates) or (seconds is not None and now >= seconds)
-        if over or (doubled(progress) and watch.affords(trainer.update, machine())):
-            spent = now
-            found = look(last=over)
-            began = time.monotonic()
-        if over:
-            break
+    many, total = recipe.replicas, updates or trainer.epochs * trainer.per_epoch
+    with watch(f"trial of {many} replica{'s' if many > 1 else ''}", total) as tick:
+        found, done = look(last=False), 0
+        began = time.monotonic()
+        for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
+            trainer.wait()
+            now = spent + time.monotonic() - began
+            over = progress.update in (updates, progress.updates)
+            over = over or (seconds is not None and now >= seconds)
+            if over or (doubled(progress) and watching.affords(trainer.update, machine())):
+                spent = now
+                found = look(last=over)
+                began = time.monotonic()
+            tick.add(progress.update - done)
+            done = progress.update
+            if over:
+                break
     kept = copy.deepcopy(machine()).requires_grad_(False)
     return Trial(kept, trainer.update, spent, found, curve, trainer.diverged())
 
