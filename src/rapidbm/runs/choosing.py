@@ -89,8 +89,8 @@ def chosen(
     if not serves(vars(recipe)):
         raise InputError(
             "the preset auto is for an rbm by pcd and adam, not for a "
-            f"{recipe.model} by {recipe.negative} and {recipe.optimizer}; leave these out, or give another "
-            "--preset"
+            f"{recipe.model} by {recipe.negative} and {recipe.optimizer}; leave these out, or give "
+            "another --preset"
         )
     began = time.monotonic()
     whole = seconds_of(recipe.budget or BUDGET)
