@@ -119,13 +119,11 @@ def mnist(
 
 
 def mnist_static() -> Dataset:
-    """Larochelle's fixed binarization of MNIST: 50,000 to train and 10,000 to test, no labels."""
-    return Dataset(
-        "mnist-static",
-        Split(_static("train"), known=top_half((28, 28))),
-        Split(_static("test"), known=top_half((28, 28))),
-        (28, 28),
-    )
+    """Larochelle's fixed binarization of MNIST: 50,000 to train, 10,000 to validate and 10,000 to test,
+    no labels."""
+    known = top_half((28, 28))
+    parts = {part: Split(_static(part), known=known) for part in STATIC_ROWS}
+    return Dataset("mnist-static", parts["train"], parts["test"], (28, 28), parts["valid"])
 
 
 def data_folder() -> Path | None:
