@@ -48,6 +48,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--sweeps", type=int, default=10)
     parser.add_argument("--fall", default="linear", choices=("linear", "cosine", "none"))
     parser.add_argument("--average", type=int)
+    parser.add_argument("--curve", action="store_true", help="look at the validation part on the way")
     parser.add_argument("--ais-chains", type=int, default=500)
     parser.add_argument("--temperatures", type=int, default=4000, help="at most, of each path")
     parser.add_argument("--seed", type=int, default=0)
@@ -86,7 +87,7 @@ def measured(how: argparse.Namespace) -> list[Row]:
     data = recipe.data()
     recipe = replace(recipe, epochs=max(1, round(how.updates * how.batch / len(data.train))), valid=None)
     began = time.perf_counter()
-    found = trial(recipe, data)
+    found = trial(recipe, data, between=how.curve)
     seconds = time.perf_counter() - began
     machine = found.machine
     if how.machines is not None:
@@ -119,7 +120,8 @@ def measured(how: argparse.Namespace) -> list[Row]:
             row[part] = [float(x[i]) for x in (p.value, p.lower, p.upper)]
     looked = time.perf_counter() - began
     for row in rows:
-        row |= {"updates": found.update, "seconds": seconds, "seconds_likelihood": looked}
+        row |= {"updates": found.update, "seconds": found.seconds}
+        row |= {"seconds_with_looks": seconds, "seconds_likelihood": looked}
     return rows
 
 
@@ -136,5 +138,6 @@ def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
         width = row["log_z"][2] - row["log_z"][1]
         parts = {part: row[part][0] for part in ("train", "valid", "test") if part in row}
         name = f"{number + 1}: rate {row['rate']:g}, decay {row['decay']:g}"
-        told[name] = {**parts, "interval": width, "updates": row["updates"], "seconds": row["seconds"]}
+        told[name] = {**parts, "interval": width, "updates": row["updates"]}
+        told[name] |= {"seconds": row["seconds"], "with looks": row["seconds_with_looks"]}
     return told

@@ -102,12 +102,13 @@ def trial(
     *,
     updates: int | None = None,
     seconds: float | None = None,
+    between: bool = True,
 ) -> Trial:
     """Trains the replicas of a recipe, each with its rate and decay, for so many updates or seconds, or
     to the end of its epochs, and says how probable each makes the parts of the data.
 
-    The rate is that of the recipe's schedule. The likelihood is looked at after 16, 32, … updates too,
-    where that costs little.
+    The rate is that of the recipe's schedule. Where it costs little, and unless `between` is false, the
+    likelihood is looked at after 16, 32, … updates too.
     """
     data = recipe.data(data)
     if data.valid is None:
@@ -132,11 +133,13 @@ def trial(
         found, done = look(last=False), 0
         began = time.monotonic()
         for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
-            trainer.wait()
-            now = spent + time.monotonic() - began
             over = progress.update in (updates, progress.updates)
+            due = between and doubled(progress) and watching.affords(trainer.update, machine())
+            if over or due or seconds is not None:
+                trainer.wait()
+            now = spent + time.monotonic() - began
             over = over or (seconds is not None and now >= seconds)
-            if over or (doubled(progress) and watching.affords(trainer.update, machine())):
+            if over or due:
                 spent = now
                 found = look(last=over)
                 began = time.monotonic()
