@@ -43,6 +43,7 @@ class Standing:
 def few(monkeypatch):
     monkeypatch.setattr(choosing, "RATES", (1e-3, 1e-2))
     monkeypatch.setattr(choosing, "DECAYS", (0.0, 100.0))
+    monkeypatch.setattr(choosing, "USUAL", 1.0)
 
 
 def test_shapes_follow_the_columns():
@@ -51,6 +52,16 @@ def test_shapes_follow_the_columns():
     wide = list(candidates(auto(), (), table(100)))
     assert {(c.hidden, c.patterns) for c in wide} == {(400, None), (400, 64)}
     assert len(wide) == 2 * len(choosing.RATES) * len(choosing.DECAYS)
+
+
+def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
+    wide = list(candidates(auto(), (), table(256, rows=1520)))
+    dense = [c for c in wide if c.patterns is None]
+    of_patterns = [c for c in wide if c.patterns is not None]
+    assert sorted({c.rate for c in of_patterns}) == [5e-4, 1e-3, 2e-3]
+    assert sorted({c.rate for c in dense}) == pytest.approx([x * 128 / 320 for x in (5e-4, 1e-3, 2e-3)])
+    assert sorted({c.decay for c in wide}) == pytest.approx([0.0, 0.1, 0.5])
+    assert {c.rate for c in candidates(auto(), (), table(16))} == {5e-4, 1e-3, 2e-3}
 
 
 def test_what_was_chosen_is_not_varied():
@@ -78,7 +89,7 @@ def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
 
     def judge(recipe, data, rivals, seconds):
         rounds.append((list(rivals), seconds))
-        score = {c: -abs(c.rate - 1e-3) - abs(c.decay - 0.1) for c in rivals}
+        score = {c: -abs(c.rate - 1e-3) - abs(c.decay - 1.0) for c in rivals}
         return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(rivals, key=lambda c: -score[c])]
 
     monkeypatch.setattr(choosing, "compared", judge)
@@ -88,11 +99,11 @@ def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
     recipe = chosen(auto(budget="100s"), ("budget",), table(), lines.append)
     assert [len(rivals) for rivals, _ in rounds] == [9, choosing.FINALISTS]
     assert [seconds for _, seconds in rounds] == [15.0, 20.0]
-    assert (recipe.weight_decay, recipe.replicas) == ((0.1,), 1)
+    assert (recipe.weight_decay, recipe.replicas) == ((1.0,), 1)
     assert recipe.rate[0] == pytest.approx(1e-3 / 2.0)  # it is four times as long
     assert recipe.budget == "100s"
     assert recipe.valid == choosing.VALID
-    assert any("rate 0.001, weight decay 0.1" in line for line in lines)
+    assert any("rate 0.001, weight decay 1" in line for line in lines)
 
 
 def test_a_validation_part_of_the_data_is_taken(monkeypatch):
@@ -109,7 +120,7 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     monkeypatch.setattr(choosing, "compared", lambda *given: [])
     lines = []
     recipe = chosen(auto(replicas=3), ("replicas",), table(), lines.append)
-    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1e-3,), (0.1,), 3)
+    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1e-3,), (1.0,), 3)
     assert "none could be judged" in lines[-1]
 
 

@@ -67,7 +67,7 @@ def test_a_factor_that_is_wrong_shows(inexact, monkeypatch):
         return replace(found, best=best, parts=found.parts + 0.3), chains
 
     monkeypatch.setattr(following, "bridge", wrong)
-    monkeypatch.setattr(following, "ANCHORS", -1.0)
+    monkeypatch.setattr(following, "ANCHORS", (-1.0, -1.0))
     monkeypatch.setattr(following, "FREE", 0)
     data, misses = clusters(0), 0
     follower = Follower(data, 0)
@@ -131,7 +131,7 @@ def test_looks_are_spaced_by_what_they_cost(inexact, monkeypatch):
     assert not follower.wants(machine, 0)
     follower.look(machine, 0)
     follower.look(machine, 0)
-    needed = (follower.spent + follower.last_cost + 100) / following.BRIDGES
+    needed = (follower.spent + follower.last_cost + 100) / following.BRIDGES[0]
     assert follower.wants(machine, int(needed) + 1)
     assert not follower.wants(machine, int(needed) - 1)
 

@@ -6,10 +6,11 @@ import torch
 
 from rapidbm.cli.console import record_line
 from rapidbm.data.catalogue import load
-from rapidbm.data.splits import held_out
+from rapidbm.data.splits import Split, held_out
 from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.files import load_tensors
+from rapidbm.machines.spins import to_spins
 from rapidbm.pictures import curve_figure
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
@@ -84,11 +85,38 @@ def test_a_split_of_its_own_is_seeded_for_the_validation_part_alone(tmp_path):
         load(tmp_path / "b.npz", valid=0.2)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan"), "x", True])
+def test_a_share_of_0_trains_on_a_validation_part(tmp_path):
+    bits = np.random.default_rng(0).random((40, 6)) < 0.5
+    np.savez(tmp_path / "a.npz", train=bits[:30], test=bits[30:], valid=bits[30:33])
+    data = load(tmp_path / "a.npz", valid=0)
+    assert data.valid is None
+    assert torch.equal(data.train.spins, to_spins(bits[:33]))
+    assert data.train.known.shape == (6,)
+    assert load("bars4", valid=0.0).valid is None
+
+
+@pytest.mark.parametrize("masks", [(1, 1), (1, 2), (2, 2), (1, 0)])
+def test_splits_side_by_side(masks):
+    spins, known = torch.ones(3, 4, dtype=torch.int8), torch.tensor([True, False, True, False])
+    of = {0: None, 1: known, 2: ~known.expand(3, 4)}
+    one, two = (Split(spins, torch.arange(3), of[mask]) for mask in masks)
+    both = one + two
+    assert both.labels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert len(both) == 6
+    if 0 in masks:
+        assert both.known is None
+    else:
+        whole = both.known.expand(6, 4)
+        assert torch.equal(whole[:3], one.known.expand(3, 4))
+        assert torch.equal(whole[3:], two.known.expand(3, 4))
+    assert (one + Split(spins)).labels is None
+
+
+@pytest.mark.parametrize("share", [1.0, -0.1, float("nan"), "x", True])
 def test_shares_that_are_none(share):
-    with pytest.raises(InputError, match="held out to validate is between 0 and 1, not"):
+    with pytest.raises(InputError, match=r"held out to validate is in \[0, 1\), not"):
         load("bars4", valid=share)
-    with pytest.raises(InputError, match="held out to validate is between 0 and 1, not"):
+    with pytest.raises(InputError, match=r"held out to validate is in \[0, 1\), not"):
         Recipe("bars4", valid=share)
 
 

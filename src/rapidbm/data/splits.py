@@ -71,6 +71,17 @@ class Split:
     def visible(self) -> int:
         return self.spins.shape[1]
 
+    def __add__(self, other: Split) -> Split:
+        """The samples of both; what only one of them has is left out."""
+        labels = known = None
+        if self.labels is not None and other.labels is not None:
+            labels = torch.cat([self.labels, other.labels])
+        if self.known is not None and other.known is not None:
+            known = self.known
+            if known.dim() == 2 or not torch.equal(known, other.known):
+                known = torch.cat([x.known.expand_as(x.spins) for x in (self, other)])  # type: ignore[union-attr]
+        return Split.owning(torch.cat([self.spins, other.spins]), labels, known)
+
     def take(self, rows: Tensor | slice) -> Split:
         """Some of the samples; those of a slice are not copied."""
         labels = None if self.labels is None else self.labels[rows]
@@ -109,16 +120,20 @@ class Dataset:
 
 
 def check_share(share: object) -> None:
-    if not (is_number(share) and 0 < float(share) < 1):  # type: ignore[arg-type]
-        raise InputError(f"the share held out to validate is between 0 and 1, not {share!r}")
+    if not (is_number(share) and 0 <= float(share) < 1):  # type: ignore[arg-type]
+        raise InputError(f"the share held out to validate is in [0, 1), not {share!r}")
 
 
 def held_out(data: Dataset, share: float, seed: int) -> Dataset:
-    """A seeded share of the training data is set aside to validate."""
+    """A seeded share of the training data is set aside to validate; with 0 a part that is there is
+    trained on."""
     check_share(share)
+    if not share:
+        return data if data.valid is None else replace(data, train=data.train + data.valid, valid=None)
     if data.valid is not None:
         raise InputError(
-            f"{data.name} has a validation part of its own, of {len(data.valid)}; leave --valid out"
+            f"{data.name} has a validation part of its own, of {len(data.valid)}; leave --valid out, or "
+            "give 0 to train on it too"
         )
     count = len(data.train)
     if count < 2:

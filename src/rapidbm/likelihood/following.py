@@ -50,7 +50,8 @@ MOST = 2000  # temperatures of an annealing
 WEIGHED = 3  # sweeps that take as long as a step of a bridge, both ways and with its weights
 STEP = 30  # the same of an annealing, with what is tried before it is believed
 MODES = 50_000  # sweeps of a chain that take as long as the search for its bases
-BRIDGES, ANCHORS = 0.06, 0.07  # of the training's sweeps that may be spent on them
+BRIDGES, ANCHORS = (0.06, 0.1), (0.07, 0.2)  # of the training's sweeps, on them: a CPU's share, a GPU's
+SLOW = 2**14  # sweeps of a chain that a GPU makes while it makes one of a few chains
 FREE = 2**33  # multiplications that cost nobody anything
 DRAW = 64  # multiplications that take as long as a unit's draw
 LEAST = 5000  # sweeps that take as long as a proven bound
@@ -80,9 +81,14 @@ class Follower:
     def wants(self, machine: Machine, trained: int) -> bool:
         """Whether a look is within what it may cost after so many sweeps of the training."""
         exact = can_be_exact(machine, CHEAP)
-        usual = 40 * CHAINS * WEIGHED  # the way to the next look is short where the last one was not
+        usual = (
+            40 * _price(machine, CHAINS) * WEIGHED
+        )  # the way to the next look is short where the last one was not
         expected = _terms(machine) if exact else min(self.last_cost or usual, usual)
-        if self.spent + expected + self.rows > _free(machine) + BRIDGES * trained:
+        if (
+            self.spent + expected + self.rows
+            > _free(machine) + by_device(machine.device, *BRIDGES) * trained
+        ):
             return False
         lost = not exact and bool(self.known) and bool(self.known["value"].isnan().any())
         far = self.failed or lost  # then only an anchor helps
@@ -147,7 +153,8 @@ class Follower:
             here, there, self.chains, streams, LONGEST, groups=GROUPS, others=others, hasty=True
         )
         self.failed = int(not found.holds)
-        self.last_cost = found.work * WEIGHED
+        count = self.chains.shape[1]
+        self.last_cost = found.work * WEIGHED * _price(there, count) // count
         self.spent += self.last_cost
         old, good = self.known, found.well
         c = torch.where(good, found.best.value, torch.nan)
@@ -170,16 +177,17 @@ class Follower:
 
     def _left(self, machine: Machine, trained: int) -> float:
         """Sweeps of a chain that an anchor may take."""
-        return _free(machine) + ANCHORS * trained - self.anchoring
+        return _free(machine) + by_device(machine.device, *ANCHORS) * trained - self.anchoring
 
     def _anchor(self, machine: Machine, trained: int, last: bool) -> None:
         """Anneals, if that is within what it may cost, and believes the better of the two."""
-        price = STEP * ANNEALED  # of a temperature
+        price = STEP * _price(machine, ANNEALED)  # of a temperature
+        search = MODES * _price(machine, ANNEALED) // ANNEALED
         first = self.looks == 1  # the start of a training is easy, and all else depends on it
         left = self._left(machine, trained)
         if last and bool(self.known["value"].isnan().any()):  # the end is worth as much again
-            left = _free(machine) + 2 * ANCHORS * trained
-        elif not first and left < max(1.2 * self.last_anchor, MODES + 50 * price):
+            left = _free(machine) + 2 * by_device(machine.device, *ANCHORS) * trained
+        elif not first and left < max(1.2 * self.last_anchor, search + 50 * price):
             return
         most = MOST if first else max(2, min(MOST, int(left / price)))
         own = seed_from(None, self._streams(machine)("anchor"))
@@ -188,10 +196,10 @@ class Follower:
         except TimeLimit:
             raise
         except InputError:  # more temperatures than that
-            self.last_anchor = MODES + 2 * most * price
-            self.anchoring += MODES + most * price
+            self.last_anchor = search + 2 * most * price
+            self.anchoring += search + most * price
             return
-        self.last_anchor = MODES + price * whole.steps
+        self.last_anchor = search + price * whole.steps
         self.anchoring += self.last_anchor
         self.anchored = max(1, trained)
         bounds, before = whole.bounds, self.estimate
@@ -234,6 +242,11 @@ class Follower:
 
 def _terms(machine: Machine) -> int:
     return min(CHEAP, states_of(machine.layers))
+
+
+def _price(machine: Machine, chains: int) -> int:
+    """Sweeps of a chain that take as long as one of so many chains."""
+    return max(chains, by_device(machine.device, 0, SLOW // machine.replicas))
 
 
 def _free(machine: Machine) -> float:

@@ -13,7 +13,13 @@ A longer training wants a lower rate: with r times the updates of the second rou
 
     rate → rate / √r,    at least a quarter of it                                         (1)
 
-Nothing that the caller has chosen is varied.
+The candidates lie around what suits the size of a machine and of its data: a coupling J_ij between V and
+H units moves the fields of many others, and few rows overfit,
+
+    rate of dense couplings    10⁻³ · min(1, 128 / √(V H))                                (2)
+    weight decay               min(1, 150 / rows)                                         (3)
+
+(1/2, 1, 2) times (2), and 0, 1, 5 times (3). Nothing that the caller has chosen is varied.
 """
 
 from __future__ import annotations
@@ -35,12 +41,12 @@ from .watching import trial
 FIRST, SECOND = 0.15, 0.2  # of the time
 FINALISTS = 3
 SERVED = {"model": "rbm", "negative": "pcd", "optimizer": "adam"}
-RATES = (5e-4, 1e-3, 2e-3)
-DECAYS = (0.0, 0.1, 0.3)
-USUAL = 1e-3, 0.1  # where nothing is known
+RATES = (0.5, 1.0, 2.0)  # times `USUAL`, and of dense couplings times eq. (2)
+DECAYS = (0.0, 1.0, 5.0)  # times eq. (3)
+USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
 LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
 LATE, LEAST = 0.4, 0.4  # of the time: no second round after; for the run itself
-MOST_UPDATES = 200_000  # of the run
+MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
@@ -60,7 +66,7 @@ class Candidate:
 
     def __str__(self) -> str:
         kind = "dense" if self.patterns is None else f"K={self.patterns}"
-        return f"{self.hidden} hidden units, {kind}, rate {self.rate:g}, weight decay {self.decay:g}"
+        return f"{self.hidden} hidden units, {kind}, rate {self.rate:.2g}, weight decay {self.decay:.2g}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,8 @@ def chosen(
             break
         judged = compared(recipe, data, rivals, part * whole)
         if not judged:
-            rivals = sorted(rivals, key=lambda c: (c.rate != USUAL[0], c.decay != USUAL[1]))
+            last = [c for c in rivals if c.patterns == rivals[-1].patterns]  # patterns, if any have some
+            rivals = [last[len(last) // 2]]
             tell(f"auto: none could be judged in this time; {rivals[0]} is usual")
             break
         best = judged[0]
@@ -144,9 +151,14 @@ def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
 def candidates(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[Candidate]:
     """Shapes by the number of columns, times rates and decays."""
     for hidden, patterns in _shapes(recipe, fixed, data):
-        rates = recipe.rate if "rate" in fixed else RATES
+        usual = USUAL
+        if patterns is None:
+            usual *= min(1.0, WIDE / (data.visible * hidden) ** 0.5)  # eq. (2)
+        rates = recipe.rate if "rate" in fixed else [usual * x for x in RATES]
         given = recipe.weight_decay if isinstance(recipe.weight_decay, tuple) else ()
-        decays = (given or (0.0,)) if "weight_decay" in fixed else DECAYS
+        decays = [min(1.0, ROWS / len(data.train)) * x for x in DECAYS]  # eq. (3)
+        if "weight_decay" in fixed:
+            decays = list(given or (0.0,))
         for rate, decay in product(rates, decays):
             yield Candidate(hidden, patterns, rate, decay)
 
@@ -190,14 +202,15 @@ def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: flo
 def _speed(recipe: Recipe, data: Dataset) -> float:
     """Updates per second."""
     trainer = recipe.trainer(data, device_named(recipe.device))
-    while trainer.update < WARM_UP:
-        trainer.step()
+    began, first = time.monotonic(), 0
+    for progress in trainer.together():
+        if not first and progress.update >= WARM_UP:
+            trainer.wait()
+            began, first = time.monotonic(), progress.update
+        elif first and progress.update >= first + WARM_UP and time.monotonic() - began >= 0.5:
+            break
     trainer.wait()
-    began = time.monotonic()
-    while trainer.update < 2 * WARM_UP or time.monotonic() - began < 0.5:
-        trainer.step()
-    trainer.wait()
-    return (trainer.update - WARM_UP) / (time.monotonic() - began)
+    return (trainer.update - first) / (time.monotonic() - began)
 
 
 def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:

@@ -66,7 +66,9 @@ class Recipe:
     split: str | None = None
     data_seed: int | None = None
     valid: float | None = setting(
-        None, "Hold out this share of the training data to validate, drawn by --data-seed."
+        None,
+        "Hold out this share of the training data to validate, drawn by --data-seed; 0 trains on a "
+        "validation part that the data have.",
     )
 
     model: str = setting("rbm", "rbm (restricted), dbm (deep) or bm (fully connected).")
