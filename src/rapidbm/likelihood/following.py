@@ -2,9 +2,9 @@
 
     log Z_{t+1} = log Z_t + c_t,        c_t by a bridge (`bridging.py`)                   (1)
 
-from an anchor, where it was annealed. The chains that arrive at one look go on to the next. They walk in
-G groups that never mix, so that what chains remember shows: with d_g the sum of what group g says of the
-c_t beyond what all of them say,
+from independent units in the biases, whose log Z is known, or from an anchor, where it was annealed. The
+chains that arrive at one look go on to the next. They walk in G groups that never mix, so that what
+chains remember shows: with d_g the sum of what group g says of the c_t beyond what all of them say,
 
     error² = anchor² + max( Σ_t error(c_t)², Σ_g d_g² / G (G − 1) )                       (2)
 
@@ -35,6 +35,7 @@ from ..machines.enumeration import states_of
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..random import seed_from, stream
+from ..sampling.gibbs import sweep
 from ..sampling.paths import again
 from .annealed import annealed
 from .bridging import AGREE, bridge
@@ -106,13 +107,11 @@ class Follower:
             exact = log_z(machine, method="exact").value
             return Estimate(exact, torch.zeros_like(exact))
         if self.machine is None:
-            self._begin(machine)
-            wanted = True
-        else:
-            self._cross(self.machine, machine)
-            self._compare(machine)
-            wanted = last or self._doubtful() or trained >= 2 * self.anchored
+            self.machine = self._begin(machine)
+        self._cross(self.machine, machine)
+        self._compare(machine)
         self.machine = machine
+        wanted = last or self._doubtful() or trained >= max(1, 2 * self.anchored)
         if wanted:
             self._anchor(machine, trained, last)
         return self.estimate
@@ -132,12 +131,20 @@ class Follower:
     def _streams(self, machine: Machine) -> partial[torch.Generator]:
         return partial(stream, self.seed, "follow", self.looks, device=machine.device)
 
-    def _begin(self, machine: Machine) -> None:
-        """Chains that no anchor has given a place."""
+    def _begin(self, machine: Machine) -> Machine:
+        """The same machine without couplings, of which all is known."""
+        free, rng = copy.deepcopy(machine), self._streams(machine)("begin")
+        for name, parameter in free.named_parameters():
+            if name != "biases":
+                parameter.data.zero_()
         count = by_device(machine.device, CHAINS, 5 * CHAINS)
-        self.chains = machine.random(count, self._streams(machine)("begin"))
-        nothing = torch.full((machine.replicas,), torch.nan, dtype=torch.float64, device=machine.device)
-        self._know(nothing, nothing)
+        self.chains = sweep(free, free.random(count, rng), rng)
+        value = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
+        for layer in range(len(free.layers.sizes)):
+            field = free.field(self.chains[:, :1], layer).double()
+            value += free.layers.unit(layer).log_sum(field).sum((1, 2))
+        self._know(value, torch.zeros_like(value))
+        return free
 
     def _know(self, value: Tensor, error: Tensor) -> None:
         zero = torch.zeros_like(value)
@@ -183,7 +190,7 @@ class Follower:
         """Anneals, if that is within what it may cost, and believes the better of the two."""
         price = STEP * _price(machine, ANNEALED)  # of a temperature
         search = MODES * _price(machine, ANNEALED) // ANNEALED
-        first = self.looks == 1  # the start of a training is easy, and all else depends on it
+        first = self.looks == 1  # all else depends on it
         left = self._left(machine, trained)
         if last and bool(self.known["value"].isnan().any()):  # the end is worth as much again
             left = _free(machine) + 2 * by_device(machine.device, *ANCHORS) * trained
