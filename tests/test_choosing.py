@@ -135,10 +135,29 @@ def test_it_is_for_one_kind_of_training(other):
 
 
 def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
-    assert preset_for("digits", timed=True) == "auto"
-    assert preset_for("mnist", timed=True) == "auto"
-    assert preset_for("bars4", timed=True) == "paper-bars"
+    assert preset_for("digits", trying=True) == "auto"
+    assert preset_for("mnist", trying=True) == "auto"
+    assert preset_for("bars4", trying=True) == "paper-bars"
     assert preset_for("digits") == "small"
+
+
+def test_it_is_the_default_unless_epochs_are_asked_for():
+    assert choosing.tries({})
+    assert choosing.tries({"hidden": (30,), "negative": "pcd"})
+    assert choosing.tries({"epochs": 30, "budget": "5m"})
+    assert not choosing.tries({"epochs": 30})
+    assert not choosing.tries({"negative": "pid"})
+
+
+def test_it_needs_something_to_judge_by():
+    with pytest.raises(InputError, match="judges by a validation part; leave --valid 0 out"):
+        chosen(auto(valid=0.0), ("valid",), table())
+
+
+def test_both_shapes_are_in_the_second_round():
+    judged = [Judged(Candidate(400, None, 1e-3, x), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
+    judged += [Judged(Candidate(400, 64, 1e-3, x), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
+    assert [c.decay for c in choosing._finalists(judged)] == [1.0, 2.0, 4.0, 5.0]
     assert "log_likelihood" in PRESETS["auto"]["metrics"]
 
 

@@ -47,7 +47,7 @@ def say(self, text):
         os._exit(0)
 
 Screen.say = say
-sys.argv = ["rapidbm", "train", "digits", "--hidden", "5", "--out", sys.argv[1]]
+sys.argv = ["rapidbm", "train", "digits", "--hidden", "5", "--epochs", "9", "--out", sys.argv[1]]
 main()
 """
 

@@ -102,14 +102,14 @@ def train(
     The paper's 4×4 bars, 100 trainings at once:
     [bold]rapidbm train bars4 --replicas 100[/]
 
-    The recipe for a good likelihood (a GPU helps):
-    [bold]rapidbm train mnist --preset mnist[/]
+    A table or images of your own, settings by trials, judged by a tenth held out:
+    [bold]rapidbm train my.csv --budget 10m[/]
 
-    An ordinary RBM on data of your own:
-    [bold]rapidbm train my.npy --dense --hidden 200 --negative pcd[/]
+    The same for so many epochs, with settings of your own and no trials:
+    [bold]rapidbm train my.npy --dense --hidden 200 --epochs 100[/]
 
-    A table of your own, within five minutes, settings by trials, judged by a tenth held out:
-    [bold]rapidbm train my.csv --budget 5m[/]
+    The best likelihood of MNIST (minutes on a GPU):
+    [bold]rapidbm train mnist-static --preset mnist-long --valid 0[/]
 
     Go on after an interruption, to the same bits:
     [bold]rapidbm train --resume --out R[/]
@@ -159,8 +159,7 @@ def _begun(
         found.append(line)
         screen.say(line)
 
-    timed = chosen.get("budget") is not None and choosing.serves(chosen)
-    name = preset or preset_for(dataset, timed=timed)
+    name = preset or preset_for(dataset, trying=choosing.tries(chosen))
     recipe = Recipe.made(dataset, chosen, name)
     if out is not None:
         check_free(out)

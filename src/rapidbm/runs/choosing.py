@@ -5,7 +5,7 @@ train side by side as replicas, each with a fall of its rate to zero, and are ju
 a validation part:
 
     first     all of them, for a `FIRST` share of the time
-    second    the best `FINALISTS`, for longer, a `SECOND` share
+    second    the best `FINALISTS` of each shape, for longer, a `SECOND` share: patterns begin slowly
     last      the best of these: the run itself, for what is left
 
 What overfits later shows in the second round, and the run keeps its best machine by the validation part.
@@ -39,7 +39,8 @@ from .spacing import KEPT, OPEN, epochs_within, seconds_of
 from .watching import trial
 
 FIRST, SECOND = 0.15, 0.2  # of the time
-FINALISTS = 3
+FINALISTS = 2
+LOOKS = 100  # of the run, at most
 SERVED = {"model": "rbm", "negative": "pcd", "optimizer": "adam"}
 RATES = (0.5, 1.0, 2.0)  # times `USUAL`, and of dense couplings times eq. (2)
 DECAYS = (0.0, 1.0, 5.0)  # times eq. (3)
@@ -85,6 +86,12 @@ def serves(settings: Mapping[str, Any]) -> bool:
     return all(settings.get(name, value) == value for name, value in SERVED.items())
 
 
+def tries(settings: Mapping[str, Any]) -> bool:
+    """Whether it is the default with these settings: not where so many epochs are asked for, and no time
+    is given."""
+    return serves(settings) and (settings.get("budget") is not None or "epochs" not in settings)
+
+
 def chosen(
     recipe: Recipe,
     fixed: Collection[str],
@@ -98,6 +105,10 @@ def chosen(
             f"{recipe.model} by {recipe.negative} and {recipe.optimizer}; leave these out, or give "
             "another --preset"
         )
+    if recipe.valid == 0:
+        raise InputError(
+            "the preset auto judges by a validation part; leave --valid 0 out, or give another --preset"
+        )
     began = time.monotonic()
     whole = seconds_of(recipe.budget or BUDGET)
     given, data = data, recipe.data(data)
@@ -110,7 +121,7 @@ def chosen(
     told = f"{len(rivals)} ways to train, {whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
     tell(f"auto: {told}")
     took = 0
-    for part, left in ((FIRST, FINALISTS), (SECOND, 1)):
+    for part in (FIRST, SECOND):
         if len(rivals) == 1 or (part == SECOND and time.monotonic() - began > LATE * whole):
             break
         judged = compared(recipe, data, rivals, part * whole)
@@ -124,13 +135,16 @@ def chosen(
             f"auto: {best.candidate}: log p train {best.train:.2f}, valid {best.valid:.2f} ± "
             f"{best.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
         )
-        rivals, took = [x.candidate for x in judged[:left]], best.updates
+        rivals, took = _finalists(judged), best.updates
     winner = replace(_with(recipe, rivals[:1]), replicas=recipe.replicas)
     rest = max(1.0, LEAST * whole, whole - (time.monotonic() - began))
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     most = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
+    updates = min(most * per_epoch, KEPT * rest * _speed(winner, data))
+    if "evaluate" not in fixed:
+        winner = replace(winner, evaluate=str(max(per_epoch, int(updates) // LOOKS)))
     if took and "rate" not in fixed:
-        longer = min(most * per_epoch, KEPT * rest * _speed(winner, data)) / took
+        longer = updates / took
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))
@@ -185,6 +199,15 @@ def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: fl
         each = seconds * len(group) / len(rivals)
         judged += _trained(_with(recipe, group), data, group, each)
     return sorted((x for x in judged if math.isfinite(x.valid)), key=lambda x: -x.valid)
+
+
+def _finalists(judged: list[Judged]) -> list[Candidate]:
+    """The best of each shape, the best of all first."""
+    found: dict[tuple[int, int | None], list[Candidate]] = {}
+    for one in judged:
+        found.setdefault((one.candidate.hidden, one.candidate.patterns), []).append(one.candidate)
+    kept = [c for group in found.values() for c in group[:FINALISTS]]
+    return [one.candidate for one in judged if one.candidate in kept]
 
 
 def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:

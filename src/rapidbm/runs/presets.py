@@ -72,6 +72,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "evaluate": "epoch",
         "epochs": OPEN,
     },
+    "mnist-long": {  # minutes on a GPU (docs/results.md)
+        **LIKELIHOOD,
+        "hidden": (1500,),
+        "patterns": 450,
+        "particles": 1000,
+        "sweeps": 10,
+        "rate": (7e-4,),
+        "weight_decay": (0.003,),
+        "batch_size": 500,
+        "epochs": 2345,
+    },
     "small": {
         **LIKELIHOOD,
         "hidden": (500,),
@@ -82,7 +93,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 50,
     },
 }
-# The preset that serves a data set when none is named; `small` serves any other.
+# The preset that serves a data set without trials; `small` serves any other.
 SERVES = {
     "bars4": "paper-bars",
     "basN": "paper-bas12",
@@ -98,8 +109,8 @@ def metrics_for(dataset: str, preset: str, model: str) -> tuple[str, ...]:
     return ("log_likelihood",) if watched else ("hamming",)
 
 
-def preset_for(dataset: str, *, timed: bool = False) -> str:
-    """The preset that serves a data set when none is named; with a time to train in, auto but for the
-    paper's tasks."""
+def preset_for(dataset: str, *, trying: bool = False) -> str:
+    """The preset that serves a data set when none is named: the paper's for its tasks, for others `auto`
+    where it may try, else what needs no trials."""
     served = SERVES.get(entry_of(dataset)[0] or "", "small")
-    return "auto" if timed and not served.startswith("paper") else served
+    return "auto" if trying and not served.startswith("paper") else served
