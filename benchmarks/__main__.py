@@ -4,7 +4,7 @@ python -m benchmarks              all but fuzz, grid, pack and precision
 python -m benchmarks replicas pid
 python -m benchmarks coverage --cases 20 --families cold,holes
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
-python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out mnist.safetensors
+python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 """

@@ -113,7 +113,7 @@ def save_machine(
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to save {path.name} in; make it first")
-    extra = {} if card is None else {"card": card}
+    extra: dict[str, Any] = {} if card is None else {"card": card}
     named = {f"parameter/{name}": p.data for name, p in machine.named_parameters()}
     if half:
         named = {name: _rounded(value) for name, value in named.items()}

@@ -166,8 +166,8 @@ class RunFolder(Trained):
         path = inside(self.folder, "run.json")
         if str(self.folder).startswith(PRETRAINED):
             raise InputError(
-                f"{self.folder} is a machine without the run that trained it, which this needs; name a run "
-                "folder, or take the machine by itself: rapidbm.pretrained(name)"
+                f"{self.folder} is a machine without the run that trained it, which is needed here; name "
+                "a run folder, or take the machine alone: rapidbm.pretrained(name)"
             )
         if not path.is_file():
             raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")

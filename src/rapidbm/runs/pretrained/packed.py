@@ -52,8 +52,8 @@ class Card:
         """The card in a line."""
         value, low, high = self.log_p["test"]
         return (
-            f"{self.machine}, trained on {self.data}; log p of a test image {value:.2f} nats "
-            f"({low:.2f} to {high:.2f})"
+            f"{self.machine}, trained on {self.data}; log p of a test image {value:.2f} nats, "
+            f"{low:.2f} to {high:.2f}"
         )
 
     def table(self) -> str:
@@ -105,7 +105,7 @@ class Pretrained(Trained):
         self.recipe = Recipe.from_dict(self.card.recipe)
         self.info = {"data": {"name": self.card.data, "shape": self.card.shape}}
         counts = " and ".join(f"{len(s)} {part}" for part, s in self.data().parts.items())
-        self.notes = (f"of the {counts} images that are in the package; of all: {self.card.line()}",)
+        self.notes = (f"measured on the {counts} images in the package",)
 
     def __str__(self) -> str:
         return self.name
