@@ -172,7 +172,11 @@ def _check_finite(path: str | Path, finite: Tensor, replica: int | None) -> None
 
 
 def _check_parameters(
-    path: Path, found: Mapping[str, Tensor], layers: Layers, kind: str, types: tuple[torch.dtype, ...]
+    path: Path,
+    found: Mapping[str, Tensor],
+    layers: Layers,
+    kind: str,
+    types: tuple[torch.dtype, ...] = FLOATS,
 ) -> None:
     """Refuses tensors that are not the parameters of these layers."""
     sizes, n = layers.sizes, layers.units
