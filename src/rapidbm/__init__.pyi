@@ -58,6 +58,7 @@ from .runs.diagnosis import diagnose as diagnose
 from .runs.metrics import Metric as Metric
 from .runs.metrics import hamming_distance as hamming_distance
 from .runs.metrics import reconstruct as reconstruct
+from .runs.pretrained.packed import pretrained as pretrained
 from .runs.recipe import Recipe as Recipe
 from .runs.run import Run as Run
 from .sampling.convergence import Mixing as Mixing

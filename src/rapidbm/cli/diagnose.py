@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from .. import pictures
-from ..disk import inside
 from ..machines.machine import Machine
 from ..progress import quiet
 from ..runs import diagnosis
-from ..runs.run import Run
+from ..runs.pretrained.packed import trained
 from .console import Screen
-from .options import DataFile, Device, Json, Limit, Replica, Seed, Update
+from .options import FIGURES, DataFile, Device, Json, Limit, Replica, Seed, Update
 
 
 def diagnose(
@@ -22,7 +21,7 @@ def diagnose(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="A run folder, or a machine's .safetensors file.",
+            help="A run folder, pretrained:mnist, or a machine's .safetensors file.",
             show_default=False,
         ),
     ],
@@ -38,7 +37,7 @@ def diagnose(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the pictures (default: RUN/figures, or beside the file)."),
+        typer.Option(help=f"Folder for the pictures (default: {FIGURES}, or beside the file)."),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -50,7 +49,8 @@ def diagnose(
     """
     screen = Screen(as_json)
     machine, data, past = diagnosis.opened(run, update, replica, device, file)
-    folder = out or (run.parent if run.is_file() else inside(run, "figures"))
+    whole = None if run.is_file() else trained(run, file)
+    folder = out or (run.parent if whole is None else whole.figures)
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
     name = run.stem if run.is_file() else run.resolve().name
     after = "" if update is None else f", update {update}"
@@ -73,7 +73,7 @@ def diagnose(
         key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
         for key, figure in found.figures.items()
     }
-    taken, words = (None, "") if run.is_file() else Run(run, file).where(update)
+    taken, words = (None, "") if whole is None else whole.where(update)
     told = {"run": str(run), "update": taken, "replica": replica}
     screen.result({**told, **found.as_dict(), "figures": files})
     if words:

@@ -9,7 +9,8 @@ import typer
 from .. import pictures
 from ..errors import InputError
 from ..runs.evaluation import curve_figure, evaluation, likelihood_curve, middle
-from ..runs.run import Run
+from ..runs.folder import Trained
+from ..runs.pretrained.packed import trained
 from .console import Screen, meaning, spread
 from .options import DataFile, Device, Folder, Json, Limit, Seed, Update
 
@@ -38,7 +39,7 @@ def evaluate(
     Log-likelihoods and ground states are exact where that can be had; else annealing gives a value
     and its 95 % interval, and a search the best energy, beside one that no state can go below.
     """
-    screen, opened = Screen(as_json), Run(run, file)
+    screen, opened = Screen(as_json), trained(run, file)
     with screen.watching("evaluation", limit=limit):
         if not curve:
             rows, notes = evaluation(opened, update, seed, device, likelihood)
@@ -62,7 +63,7 @@ def evaluate(
         screen.say(f"  {note}")
 
 
-def _show_curve(run: Run, screen: Screen, seed: int, device: str) -> None:
+def _show_curve(run: Trained, screen: Screen, seed: int, device: str) -> None:
     records = likelihood_curve(run, seed, device, screen.track)
     screen.say(
         f"log-likelihood per image, middle of the interval ({meaning(run.recipe.replicas)}) and its "

@@ -73,7 +73,8 @@ def root(
 ) -> None:
     """Train Boltzmann machines without getting lost in a spin glass.
 
-    Start with [bold]rapidbm demo[/]; then [bold]rapidbm train bars4[/], which uses the paper's settings.
+    See digits at once: [bold]rapidbm sample pretrained:mnist[/]. Start with [bold]rapidbm demo[/]; then
+    [bold]rapidbm train bars4[/], which uses the paper's settings.
     """
     if version:
         from .. import __version__

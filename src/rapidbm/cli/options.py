@@ -17,7 +17,15 @@ from ..errors import PluginWarning
 from ..registry import Option, Registry, Setting
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")]
-Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="A run folder, or pretrained:mnist, a machine that comes with the package.",
+        show_default=False,
+    ),
+]
+FIGURES = "RUN/figures, or ./pretrained-NAME"
 Update = Annotated[
     str | None,
     typer.Option(

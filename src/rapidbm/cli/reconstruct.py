@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ..runs.run import Run
+from ..runs.pretrained.packed import trained
 from ..runs.samples import reconstructions, target
 from .console import Screen
-from .options import DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
+from .options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
 
 
 def reconstruct(
@@ -21,11 +21,21 @@ def reconstruct(
         Path | None,
         typer.Option(help="A .npy of booleans, true where a pixel is known (default: the data set's)."),
     ] = None,
-    passes: Annotated[int, typer.Option(help="Gibbs passes.", min=1)] = 1,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            help="Gibbs passes (default: 1, of a pretrained machine 200).", min=1, show_default=False
+        ),
+    ] = None,
     clamp: Annotated[
-        bool,
-        typer.Option("--clamp/--free", help="Hold the known pixels, or only start from them."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--clamp/--free",
+            help="Hold the known pixels, as is done by default of a pretrained machine, or only start "
+            "from them, as by default of a run.",
+            show_default=False,
+        ),
+    ] = None,
     replica: Replica = 0,
     update: Update = None,
     file: DataFile = None,
@@ -33,13 +43,15 @@ def reconstruct(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/reconstructions.png)."),
+        typer.Option(help=f"A new .png, or .npy of ±1 (default: reconstructions.png in {FIGURES})."),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Fill in the unknown pixels of images: the paper's task is one pass with nothing held."""
-    screen, opened = Screen(as_json), Run(run, file)
+    screen, opened = Screen(as_json), trained(run, file)
+    passes = opened.usual.passes if passes is None else passes
+    clamp = opened.usual.clamp if clamp is None else clamp
     path = target(out, opened, "reconstructions.png")
     with screen.watching("reconstruction", limit=limit):
         images, wrong = reconstructions(

@@ -9,11 +9,12 @@ import typer
 
 from .. import pictures
 from ..accel.devices import device_named
-from ..runs.run import Run
+from ..runs.pretrained.packed import trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
 from .console import Screen
 from .options import (
+    FIGURES,
     DataFile,
     Device,
     Folder,
@@ -67,18 +68,20 @@ def sample(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="A new .png, or .npy of ±1 (default: RUN/figures/samples.png)."),
+        typer.Option(help=f"A new .png, or .npy of ±1 (default: samples.png in {FIGURES})."),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
     **given: Any,
 ) -> None:
     """Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing."""
-    screen, opened = Screen(as_json), Run(run, file)
+    screen, opened = Screen(as_json), trained(run, file)
     path = target(out, opened, "samples.png")
     shape = opened.info["data"]["shape"]
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
+    if sampler == "gibbs" and sweeps is None:
+        sweeps = opened.usual.sweeps
     with screen.watching("sampling", limit=limit):
         spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track)
     if path.suffix == ".npy":

@@ -9,5 +9,5 @@ Others take besides
     catalogue: FILE_ENDINGS, entry_of, settings_for
     digits: data_folder
     files: numpy_arrays
-    splits: check_share, held_out
+    splits: check_share, held_out, top_half
 """

@@ -3,6 +3,9 @@
 The header also has a checksum of all that the file says: one whose bits have changed is refused (files of
 earlier versions have none). Everything is checked against `HEADER`, and tensors against the layers that
 it names, before a machine is built.
+
+Parameters are float32 or float64, as the machine's are. A file that is to be small has them in half
+precision, if its header says so (`precision`); what is built from it is float32.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from torch import Tensor
 
 from ..disk import parse_json, reading, write_bytes
 from ..errors import InputError
-from ..schema import Names, OneOf, Real, Several, Text, Whole
+from ..schema import Anything, Names, OneOf, Real, Several, Text, Whole
 from .couplings import Couplings
 from .dense import Dense
 from .layers import Layers
@@ -29,6 +32,7 @@ from .patterns import Patterns
 
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)
+HALF = torch.half
 HEADER = Names(
     {
         "format": Whole(),
@@ -36,7 +40,15 @@ HEADER = Names(
         "edges": Several(Several(Whole(0, 1000), count=2)),
         "couplings": OneOf(("patterns", "dense")),
     },
-    {"update": Whole(), "seconds": Real(0), "evaluations": Whole(), "wall": Real(0), "sha256": Text(64)},
+    {
+        "update": Whole(),
+        "seconds": Real(0),
+        "evaluations": Whole(),
+        "wall": Real(0),
+        "sha256": Text(64),
+        "precision": OneOf(("half",)),
+        "card": Anything(),  # of a machine of the package: `runs/pretrained`
+    },
 )
 
 
@@ -88,12 +100,35 @@ def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, header
 
 
-def save_machine(machine: Machine, path: str | Path) -> None:
-    """Writes a machine to a file; one that is there is replaced."""
+def save_machine(
+    machine: Machine,
+    path: str | Path,
+    *,
+    half: bool = False,
+    beside: Mapping[str, Tensor] | None = None,
+    card: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a machine to a file; one that is there is replaced. `half` rounds its parameters to half
+    precision. `beside` and `card` are more tensors and words to keep with it."""
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to save {path.name} in; make it first")
-    save_tensors(path, machine, _named(machine), {})
+    extra: dict[str, Any] = {} if card is None else {"card": card}
+    named = {f"parameter/{name}": p.data for name, p in machine.named_parameters()}
+    if half:
+        named = {name: _rounded(value) for name, value in named.items()}
+        extra["precision"] = "half"
+    save_tensors(path, machine, {**named, **(beside or {})}, extra)
+
+
+def _rounded(value: Tensor) -> Tensor:
+    largest, most = float(value.abs().max()), torch.finfo(HALF).max
+    if largest > most:
+        raise InputError(
+            f"half precision holds parameters up to {most:g}, the largest here is {largest:g}; leave "
+            "half out"
+        )
+    return value.to(HALF)
 
 
 def load_machine(path: str | Path, *, averaged: bool = False, replica: int | None = None) -> Machine:
@@ -105,8 +140,8 @@ def load_machine(path: str | Path, *, averaged: bool = False, replica: int | Non
     if not found:
         raise InputError(f"{path} holds no {part.rstrip('/')}; it has {', '.join(tensors)}")
     layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
-    kind = header["couplings"]
-    _check_parameters(Path(path), found, layers, kind)
+    kind, half = header["couplings"], header.get("precision") == "half"
+    _check_parameters(Path(path), found, layers, kind, (HALF,) if half else FLOATS)
     if replica is not None:
         last = min(map(len, found.values())) - 1
         if not 0 <= replica <= last:
@@ -114,6 +149,8 @@ def load_machine(path: str | Path, *, averaged: bool = False, replica: int | Non
         found = {name: value[replica : replica + 1] for name, value in found.items()}
     whole = torch.stack([value.flatten(1).isfinite().all(1) for value in found.values()]).all(0)
     _check_finite(path, whole, replica)
+    if half:
+        found = {name: value.float() for name, value in found.items()}
     couplings: Couplings
     if kind == "patterns":
         couplings = Patterns(layers, found["couplings.patterns"])
@@ -134,7 +171,13 @@ def _check_finite(path: str | Path, finite: Tensor, replica: int | None) -> None
         )
 
 
-def _check_parameters(path: Path, found: Mapping[str, Tensor], layers: Layers, kind: str) -> None:
+def _check_parameters(
+    path: Path,
+    found: Mapping[str, Tensor],
+    layers: Layers,
+    kind: str,
+    types: tuple[torch.dtype, ...] = FLOATS,
+) -> None:
     """Refuses tensors that are not the parameters of these layers."""
     sizes, n = layers.sizes, layers.units
     wanted: dict[str, tuple[int | None, ...]]  # sizes after the replicas
@@ -153,7 +196,7 @@ def _check_parameters(path: Path, found: Mapping[str, Tensor], layers: Layers, k
             and value.dim() == len(rule) + 1
             and all(size in (None, seen) for size, seen in zip(rule, value.shape[1:], strict=True))
             and 0 not in value.shape
-            and value.dtype in FLOATS
+            and value.dtype in types
             and (first is None or (value.dtype, value.shape[:1]) == (first.dtype, first.shape[:1]))
         )
         if not fits:
@@ -170,7 +213,3 @@ def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> No
             f"{path} holds a machine of layers {tuple(found)}, but the recipe asks for {wanted}; "
             "the checkpoint belongs to another run"
         )
-
-
-def _named(machine: Machine) -> dict[str, Tensor]:
-    return {f"parameter/{name}": p.data for name, p in machine.named_parameters()}

@@ -2,7 +2,8 @@
 
 A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only
 engine that trains with looks, checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at
-what came out, `metrics` and `probes` measure it.
+what came out, `metrics` and `probes` measure it. `pretrained` has trained machines that come with the
+package.
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
 Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `probes`.
@@ -10,10 +11,11 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 Others take besides
 
     choosing: chosen
-    folder: check_free
+    folder: Trained, check_free
     evaluation: curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
+    pretrained.packed: trained
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
     run: Step

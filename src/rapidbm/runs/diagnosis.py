@@ -46,7 +46,8 @@ from ..progress import watch
 from ..random import check_seed, stream
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
-from .folder import RunFolder, Which
+from .folder import Which
+from .pretrained.packed import trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,7 +116,7 @@ def opened(
         if update is not None:
             raise InputError(f"{path} is one machine without checkpoints; leave --update out")
         return load_machine(path, replica=replica).to(where), None, []
-    run = RunFolder(path, file)
+    run = trained(path, file)
     machine = run.machine(update, replica).to(where)
     last, _ = run.where(update)
     saved = [u for u in run.checkpoints() if u <= last]

@@ -23,7 +23,7 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..random import stream
 from ..training.negative import HasConfigurations
-from .folder import RunFolder, Which, as_list
+from .folder import Trained, Which, as_list
 from .metrics import hamming_distance, mean_free_energy
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Rows = dict[str, list[float | None]]
 
 
 def evaluation(
-    run: RunFolder,
+    run: Trained,
     update: Which = None,
     seed: int = 0,
     device: str = "cpu",
@@ -48,7 +48,7 @@ def evaluation(
     splits = data.parts
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
-    notes = []
+    notes = list(run.notes)
     for part, split in splits.items():
         rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
     if states_of(machine.layers, (0,)) <= HIDDEN:
@@ -114,7 +114,7 @@ def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> 
     return z, f"{told}; {z.note}" if z.note else told
 
 
-def _chains(run: RunFolder, machine: Machine) -> Tensor | None:
+def _chains(run: Trained, machine: Machine) -> Tensor | None:
     """The chains of the newest checkpoint, if the negative phase keeps any."""
     wanted = run.recipe.negative_phase().init(machine, stream(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
@@ -129,13 +129,15 @@ def _chains(run: RunFolder, machine: Machine) -> Tensor | None:
 
 
 def likelihood_curve(
-    run: RunFolder,
+    run: Trained,
     seed: int = 0,
     device: str = "cpu",
     track: Callable[[range], Iterable[int]] = iter,
 ) -> list[dict[str, Any]]:
     """The likelihood of every checkpoint, bridged from one to the next: a record for each."""
-    data, updates = run.data(), sorted(run.checkpoints())
+    if not (updates := sorted(run.checkpoints())):
+        raise InputError(f"a curve goes along checkpoints, and {run} has none; leave --curve out")
+    data = run.data()
     where = device_named(device)
     machines = [run.machine(u).to(where).requires_grad_(False) for u in updates]
     found = log_z_along(machines, seed=seed, data=data.train, chains=CHAINS, track=track)

@@ -18,7 +18,8 @@ import hashlib
 import math
 import platform
 import warnings
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +40,7 @@ from .recipe import Recipe
 from .trust import is_trusted, trust
 
 FORMAT = 1
+PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package
 METRICS_BYTES = 2**29
 Record = dict[str, Any]
 Which = int | str | None  # a checkpoint: after an update, `best`, `last`, or the usual one
@@ -86,7 +88,55 @@ def line_shape(replicas: int) -> Names:
     )
 
 
-class RunFolder:
+@dataclass(frozen=True)
+class Usual:
+    """How samples and reconstructions are made where nobody says: from where Gibbs chains start and how
+    long they go (None: as long as the sampler does), passes, and whether known pixels are held."""
+
+    start: str = "random"
+    sweeps: int | None = None
+    passes: int = 1
+    clamp: bool = False
+
+
+class Trained(ABC):
+    """What can be looked at after a training: a run folder, or a machine that comes with the package."""
+
+    info: dict[str, Any]  # of the shape `RUN`
+    recipe: Recipe
+    usual = Usual()
+    notes: tuple[str, ...] = ()  # on what is measured
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+    @abstractmethod
+    def data(self) -> Dataset: ...
+    @property
+    @abstractmethod
+    def latest(self) -> Path:
+        """The file of the newest machine."""
+
+    @abstractmethod
+    def checkpoints(self) -> dict[int, Path]:
+        """The saved history: update number → file."""
+
+    @abstractmethod
+    def chosen(self, which: Which = None) -> int | Literal["best", "last"]:
+        """The checkpoint that is meant."""
+
+    @abstractmethod
+    def where(self, which: Which = None) -> tuple[int, str]:
+        """The update of a checkpoint, and words about it."""
+
+    @abstractmethod
+    def machine(self, update: Which = None, replica: int | None = None) -> Machine: ...
+    @property
+    @abstractmethod
+    def figures(self) -> Path:
+        """The folder for pictures."""
+
+
+class RunFolder(Trained):
     """A run folder as it lies there."""
 
     def __init__(
@@ -103,6 +153,9 @@ class RunFolder:
         self._special = recipe
         self.read()
 
+    def __str__(self) -> str:
+        return str(self.folder)
+
     def note(self, name: str, value: Any) -> None:
         """Writes down one more thing about the run."""
         self.info[name] = value
@@ -111,6 +164,11 @@ class RunFolder:
     def read(self) -> None:
         """Reads what it says of itself."""
         path = inside(self.folder, "run.json")
+        if str(self.folder).startswith(PRETRAINED):
+            raise InputError(
+                f"{self.folder} is a machine without the run that trained it, which is needed here; name "
+                "a run folder, or take the machine alone: rapidbm.pretrained(name)"
+            )
         if not path.is_file():
             raise InputError(f"{self.folder} is no run folder: it has no run.json; check the path")
         what, remedy = "the description of a run", "restore it"
@@ -120,7 +178,7 @@ class RunFolder:
                 f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
                 f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
             )
-        self.info: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
+        self.info = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
         self.recipe = self._special or Recipe.from_dict(info["recipe"])
 
     @property

@@ -23,13 +23,13 @@ from ..random import stream
 from ..registry import build
 from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
-from .folder import RunFolder, Which
+from .folder import Trained, Which
 from .metrics import corrupt, reconstruct, wrong_pixels
 
 STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
 
 
-def target(out: Path | None, run: RunFolder, name: str) -> Path:
+def target(out: Path | None, run: Trained, name: str) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
         return run.figures / name
@@ -49,7 +49,7 @@ def write_array(path: Path, spins: Tensor) -> None:
 
 def sampler_named(
     name: str,
-    run: RunFolder,
+    run: Trained,
     machine: Machine,
     start: str,
     update: Which,
@@ -72,6 +72,10 @@ def sampler_named(
     if "data" in wants:
         filled["data"] = run.data().train.take(slice(0, 2000))
     if "machines" in wants:
+        if not run.checkpoints():
+            raise InputError(
+                f"{name} goes along the checkpoints of a training, and {run} has none; take --sampler pt"
+            )
         last, _ = run.where(update)
         past = [u for u in run.checkpoints() if u < last]
         machines = [run.machine(u, replica).to(machine.device) for u in past]
@@ -79,7 +83,7 @@ def sampler_named(
     return build(SAMPLERS, name, given or {}, **filled)
 
 
-def _start(run: RunFolder, machine: Machine, start: str, seed: int) -> Tensor | None:
+def _start(run: Trained, machine: Machine, start: str, seed: int) -> Tensor | None:
     if start == "random":
         return None
     if start == "data":
@@ -126,7 +130,7 @@ def samples(
 
 
 def reconstructions(
-    run: RunFolder,
+    run: Trained,
     part: str,
     mask: Path | None,
     count: int,

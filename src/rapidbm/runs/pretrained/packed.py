@@ -1,0 +1,174 @@
+"""A trained machine in one small file: its parameters in half precision, some images of its data as
+bits, and a card that says how it was made and how good it is.
+
+`trained` is the door of the commands: where they are given a run folder, `pretrained:NAME` stands for
+the machine NAME of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...data.splits import Dataset, Split, top_half
+from ...errors import InputError, lookup
+from ...machines.files import load_machine, load_tensors, save_machine
+from ...machines.machine import Machine
+from ...machines.spins import to_bits, to_spins
+from ...random import stream
+from ...schema import of_fields
+from ..folder import PRETRAINED, RunFolder, Trained, Usual, Which
+from ..recipe import Recipe
+
+HERE = Path(__file__).parent
+IMAGES = 500  # of each part of the data
+
+
+@dataclass(frozen=True)
+class Card:
+    """How a machine was made and how good it is; intervals are of 95 %."""
+
+    data: str
+    shape: tuple[int, ...]  # of an image
+    machine: str  # in a few words
+    parameters: int
+    recipe: Mapping[str, Any]
+    command: str
+    replica: str  # which one of those that the command trained
+    updates: int
+    seconds: float  # of the training
+    device: str
+    log_p: Mapping[str, tuple[float, ...]]  # a part of the data: value, lower and upper end
+    log_z: tuple[float, ...]
+    rounding: tuple[float, ...]  # between which half precision moves log p of the test images
+
+    def line(self) -> str:
+        """The card in a line."""
+        value, low, high = self.log_p["test"]
+        return (
+            f"{self.machine}, trained on {self.data}; log p of a test image {value:.2f} nats, "
+            f"{low:.2f} to {high:.2f}"
+        )
+
+    def table(self) -> str:
+        """The card for a page."""
+        rows = {
+            "data": f"`{self.data}`, {self.shape[0]}×{self.shape[1]} pixels",
+            "machine": f"{self.machine}; {self.parameters:,} parameters",
+            "trained by": f"`{self.command}`",
+            "replica": self.replica,
+            "seed": str(self.recipe["seed"]),
+            "training": f"{self.updates:,} updates, {self.seconds:.0f} s on {self.device}",
+            **{
+                f"log p, {part} images": f"{value:.2f} nats ({low:.2f} to {high:.2f})"
+                for part, (value, low, high) in self.log_p.items()
+            },
+            "log Z": "{:.2f} ({:.2f} to {:.2f})".format(*self.log_z),
+            "half precision": "moves log p of the test images by {:+.4f} to {:+.4f} nats".format(
+                *self.rounding
+            ),
+        }
+        return "\n".join(["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows.items())])
+
+
+CARD = of_fields(Card)
+
+
+def pack(path: str | Path, machine: Machine, data: Dataset, card: Card) -> None:
+    """Writes the file of a machine of one replica, with images of `data` drawn by a fixed seed."""
+    if machine.replicas != 1:
+        raise InputError(f"one machine is packed, not {machine.replicas}; take machine.replica(i)")
+    images = {}
+    for part, split in (("train", data.train), ("test", data.test)):
+        rows = torch.randperm(len(split), generator=stream(0, "pretrained", part))[:IMAGES]
+        bits = np.packbits(to_bits(split.spins[rows]).numpy().astype(np.uint8), axis=1)
+        images[f"images/{part}"] = torch.from_numpy(bits)
+    save_machine(machine, path, half=True, beside=images, card=asdict(card))
+
+
+class Pretrained(Trained):
+    """A machine of the package, as the commands look at it."""
+
+    usual = Usual(sweeps=500, passes=200, clamp=True)
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, f"{PRETRAINED}{path.stem}"
+        self._tensors, header = load_tensors(path)
+        card = CARD.checked(header.get("card"), f"{path} has no sound card:", "install rapidbm again")
+        self.card = Card(**card)
+        self.recipe = Recipe.from_dict(self.card.recipe)
+        self.info = {"data": {"name": self.card.data, "shape": self.card.shape}}
+        counts = " and ".join(f"{len(s)} {part}" for part, s in self.data().parts.items())
+        self.notes = (f"measured on the {counts} images in the package",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def data(self) -> Dataset:
+        """The images that are in the package."""
+        train, test = (self._split(part) for part in ("train", "test"))
+        return Dataset(self.card.data, train, test, self._shape)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        rows, columns = self.card.shape
+        return rows, columns
+
+    def _split(self, part: str) -> Split:
+        rows, columns = self._shape
+        packed: Tensor = lookup("part of the images", f"images/{part}", self._tensors)
+        bits = np.unpackbits(packed.numpy(), axis=1, count=rows * columns)
+        return Split(to_spins(bits), known=top_half(self._shape))
+
+    @property
+    def latest(self) -> Path:
+        return self.path
+
+    def checkpoints(self) -> dict[int, Path]:
+        return {}
+
+    def chosen(self, which: Which = None) -> Literal["last"]:
+        if which is not None:
+            raise InputError(
+                f"{self.name} is one machine without checkpoints, there is no update {which}; leave "
+                "--update out"
+            )
+        return "last"
+
+    def where(self, which: Which = None) -> tuple[int, str]:
+        self.chosen(which)
+        return self.card.updates, f"the pretrained machine ({self.card.line()})"
+
+    def machine(self, update: Which = None, replica: int | None = None) -> Machine:
+        self.chosen(update)
+        return load_machine(self.path, replica=replica)
+
+    @property
+    def figures(self) -> Path:
+        return Path(self.name.replace(":", "-"))  # the package is no place to write to
+
+
+def known() -> dict[str, Path]:
+    """The machines of the package."""
+    return {path.stem: path for path in sorted(HERE.glob("*.safetensors"))}
+
+
+def trained(run: str | Path, file: Path | None = None) -> Trained:
+    """What the commands look at: a run folder, with its `file` of data, or `pretrained:NAME`."""
+    if not str(run).startswith(PRETRAINED):
+        return RunFolder(run, file)
+    found = Pretrained(lookup("pretrained machine", str(run).removeprefix(PRETRAINED), known()))
+    if file is not None:
+        raise InputError(f"{run} has its own images, {file} cannot take their place; leave --data out")
+    return found
+
+
+def pretrained(name: str) -> Machine:
+    """A trained machine that comes with the package: `mnist`."""
+    return load_machine(lookup("pretrained machine", name, known()))
