@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#1d2b36"
 DOWN, UNKNOWN = "#d3dde5", "#86b0cb"
+MOST_NAMES = 60  # columns of a table that are named in a picture
 
 
 def mosaic(
@@ -44,11 +45,19 @@ def mosaic(
 def show_images(
     axes: Axes, images: Tensor, shape: tuple[int, int], columns: int | None = None, title: str = ""
 ) -> None:
-    """Draws a mosaic: up is dark, down is light, 0 (unknown) is blue."""
+    """Draws a mosaic, or a table row by row: up is dark, down is light, 0 (unknown) is blue."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("spins", [DOWN, UNKNOWN, INK]).with_extremes(bad="white")
-    axes.imshow(mosaic(images, shape, columns), cmap=colours, vmin=-1, vmax=1, interpolation="nearest")
+    table = shape[0] == 1
+    axes.imshow(
+        images.float().cpu().numpy() if table else mosaic(images, shape, columns),
+        cmap=colours,
+        vmin=-1,
+        vmax=1,
+        interpolation="nearest",
+        aspect="auto" if table else None,
+    )
     axes.set_axis_off()
     if title:
         axes.set_title(plain(title), fontsize=10, color=INK)
@@ -61,9 +70,23 @@ def figure(width: float, height: float) -> Figure:
 
 
 def image_figure(
-    images: Tensor, shape: tuple[int, int], *, columns: int | None = None, title: str = ""
+    images: Tensor,
+    shape: tuple[int, int],
+    *,
+    columns: int | None = None,
+    title: str = "",
+    names: Sequence[str] = (),
 ) -> Figure:
-    """A figure of one mosaic."""
+    """A figure of one mosaic, or of a table under the names of its columns."""
+    if shape[0] == 1:
+        fig = figure(min(14.0, 2.0 + 0.2 * shape[1]), min(12.0, 1.0 + 0.12 * len(images)))
+        axes = fig.subplots()
+        show_images(axes, images, shape, title=title)
+        if 0 < len(names) <= MOST_NAMES:
+            axes.set_axis_on()
+            axes.set_yticks([])
+            axes.set_xticks(range(len(names)), [plain(x[:24]) for x in names], rotation=90, fontsize=7)
+        return fig
     tiles = mosaic(images, shape, columns)
     height, width = tiles.shape
     scale = 6.0 / max(width, 1)

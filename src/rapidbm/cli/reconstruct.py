@@ -43,7 +43,9 @@ def reconstruct(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"A new .png, or .npy of ±1 (default: reconstructions.png in {FIGURES})."),
+        typer.Option(
+            help=f"A new .png, .npy (±1) or .csv (0, 1) (default: reconstructions.png in {FIGURES})."
+        ),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,

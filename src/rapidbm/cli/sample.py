@@ -68,7 +68,7 @@ def sample(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"A new .png, or .npy of ±1 (default: samples.png in {FIGURES})."),
+        typer.Option(help=f"A new .png, .npy (±1) or .csv (0, 1) (default: samples.png in {FIGURES})."),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -84,10 +84,9 @@ def sample(
         sweeps = opened.usual.sweeps
     with screen.watching("sampling", limit=limit):
         spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track)
-    if path.suffix == ".npy":
-        write_array(path, spins)
-    else:
-        pictures.save(pictures.image_figure(spins, (shape[0], shape[1])), path)
+    names = opened.info["data"].get("columns", ())
+    if not write_array(path, spins, names):
+        pictures.save(pictures.image_figure(spins, (shape[0], shape[1]), names=names), path)
     drawn = {"samples": count, "sampler": sampler, "sweeps": steps, "out": str(path)}
     screen.result({"run": str(run), **drawn, **({"tempering": told} if told else {})})
     how = f"{sampler}, {steps} steps"

@@ -10,4 +10,5 @@ Others take besides
     digits: data_folder
     files: numpy_arrays
     splits: check_share, held_out, top_half
+    tables: write_table
 """

@@ -14,8 +14,9 @@ from .bars import bars4, bars_and_stripes
 from .digits import digits, mnist, mnist_static
 from .files import READERS, from_file
 from .splits import Dataset, held_out
+from .tables import ENDINGS
 
-FILE_ENDINGS = tuple(READERS)
+FILE_ENDINGS = (*READERS, *ENDINGS)
 
 
 class Source(NamedTuple):

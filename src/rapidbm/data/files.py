@@ -30,6 +30,7 @@ from ..machines.spins import to_spins
 from . import hdf5_child
 from .hdf5_child import RATIO
 from .splits import SPLIT_SEED, Dataset, Split, divided, held_out, top_half
+from .tables import ENDINGS, read_table
 
 Arrays = Mapping[str, Callable[[], Array]]
 PARTS = ("samples", "train", "test", "valid")
@@ -83,16 +84,24 @@ def from_file(
 
     `.npy`: samples. `.npz` and `.h5`: `samples` and `labels`, or `train`, `test`, `train_labels`,
     `test_labels`; either way a `valid` with `valid_labels` is kept, and a warning names what is not
-    read. `.csv`: a row per sample, without labels; a first line of names is passed over.
+    read. `.csv`, `.tsv`, `.txt` and `.data`: a row per sample, without labels; a first line may hold the
+    names of the columns.
     """
     path = Path(path)
-    if path.suffix not in READERS:
+    known = (*READERS, *ENDINGS)
+    if path.suffix not in known:
         raise InputError(
-            f"{path} has the ending {path.suffix!r}, known are {', '.join(READERS)}; convert it"
+            f"{path} has the ending {path.suffix!r}, known are {', '.join(known)}; convert it"
         )
     if not path.is_file():
         raise InputError(f"there is no file {path}; check the path")
-    data = from_named(path, READERS[path.suffix](path), seed=seed, seeded=valid is not None)
+    if path.suffix in ENDINGS:
+        values, names = read_table(path)
+        data = from_arrays(values, name=path.stem, seed=seed or 0)
+        if names:  # a table, though there may be as many columns as a square has pixels
+            data = replace(data, shape=(1, len(names)), columns=names)
+    else:
+        data = from_named(path, READERS[path.suffix](path), seed=seed, seeded=valid is not None)
     return data if valid is None else held_out(data, valid, seed or 0)
 
 
@@ -189,40 +198,6 @@ def _no_warnings() -> Iterator[None]:
         yield
 
 
-def _csv(path: Path) -> Arrays:
-    return {"samples": partial(_table, path)}
-
-
-def _table(path: Path) -> Array:
-    rows: list[Array] = []
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            for number, line in enumerate(line for line in file if line.strip()):
-                try:
-                    row = np.array([float(cell) for cell in line.split(",")])
-                except ValueError as error:
-                    if number:  # the first line may hold the names of the columns
-                        words = f"{error}"[:200]
-                        raise InputError(
-                            f"{path} must hold numbers between commas: {words}; mend the file"
-                        ) from error
-                    continue
-                small = bool((np.abs(row) <= 1).all() and (row == np.rint(row)).all())
-                rows.append(row.astype(np.int8) if small else row)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
-    if not rows:
-        raise InputError(f"{path} holds no row of numbers; write one row per sample")
-    widths = sorted({len(row) for row in rows})
-    if len(widths) > 1:
-        few = f"{widths[:3]}…" if len(widths) > 3 else f"{widths}"
-        raise InputError(
-            f"{path} must have the same number of columns in every row, it has {few} "
-            "(truncated?); mend the file"
-        )
-    return np.stack(rows)
-
-
 def _hdf5(path: Path) -> Arrays:
     """The arrays that a data set may have, read by a process of their own (`hdf5_child`)."""
     if find_spec("h5py") is None:
@@ -293,7 +268,6 @@ def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
 READERS: dict[str, Callable[[Path], Arrays]] = {
     ".npy": numpy_arrays,
     ".npz": numpy_arrays,
-    ".csv": _csv,
     ".h5": _hdf5,
     ".hdf5": _hdf5,
 }

@@ -92,13 +92,14 @@ class Split:
 @dataclass(frozen=True)
 class Dataset:
     """A training and a test split, a third one to choose by if there is one, and the shape of the
-    images for pictures."""
+    images for pictures: (1, columns) of a table."""
 
     name: str
     train: Split
     test: Split
     shape: tuple[int, int]
     valid: Split | None = None
+    columns: tuple[str, ...] = ()  # names, of a table that has them
 
     def __post_init__(self) -> None:
         widths = [split.visible for split in self.parts.values()]

@@ -58,7 +58,7 @@ RUN = Names(
                 "shape": Several(Whole(1, 2**31), count=2),
                 "sha256": Text(64),
             },
-            {"valid": _COUNT},
+            {"valid": _COUNT, "columns": Several(Text())},
         ),
     },
     {
@@ -338,6 +338,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 **{part: len(split) for part, split in data.parts.items()},
                 "shape": data.shape,
                 "sha256": checksum(data),
+                **({"columns": data.columns} if data.columns else {}),
             },
             "versions": {
                 "python": platform.python_version(),

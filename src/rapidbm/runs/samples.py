@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from .. import pictures
 from ..accel.devices import device_named
 from ..data.splits import Dataset, Split
+from ..data.tables import write_table
 from ..disk import write_bytes
 from ..errors import InputError, check_beta, check_choice, lookup
 from ..machines.machine import Machine, scaled
@@ -33,18 +34,27 @@ def target(out: Path | None, run: Trained, name: str) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
         return run.figures / name
-    if out.suffix not in (".png", ".pdf", ".npy"):
-        raise InputError(f"--out ends in .png, .pdf or .npy, not {str(out)!r}")
+    if out.suffix not in (".png", ".pdf", ".npy", ".csv"):
+        raise InputError(f"--out ends in .png, .pdf, .npy or .csv, not {str(out)!r}")
     if out.exists():
         raise InputError(f"{out} exists; choose another --out")
     return out
 
 
-def write_array(path: Path, spins: Tensor) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, spins.to(torch.int8).cpu().numpy(), allow_pickle=False)
+def write_array(path: Path, spins: Tensor, names: Sequence[str] = ()) -> bool:
+    """Writes ±1 as `.npy`, or 0 and 1 as `.csv` under the names of its columns; whether it did."""
+    if path.suffix not in (".npy", ".csv"):
+        return False
+    array = spins.to(torch.int8).cpu().numpy()
+    if path.suffix == ".csv":
+        content = write_table((array > 0).astype(np.int8), names)
+    else:
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        content = buffer.getvalue()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, buffer.getvalue())
+    write_bytes(path, content)
+    return True
 
 
 def sampler_named(
@@ -154,9 +164,7 @@ def reconstructions(
     wrong = {"wrong_unknown": wrong_pixels(filled, split, unknown=True)}
     if not clamp:
         wrong["hamming"] = wrong_pixels(filled, split, unknown=False)
-    if path.suffix == ".npy":
-        write_array(path, filled)
-    else:
+    if not write_array(path, filled, data.columns):
         rows = (
             ("original", split.spins),
             ("given", corrupt(split).nan_to_num()),

@@ -1,0 +1,122 @@
+"""Tables of text: a row per sample; cells between commas, semicolons, tabs or blanks, in quotes or not.
+
+The first line may hold the names of the columns. What a cell may be: 0 or 1, −1 or 1, a number that
+`to_spins` takes or refuses, or a word for a boolean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import InputError
+
+ENDINGS = (".csv", ".tsv", ".txt", ".data")
+SEPARATORS = ",;\t"
+WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+MISSING = ("", "?", "na", "n/a", "nan", "null", "none")
+LONGEST = 2**20  # characters of a cell
+
+
+def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
+    """The numbers (samples, columns), and the names of the columns if there are any."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            names, rows = _parsed(path, _rows(file))
+    except csv.Error as error:
+        raise InputError(f"{path} is no table of text: {error}; mend the file") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
+    if not rows:
+        raise InputError(f"{path} holds no row of numbers; write one row per sample")
+    return np.stack(rows), names
+
+
+def write_table(values: Array, names: Sequence[str]) -> bytes:
+    """Text of whole numbers, with a first line of names if there are any."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if names:
+        writer.writerow(names)
+    writer.writerows(values.tolist())
+    return text.getvalue().encode()
+
+
+def _rows(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Cells of each line that has any, with its number from 1."""
+    skipped = 0
+    for first in file:
+        if first.strip():
+            break
+        skipped += 1
+    else:
+        return
+    csv.field_size_limit(LONGEST)
+    bare = "".join(first.split('"')[::2])  # outside quotes
+    separator = max(SEPARATORS, key=bare.count)
+    lines = chain([first], file)
+    if not bare.count(separator):
+        yield from ((skipped + n, line.split()) for n, line in enumerate(lines, 1) if line.strip())
+        return
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    for cells in reader:
+        cells = [cell.strip() for cell in cells]
+        if any(cells):
+            yield skipped + reader.line_num, cells
+
+
+def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[str, ...], list[Array]]:
+    names: tuple[str, ...] = ()
+    rows: list[Array] = []
+    for number, cells in lines:
+        width = len(rows[0]) if rows else len(names)
+        if width and len(cells) != width:
+            raise InputError(
+                f"{path} must have the same number of columns in every row: line {number} has "
+                f"{len(cells)}, those before {width} (truncated?); mend the file"
+            )
+        try:
+            row = np.array([float(cell) for cell in cells])
+        except ValueError:
+            if not (rows or names) and not any(map(_is_value, cells)):
+                names = tuple(cells)
+                continue
+            row = np.array([_value(path, number, i, cell, names) for i, cell in enumerate(cells)])
+        if np.isnan(row).any():
+            at = int(np.isnan(row).argmax())
+            _value(path, number, at, "nan", names)
+        small = bool((np.abs(row) <= 1).all() and (row == np.rint(row)).all())
+        rows.append(row.astype(np.int8) if small else row)
+    return names, rows
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a line with this cell holds values rather than names."""
+    try:
+        float(cell)
+    except ValueError:
+        return cell.lower() in WORDS or cell.lower() in MISSING
+    return True
+
+
+def _value(path: Path, line: int, column: int, cell: str, names: tuple[str, ...]) -> float:
+    word = cell.lower()
+    where = f"{path}, line {line}, column {column + 1}"
+    where += f" ({names[column][:40]!r})" if names else ""
+    if word in MISSING:
+        raise InputError(f"{where}: a value is missing ({cell!r}); fill it in, or leave the row out")
+    if word in WORDS:
+        return WORDS[word]
+    try:
+        return float(cell)
+    except ValueError as error:
+        raise InputError(
+            f"{where}: a table holds numbers between commas, semicolons, tabs or blanks, not "
+            f"{cell[:60]!r}; make a column of 0 and 1 for each of its words, or leave the column out"
+        ) from error
