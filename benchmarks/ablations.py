@@ -118,6 +118,11 @@ VARIANTS = {
     "smooth 0.1": Variant(BARE, kind=Decaying, told={"metric": "smooth", "decay": 0.1}),
     "smooth 0.3": Variant(BARE, kind=Decaying, told={"metric": "smooth", "decay": 0.3}),
     "noise 0.01": Variant(kind=Noisy, told={"flips": 0.01}),
+    # beside what won
+    "centred, decay 0": Variant(BARE, (2.0,), Centred),
+    "centred, decay 0.3": Variant({"weight_decay": (0.3,)}, (2.0,), Centred),
+    "centred, sweeps 3": Variant({"sweeps": 3}, (2.0,), Centred),
+    "centred, cd 1": Variant({"negative": "cd", "particles": None}, (2.0,), Centred),
 }
 
 
@@ -282,22 +287,27 @@ def measured(how: argparse.Namespace, kind: str, name: str, data: Dataset) -> li
 
 def summary(rows: list[Row], part: str = "valid") -> dict[tuple[str, str], Row]:
     """The best rate of every variant by its validation part, and how far it is from the base, each with
-    the standard error over seeds."""
-    best: dict[tuple[str, str], Row] = {}
+    the standard error over seeds. A variant at the usual rate alone is compared with the base at that."""
+    tried: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        key = (row["kind"], row["variant"])
-        if key not in best or statistics.mean(row["valid"]) > statistics.mean(best[key]["valid"]):
-            best[key] = row
+        tried.setdefault((row["kind"], row["variant"]), []).append(row)
     told = {}
-    for key, row in best.items():
-        mine, base = mean_of(row[part]), best.get((key[0], "base"))
-        told[key] = {part: mine, "gap": statistics.mean(row["train"]) - statistics.mean(row["valid"])}
-        told[key] |= {"rate": row["rate"], "updates": row["updates"], "width": max(row["width"])}
-        if base is not None:
+    for (kind, name), mine in tried.items():
+        row, bases = best_of(mine), tried.get((kind, "base"), [])
+        found = mean_of(row[part])
+        told[kind, name] = {part: found, "gap": float(mean_of(row["train"]).value - found.value)}
+        told[kind, name] |= {"rate": row["rate"], "updates": row["updates"], "width": max(row["width"])}
+        if bases:
+            usual = VARIANTS[name].rates == (1.0,) and len(bases) == len(VARIANTS["base"].rates)
+            base = bases[VARIANTS["base"].rates.index(1.0)] if usual else best_of(bases)
             theirs = mean_of(base[part])
-            error = math.hypot(float(mine.error), float(theirs.error))
-            told[key]["less base"] = Estimate(mine.value - theirs.value, torch.tensor(error))
+            error = math.hypot(float(found.error), float(theirs.error))
+            told[kind, name]["less base"] = Estimate(found.value - theirs.value, torch.tensor(error))
     return told
+
+
+def best_of(rows: list[Row]) -> Row:
+    return max(rows, key=lambda row: statistics.mean(row["valid"]))
 
 
 def mean_of(values: list[float]) -> Estimate:
@@ -309,10 +319,10 @@ WORSE, SAME, BETTER = "worse", "no difference", "better"
 
 
 def verdict(each: Iterable[Estimate]) -> str:
-    """By differences to bases, of several data: two standard errors count, and all have to agree."""
+    """By differences to bases, of several data: three standard errors count, and all have to agree."""
     told = set()
     for less in each:
-        clear = abs(float(less.value)) > 2 * float(less.error)
+        clear = abs(float(less.value)) > 3 * float(less.error)
         told.add((BETTER if less.value > 0 else WORSE) if clear else SAME)
     return told.pop() if len(told) == 1 else "mixed"
 
@@ -327,7 +337,7 @@ def table(records: Mapping[str, list[Row]]) -> list[str]:
         rows = [found[name].get((kind, variant)) for name, kind in columns]
         if variant == "base":
             cells = ["" if r is None else f"{shown(r['valid'])} (gap {r['gap']:.2f})" for r in rows]
-            lines.append(f"| base | {' | '.join(cells)} | |")
+            lines.append(f"| base | {' | '.join(cells)} | |".replace("-", "−"))
         elif any(rows):
             cells = ["" if r is None else shown(r["less base"], "+") for r in rows]
             word = verdict(r["less base"] for r in rows if r is not None)

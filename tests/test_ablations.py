@@ -205,15 +205,21 @@ def test_the_best_rate_by_the_validation_part_counts(modules):
     row = {"kind": "dense", "updates": 1, "width": [0.1]}
     rows = [
         row | {"variant": "base", "rate": 1, "train": [0.0, 0.0], "valid": [-4.0, -4.0]},
-        row | {"variant": "base", "rate": 2, "train": [-2.0, -2.0], "valid": [-3.5, -2.5]},
-        row | {"variant": "other", "rate": 1, "train": [-1.0, -1.0], "valid": [-2.0, -2.0]},
+        row | {"variant": "base", "rate": 2, "train": [-2.0, -2.0], "valid": [-6.0, -6.0]},
+        row | {"variant": "base", "rate": 4, "train": [-2.0, -2.0], "valid": [-3.5, -2.5]},
+        row | {"variant": "centred", "rate": 1, "train": [-9.0, -9.0], "valid": [-9.0, -9.0]},
+        row | {"variant": "centred", "rate": 2, "train": [-1.0, -1.0], "valid": [-2.0, -2.0]},
+        row | {"variant": "cosine", "rate": 2, "train": [-1.0, -1.0], "valid": [-5.0, -5.0]},
     ]
     told = ablations.summary(rows)
-    assert told["dense", "base"]["rate"] == 2
-    less = told["dense", "other"]["less base"]
+    assert told["dense", "base"]["rate"] == 4
+    less = told["dense", "centred"]["less base"]
     assert float(less.value) == 1.0
     assert float(less.error) == 0.5  # of two values ½ from their mean
-    assert told["dense", "other"]["gap"] == 1.0
+    assert told["dense", "centred"]["gap"] == 1.0
+    assert (
+        float(told["dense", "cosine"]["less base"].value) == 1.0
+    )  # at the usual rate, that of the second
 
 
 def test_the_table_shows_what_is_more_than_noise(modules):
