@@ -1,7 +1,8 @@
 """Runs every benchmark and prints a table, or with --json one object per line.
 
-python -m benchmarks              all but fuzz, grid, pack and precision
+python -m benchmarks              all that take no options
 python -m benchmarks replicas pid
+python -m benchmarks ablations --data digits --out digits.json
 python -m benchmarks coverage --cases 20 --families cold,holes
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
@@ -13,7 +14,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from . import coverage, fuzz, grid, pack, peers, pid, precision, replicas, verdicts
+from . import ablations, coverage, fuzz, grid, pack, peers, pid, precision, replicas, verdicts
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -23,6 +24,7 @@ BENCHMARKS = {
     "verdicts": verdicts.run,
 }
 WITH_OPTIONS = {
+    "ablations": ablations.run,
     "coverage": coverage.run,
     "fuzz": fuzz.run,
     "grid": grid.run,

@@ -1,0 +1,136 @@
+"""Trainings of restricted machines with biases that differ in one thing, for `ablations`.
+
+With μ the data's means and λ those of the hidden units given data, `Centred` trains the couplings of
+
+    E = −(v−μ)ᵀ J (h−λ) − b'·v − c'·h,        b = b' − J λ,    c = c' − Jᵀ μ                (1)
+    ∂E/∂J = ∂E/∂J|_plain − g_b λᵀ − μ g_cᵀ                                                 (2)
+
+where g_b and g_c are the gradients of the biases; for patterns (2) goes through J = ξ_vᵀ ξ_h / √K.
+`Decaying` shrinks by another penalty than the squares of all parameters, decoupled from the gradient too:
+
+    ½ Σ_k ξ_vᵏ M ξ_vᵏ,  or of the columns of dense J,    θ ← θ − rate · decay · M θ         (3)
+    ½ |J|²  through patterns,    ξ_v ← ξ_v − rate · decay · ξ_h Jᵀ / √K, and so ξ_h         (4)
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rapidbm.machines.machine import Machine
+from rapidbm.training.trainer import Trainer
+
+FORGETS = 0.05  # the share of the new batch in λ
+
+
+class Centred(Trainer):
+    """Eq. (1) and (2)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        machine = self.machine
+        self.offsets = torch.zeros_like(machine.biases)[:, None]  # (e, 1, n): μ and λ
+        self.offsets[..., : machine.visible] = self.spins.to(machine.dtype).mean(0)
+        self.seen = self.offsets
+
+    def gradient(self, batch: Tensor) -> dict[str, Tensor]:
+        self.seen = self.machine.complete(batch, means=True).mean(1, keepdim=True)
+        return centred(self.machine, super().gradient(batch), self.offsets)
+
+    def compute(self, *plan: Any) -> None:
+        before = self._moved()
+        super().compute(*plan)
+        self.machine.biases.data.sub_(self._moved() - before)  # b' and c' have moved, not b and c
+        v = self.machine.visible
+        self.offsets[..., v:].lerp_(self.seen[..., v:], FORGETS)
+
+    def _moved(self) -> Tensor:
+        """J λ and Jᵀ μ, (e, n)."""
+        fields = [self.machine.couplings.field(self.offsets, layer) for layer in (0, 1)]
+        return torch.cat(fields, -1).squeeze(1).detach()
+
+
+def centred(machine: Machine, gradient: dict[str, Tensor], offsets: Tensor) -> dict[str, Tensor]:
+    """Eq. (2)."""
+    v = machine.visible
+    mu, hidden = offsets[..., :v], offsets[..., v:]  # (e, 1, n_l)
+    b, c = gradient["biases"][:, None, :v], gradient["biases"][:, None, v:]
+    xi = machine.patterns
+    if xi is None:
+        name = "couplings.weights.0-1"
+        return gradient | {name: gradient[name] - b.mT @ hidden - mu.mT @ c}
+    xi_v, xi_h, scale = xi.detach()[..., :v], xi.detach()[..., v:], xi.shape[1] ** -0.5
+    of_v = (xi_h @ hidden.mT) @ b + (xi_h @ c.mT) @ mu
+    of_h = (xi_v @ b.mT) @ hidden + (xi_v @ mu.mT) @ c
+    name = "couplings.patterns"
+    return gradient | {name: gradient[name] - scale * torch.cat([of_v, of_h], -1)}
+
+
+class Decaying(Trainer):
+    """Eq. (3) with `metric` M (v, v), hidden units with 1; without one, eq. (4)."""
+
+    metric: Tensor | None = None
+    decay = 0.0
+
+    def compute(self, index: Tensor, rates: Any, share: Any, project: bool) -> None:
+        super().compute(index, rates, share, project)
+        rate = torch.as_tensor(rates, dtype=self.machine.dtype).reshape(-1, 1, 1)
+        theta = self.machine.couplings.first.data
+        theta.sub_(penalty(self.machine, self.metric).mul_(rate * self.decay))
+
+
+def penalty(machine: Machine, metric: Tensor | None) -> Tensor:
+    """The gradient of (3) or (4)."""
+    theta, v = machine.couplings.first.detach(), machine.visible
+    if machine.patterns is None:
+        return theta.clone() if metric is None else metric @ theta
+    xi_v, xi_h = theta[..., :v], theta[..., v:]
+    if metric is not None:
+        return torch.cat([xi_v @ metric, xi_h], -1)
+    square_v, square_h = ((xi @ xi.mT) / theta.shape[1] for xi in (xi_v, xi_h))  # (e, k, k)
+    return torch.cat([square_h @ xi_v, square_v @ xi_h], -1)
+
+
+def covariance_metric(spins: Tensor, least: float = 0.1) -> Tensor:
+    """(C + least)⁻¹ of the data, with trace v: patterns live where data vary."""
+    x = spins.double()
+    c = torch.cov(x.T, correction=0) + least * torch.eye(x.shape[1], dtype=torch.float64)
+    return _of_trace(torch.linalg.inv(c)).float()
+
+
+def smooth_metric(shape: tuple[int, int]) -> Tensor:
+    """The Laplacian of the grid of pixels, with trace v: neighbours alike."""
+    at = torch.arange(shape[0] * shape[1]).view(shape)
+    pairs = torch.cat([torch.stack([at[1:], at[:-1]], -1).flatten(0, 1),
+                       torch.stack([at[:, 1:], at[:, :-1]], -1).flatten(0, 1)])  # fmt: skip
+    laplacian = torch.zeros(at.numel(), at.numel())
+    for a, b in (pairs.T, pairs.flip(1).T):
+        laplacian.index_put_((a, a), torch.ones(len(a)), accumulate=True)
+        laplacian[a, b] -= 1.0
+    return _of_trace(laplacian)
+
+
+def _of_trace(matrix: Tensor) -> Tensor:
+    return matrix * (len(matrix) / matrix.trace())
+
+
+class Noisy(Trainer):
+    """Each pixel of a batch is flipped with probability `flips`."""
+
+    flips = 0.0
+
+    def gradient(self, batch: Tensor) -> dict[str, Tensor]:
+        level = torch.rand(batch.shape, generator=self.rng, dtype=batch.dtype, device=batch.device)
+        return super().gradient(torch.where(level < self.flips, -batch, batch))
+
+
+class Sided(Trainer):
+    """The patterns of hidden units move by `faster` times the step of the others."""
+
+    faster = 1.0
+
+    def compute(self, *plan: Any) -> None:
+        hidden = self.machine.couplings.first.data[..., self.machine.visible :]
+        before = hidden.clone()
+        super().compute(*plan)
+        hidden.copy_(before + self.faster * (hidden - before))
