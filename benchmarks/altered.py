@@ -1,15 +1,9 @@
 """Trainings of restricted machines with biases that differ in one thing, for `ablations`.
 
-With μ the data's means and λ those of the hidden units given data, `Centred` trains the couplings of
-
-    E = −(v−μ)ᵀ J (h−λ) − b'·v − c'·h,        b = b' − J λ,    c = c' − Jᵀ μ                (1)
-    ∂E/∂J = ∂E/∂J|_plain − g_b λᵀ − μ g_cᵀ                                                 (2)
-
-where g_b and g_c are the gradients of the biases; for patterns (2) goes through J = ξ_vᵀ ξ_h / √K.
 `Decaying` shrinks by another penalty than the squares of all parameters, decoupled from the gradient too:
 
-    ½ Σ_k ξ_vᵏ M ξ_vᵏ,  or of the columns of dense J,    θ ← θ − rate · decay · M θ         (3)
-    ½ |J|²  through patterns,    ξ_v ← ξ_v − rate · decay · ξ_h Jᵀ / √K, and so ξ_h         (4)
+    ½ Σ_k ξ_vᵏ M ξ_vᵏ,  or of the columns of dense J,    θ ← θ − rate · decay · M θ         (1)
+    ½ |J|²  through patterns,    ξ_v ← ξ_v − rate · decay · ξ_h Jᵀ / √K, and so ξ_h         (2)
 """
 
 from typing import Any
@@ -20,54 +14,16 @@ from torch import Tensor
 from rapidbm.machines.machine import Machine
 from rapidbm.training.trainer import Trainer
 
-FORGETS = 0.05  # the share of the new batch in λ
-
 
 class Centred(Trainer):
-    """Eq. (1) and (2)."""
+    """Centred gradients (`training/centring.py`)."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        machine = self.machine
-        self.offsets = torch.zeros_like(machine.biases)[:, None]  # (e, 1, n): μ and λ
-        self.offsets[..., : machine.visible] = self.spins.to(machine.dtype).mean(0)
-        self.seen = self.offsets
-
-    def gradient(self, batch: Tensor) -> dict[str, Tensor]:
-        self.seen = self.machine.complete(batch, means=True).mean(1, keepdim=True)
-        return centred(self.machine, super().gradient(batch), self.offsets)
-
-    def compute(self, *plan: Any) -> None:
-        before = self._moved()
-        super().compute(*plan)
-        self.machine.biases.data.sub_(self._moved() - before)  # b' and c' have moved, not b and c
-        v = self.machine.visible
-        self.offsets[..., v:].lerp_(self.seen[..., v:], FORGETS)
-
-    def _moved(self) -> Tensor:
-        """J λ and Jᵀ μ, (e, n)."""
-        fields = [self.machine.couplings.field(self.offsets, layer) for layer in (0, 1)]
-        return torch.cat(fields, -1).squeeze(1).detach()
-
-
-def centred(machine: Machine, gradient: dict[str, Tensor], offsets: Tensor) -> dict[str, Tensor]:
-    """Eq. (2)."""
-    v = machine.visible
-    mu, hidden = offsets[..., :v], offsets[..., v:]  # (e, 1, n_l)
-    b, c = gradient["biases"][:, None, :v], gradient["biases"][:, None, v:]
-    xi = machine.patterns
-    if xi is None:
-        name = "couplings.weights.0-1"
-        return gradient | {name: gradient[name] - b.mT @ hidden - mu.mT @ c}
-    xi_v, xi_h, scale = xi.detach()[..., :v], xi.detach()[..., v:], xi.shape[1] ** -0.5
-    of_v = (xi_h @ hidden.mT) @ b + (xi_h @ c.mT) @ mu
-    of_h = (xi_v @ b.mT) @ hidden + (xi_v @ mu.mT) @ c
-    name = "couplings.patterns"
-    return gradient | {name: gradient[name] - scale * torch.cat([of_v, of_h], -1)}
+        super().__init__(*args, centred=True, **options)
 
 
 class Decaying(Trainer):
-    """Eq. (3) with `metric` M (v, v), hidden units with 1; without one, eq. (4)."""
+    """Eq. (1) with `metric` M (v, v), hidden units with 1; without one, eq. (2)."""
 
     metric: Tensor | None = None
     decay = 0.0
@@ -80,7 +36,7 @@ class Decaying(Trainer):
 
 
 def penalty(machine: Machine, metric: Tensor | None) -> Tensor:
-    """The gradient of (3) or (4)."""
+    """The gradient of (1) or (2)."""
     theta, v = machine.couplings.first.detach(), machine.visible
     if machine.patterns is None:
         return theta.clone() if metric is None else metric @ theta

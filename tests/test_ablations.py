@@ -11,7 +11,6 @@ import torch
 from rapidbm.errors import InputError
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import sgd
 from rapidbm.training.positive import ConditionalMean
@@ -42,48 +41,6 @@ def trained(kind, machine, **told):
     for name, value in told.items():
         setattr(trainer, name, value)
     return trainer
-
-
-def test_a_centred_gradient_is_that_of_centred_moments(modules, machine):
-    altered, _ = modules
-    rng = torch.Generator().manual_seed(2)
-    weights = torch.full((2, 7), 1 / 7, dtype=torch.float64)
-    data, model = (
-        WeightedSpins(torch.randint(0, 2, (2, 7, 9), generator=rng).double() * 2 - 1, weights)
-        for _ in "dm"
-    )
-    offsets = torch.rand(2, 1, 9, generator=rng, dtype=torch.float64)
-    plain = data.against(model, machine)
-    found = altered.centred(machine, plain, offsets)
-
-    def mean_energy(x):
-        s = x.spins - offsets  # of the couplings alone
-        return (machine.couplings.energy(s) * x.weights).sum()
-
-    wanted = torch.autograd.grad(mean_energy(data) - mean_energy(model), couplings(machine))[0]
-    (name,) = set(plain) - {"biases"}
-    assert torch.allclose(found[name], wanted)
-    assert found["biases"] is plain["biases"]
-
-
-def test_centred_biases_keep_the_centred_energy(modules, machine):
-    """A step that moves the couplings alone changes E by −(v−μ)ᵀ ΔJ (h−λ) and a constant."""
-    altered, _ = modules
-    trainer = trained(altered.Centred, machine)
-    trainer.offsets[..., 5:] = 0.3
-    offsets = trainer.offsets.clone()
-    before, old = machine.couplings.matrix(0, 1).detach().clone(), machine.biases.detach().clone()
-    gradient = trainer.gradient
-    trainer.gradient = lambda batch: {k: v * (k != "biases") for k, v in gradient(batch).items()}
-    trainer.step()
-    change = machine.couplings.matrix(0, 1).detach() - before
-    mu, hidden = offsets[..., :5], offsets[..., 5:]
-    assert float(change.abs().max()) > 1e-3
-    moved = machine.biases.detach() - old
-    assert torch.allclose(moved[:, None, :5], -(hidden @ change.mT))
-    assert torch.allclose(moved[:, None, 5:], -(mu @ change))
-    assert torch.allclose(mu[0, 0], DATA.double().mean(0))
-    assert not torch.equal(trainer.offsets[..., 5:], hidden)  # they follow the hidden means
 
 
 def test_penalties_are_gradients(modules, machine):

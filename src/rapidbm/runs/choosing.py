@@ -19,7 +19,8 @@ H units moves the fields of many others, and few rows overfit,
     rate of dense couplings    10⁻³ · min(1, 128 / √(V H))                                (2)
     weight decay               min(1, 150 / rows)                                         (3)
 
-(1/2, 1, 2) times (2), and 0, 1, 5 times (3). Nothing that the caller has chosen is varied.
+Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, decays 0, 1 and 5 times (3). Gradients are
+centred (`training/centring.py`). Nothing that the caller has chosen is varied.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FIRST, SECOND = 0.15, 0.2  # of the time
 FINALISTS = 2
 LOOKS = 100  # of the run, at most
 SERVED = {"model": "rbm", "negative": "pcd", "optimizer": "adam"}
-RATES = (0.5, 1.0, 2.0)  # times `USUAL`, and of dense couplings times eq. (2)
+RATES = (0.5, 1.5, 4.5)  # times `USUAL`, and of dense couplings times eq. (2)
 DECAYS = (0.0, 1.0, 5.0)  # times eq. (3)
 USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
 LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer

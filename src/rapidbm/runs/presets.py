@@ -68,6 +68,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "auto": {  # and what suits the data (choosing.py)
         **LIKELIHOOD,
+        "centred": True,
         "metrics": ("log_likelihood",),
         "evaluate": "epoch",
         "epochs": OPEN,

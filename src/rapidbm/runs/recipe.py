@@ -124,6 +124,9 @@ class Recipe:
     rate_floor: float = setting(0.0, "The decay ends at this rate.", belongs_to="optimizer")
     fall: str = setting("none", "Fall of the rate to zero over the training: linear, cosine, none.")
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
+    centred: bool = setting(
+        False, "Centred gradients: couplings act on what differs from the means (rbm with biases)."
+    )
     batch_size: int = setting(100, "Images per update.")
     batch_mean: str = setting(
         "true",
@@ -197,6 +200,10 @@ class Recipe:
                 raise InputError(
                     f"give one {what}, or one for each of the {self.replicas} replicas, not {len(given)}"
                 )
+        if self.centred and not (self.biases and self.model == "rbm"):
+            raise InputError(
+                "centred gradients are for an rbm with biases; give --biases, or leave --centred out"
+            )
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -227,6 +234,8 @@ class Recipe:
         for key, owner in _owners().items():
             if owner in chosen and chosen[owner] != base.get(owner):
                 drop.add(key)
+        if chosen.get("biases") is False:
+            drop.add("centred")
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
@@ -284,6 +293,7 @@ class Recipe:
             average=self.average,
             seed=self.seed,
             precision=self.precision,
+            centred=self.centred,
         )
 
     def negative_phase(self) -> NegativePhase:

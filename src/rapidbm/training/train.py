@@ -33,6 +33,7 @@ def train(
     batch_mean: BatchMean = "true",
     average: int | None = None,
     precision: Precision | None = None,
+    centred: bool = False,
     every: Literal["epoch", "update"] = "epoch",
     seed: int | None = None,
     rng: torch.Generator | None = None,
@@ -44,7 +45,8 @@ def train(
     `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
     `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
     exponential average of the parameters over about T updates. `precision` rounds products of matrices on
-    a GPU (`rapidbm.precision`), where nobody chooses to the fastest form.
+    a GPU (`rapidbm.precision`), where nobody chooses to the fastest form. `centred` leaves the means of
+    units out of what couplings act on (`centring`), for restricted machines with biases.
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
     """
@@ -61,6 +63,7 @@ def train(
         batch_mean=batch_mean,
         average=average,
         precision=precision,
+        centred=centred,
         seed=seed_from(seed, rng),
     )
     if state is not None:

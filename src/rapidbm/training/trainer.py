@@ -28,9 +28,10 @@ from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import stream
+from .centring import Centring
 from .given import check_each, check_objects, spins_for
 from .load import warn_of_load
-from .negative import NegativePhase, PatternInduced
+from .negative import NegativePhase, PatternInduced, Persistent
 from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
 from .positive import PositivePhase, positive_for
 from .projections import Clip, NoProjection, Projection
@@ -87,6 +88,7 @@ class Trainer:
         batch_mean: BatchMean = "true",
         average: int | None = None,
         precision: Precision | None = None,
+        centred: bool = False,
     ) -> None:
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
@@ -122,6 +124,7 @@ class Trainer:
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         self.settled = self.projected()
+        self.centring = Centring(machine, self.spins) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
         self.spins = self.executor.stored(self.spins)
@@ -219,15 +222,33 @@ class Trainer:
         batch = self.executor.batch(self.spins, index, self.machine.dtype)  # (e, b, v)
         with self.machine.resting(self.chains.shape[1]):
             gradient = self.gradient(batch)
-        if not self.at_once(gradient, rates, project):
-            self.move(gradient, rates)
-            if project:
-                self.project()
+        if self.centring is None:
+            self.change(gradient, rates, project)
+        else:
+            before, hidden = self.centring.fields(), self.hidden_given(batch, gradient["biases"])
+            self.change(self.centring.gradient(gradient), rates, project)
+            self.centring.move(before)
+            self.centring.follow(hidden)
         if self.average:
             if isinstance(share, Tensor):
                 share = share.to(self.machine.dtype)
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
+
+    def change(self, gradient: dict[str, Tensor], rates: Rates, project: bool) -> None:
+        if not self.at_once(gradient, rates, project):
+            self.move(gradient, rates)
+            if project:
+                self.project()
+
+    def hidden_given(self, batch: Tensor, of_biases: Tensor) -> Tensor:
+        """Means of the hidden units given the data, (e, 1, h): of the chains, less the gradient; without
+        chains by another pass."""
+        v = self.machine.visible
+        if isinstance(self.negative, Persistent):
+            return self.chains[..., v:].mean(1, keepdim=True) - of_biases[:, None, v:]
+        whole = self.machine.complete(batch.to(self.machine.dtype), means=True)
+        return whole[..., v:].mean(1, keepdim=True)
 
     def gradient(self, batch: Tensor) -> dict[str, Tensor]:
         """The data's moments less the model's, whose chains move beside."""
@@ -326,6 +347,7 @@ class Trainer:
             "parameter": {name: p.data for name, p in self.parameters.items()},
             "average": self.mean_of,
             "optimizer": self.updater.state(),
+            "centring": {} if self.centring is None else {"offsets": self.centring.offsets},
             "training": {
                 "seed": torch.tensor(self.seed),
                 "update": torch.tensor(self.update),
@@ -367,6 +389,8 @@ class Trainer:
             parameter.data.copy_(parts["parameter"][name])
         for name, mean in self.mean_of.items():
             mean.copy_(parts["average"][name])
+        if self.centring is not None:
+            self.centring.offsets.copy_(parts["centring"]["offsets"])
         training = parts["training"]
         self.alive.copy_(training["alive"])
         # A copy of its own: memory that a file lent may be aligned otherwise and change the bits.
