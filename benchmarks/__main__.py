@@ -1,8 +1,9 @@
 """Runs every benchmark and prints a table, or with --json one object per line.
 
-python -m benchmarks              all but fuzz, grid and precision
+python -m benchmarks              all but features, fuzz, grid and precision
 python -m benchmarks replicas pid
 python -m benchmarks coverage --cases 20 --families cold,holes
+python -m benchmarks features --machines trained.safetensors --out features.json
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
@@ -12,7 +13,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from . import coverage, fuzz, grid, peers, pid, precision, replicas, verdicts
+from . import coverage, features, fuzz, grid, peers, pid, precision, replicas, verdicts
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -21,7 +22,13 @@ BENCHMARKS = {
     "coverage": coverage.run,
     "verdicts": verdicts.run,
 }
-WITH_OPTIONS = {"coverage": coverage.run, "fuzz": fuzz.run, "grid": grid.run, "precision": precision.run}
+WITH_OPTIONS = {
+    "coverage": coverage.run,
+    "features": features.run,
+    "fuzz": fuzz.run,
+    "grid": grid.run,
+    "precision": precision.run,
+}
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 
 
