@@ -36,7 +36,7 @@ from rapidbm.progress import quiet
 from rapidbm.runs.probes import fit
 
 SIZES = (0.25, 0.5, 1.0, 2.0)  # root mean squares of β field
-STRENGTHS = (0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+STRENGTHS = (3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 CHOOSING = 10_000  # images that fit the probes which choose β
 STEP = 2000  # images at once
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help="training images before those, at most")
     parser.add_argument("--replicas", type=int, help="of each machine, at most")
     parser.add_argument("--no-controls", action="store_true", help="machines alone")
-    parser.add_argument("--iterations", type=int, default=60, help="of L-BFGS, for each strength")
+    parser.add_argument("--iterations", type=int, default=30, help="of L-BFGS, for each strength")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seed", type=int, default=0, help="of the random machines")
     parser.add_argument("--out", type=Path, help="a JSON file for all of it")

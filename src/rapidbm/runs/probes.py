@@ -3,8 +3,8 @@
     min over W, b of   −(1/S) Σ_s log softmax(W x_s + b)_{y_s}  +  (λ/2) |W|²             (1)
 
 Multinomial logistic regression, convex, to its minimum by L-BFGS on the features' own device; λ is the
-one whose classifier does best on validation data. scikit-learn's C is 1/(λ S). The search takes the features
-less their mean, x − x̄: b, which costs nothing, makes up for it, and it takes a fraction of the steps.
+one whose classifier does best on validation data. scikit-learn's C is 1/(λ S). The search takes
+the features less their mean: b, which costs nothing, makes up for it, and far fewer steps are needed.
 """
 
 from __future__ import annotations
