@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 COMMANDS = typer.main.get_command(app).commands
 OPTIONS = {flag for c in COMMANDS.values() for p in c.params for flag in p.opts + p.secondary_opts}
 OPTIONS |= {"--help"}
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+BENCHMARK = re.compile(r"python -m benchmarks (\w+)((?:\\\n|[^`\n])*)")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -36,11 +38,15 @@ def test_the_documents_python_runs(name):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_options_and_links_exist(page):
-    text = re.sub(r"`python -m benchmarks[^`]*`", "", page.read_text())  # has options of its own
+    text = page.read_text()
+    for name, words in BENCHMARK.findall(text):
+        known = (ROOT / "benchmarks" / f"{name}.py").read_text()
+        for flag in FLAG.findall(words):
+            assert f'"{flag}"' in known, f"benchmarks {name} has no {flag}"
+    text = BENCHMARK.sub("", text)
     for command in re.findall(r"^rapidbm (\w+)", text, re.MULTILINE):
         assert command in COMMANDS
-    ours = re.sub(r"^python -m benchmarks .*$", "", text, flags=re.MULTILINE)  # they have their own
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours))
+    options = set(FLAG.findall(text))
     assert options <= OPTIONS, options - OPTIONS
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         if not link.startswith("http"):

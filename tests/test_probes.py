@@ -53,3 +53,10 @@ def test_hidden_samples_have_the_conditional_means():
     assert set(drawn.unique().tolist()) <= {-1.0, 1.0}
     with pytest.raises(rb.InputError, match="one replica"):
         hidden_samples(rb.rbm(6, 5, replicas=2), visible, stream(0))
+
+
+def test_features_far_from_zero_take_no_more_steps():
+    x, y = problem()
+    near, far = (fit(z, y, (z, y), strengths=[0.03], iterations=15) for z in (x.float(), x.float() + 50))
+    assert torch.allclose(near.weights, far.weights, atol=1e-3)
+    assert near.accuracy(x, y) == pytest.approx(far.accuracy(x.float() + 50, y), abs=0.01)

@@ -3,7 +3,8 @@
     min over W, b of   −(1/S) Σ_s log softmax(W x_s + b)_{y_s}  +  (λ/2) |W|²             (1)
 
 Multinomial logistic regression, convex, to its minimum by L-BFGS on the features' own device; λ is the
-one whose classifier does best on validation data. scikit-learn's C is 1/(λ S).
+one whose classifier does best on validation data. scikit-learn's C is 1/(λ S). The search takes
+the features less their mean: b, which costs nothing, makes up for it, and far fewer steps are needed.
 """
 
 from __future__ import annotations
@@ -62,17 +63,19 @@ def fit(
     classes = int(max(labels.max(), validation[1].max())) + 1
     if features.numel() * 4 <= ROOM:  # converted once instead of at every step
         features = features.float()
+    mean = torch.stack([x.sum(0) for x, _ in _batches(features, labels)]).sum(0) / len(labels)
     parameters = torch.zeros((features.shape[1] + 1, classes), device=features.device, requires_grad=True)
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")  # a line search does not bear rounded slopes
     try:
-        return _best(parameters, features, labels, validation, strengths, iterations)
+        return _best(parameters, mean, features, labels, validation, strengths, iterations)
     finally:
         torch.set_float32_matmul_precision(precision)
 
 
 def _best(
     parameters: Tensor,
+    mean: Tensor,
     features: Tensor,
     labels: Tensor,
     validation: tuple[Tensor, Tensor],
@@ -83,9 +86,9 @@ def _best(
     worse = 0
     for strength in sorted(strengths, reverse=True):  # each starts where the stronger one ended
         with watch(f"strength {strength:g}", iterations) as tick:
-            _minimise(parameters, features, labels, strength, iterations, tick)
+            _minimise(parameters, mean, features, labels, strength, iterations, tick)
         found = parameters.detach().clone()
-        probe = Probe(found[:-1], found[-1], strength, 0.0)
+        probe = Probe(found[:-1], found[-1] - mean @ found[:-1], strength, 0.0)
         score = probe.accuracy(*validation)
         if best is None or score > best.validation:
             best, worse = Probe(probe.weights, probe.offsets, strength, score), 0
@@ -99,6 +102,7 @@ def _best(
 
 def _minimise(
     parameters: Tensor,
+    mean: Tensor,
     features: Tensor,
     labels: Tensor,
     strength: float,
@@ -121,13 +125,17 @@ def _minimise(
             total = 0.5 * strength * parameters[:-1].square().sum()
             gradient = torch.zeros_like(parameters)
             gradient[:-1] = strength * parameters[:-1]
+            offsets = parameters[-1] - mean @ parameters[:-1]
             for x, y in _batches(features, labels):
-                logits = torch.log_softmax(x @ parameters[:-1] + parameters[-1], 1)
+                # Few classes: on a CPU the transposed products are several times faster.
+                scores = (parameters[:-1].mT @ x.mT).mT + offsets
+                logits = torch.log_softmax(scores, 1)
                 total = total - logits.gather(1, y[:, None]).sum() / len(labels)
                 error = logits.exp()  # p − 1 at the true class is the slope of the loss
                 error.scatter_add_(1, y[:, None], torch.full_like(error[:, :1], -1.0))
-                gradient[:-1] += x.mT @ error / len(labels)
+                gradient[:-1] += (error.mT @ x).mT / len(labels)
                 gradient[-1] += error.sum(0) / len(labels)
+            gradient[:-1] -= torch.outer(mean, gradient[-1])
         parameters.grad = gradient
         return total
 
