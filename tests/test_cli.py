@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.cli.console import spread
 from rapidbm.cli.main import COMMANDS, main
+from rapidbm.cli.terminal.console import spread
 from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm.glass.minima import minima

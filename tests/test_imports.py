@@ -38,7 +38,7 @@ import os, sys
 import torch
 
 before = set(sys.modules)
-from rapidbm.cli.console import Screen
+from rapidbm.cli.terminal.console import Screen
 from rapidbm.cli.main import main
 
 def say(self, text):

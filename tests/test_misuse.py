@@ -669,7 +669,7 @@ def test_any_name_can_stand_in_a_picture(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_commands_the_terminal(name, capsys):
-    from rapidbm.cli.console import Screen
+    from rapidbm.cli.terminal.console import Screen
 
     screen = Screen()
     screen.say(f"data {name}")

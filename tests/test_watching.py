@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.cli.console import record_line
+from rapidbm.cli.terminal.console import record_line
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split, held_out
 from rapidbm.errors import InputError

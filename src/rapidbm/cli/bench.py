@@ -15,8 +15,8 @@ from ..disk import write_bytes
 from ..errors import InputError
 from ..progress import quiet
 from ..random import check_seed
-from .console import Screen
-from .options import Device, Json, Seed
+from .terminal.console import Screen
+from .terminal.options import Device, Json, Seed
 
 
 def bench(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..data.catalogue import DATASETS, FILE_ENDINGS
 from ..data.digits import data_folder
-from .console import Screen
-from .options import Json
+from .terminal.console import Screen
+from .terminal.options import Json
 
 
 def datasets(as_json: Json = False) -> None:

@@ -20,8 +20,8 @@ from ..runs.recipe import Recipe
 from ..runs.run import Run
 from ..runs.samples import samples
 from ..sampling.samplers import Gibbs
-from .console import Screen, Stopper, follow
-from .options import Json, Seed
+from .terminal.console import Screen, Stopper, follow
+from .terminal.options import Json, Seed
 
 SWEEPS = 10
 PARTS = {

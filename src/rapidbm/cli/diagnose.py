@@ -12,8 +12,8 @@ from ..machines.machine import Machine
 from ..progress import quiet
 from ..runs import diagnosis
 from ..runs.pretrained.packed import trained
-from .console import Screen
-from .options import FIGURES, DataFile, Device, Json, Limit, Replica, Seed, Update
+from .terminal.console import Screen
+from .terminal.options import FIGURES, DataFile, Device, Json, Limit, Replica, Seed, Update
 
 
 def diagnose(

@@ -11,8 +11,8 @@ from ..errors import InputError
 from ..runs.evaluation import curve_figure, evaluation, likelihood_curve, middle
 from ..runs.folder import Trained
 from ..runs.pretrained.packed import trained
-from .console import Screen, meaning, spread
-from .options import DataFile, Device, Folder, Json, Limit, Seed, Update
+from .terminal.console import Screen, meaning, spread
+from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Update
 
 
 def evaluate(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from .console import EXIT_BAD_INPUT, Screen
+from .terminal.console import EXIT_BAD_INPUT, Screen
 
 COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "train": "Train a machine into a run folder.",

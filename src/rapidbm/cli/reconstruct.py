@@ -9,8 +9,8 @@ import typer
 
 from ..runs.pretrained.packed import trained
 from ..runs.samples import reconstructions, target
-from .console import Screen
-from .options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
+from .terminal.console import Screen
+from .terminal.options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
 
 
 def reconstruct(

@@ -9,9 +9,9 @@ import typer
 
 from ..paper import ITEMS
 from ..paper.reproduction import Event, Reproduction
-from .console import Screen
-from .options import Json
 from .reproduce import tell_claims, tell_passed_over
+from .terminal.console import Screen
+from .terminal.options import Json
 
 
 def report(

@@ -16,8 +16,8 @@ from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, Verdict
 from ..paper.page import duration
 from ..paper.reproduction import Event, Interrupted, Reproduction, item_names
 from ..progress import quiet
-from .console import Screen, Stopper
-from .options import Device, Json, Seed
+from .terminal.console import Screen, Stopper
+from .terminal.options import Device, Json, Seed
 
 
 def reproduce(

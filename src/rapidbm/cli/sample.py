@@ -12,8 +12,8 @@ from ..accel.devices import device_named
 from ..runs.pretrained.packed import trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
-from .console import Screen
-from .options import (
+from .terminal.console import Screen
+from .terminal.options import (
     FIGURES,
     DataFile,
     Device,

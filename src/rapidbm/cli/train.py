@@ -23,8 +23,8 @@ from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import PARTS, SECTIONS, Recipe
 from ..runs.run import Run
 from ..runs.spacing import OPEN
-from .console import Screen, Stopper, follow
-from .options import Json, free_options, in_panel, of_parts, parameter, with_settings
+from .terminal.console import Screen, Stopper, follow
+from .terminal.options import Json, free_options, in_panel, of_parts, parameter, with_settings
 
 OWN = ("preset", "dense", "out", "resume", "prolong", "json", "help")  # beside fields
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}

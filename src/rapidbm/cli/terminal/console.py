@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from ..errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
-from ..progress import Watch, quiet, watch
+from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
+from ...progress import Watch, quiet, watch
 
 if TYPE_CHECKING:
-    from ..runs.run import Run, Step
+    from ...runs.run import Run, Step
 
 EXIT_BAD_INPUT = 2
 

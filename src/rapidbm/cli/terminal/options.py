@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 from rich.markup import escape
 
-from ..errors import PluginWarning
-from ..registry import Option, Registry, Setting
+from ...errors import PluginWarning
+from ...registry import Option, Registry, Setting
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")]
 Folder = Annotated[
