@@ -47,6 +47,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--chains", type=int, default=1000)
     parser.add_argument("--sweeps", type=int, default=10)
     parser.add_argument("--fall", default="linear", choices=("linear", "cosine", "none"))
+    parser.add_argument("--centred", action="store_true", help="centred gradients")
     parser.add_argument("--average", type=int)
     parser.add_argument("--curve", action="store_true", help="look at the validation part on the way")
     parser.add_argument("--ais-chains", type=int, default=500)
@@ -71,6 +72,7 @@ def recipe_of(how: argparse.Namespace) -> tuple[Recipe, list[tuple[float, float]
         "sweeps": how.sweeps,
         "batch_size": how.batch,
         "fall": how.fall,
+        "centred": how.centred,
         "average": how.average,
         "seed": how.seed,
         "device": how.device,

@@ -791,7 +791,7 @@ BAD_LATER = {
     "sample R --start here": "known are data, patterns, random",
     "sample R --beta -1": "at least 0",
     "sample R --beta nan": "at least 0",
-    "sample R --out s.txt": ".png, .pdf or .npy",
+    "sample R --out s.txt": ".png, .pdf, .npy or .csv",
     "sample R --out mask.npy": "exists",
     "sample R --count 0": "count",
     "reconstruct R --mask wrong.npy": "16 booleans",

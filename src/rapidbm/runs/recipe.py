@@ -234,7 +234,7 @@ class Recipe:
         for key, owner in _owners().items():
             if owner in chosen and chosen[owner] != base.get(owner):
                 drop.add(key)
-        if chosen.get("biases") is False:
+        if chosen.get("biases") is False or chosen.get("model", "rbm") != "rbm":
             drop.add("centred")
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
