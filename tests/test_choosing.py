@@ -42,7 +42,7 @@ class Standing:
 @pytest.fixture
 def few(monkeypatch):
     monkeypatch.setattr(choosing, "RATES", (1e-3, 1e-2))
-    monkeypatch.setattr(choosing, "DECAYS", (0.0, 100.0))
+    monkeypatch.setattr(choosing, "DECAYS", (0.0, 0.0, 100.0))
     monkeypatch.setattr(choosing, "USUAL", 1.0)
 
 
@@ -51,7 +51,7 @@ def test_shapes_follow_the_columns():
     assert {(c.hidden, c.patterns) for c in narrow} == {(100, None)}
     wide = list(candidates(auto(), (), table(100)))
     assert {(c.hidden, c.patterns) for c in wide} == {(400, None), (400, 64)}
-    assert len(wide) == 2 * len(choosing.RATES) * len(choosing.DECAYS)
+    assert len(wide) == 2 * len(choosing.RATES)
 
 
 def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
@@ -62,7 +62,8 @@ def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
     assert sorted({c.rate for c in dense}) == pytest.approx(
         [x * 128 / 320 for x in (5e-4, 1.5e-3, 4.5e-3)]
     )
-    assert sorted({c.decay for c in wide}) == pytest.approx([0.0, 0.1, 0.5])
+    assert {c.decay for c in wide} == {0.1}
+    assert choosing._decays(auto(), (), table(256, rows=1520)) == pytest.approx([0.0, 0.1, 0.4, 1.2])
     assert min(c.rate for c in candidates(auto(), (), table(16))) == 5e-4
 
 
@@ -74,7 +75,7 @@ def test_what_was_chosen_is_not_varied():
 
 
 def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few, monkeypatch):
-    rivals = list(candidates(auto(hidden=(8,)), ("hidden",), table()))
+    rivals = [Candidate(8, None, rate, decay) for rate in (1e-3, 1e-2) for decay in (0.0, 100.0)]
     recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
     monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
     monkeypatch.setattr(choosing, "LONGEST", 100.0)
@@ -86,7 +87,7 @@ def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few
     assert strong[-1].valid < judged[0].valid - 0.05
 
 
-def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
+def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     rounds = []
 
     def judge(recipe, data, rivals, seconds):
@@ -98,14 +99,44 @@ def test_the_second_round_is_among_the_best_of_the_first(monkeypatch):
     monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 400 / (0.97 * 100))
     monkeypatch.setattr(choosing, "time", Standing)
     lines = []
-    recipe = chosen(auto(budget="100s"), ("budget",), table(), lines.append)
-    assert [len(rivals) for rivals, _ in rounds] == [9, choosing.FINALISTS]
-    assert [seconds for _, seconds in rounds] == [15.0, 20.0]
-    assert (recipe.weight_decay, recipe.replicas) == ((1.0,), 1)
+    recipe = chosen(auto(budget="100s"), ("budget",), table(48, rows=1687), lines.append)
+    (first, ten), (second, longer) = rounds
+    assert (ten, longer) == (10.0, 25.0)
+    assert [c.decay for c in first] == [0.1] * 6
+    of_patterns = [c for c in second if c.patterns]
+    assert len(second) == 8
+    assert [c.decay for c in of_patterns] == pytest.approx([0.0, 0.1, 0.4, 1.2])
+    assert {c.rate for c in of_patterns} == {1.5e-3}
+    assert (recipe.weight_decay, recipe.replicas) == ((pytest.approx(1.2),), 1)
     assert recipe.rate[0] == pytest.approx(1.5e-3 / 2.0)  # it is four times as long
     assert recipe.budget == "100s"
     assert recipe.valid == choosing.VALID
-    assert any("rate 0.0015, weight decay 1" in line for line in lines)
+    assert "6 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
+    assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
+
+
+def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
+    given = {"hidden": (30,), "patterns": None, "rate": (0.02,)}
+    tried = []
+    monkeypatch.setattr(choosing, "compared", lambda r, d, rivals, s: tried.append(rivals) or [])
+    assert chosen(auto(**given), given, table()).rate == (0.02,)
+    assert [[c.decay for c in rivals] for rivals in tried] == [[0.0, 1.0, 4.0, 12.0]]
+
+
+def test_a_first_round_that_took_too_long_decides(monkeypatch):
+    clock = iter([0.0, 50.0, *[50.0] * 9])
+    monkeypatch.setattr(choosing.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 100.0)
+    last = []
+
+    def judge(recipe, data, rivals, seconds):
+        last[:] = [rivals[-1]]
+        return [Judged(rivals[-1], 0.0, -1.0, 0.0, 100)]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    recipe = chosen(auto(budget="100s"), ("budget",), table())
+    assert (recipe.weight_decay, recipe.rate) == ((1.0,), (pytest.approx(4.5e-3 / 4),))
+    assert last[0].decay == 1.0
 
 
 def test_a_validation_part_of_the_data_is_taken(monkeypatch):
@@ -157,9 +188,9 @@ def test_it_needs_something_to_judge_by():
 
 
 def test_both_shapes_are_in_the_second_round():
-    judged = [Judged(Candidate(400, None, 1e-3, x), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
-    judged += [Judged(Candidate(400, 64, 1e-3, x), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
-    assert [c.decay for c in choosing._finalists(judged)] == [1.0, 2.0, 4.0, 5.0]
+    judged = [Judged(Candidate(400, None, x, 0.1), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
+    judged += [Judged(Candidate(400, 64, x, 0.1), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
+    assert [c.rate for c in choosing.best_of_shapes(judged)] == [1.0, 4.0]
     assert "log_likelihood" in PRESETS["auto"]["metrics"]
 
 
@@ -171,7 +202,7 @@ def test_the_command(few, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         main()
     assert not left.value.code
-    assert "auto: 4 ways to train" in capsys.readouterr().out
+    assert "auto: 2 pairs of couplings and rate, then 3 weight decays" in capsys.readouterr().out
     info = json.loads((tmp_path / "R/run.json").read_text())
     assert info["preset"] == "auto"
     assert info["auto"]["budget"] == "4s"
