@@ -116,6 +116,17 @@ def test_graphs(monkeypatch, negative, patterns, clock, long):
     assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
 
 
+@pytest.mark.parametrize("patterns", [5, None])
+@pytest.mark.parametrize("rounded", ["float32", "bf16"])
+def test_graphs_of_centred_gradients(monkeypatch, patterns, rounded):
+    def trainer_of(data):
+        machine = rbm(30, 200, patterns, replicas=4, biases=True, seed=0, device="cuda")
+        how = {"epochs": 20, "batch_size": 40, "seed": 0, "centred": True, "precision": rounded}
+        return Trainer(machine, data, Persistent(300, 3), adam(1e-3), **how)
+
+    assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
+
+
 @pytest.mark.parametrize(
     "optimizer",
     [sgd(0.01), sgd([0.01, 0.02, 0.03, 0.04], momentum=0.5, weight_decay=0.1), adam(1e-3)],
