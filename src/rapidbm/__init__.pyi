@@ -50,6 +50,8 @@ from .machines.machine import stack as stack
 from .machines.patterns import Patterns as Patterns
 from .machines.spins import to_bits as to_bits
 from .machines.spins import to_spins as to_spins
+from .machines.weights import Weights as Weights
+from .machines.weights import bqm_layers as bqm_layers
 from .random import stream as stream
 from .registry import Setting as Setting
 from .registry import setting as setting
