@@ -13,6 +13,12 @@ from .errors import PluginWarning as PluginWarning
 from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds
 from .estimates import Estimate as Estimate
+from .exchange.rbms_files import load_rbms as load_rbms
+from .exchange.rbms_files import rbms_trajectory as rbms_trajectory
+from .exchange.rbms_files import rbms_updates as rbms_updates
+from .exchange.rbms_files import save_rbms as save_rbms
+from .exchange.sklearn_models import from_sklearn as from_sklearn
+from .exchange.sklearn_models import to_sklearn as to_sklearn
 from .glass.accessibility import gibbs_accessibility as gibbs_accessibility
 from .glass.accessibility import method_accessibility as method_accessibility
 from .glass.growth import growth as growth

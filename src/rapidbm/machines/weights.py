@@ -181,10 +181,8 @@ def from_bqm(
     first, second = np.minimum(firsts, seconds), np.maximum(firsts, seconds)
     matrix = np.zeros((len(flat), len(flat)))
     matrix[first, second] = np.negative(values)
-    # Units that are free but for their biases have couplings of 0.
-    edges = tuple(sorted(set(zip(place[first].tolist(), place[second].tolist(), strict=True)))) or (
-        (0, 0),
-    )
+    joined = sorted(set(zip(place[first].tolist(), place[second].tolist(), strict=True)))
+    edges = tuple(joined) or ((0, 0),)  # of units that are free but for their biases, couplings of 0
     where = layered.slices
     couplings = Dense(
         replace(layered, edges=edges),
