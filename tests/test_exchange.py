@@ -191,7 +191,9 @@ def outside(file):
         (
             lambda f: (
                 f["update_100/params"].__delitem__("weight_matrix"),
-                f["update_100/params"].create_dataset("weight_matrix", (10**6, 10**6), "f4", chunks=(9, 9)),
+                f["update_100/params"].create_dataset(
+                    "weight_matrix", (10**6, 10**6), "f4", chunks=(9, 9)
+                ),
             ),
             "more than there is room|not in the file",
         ),

@@ -81,6 +81,8 @@ from .sampling.samplers import Sampler as Sampler
 from .sampling.samplers import TrajectoryTempering as TrajectoryTempering
 from .sampling.samplers import record as record
 from .sampling.samplers import sample as sample
+from .sampling.temperature import effective_beta as effective_beta
+from .training.annealer import Annealer as Annealer
 from .training.negative import ContrastiveDivergence as ContrastiveDivergence
 from .training.negative import Exact as Exact
 from .training.negative import NegativePhase as NegativePhase
