@@ -6,4 +6,8 @@ are used. Nothing is unpickled.
     sklearn_models   a fitted `BernoulliRBM`: `from_sklearn`, `to_sklearn`
     rbms_files       HDF5 models and trajectories of `rbms`: `load_rbms`, `save_rbms`
     dimod_samplers   spins from whatever has dimod's `sample`: `read_spins`, `sampler_of`
+
+Others take besides
+
+    dimod_samplers: check_sampler, takes
 """

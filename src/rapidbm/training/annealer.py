@@ -1,12 +1,12 @@
 """A negative phase from any sampler of dimod, its temperature estimated and corrected.
 
 Samples of an annealer follow exp(−β_s E') with E' the energy that it is given and β_s unknown. It is
-given E' = E/β, with β what is known of β_s by now, so that its samples are the machine's when β = β_s. How
-far they are from that the samples of each update show, `effective_beta`, β̂ ± error:
+given E' = E/β, with β what is known of β_s by now: its samples are the machine's when β = β_s. How far
+they are from that the samples of each update show, `effective_beta`, β̂ ± error:
 
     log β ← log β + gain · log β̂,      gain = P / (P + (error/β̂)²),      P ← (1 − gain) P     (1)
 
-a filter with P, the variance of log β, which begins at 1 and grows by DRIFT² between updates, for couplings
+a filter with P, the variance of log β, which begins at 1 and grows by DRIFT² between updates: couplings
 that grow freeze an annealer at other temperatures. While they are too small to tell, so is the gain.
 """
 
