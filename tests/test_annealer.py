@@ -57,16 +57,22 @@ def test_errors_of_temperatures_are_what_they_say():
     found = rb.effective_beta(alike, drawn(alike, 1.0, 200))
     z = (found.value - 1) / found.error
     assert 0.85 < float(z.std()) < 1.15
-    assert abs(float(z.mean())) < 0.3  # of one configuration in 200 that is taken upside down
+    assert abs(float(z.mean())) < 0.2
 
 
 def test_quenched_states_are_cold_and_free_units_have_no_temperature():
     machine = rb.rbm(6, 5, biases=True, scale=0.5, seed=0)
     machine.biases.data += 1.0
     states = rb.descend(machine, machine.random(50, rb.stream(0)))
-    few, many = (rb.effective_beta(machine, states[:, :count]) for count in (10, 50))
+    few, many = (rb.effective_beta(machine, states[:, :count]) for count in (5, 50))
     assert 1 < float(few.value) < float(many.value) < torch.inf  # the more of them, the colder
-    assert float(rb.effective_beta(machine, -states).value) < 0
+    alike = torch.ones((1, 50, 11))  # against all fields
+    machine.biases.data -= 9.0
+    against = rb.effective_beta(machine, alike)
+    assert float(against.value) < 0
+    assert -float(against.value) == pytest.approx(
+        float(rb.effective_beta(scaled(machine, -1.0), alike).value)
+    )
     nothing = rb.effective_beta(scaled(machine, 0.0), machine.random(50, rb.stream(0)))
     assert bool(nothing.value.isnan())
     assert bool(nothing.error.isinf())
@@ -148,14 +154,14 @@ def test_a_sampler_that_scales_by_itself_is_told_of():
 
 @pytest.mark.parametrize("machine", machines(1))
 def test_simulated_annealing_gives_the_moments_of_enumeration(machine):
-    phase, rng = Annealer("sa", 2000, 40), rb.stream(0)
+    phase, rng = Annealer("sa", 2000, 200), rb.stream(0)  # with 40 sweeps modes miss their shares
     chains = phase.init(machine, rng)
     for _ in range(4):  # the temperature settles
         average, chains = phase.step(machine, chains, chains, rng)
     exact, _ = rb.Exact().step(machine, chains, chains, rng)
     found, wanted = machine.gradient(average), machine.gradient(exact)
     for name, value in wanted.items():
-        assert float((found[name] - value).abs().max()) < 0.12, name  # 2000 reads: 0.02 of a mean
+        assert float((found[name] - value).abs().max()) < 0.1, name  # a mean of 2000: ± 0.022
 
 
 def test_a_training_that_goes_on_repeats_the_bits(tmp_path):
