@@ -11,7 +11,7 @@ and the β under which the units of all configurations c are likeliest, each giv
 
 For many configurations drawn at β it is β (Besag 1975). The second term is a prior √H (Firth 1993): it
 takes the bias of few configurations away, and gives states that follow all their fields, as quenched ones
-do, a finite β. The error is that of a sum over independent configurations, whose units are not independent,
+do, a finite β. The error is that of a sum over independent configurations, whose units are not,
 
     error² = Σ_c g_c² / H²                                                                (4)
 
