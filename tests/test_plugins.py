@@ -172,7 +172,7 @@ def test_things_of_another_package_are_used_through_the_command(tmp_path):
     assert re.search(r"--temperature \S+ warm: temperature of the chains \[K\]\.", out["help"])
     assert re.search(r"--pairs \S+ rings: images, in pairs\.", out["help"])
     assert "warm: Gibbs sweeps from the data, warm" in out["help"]
-    assert "pt, warm" in out["help"]
+    assert "dimod, warm" in out["help"]
     assert "share_up" in out["help"]
 
     recipe = json.loads((tmp_path / "R/run.json").read_text())["recipe"]
