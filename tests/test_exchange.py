@@ -183,6 +183,10 @@ def outside(file):
     [
         (lambda f: f["model_type"].__setitem__((), "PBRBM"), "'PBRBM'.*not Ising, Potts or Gaussian"),
         (lambda f: (f.__delitem__("model_type"), f.__setitem__("model_type", 3)), "no word"),
+        (
+            lambda f: (f.__delitem__("model_type"), f.__setitem__("model_type", np.bytes_(b"\xff\x1b"))),
+            "type '\ufffd\ufffd'",
+        ),
         (lambda f: [f.__delitem__(name) for name in list(f) if "update" in name], "no group update_N"),
         (lambda f: f["update_100"].__delitem__("params"), None),
         (

@@ -7,6 +7,7 @@ import torch
 
 import rapidbm as rb
 from conftest import machines, states
+from rapidbm.machines.units import Ising
 from rapidbm.machines.weights import bqm_layers
 
 LEVELS = [(0, 1), (-1, 1), (-0.5, 2.0)]
@@ -61,6 +62,15 @@ def test_patterns_have_weights():
     assert torch.allclose(machine.energy(every), other.energy(every), atol=1e-12)
 
 
+class Other(Ising):
+    """Spins by another name."""
+
+
+def other_units():
+    layers = rb.Layers((3, 2), ((0, 1),), (Other(), Other()))
+    return rb.Machine(rb.Dense(layers, {(0, 1): numbers(1, 3, 2)}))
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -71,6 +81,8 @@ def test_patterns_have_weights():
         (lambda: rb.Machine.from_weights(numbers(4, 2), levels=2), "the lower first"),
         (lambda: rb.Machine.from_weights(numbers(4, 2) * np.nan), "finite"),
         (lambda: rb.dbm(3, (2, 2), seed=0).to_weights(), "to_bqm"),
+        (lambda: other_units().to_weights(), "is for spins"),
+        (lambda: other_units().to_bqm(), "is for spins"),
         (lambda: rb.rbm(3, 2, replicas=2, seed=0).to_bqm(), r"machine.replica\(0\)"),
         (lambda: rb.rbm(3, 2, seed=0).to_bqm(names="abcd"), "5 different names"),
         (lambda: rb.rbm(3, 2, seed=0).to_bqm(vartype="spin"), "SPIN"),
