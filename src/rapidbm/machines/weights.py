@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..accel.memory import check_room
 from ..errors import InputError, check_choice, is_number, of_extra
 from .couplings import as_parameter
 from .dense import Dense
@@ -51,14 +52,11 @@ def from_weights(W: Any, b: Any = None, c: Any = None, levels: tuple[float, floa
     w = (given[None] if given.dim() == 2 else given).double()
     if w.dim() != 3 or 0 in w.shape:
         raise InputError(f"W is (visible, hidden) or (replicas, visible, hidden), not {tuple(w.shape)}")
-    seen, unseen = (
-        _bias(b, w.sum(2), "b, of the visible units,"),
-        _bias(c, w.sum(1), "c, of the hidden ones,"),
-    )
-    biases = half * torch.cat([seen + middle * w.sum(2), unseen + middle * w.sum(1)], 1)
-    couplings = Dense(
-        Layers((w.shape[1], w.shape[2]), ((0, 1),)), {(0, 1): (half**2 * w).to(given.dtype)}
-    )
+    seen = _bias(b, w.sum(2), "b, of the visible units,") + middle * w.sum(2)
+    unseen = _bias(c, w.sum(1), "c, of the hidden ones,") + middle * w.sum(1)
+    biases = half * torch.cat([seen, unseen], 1)
+    layers = Layers((w.shape[1], w.shape[2]), ((0, 1),))
+    couplings = Dense(layers, {(0, 1): (half**2 * w).to(given.dtype)})
     free = b is None and c is None and not middle
     return Machine(couplings, None if free else biases)
 
@@ -175,6 +173,7 @@ def from_bqm(
             f"the layers name each of the {bqm.num_variables} variables of the model once, and these "
             f"{len(flat)} names do not; bqm_layers(bqm) gives names that do"
         )
+    check_room(f"the couplings of {len(flat):,} variables", len(flat) ** 2, size=8)
     place = np.array([i for i, layer in enumerate(names) for _ in layer])  # the layer of each unit
     layered = Layers(tuple(map(len, names)), ())
     fields, (firsts, seconds, values), _ = bqm.spin.to_numpy_vectors(variable_order=flat)
