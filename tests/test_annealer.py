@@ -8,6 +8,7 @@ from dwave.samplers import SimulatedAnnealingSampler, TreeDecompositionSampler
 
 import rapidbm as rb
 from conftest import machines
+from rapidbm.exchange.dimod_samplers import read_spins
 from rapidbm.machines.machine import scaled
 from rapidbm.runs.recipe import Recipe
 from rapidbm.testing import check_negative_phase, chi_squared, exact_distribution, small_machines
@@ -198,6 +199,23 @@ def test_the_command_trains_with_a_named_sampler(tmp_path):
     recipe = rb.Run(tmp_path / "R").recipe
     assert recipe.negative_phase() == Annealer("sa", 5, 4, corrected=False)
     assert Recipe.from_dict(recipe.as_dict()) == recipe
+
+
+class Plain:
+    """Has `sample` alone, and answers with bits, backwards, with counts: even units up, then odd ones."""
+
+    def sample(self, bqm, num_reads):
+        rows = [[1 - i % 2 for i in bqm.variables][::-1], [i % 2 for i in bqm.variables][::-1]]
+        answer = dimod.SampleSet.from_samples_bqm((rows, list(bqm.variables)[::-1]), bqm.binary)
+        answer.record.num_occurrences[:] = (1, num_reads - 1)
+        return answer
+
+
+def test_samples_come_in_the_order_of_the_units_whatever_the_sampler_makes_of_them():
+    machine = rb.rbm(3, 2, replicas=2, scale=0.3, seed=0)
+    spins = read_spins(Plain(), machine, 3, rb.stream(0))
+    even = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0])
+    assert torch.equal(spins, torch.stack([even, -even, -even]).expand(2, 3, 5))
 
 
 # -- ground states ------------------------------------------------------------------------------------
