@@ -2,6 +2,7 @@
 
 python -m benchmarks              all that take no options
 python -m benchmarks replicas pid
+python -m benchmarks annealer --seeds 8
 python -m benchmarks ablations --data digits --out digits.json
 python -m benchmarks coverage --cases 20 --families cold,holes
 python -m benchmarks features --machines trained.safetensors --out features.json
@@ -15,7 +16,20 @@ import json
 import sys
 from collections.abc import Mapping
 
-from . import ablations, coverage, features, fuzz, grid, pack, peers, pid, precision, replicas, verdicts
+from . import (
+    ablations,
+    annealer,
+    coverage,
+    features,
+    fuzz,
+    grid,
+    pack,
+    peers,
+    pid,
+    precision,
+    replicas,
+    verdicts,
+)
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -26,6 +40,7 @@ BENCHMARKS = {
 }
 WITH_OPTIONS = {
     "ablations": ablations.run,
+    "annealer": annealer.run,
     "coverage": coverage.run,
     "features": features.run,
     "fuzz": fuzz.run,

@@ -256,6 +256,8 @@ def doors(folder: Path) -> dict[str, Door]:
     data = run.data()
     door("mask", folder / "mask.npy", lambda: read_mask(folder / "mask.npy", data))
     door("h5", _hdf5(folder / "a.h5", bits, labels), lambda: served(folder / "a.h5"))
+    rb.save_rbms(rb.rbm(16, 4, biases=True, seed=0), folder / "rbms.h5", chains=bits)
+    door("rbms", folder / "rbms.h5", lambda: rb.load_rbms(folder / "rbms.h5"))
     return found
 
 

@@ -38,6 +38,8 @@ GROUPS = {
                  "runs/metrics", "likelihood/independent"),
     "runs": ("runs/run", "runs/folder", "runs/spacing", "runs/recipe", "registry", "machines/files",
              "disk", "schema", "data/files", "data/splits", "data/catalogue"),
+    "exchange": ("machines/weights", "exchange/rbms_files", "exchange/sklearn_models",
+                 "exchange/dimod_samplers", "sampling/temperature", "training/annealer"),
 }  # fmt: skip
 # Tests of other modules, of a GPU, of speed or of texts, and slow ones.
 OTHER_TESTS = re.compile(

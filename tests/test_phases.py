@@ -13,6 +13,7 @@ from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import check_negative_phase, exact_distribution
+from rapidbm.training.annealer import Annealer
 from rapidbm.training.negative import (
     NEGATIVE,
     ContrastiveDivergence,
@@ -43,6 +44,7 @@ CHOICES = {
         PatternInduced(1, "all"),
     ],
     "pt": [Tempered(5, 3), Tempered(2, 2, 2)],
+    "dimod": [Annealer("sa", 5, 3)],
 }
 
 

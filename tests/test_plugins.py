@@ -172,7 +172,7 @@ def test_things_of_another_package_are_used_through_the_command(tmp_path):
     assert re.search(r"--temperature \S+ warm: temperature of the chains \[K\]\.", out["help"])
     assert re.search(r"--pairs \S+ rings: images, in pairs\.", out["help"])
     assert "warm: Gibbs sweeps from the data, warm" in out["help"]
-    assert "pt, warm" in out["help"]
+    assert "dimod, warm" in out["help"]
     assert "share_up" in out["help"]
 
     recipe = json.loads((tmp_path / "R/run.json").read_text())["recipe"]
@@ -196,7 +196,7 @@ def test_things_of_another_package_are_used_through_the_command(tmp_path):
     assert "temperature is 2.0 there, 3.0 here" in err["another"]
     assert "the negative phase 'cd' has no option --temperature; it takes --sweeps" in err["refused"]
     assert "the data set 'bars4' has no option --pairs; it takes none" in err["bars"]
-    assert "did you mean 'warm'? known are cd, exact, pcd, pid, pt, warm" in err["unknown"]
+    assert "did you mean 'warm'? known are cd, dimod, exact, pcd, pid, pt, warm" in err["unknown"]
     assert "--temperature" in err["bad"]
     assert not (tmp_path / "S").exists()
 

@@ -13,6 +13,12 @@ from .errors import PluginWarning as PluginWarning
 from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds
 from .estimates import Estimate as Estimate
+from .exchange.rbms_files import load_rbms as load_rbms
+from .exchange.rbms_files import rbms_trajectory as rbms_trajectory
+from .exchange.rbms_files import rbms_updates as rbms_updates
+from .exchange.rbms_files import save_rbms as save_rbms
+from .exchange.sklearn_models import from_sklearn as from_sklearn
+from .exchange.sklearn_models import to_sklearn as to_sklearn
 from .glass.accessibility import gibbs_accessibility as gibbs_accessibility
 from .glass.accessibility import method_accessibility as method_accessibility
 from .glass.growth import growth as growth
@@ -50,6 +56,8 @@ from .machines.machine import stack as stack
 from .machines.patterns import Patterns as Patterns
 from .machines.spins import to_bits as to_bits
 from .machines.spins import to_spins as to_spins
+from .machines.weights import Weights as Weights
+from .machines.weights import bqm_layers as bqm_layers
 from .random import stream as stream
 from .registry import Setting as Setting
 from .registry import setting as setting
@@ -73,6 +81,8 @@ from .sampling.samplers import Sampler as Sampler
 from .sampling.samplers import TrajectoryTempering as TrajectoryTempering
 from .sampling.samplers import record as record
 from .sampling.samplers import sample as sample
+from .sampling.temperature import effective_beta as effective_beta
+from .training.annealer import Annealer as Annealer
 from .training.negative import ContrastiveDivergence as ContrastiveDivergence
 from .training.negative import Exact as Exact
 from .training.negative import NegativePhase as NegativePhase

@@ -7,6 +7,7 @@ import numbers
 import operator
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, TypeVar
 from unicodedata import category
 
@@ -60,6 +61,16 @@ def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
     names = list(known)
     if value not in names:
         raise unknown(kind, value, names)
+
+
+def of_extra(module: str, extra: str, what: str) -> Any:
+    """A module of another package; where that is missing, an error with the line that installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{what} needs {module}, which is not installed: pip install 'rapidbm[{extra}]'"
+        ) from error
 
 
 def is_whole(value: Any) -> bool:

@@ -8,7 +8,7 @@ Others take besides
 
     catalogue: FILE_ENDINGS, entry_of, settings_for
     digits: data_folder
-    files: numpy_arrays
+    files: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     tables: write_table
 """

@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -199,14 +199,18 @@ def _no_warnings() -> Iterator[None]:
 
 
 def _hdf5(path: Path) -> Arrays:
-    """The arrays that a data set may have, read by a process of their own (`hdf5_child`)."""
+    """The arrays that a data set may have."""
+    return hdf5_arrays(path, [name for part in PARTS for name in (part, labels_of(part))])
+
+
+def hdf5_arrays(path: Path, names: Sequence[str]) -> Arrays:
+    """The arrays of these names that are there, read by a process of their own (`hdf5_child`)."""
     if find_spec("h5py") is None:
         raise InputError(
             f"reading {path} needs h5py, which is not installed: pip install 'rapidbm[hdf5]'"
         )
     with reading(path, "HDF5", "it may be truncated; write it again"):
         memory = min(room(), RATIO * path.stat().st_size)
-        names = [name for part in PARTS for name in (part, labels_of(part))]
         command = [sys.executable, "-P", hdf5_child.__file__, str(path), str(memory), *names]
         with subprocess.Popen(
             command,

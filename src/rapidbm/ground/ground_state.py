@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError, check_choice, check_count, lookup
+from ..errors import InputError, check_choice, check_count
+from ..exchange.dimod_samplers import read_spins, sampler_of, takes
 from ..machines.enumeration import (
     LARGEST,
     check_states,
@@ -73,6 +76,8 @@ def ground_state(
     seed: int | None = None,
     rng: torch.Generator | None = None,
     limit: float | None = None,
+    sampler: Any = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> GroundState:
     """The ground state of each replica.
 
@@ -80,11 +85,22 @@ def ground_state(
     the patterns and from random states) and `annealing` (`sweeps` Gibbs sweeps while β rises);
     `tempering` takes `sweeps` turns of parallel tempering. `exact` takes the cheaper of `enumeration`
     and `zonotope`, and refuses where both are out of reach. After `limit` seconds it stops (`TimeLimit`).
+
+    `sampler` is one of dimod's, or the name of one ("sa", "tabu"): `starts` samples of it, and what is
+    near them downhill, are the search; `parameters` go to it.
     """
     machine.layers.check_spins("the ground state")
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))
     check_count("the number of starts", starts)
     check_count("the number of sweeps", sweeps)
+    if sampler is not None:
+        if method != "auto":
+            raise InputError(f"a sampler is a method of its own: give sampler= or method={method!r}")
+        rng = stream(seed_from(seed, rng), "ground", device=machine.device)
+        found = partial(_sampled, sampler_of(sampler), parameters or {})
+        return _best_of(machine, {"dimod": found}, starts, sweeps, rng)
+    if parameters is not None:
+        raise InputError("parameters are those of a sampler; give sampler=, or leave them out")
     if method == "enumeration":
         return _by_enumeration(machine)
     if method == "zonotope":
@@ -103,7 +119,7 @@ def ground_state(
             raise _out_of_reach(machine, plan)
         names = ["descent", "annealing"]
     rng = stream(seed_from(seed, rng), "ground", device=machine.device)
-    return _best_of(machine, names, starts, sweeps, rng)
+    return _best_of(machine, {name: HEURISTICS[name] for name in names}, starts, sweeps, rng)
 
 
 # -- exact --------------------------------------------------------------------------------------------
@@ -234,6 +250,20 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
     return torch.cat(coldest)
 
 
+@torch.no_grad()
+def _sampled(
+    sampler: Any,
+    parameters: Mapping[str, Any],
+    machine: Machine,
+    starts: int,
+    sweeps: int,
+    rng: torch.Generator,
+) -> Tensor:
+    """What a sampler of dimod answers."""
+    own = {"num_sweeps": sweeps} if takes(sampler, "num_sweeps") else {}
+    return read_spins(sampler, machine, starts, rng, parameters={**own, **parameters})
+
+
 # Name → function(machine, starts, sweeps, rng) → candidates (e, c, n); each of them then descends.
 Heuristic = Callable[[Machine, int, int, torch.Generator], Tensor]
 HEURISTICS: dict[str, Heuristic] = {
@@ -245,23 +275,25 @@ HEURISTICS: dict[str, Heuristic] = {
 
 @torch.no_grad()
 def _best_of(
-    machine: Machine, names: list[str], starts: int, sweeps: int, rng: torch.Generator
+    machine: Machine,
+    searches: Mapping[str, Heuristic],
+    starts: int,
+    sweeps: int,
+    rng: torch.Generator,
 ) -> GroundState:
     exact = copy.deepcopy(machine).double()
-    candidates = torch.cat(
-        [lookup("method", name, HEURISTICS)(machine, starts, sweeps, rng) for name in names], 1
-    )
+    candidates = torch.cat([search(machine, starts, sweeps, rng) for search in searches.values()], 1)
     spins = descend(exact, candidates)
     energies = exact.energy(spins)  # (e, c)
     energy, where = energies.min(1)
     reached = energies <= (energy + SAME * energy.abs())[:, None]
     best = spins.gather(1, where[:, None, None].expand(-1, 1, spins.shape[2])).squeeze(1)
     bound = lower_bound(machine)
-    annealed = f", {sweeps} sweeps each" if names != ["descent"] else ""
+    annealed = f", {sweeps} sweeps each" if list(searches) not in (["descent"], ["dimod"]) else ""
     return GroundState(
         energy,
         best.to(machine.dtype),
-        "+".join(names),
+        "+".join(searches),
         bound.energy,
         reached.double().mean(1),
         f"{spins.shape[1]:,} starts{annealed}; bound {bound.method}",

@@ -10,6 +10,7 @@
     constructors   from sizes: `rbm`, `dbm`, `bm`
     enumeration    sums over states that need no sampling
     ensembles      weighted states and the gradient over them: `Ensemble`, `WeightedSpins`
+    weights        as others write them: `Weights`, `bqm_layers`
     files          `save_machine`, `load_machine`, and tensors with a header
 
 It knows accel and the modules below the rooms; no data set, no sampler, no training.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -33,6 +33,9 @@ from .enumeration import check_states, clamped_states, infer, log_weight, states
 from .layers import Layers
 from .spins import as_spins
 from .units import Beta
+
+if TYPE_CHECKING:
+    from . import weights
 
 # What kernels read of machines whose parameters rest; not with the machine, or a copy would have it, too.
 _resting: WeakKeyDictionary[Machine, Pair] = WeakKeyDictionary()
@@ -339,6 +342,47 @@ class Machine(nn.Module):
             )
         mean = spins.to(self.device, torch.float64).sum(0) / (len(spins) + 2.0)
         self.biases.data[:, : self.visible] = self.layers.unit(0).field_of(mean).to(self.dtype)
+
+    # -- other packages ---------------------------------------------------------------------------
+
+    @staticmethod
+    def from_weights(
+        W: Any, b: Any = None, c: Any = None, levels: tuple[float, float] = (0, 1)
+    ) -> Machine:
+        """The restricted machine of weights W, (v, h) or (e, v, h), and biases b and c of units at these
+        levels: −xᵀW y − b·x − c·y is its energy plus a constant, which `to_weights` tells."""
+        from . import weights
+
+        return weights.from_weights(W, b, c, levels)
+
+    def to_weights(self, levels: tuple[float, float] = (0, 1)) -> weights.Weights:
+        """W, b and c of units with these levels; their energies and free energies are this machine's plus
+        `constant`."""
+        from . import weights
+
+        return weights.to_weights(self, levels)
+
+    @staticmethod
+    def from_bqm(
+        bqm: Any,
+        layers: Sequence[Sequence[Hashable]] | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> Machine:
+        """The machine of a binary quadratic model of dimod, whose energies have `bqm.spin.offset` more.
+
+        `layers` names the variables that are visible, then those of each hidden layer; by default
+        `bqm_layers(bqm)`: two layers if the graph has two sides, else one, all visible. Units of two
+        layers are coupled where the model couples any of them."""
+        from . import weights
+
+        return weights.from_bqm(bqm, layers, dtype)
+
+    def to_bqm(self, *, names: Sequence[Hashable] | None = None, vartype: str = "SPIN") -> Any:
+        """A binary quadratic model of dimod with this energy, of variables 0 … n − 1 in the order of the
+        units or of these names; needs `rapidbm[dwave]`."""
+        from . import weights
+
+        return weights.to_bqm(self, names=names, vartype=vartype)
 
     # -- replicas ---------------------------------------------------------------------------------
 

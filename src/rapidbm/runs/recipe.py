@@ -90,7 +90,7 @@ class Recipe:
     negative: str = setting(
         "pid",
         "Model average: {names}. pid takes the patterns, and with --sweeps 0 needs no Monte Carlo; "
-        "pt is parallel tempering.",
+        "pt is parallel tempering, dimod an annealer.",
     )
     sweeps: int | None = None
     particles: int | None = None

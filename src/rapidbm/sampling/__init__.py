@@ -10,6 +10,7 @@ May know machines and accel's kernels; knows nothing of training, likelihoods or
     tempering      walkers that trade places along a path: `climb`, `turn`, `Walkers`
     samplers       all of these behind one protocol: `SAMPLERS`, `sample`, `record`
     convergence    have the chains mixed? `mixing`
+    temperature    β that spins look drawn at: `effective_beta`
 
 Others take besides
 

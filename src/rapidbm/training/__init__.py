@@ -4,6 +4,7 @@
     trainer      the state between two updates, and the update
     positive     the average over the data
     negative     the average over the model: one class per estimator
+    annealer     the same from samplers of dimod: `Annealer`
     projections  what keeps the patterns in place
     optimisers   rates that may differ from replica to replica
     schedules    how they change along a training

@@ -26,6 +26,7 @@ from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
 from ..sampling.paths import Cooling
 from ..sampling.tempering import eased, trade_all
+from .annealer import Annealer
 from .positive import Weighted
 
 
@@ -250,6 +251,7 @@ NEGATIVE: Registry[type[NegativePhase]] = Registry(
         "pcd": Persistent,
         "pid": PatternInduced,
         "pt": Tempered,
+        "dimod": Annealer,
     },
     "rapidbm.negative_phases",
     a_class_with("init", "step"),

@@ -1,0 +1,144 @@
+"""HDF5 files of the package `rbms`: a model, or the trajectory of its training.
+
+    model_type                     "BBRBM": Bernoulli visible and hidden units, {0, 1}
+    update_N/params/weight_matrix  W (v, h); vbias and hbias beside; earlier versions have no params/
+    update_N/time                  seconds of training
+    parallel_chains                visible units of the chains, (c, v)
+    hyperparameters/…              of the training
+
+Files are read as data are, outside of this process (`data.hdf5_child`).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..data.files import hdf5_arrays
+from ..disk import write_bytes
+from ..errors import InputError, check_count, of_extra, printable
+from ..machines.machine import Machine
+from ..machines.spins import to_bits
+
+MODEL = "BBRBM"
+PARTS = ("weight_matrix", "vbias", "hbias")
+NUMBER = re.compile(r"update_(\d{1,15})/")
+
+
+def rbms_updates(path: str | Path) -> list[int]:
+    """The updates whose parameters a file holds."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; check the path")
+    found = hdf5_arrays(path, ["/", "text:model_type"])
+    updates = sorted(int(match[1]) for name in found if (match := NUMBER.fullmatch(name)))
+    if not updates:
+        raise InputError(f"{path} is no model of rbms: it has no group update_N; check the path")
+    kind = MODEL
+    if "text:model_type" in found:
+        kind = printable(found["text:model_type"]().tobytes().decode(errors="replace"))
+    if kind != MODEL:
+        raise InputError(
+            f"{path} holds a model of type {kind!r}; of rbms' models those with binary units, {MODEL!r}, "
+            "are read, not Ising, Potts or Gaussian ones"
+        )
+    return updates
+
+
+def load_rbms(path: str | Path, update: int | None = None) -> Machine:
+    """The machine of a file of `rbms`, after its last update or this one; free energies are the machine's
+    plus `machine.to_weights().constant`."""
+    known = rbms_updates(path)
+    chosen = known[-1] if update is None else update
+    if chosen not in known:
+        raise InputError(f"{path} holds the updates {_some(known)}, not {update!r}; take one of them")
+    return _machines(Path(path), [chosen])[chosen]
+
+
+def rbms_trajectory(path: str | Path) -> dict[int, Machine]:
+    """All machines of a file, by their updates."""
+    return _machines(Path(path), rbms_updates(path))
+
+
+def _some(known: Sequence[int]) -> str:
+    return ", ".join(map(str, known if len(known) <= 10 else [*known[:5], "…", *known[-4:]]))
+
+
+def _machines(path: Path, updates: Sequence[int]) -> dict[int, Machine]:
+    names = [f"update_{u}/{where}{part}" for u in updates for where in ("params/", "") for part in PARTS]
+    arrays = hdf5_arrays(path, names)
+
+    def parameter(update: int, part: str) -> Array:
+        for where in ("params/", ""):
+            if (name := f"update_{update}/{where}{part}") in arrays:
+                return arrays[name]()
+        raise InputError(f"{path} has no {part} of update {update}; take another update")
+
+    found = {}
+    for update in updates:
+        w, b, c = (parameter(update, part) for part in PARTS)
+        if w.ndim != 2:
+            raise InputError(
+                f"{path} must hold weights (visible, hidden), not {w.shape}; is it a Potts model?"
+            )
+        try:
+            found[update] = Machine.from_weights(w, b, c)
+        except InputError as error:
+            raise InputError(f"{path}, update {update}: {error}") from error
+    return found
+
+
+def save_rbms(machines: Machine | Mapping[int, Machine], path: str | Path, *, chains: Any = None) -> None:
+    """Writes a restricted machine, or several by their updates, as a file that `rbms` loads; one that is
+    there is replaced.
+
+    One machine is update 1. `chains` are visible units to go on from, (c, v), by default one state of
+    zeros; hyperparameters, which `rbms` asks for, are place-holders.
+    """
+    h5py = of_extra("h5py", "hdf5", f"writing {path}")
+    several = {1: machines} if isinstance(machines, Machine) else dict(machines)
+    if not several:
+        raise InputError("give at least one machine to save, by its update, not none")
+    visible = next(iter(several.values())).visible
+    bits = np.zeros((1, visible)) if chains is None else to_bits(chains).cpu().numpy()
+    if bits.ndim != 2 or bits.shape[1] != visible:
+        raise InputError(f"chains are visible units, (c, {visible}), not {tuple(bits.shape)}")
+    path, buffer = Path(path), io.BytesIO()
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to save {path.name} in; make it first")
+    with h5py.File(buffer, "w") as file:
+        file["model_type"] = MODEL
+        file["parallel_chains"] = bits.astype(np.float32)
+        settings = {
+            "batch_size": len(bits),
+            "gibbs_steps": 1,
+            "learning_rate": 0.01,
+            "L1": 0.0,
+            "L2": 0.0,
+        }
+        for name, value in settings.items():
+            file[f"hyperparameters/{name}"] = value
+        for update, machine in several.items():
+            check_count("an update", update, least=0)
+            _write(file.create_group(f"update_{update}"), machine)
+    write_bytes(path, buffer.getvalue())
+
+
+def _write(group: Any, machine: Machine) -> None:
+    if machine.replicas != 1:
+        raise InputError(
+            f"rbms keeps one machine, and here are {machine.replicas} replicas; save machine.replica(0)"
+        )
+    weights = machine.to_weights()
+    kind = np.dtype(str(machine.dtype).removeprefix("torch."))
+    for name, value in zip(PARTS, (weights.W, weights.b, weights.c), strict=True):
+        group[f"params/{name}"] = value[0].cpu().numpy().astype(kind)
+        group[name] = group[f"params/{name}"]  # a second link: earlier versions look for it here
+    group["time"] = 0.0
+    group.create_group("flags")

@@ -1,0 +1,69 @@
+"""At which temperature spins look drawn: β by maximal pseudo-likelihood.
+
+A sampler that is not ours may follow exp(−βE) with a β that nobody knows. Given the rest, each unit has
+
+    P(s_i | rest) = σ(2 β s_i f_i),        f_i its field                                  (1)
+
+and the β under which the units of all configurations c are likeliest, each given its rest, solves
+
+    Σ_c g_c(β) + H'(β)/2H(β) = 0,        g_c = Σ_i f_i (s_i − tanh β f_i)                 (2)
+    H = Σ_c Σ_i f_i² (1 − tanh² β f_i)                                                    (3)
+
+For many configurations drawn at β it is β (Besag 1975). The second term is a prior √H (Firth 1993): it
+takes the bias of few configurations away, and gives states that follow all their fields, as quenched ones
+do, a finite β. The error is that of a sum over independent configurations, whose units are not,
+
+    error² = Σ_c g_c² / H²                                                                (4)
+
+and no smaller than 1/√H. It is a local temperature: whether modes have their due shares it does not see.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..estimates import Estimate
+from ..machines.machine import Machine
+
+DOUBLINGS, HALVINGS = 60, 50
+
+
+@torch.no_grad()
+def effective_beta(machine: Machine, spins: Any) -> Estimate:
+    """β of eq. (2) of independent configurations (e, c, n), with the error of eq. (4). Without a field
+    there is none: NaN ± ∞."""
+    machine.layers.check_spins("an effective temperature")
+    whole = machine.configuration(spins)
+    layers = range(len(machine.layers.sizes))
+    fields = torch.cat([machine.field(whole, i) for i in layers], -1).double()  # (e, c, n)
+    along = fields * whole.double()
+    total, sizes = along.sum((1, 2)), fields.abs()
+    sign = torch.where(total < 0, -1.0, 1.0)  # below 0 everything is the same upside down
+    low, high = torch.zeros_like(total), 1 / sizes.mean((1, 2))
+    for _ in range(DOUBLINGS):
+        below = _slope(total * sign, sizes, high) > 0
+        if not bool(below.any()):
+            break
+        low, high = torch.where(below, high, low), torch.where(below, 2 * high, high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = _slope(total * sign, sizes, middle) > 0
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    beta = high * sign
+    mean = torch.tanh(beta[:, None, None] * fields)
+    bend = (fields.square() * (1 - mean.square())).sum((1, 2))
+    each = (along - fields * mean).sum(2)  # g_c, (e, c)
+    error = torch.maximum(each.square().sum(1) / bend.square(), 1 / bend).sqrt()
+    known = beta.isfinite()
+    return Estimate(torch.where(known, beta, torch.nan), torch.where(known, error, torch.inf))
+
+
+def _slope(total: Tensor, sizes: Tensor, beta: Tensor) -> Tensor:
+    """The left side of eq. (2), (e,), with Σ f s and |f|, at β > 0."""
+    mean = torch.tanh(beta[:, None, None] * sizes)
+    terms = sizes.square() * (1 - mean.square())
+    prior = (sizes * mean * terms).sum((1, 2)) / terms.sum((1, 2))
+    return total - (sizes * mean).sum((1, 2)) - prior

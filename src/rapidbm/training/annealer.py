@@ -1,0 +1,105 @@
+"""A negative phase from any sampler of dimod, its temperature estimated and corrected.
+
+Samples of an annealer follow exp(−β_s E') with E' the energy that it is given and β_s unknown. It is
+given E' = E/β, with β what is known of β_s by now: its samples are the machine's when β = β_s. How far
+they are from that the samples of each update show, `effective_beta`, β̂ ± error:
+
+    log β ← log β + gain · log β̂,      gain = P / (P + (error/β̂)²),      P ← (1 − gain) P     (1)
+
+a filter with P, the variance of log β, which begins at 1 and grows by DRIFT² between updates: couplings
+that grow freeze an annealer at other temperatures. While they are too small to tell, so is the gain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, check_count
+from ..estimates import Estimate
+from ..exchange.dimod_samplers import check_sampler, read_spins, sampler_of, takes
+from ..machines.machine import Machine
+from ..registry import setting
+from ..sampling.temperature import effective_beta
+from .positive import Weighted
+
+DRIFT = 0.02  # of log β from one update to the next
+FARTHEST = math.log(1e3)  # log β that no fixed temperature explains
+# Simulated annealing ends at β = 1; left alone it would cool until nothing moves, whatever the energy.
+ENDS_AT_1 = {"beta_range": (0.0, 1.0), "beta_schedule_type": "linear"}
+
+
+@dataclass(frozen=True)
+class Annealer:
+    """Samples of a dimod sampler, from a model that is scaled so that they come at β = 1.
+
+    `sampler` is anything with `sample(bqm, **parameters)`, or a name: "sa", simulated annealing that ends
+    at β = 1, or "tree", exact for machines with few units on one side. `parameters` go to every call.
+    A chain is the first sample, log β and its variance, (e, 1, n + 2).
+    """
+
+    sampler: str | Any = setting(
+        "sa", "sampler of dwave-samplers, sa (simulated annealing) or tree (exact)", flag="annealer"
+    )
+    reads: int = setting(100, "samples of the annealer per update")
+    sweeps: int = setting(100, "sweeps of the annealer for each sample, if it has num_sweeps")
+    corrected: bool = setting(True, "correct the annealer's temperature by what its samples say of it")
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_count("the number of reads", self.reads)
+        check_count("the number of sweeps of an annealer", self.sweeps)
+        check_sampler(self.sampler)
+
+    def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        machine.layers.check_spins("the negative phase 'dimod'")
+        sampler_of(self.sampler)  # says what is missing
+        start = torch.tensor([0.0, 1.0], dtype=machine.dtype, device=machine.device)
+        return torch.cat([machine.random(1, rng), start.expand(machine.replicas, 1, 2)], 2)
+
+    def temperature(self, chains: Tensor) -> Estimate:
+        """β_s of the sampler, (e,): of its samples, when it is given the machine's energy itself."""
+        log_beta, variance = chains[:, 0, -2].double(), chains[:, 0, -1].double()
+        return Estimate(log_beta.exp(), log_beta.exp() * variance.sqrt())
+
+    def step(
+        self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
+    ) -> tuple[Weighted, Tensor]:
+        sampler = sampler_of(self.sampler)
+        own = ENDS_AT_1 if self.sampler == "sa" else {}
+        sweeps = {"num_sweeps": self.sweeps} if takes(sampler, "num_sweeps") else {}
+        log_beta, variance = chains[:, 0, -2].double(), chains[:, 0, -1].double()
+        spins = read_spins(
+            sampler,
+            machine,
+            self.reads,
+            rng,
+            parameters={**own, **sweeps, **self.parameters},
+            scale=torch.exp(-log_beta),
+        )
+        if self.corrected:
+            log_beta, variance = _corrected(log_beta, variance, effective_beta(machine, spins))
+        state = torch.stack([log_beta, variance], 1)[:, None].to(machine.dtype)
+        return machine.smoothed(spins), torch.cat([spins[:, :1], state], 2)
+
+
+def _corrected(log_beta: Tensor, variance: Tensor, seen: Estimate) -> tuple[Tensor, Tensor]:
+    """Eq. (1)."""
+    told = (seen.value > 0) & seen.error.isfinite()
+    value = torch.where(told, seen.value, 1.0)
+    noise = torch.where(told, (seen.error / value).square(), torch.inf)
+    before = (variance + DRIFT**2).clamp(max=1.0)
+    gain = before / (before + noise)
+    log_beta = log_beta + gain * value.log()
+    if bool((log_beta.abs() > FARTHEST).any()):
+        raise InputError(
+            "the sampler's temperature does not follow the scale of the energies that it is given: it "
+            "seems to scale them itself; turn that off by a parameter, auto_scale=False or a beta_range, "
+            "or give corrected=False"
+        )
+    return log_beta, (1 - gain) * before
