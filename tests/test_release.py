@@ -1,6 +1,7 @@
-"""What is released: a wheel and a source distribution that anyone builds to the same bytes, with nothing in
-them that should not be; a Dockerfile and a conda recipe that ask for what the package asks for."""
+"""What is released: a wheel and a source distribution that build to the same bytes anywhere and hold what
+they should; a Dockerfile and a conda recipe that ask for what the package asks for."""
 
+import ast
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 import rapidbm
+from rapidbm.errors import EXTRAS, InputError, require
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -143,3 +145,35 @@ def test_constraints_name_every_direct_dependency_once():
     asked += [*PROJECT["dependencies"], HATCHLING]
     direct = {re.match(r"[\w-]+", words)[0] for words in asked} - {"rapidbm"}
     assert direct <= set(names)
+
+
+def test_extras_are_those_of_the_project():
+    extras = dict(PROJECT["optional-dependencies"])
+    for aside in ("dev", "docs"):  # they serve no call
+        del extras[aside]
+    asked = {(re.match(r"[\w-]+", words)[0], name) for name in extras for words in extras[name]}
+    assert {(module.replace(".", "-"), extra) for module, extra in EXTRAS.items()} == asked
+
+
+@pytest.mark.parametrize("module", EXTRAS)
+def test_a_module_that_is_not_there_is_asked_for_by_the_line_that_installs_it(monkeypatch, module):
+    line = re.escape(f"pip install 'rapidbm[{EXTRAS[module]}]'")
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
+    with pytest.raises(InputError, match=f"^drawing needs {module}, which is not installed: {line}$"):
+        require(module, "drawing")
+
+
+def test_a_file_that_needs_an_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    (tmp_path / "x.h5").touch()
+    with pytest.raises(InputError, match=r"reading .*x.h5 needs h5py.*rapidbm\[hdf5\]"):
+        rapidbm.load(str(tmp_path / "x.h5"))
+
+
+def test_extras_are_imported_where_they_are_used():
+    roots = {module.partition(".")[0] for module in EXTRAS}
+    for path in Path(rapidbm.__file__).parent.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not roots & {name.partition(".")[0] for name in names}, path
