@@ -1,10 +1,11 @@
-# Two commands that need nothing but Python 3.11 and make: `make demo` and `make test`.
+# Two commands that need nothing but Python 3.11 and make: `make demo` and `make test`. With another Python:
+# `make test PYTHON=python3.13 VENV=.venv-3.13`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench mutants clean
+.PHONY: demo test lint bench mutants dist wheel-test clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
@@ -26,8 +27,24 @@ SEED ?= 0
 mutants: $(READY)
 	$(BIN)/python -m mutants --seed $(SEED)
 
+# The same bytes each time: hatchling writes one date, SOURCE_DATE_EPOCH or its own, and one set of modes.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+	cd dist && sha256sum *
+
+# The wheel alone, in an empty environment outside of the repository.
+wheel-test: dist
+	rm -rf dist/alone
+	$(PYTHON) -m venv dist/alone
+	dist/alone/bin/python -m pip install --quiet --constraint constraints.txt torch
+	dist/alone/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	@ALONE=$$PWD/dist/alone/bin/rapidbm; cd $$(mktemp -d) && pwd && $$ALONE demo && $$ALONE sample pretrained:mnist
+	rm -rf dist/alone
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) dist
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rapidbm needs Python 3.11 or later")'

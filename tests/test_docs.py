@@ -12,7 +12,7 @@ from rapidbm.cli.main import app
 ROOT = Path(__file__).parents[1]
 COMMANDS = typer.main.get_command(app).commands
 OPTIONS = {flag for c in COMMANDS.values() for p in c.params for flag in p.opts + p.secondary_opts}
-OPTIONS |= {"--help"}
+OPTIONS |= {"--help", *(flag for p in typer.main.get_command(app).params for flag in p.opts)}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 BENCHMARK = re.compile(r"python -m benchmarks (\w+)((?:\\\n|[^`\n])*)")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -10,7 +10,7 @@ import rapidbm
 
 HEAVY = (
     "sklearn", "typer", "click", "rich", "matplotlib", "jinja2", "pooch", "h5py", "scipy", "pandas",
-    "requests", "PIL", "dimod", "dwave",
+    "requests", "PIL", "arviz", "dimod", "dwave", "rbms", "tensorboard",
 )  # fmt: skip
 ALONE = f"""
 import importlib.abc, sys

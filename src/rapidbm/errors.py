@@ -7,11 +7,22 @@ import numbers
 import operator
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TypeVar
 from unicodedata import category
 
 T = TypeVar("T")
+
+EXTRAS = {  # modules that do not come with the package, and the extra that brings each
+    "arviz": "diagnostics",
+    "dimod": "dwave",
+    "dwave.samplers": "dwave",
+    "h5py": "hdf5",
+    "learnergy": "bench",
+    "rbms": "bench",
+    "tensorboard": "tensorboard",
+    "torchebm": "bench",
+}
 
 
 class InputError(ValueError):
@@ -57,20 +68,25 @@ def lookup(kind: str, name: str, registry: Mapping[str, T]) -> T:
     return registry[name]
 
 
+def pip_line(module: str) -> str:
+    """What installs a module of an extra."""
+    return f"pip install 'rapidbm[{EXTRAS[module]}]'"
+
+
+def require(module: str, doing: str) -> None:
+    """Refuses what needs a module that is not installed, with the line that installs it."""
+    try:
+        missing = find_spec(module) is None
+    except ModuleNotFoundError:  # not even the package that it is in
+        missing = True
+    if missing:
+        raise InputError(f"{doing} needs {module}, which is not installed: {pip_line(module)}")
+
+
 def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
     names = list(known)
     if value not in names:
         raise unknown(kind, value, names)
-
-
-def of_extra(module: str, extra: str, what: str) -> Any:
-    """A module of another package; where that is missing, an error with the line that installs it."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"{what} needs {module}, which is not installed: pip install 'rapidbm[{extra}]'"
-        ) from error
 
 
 def is_whole(value: Any) -> bool:

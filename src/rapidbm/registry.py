@@ -39,6 +39,7 @@ class Setting:
     least: int | None = None
     belongs_to: str = ""  # the choice without which it means nothing
     off: str = ""  # the option for False, where it is not --no-…
+    choices: tuple[str, ...] = ()  # words that may be given, for shells to offer
 
 
 def setting(default: Any, help: str, **more: Any) -> Any:

@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from ..errors import pip_line
 from .clock import Action, Times, interleaved
 from .jobs import PER_CALL, Size, bars, gibbs, images, ours, plain, rapid
 
-REMEDY = "pip install 'rapidbm[bench]'"
+REMEDY = pip_line("rbms")
 OURS, PLAIN = "rapidbm", "plain torch"
 GIBBS_SWEEPS = 10
 Row = dict[str, Any]

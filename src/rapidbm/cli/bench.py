@@ -10,20 +10,24 @@ from typing import Annotated
 import torch
 import typer
 
+from ..accel.rounding import PRECISIONS
 from ..bench import report, run
 from ..disk import write_bytes
 from ..errors import InputError
 from ..progress import quiet
 from ..random import check_seed
 from .terminal.console import Screen
-from .terminal.options import Device, Json, Seed
+from .terminal.options import Device, Json, Seed, offers
 
 
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes and few repeats: seconds.")] = False,
     precision: Annotated[
         str,
-        typer.Option(help="How products are rounded: float32, or on a GPU tf32 or bf16."),
+        typer.Option(
+            help="How products are rounded: float32, or on a GPU tf32 or bf16.",
+            autocompletion=offers(PRECISIONS),
+        ),
     ] = "float32",
     out: Annotated[
         Path | None, typer.Option(help="Folder for bench.json, bench.png and bench.pdf.")

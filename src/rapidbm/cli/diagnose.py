@@ -13,7 +13,7 @@ from ..progress import quiet
 from ..runs import diagnosis
 from ..runs.pretrained.packed import trained
 from .terminal.console import Screen
-from .terminal.options import FIGURES, DataFile, Device, Json, Limit, Replica, Seed, Update
+from .terminal.options import FIGURES, DataFile, Device, Json, Limit, Replica, Seed, Update, run_names
 
 
 def diagnose(
@@ -21,6 +21,7 @@ def diagnose(
         Path,
         typer.Argument(
             metavar="RUN",
+            autocompletion=run_names,
             help="A run folder, pretrained:mnist, or a machine's .safetensors file.",
             show_default=False,
         ),

@@ -8,11 +8,11 @@ import typer
 
 from .. import pictures
 from ..errors import InputError
-from ..runs.evaluation import curve_figure, evaluation, likelihood_curve, middle
+from ..runs.evaluation import LIKELIHOODS, curve_figure, evaluation, likelihood_curve, middle
 from ..runs.folder import Trained
 from ..runs.pretrained.packed import trained
 from .terminal.console import Screen, meaning, spread
-from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Update
+from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Update, offers
 
 
 def evaluate(
@@ -22,7 +22,8 @@ def evaluate(
     likelihood: Annotated[
         str,
         typer.Option(
-            help="auto (exact, or annealed where that is a matter of minutes), exact, ais or none."
+            help="auto (exact, or annealed where that is a matter of minutes), exact, ais or none.",
+            autocompletion=offers(LIKELIHOODS),
         ),
     ] = "auto",
     curve: Annotated[

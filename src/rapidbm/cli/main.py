@@ -28,7 +28,6 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "datasets": "What can be trained on, and where it comes from.",
 }
 STYLE: dict[str, Any] = {
-    "add_completion": False,
     "rich_markup_mode": "rich",
     "pretty_exceptions_enable": False,
 }
@@ -47,7 +46,7 @@ class Deferred(TyperCommand):
     def whole(self) -> Any:
         with Screen().gentle_warnings():  # other packages are loaded, too
             module = import_module(f".{self.name}", __package__)
-        alone = typer.Typer(**STYLE)
+        alone = typer.Typer(add_completion=False, **STYLE)
         alone.command(self.name)(getattr(module, str(self.name)))
         return typer.main.get_command(alone)
 

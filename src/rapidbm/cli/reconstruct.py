@@ -10,13 +10,31 @@ import typer
 from ..runs.pretrained.packed import trained
 from ..runs.samples import reconstructions, target
 from .terminal.console import Screen
-from .terminal.options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
+from .terminal.options import (
+    FIGURES,
+    DataFile,
+    Device,
+    Folder,
+    Json,
+    Limit,
+    Replica,
+    Seed,
+    Update,
+    offers,
+)
 
 
 def reconstruct(
     run: Folder,
     count: Annotated[int, typer.Option(help="How many images.", min=1)] = 16,
-    part: Annotated[str, typer.Option("--of", help="Which images: test, train or valid.")] = "test",
+    part: Annotated[
+        str,
+        typer.Option(
+            "--of",
+            help="Which images: test, train or valid.",
+            autocompletion=offers(("test", "train", "valid")),
+        ),
+    ] = "test",
     mask: Annotated[
         Path | None,
         typer.Option(help="A .npy of booleans, true where a pixel is known (default: the data set's)."),

@@ -13,11 +13,12 @@ from rich.progress import TextColumn, TimeElapsedColumn
 from .. import paper
 from ..accel.devices import device_named
 from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, Verdict
+from ..paper.lab import SCALE_NAMES
 from ..paper.page import duration
 from ..paper.reproduction import Event, Interrupted, Reproduction, item_names
 from ..progress import quiet
 from .terminal.console import Screen, Stopper
-from .terminal.options import Device, Json, Seed
+from .terminal.options import Device, Json, Seed, offers
 
 
 def reproduce(
@@ -27,13 +28,15 @@ def reproduce(
             metavar="ITEM…",
             help="all, a figure or table (fig1, fig2a, …, probe, costs: [bold]list[/] shows them), or "
             "[bold]claims[/]: the verdicts on what --out holds.",
+            autocompletion=offers(["all", *paper.ITEMS, "list", "claims"]),
             show_default=False,
         ),
     ],
     scale: Annotated[
         str,
         typer.Option(
-            help="tiny (seconds), quick (minutes on two cores) or paper (the paper's sizes, a GPU)."
+            help="tiny (seconds), quick (minutes on two cores) or paper (the paper's sizes, a GPU).",
+            autocompletion=offers(SCALE_NAMES),
         ),
     ] = "quick",
     out: Annotated[

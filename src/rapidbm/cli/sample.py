@@ -25,6 +25,7 @@ from .terminal.options import (
     Update,
     free_options,
     of_parts,
+    offers,
     with_settings,
 )
 
@@ -44,7 +45,8 @@ def sample(
         str,
         typer.Option(
             help=f"{', '.join(SAMPLERS)}: pt is parallel tempering, trajectory tempering along the "
-            "run's checkpoints."
+            "run's checkpoints.",
+            autocompletion=offers(SAMPLERS),
         ),
     ] = "gibbs",
     sweeps: Annotated[
@@ -58,7 +60,10 @@ def sample(
     ] = None,
     start: Annotated[
         str,
-        typer.Option(help="Where Gibbs chains start: random, data (training images) or patterns."),
+        typer.Option(
+            help="Where Gibbs chains start: random, data (training images) or patterns.",
+            autocompletion=offers(STARTS),
+        ),
     ] = "random",
     beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
     replica: Replica = 0,

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import pictures
-from ..data.catalogue import FILE_ENDINGS, is_file
+from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
 from ..registry import by_flag, options_of
 from ..runs import choosing
@@ -21,10 +21,10 @@ from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import PARTS, SECTIONS, Recipe
-from ..runs.run import Run
+from ..runs.run import PROLONG, Run
 from ..runs.spacing import OPEN
 from .terminal.console import Screen, Stopper, follow
-from .terminal.options import Json, free_options, in_panel, of_parts, parameter, with_settings
+from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
 
 OWN = ("preset", "dense", "out", "resume", "prolong", "json", "help")  # beside fields
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
@@ -45,7 +45,8 @@ def settings() -> Iterator[inspect.Parameter]:
         if field.name in FLAGS:
             option = options_of(Recipe)[FLAGS[field.name]]
             text = option.setting.help.replace("{names}", ", ".join(named.get(field.name, ())))
-            yield parameter(option.flag, option.hint, text, option.setting, panel)
+            names_of = named.get(field.name, ())
+            yield parameter(option.flag, option.hint, text, option.setting, panel, names_of)
         elif field.name in together:
             yield of_parts(field.name, together[field.name], panel)
     for choice, flags in parts.items():
@@ -60,6 +61,7 @@ def train(
         typer.Argument(
             help="A name from [bold]rapidbm datasets[/] (bars4, bas12, digits, mnist, …) or a file "
             f"{', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1. Not needed with --resume.",
+            autocompletion=offers(name.replace("N", "12") for name in DATASETS),
             show_default=False,
         ),
     ] = None,
@@ -69,6 +71,7 @@ def train(
             "Run",
             f"Start from named settings: {', '.join(PRESETS)}; every other option changes one of them "
             "(default: the one for the data set).",
+            values=PRESETS,
         ),
     ] = None,
     dense: Annotated[
@@ -92,6 +95,7 @@ def train(
             "With --resume and a larger --epochs, a rate that falls to zero falls as planned and then "
             "again, from the full rate over the added epochs (default), or is a stretch: from there on "
             "that of a fall over all epochs.",
+            values=PROLONG,
         ),
     ] = None,
     as_json: Json = False,

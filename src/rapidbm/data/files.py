@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -25,7 +24,7 @@ from torch import Tensor
 from ..accel.memory import memory_of
 from ..arrays import Array, as_labels
 from ..disk import reading
-from ..errors import DataWarning, InputError
+from ..errors import DataWarning, InputError, require
 from ..machines.spins import to_spins
 from . import hdf5_child
 from .hdf5_child import RATIO
@@ -205,10 +204,7 @@ def _hdf5(path: Path) -> Arrays:
 
 def hdf5_arrays(path: Path, names: Sequence[str]) -> Arrays:
     """The arrays of these names that are there, read by a process of their own (`hdf5_child`)."""
-    if find_spec("h5py") is None:
-        raise InputError(
-            f"reading {path} needs h5py, which is not installed: pip install 'rapidbm[hdf5]'"
-        )
+    require("h5py", f"reading {path}")
     with reading(path, "HDF5", "it may be truncated; write it again"):
         memory = min(room(), RATIO * path.stat().st_size)
         command = [sys.executable, "-P", hdf5_child.__file__, str(path), str(memory), *names]

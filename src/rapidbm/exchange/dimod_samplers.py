@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError, lookup, of_extra
+from ..errors import InputError, lookup, require
 from ..machines.machine import Machine
 
 # Of dwave-samplers, by a word that fits a command line and a file.
@@ -40,7 +40,10 @@ def sampler_of(sampler: Any) -> Any:
     check_sampler(sampler)
     if not isinstance(sampler, str):
         return sampler
-    return getattr(of_extra("dwave.samplers", "dwave", f"the sampler {sampler!r}"), NAMED[sampler])()
+    require("dwave.samplers", f"the sampler {sampler!r}")
+    from dwave import samplers
+
+    return getattr(samplers, NAMED[sampler])()
 
 
 def takes(sampler: Any, name: str) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from ..arrays import Array
 from ..data.files import hdf5_arrays
 from ..disk import write_bytes
-from ..errors import InputError, check_count, of_extra, printable
+from ..errors import InputError, check_count, printable, require
 from ..machines.machine import Machine
 from ..machines.spins import to_bits
 
@@ -101,7 +101,9 @@ def save_rbms(machines: Machine | Mapping[int, Machine], path: str | Path, *, ch
     One machine is update 1. `chains` are visible units to go on from, (c, v), by default one state of
     zeros; hyperparameters, which `rbms` asks for, are place-holders.
     """
-    h5py = of_extra("h5py", "hdf5", f"writing {path}")
+    require("h5py", f"writing {path}")
+    import h5py
+
     several = {1: machines} if isinstance(machines, Machine) else dict(machines)
     if not several:
         raise InputError("give at least one machine to save, by its update, not none")

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ..accel.memory import check_room
-from ..errors import InputError, check_choice, is_number, of_extra
+from ..errors import InputError, check_choice, is_number, require
 from .couplings import as_parameter
 from .dense import Dense
 from .layers import Layers
@@ -115,7 +115,9 @@ def to_bqm(machine: Machine, *, names: Sequence[Hashable] | None = None, vartype
     layers = machine.layers
     layers.check_spins("a binary quadratic model")
     check_choice("vartype", vartype, ("SPIN", "BINARY"))
-    dimod = of_extra("dimod", "dwave", "a binary quadratic model")
+    require("dimod", "a binary quadratic model")
+    import dimod
+
     if machine.replicas != 1:
         raise InputError(
             f"a binary quadratic model is of one machine, and here are {machine.replicas} replicas; take "

@@ -12,13 +12,13 @@ Others take besides
 
     choosing: chosen
     folder: Trained, check_free
-    evaluation: curve_figure, likelihood_curve, middle
+    evaluation: LIKELIHOODS, curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
-    pretrained.packed: trained
+    pretrained.packed: known, trained
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
-    run: Step
+    run: PROLONG, Step
     spacing: OPEN, on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array
 """

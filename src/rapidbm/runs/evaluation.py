@@ -29,6 +29,7 @@ from .metrics import hamming_distance, mean_free_energy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LIKELIHOODS = ("auto", "exact", "ais", "none")
 WORTH = 2**22  # terms of an exact sum that are worth waiting for
 CHAINS = 500  # of annealing
 WAIT = 300.0  # seconds that an annealed likelihood is worth
@@ -43,7 +44,7 @@ def evaluation(
     likelihood: str = "auto",
 ) -> tuple[Rows, list[str]]:
     """Named values per replica, and notes on how they were had, or why not."""
-    check_choice("choice of --likelihood", likelihood, ("auto", "exact", "ais", "none"))
+    check_choice("choice of --likelihood", likelihood, LIKELIHOODS)
     data, machine = run.data(), run.machine(update).to(device_named(device)).requires_grad_(False)
     splits = data.parts
     rng = stream(seed, "evaluate", device=machine.device)

@@ -24,15 +24,16 @@ from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
 from ..training.negative import NEGATIVE, NegativePhase
-from ..training.optimisers import Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
+from ..training.optimisers import CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
 from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
-from ..training.schedules import Schedule
-from ..training.trainer import Trainer
+from ..training.schedules import FALLS, Schedule
+from ..training.trainer import BATCH_MEANS, Trainer
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
-from .spacing import OPEN, seconds_of, spacing_of
+from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
 
+BIAS_STARTS = ("marginals", "zero")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MODELS: dict[str, Callable[..., Machine]] = {
     "rbm": lambda visible, hidden, **more: rbm(visible, hidden[0], **more),
@@ -71,7 +72,9 @@ class Recipe:
         "validation part that the data have.",
     )
 
-    model: str = setting("rbm", "rbm (restricted), dbm (deep) or bm (fully connected).")
+    model: str = setting(
+        "rbm", "rbm (restricted), dbm (deep) or bm (fully connected).", choices=tuple(MODELS)
+    )
     hidden: tuple[int, ...] = setting(
         (500,), "Hidden units; repeat it for the layers of a dbm; 0 for a bm without.", least=0
     )
@@ -83,9 +86,11 @@ class Recipe:
         False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
     )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
-    bias_start: str = setting("marginals", "Where visible biases start: marginals or zero.")
+    bias_start: str = setting(
+        "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
+    )
     replicas: int = setting(1, "Independent trainings, side by side.")
-    dtype: str = setting("float32", "float32 or float64.")
+    dtype: str = setting("float32", "float32 or float64.", choices=tuple(DTYPES))
 
     negative: str = setting(
         "pid",
@@ -96,13 +101,17 @@ class Recipe:
     particles: int | None = None
     rungs: int | None = None
     pattern_units: str | None = None
-    positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.")
+    positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
     positive_steps: int | None = None
 
     projection: str = setting("none", "What keeps the patterns in place: {names}.")
     bound: float | None = None
     project_every: str | None = None
-    optimizer: str = setting("sgd", "sgd, adam, or another of torch's: rmsprop, nadam, …")
+    optimizer: str = setting(
+        "sgd",
+        "sgd, adam, or another of torch's: rmsprop, nadam, …",
+        choices=("sgd", *(name.lower() for name in torch_optimizers())),
+    )
     rate: tuple[float, ...] = setting(
         (), "Learning rate; repeat it to give each replica its own.", belongs_to="optimizer"
     )
@@ -113,6 +122,7 @@ class Recipe:
         None,
         "What adam's correction for its start counts: update, or epoch as the paper's program.",
         belongs_to="optimizer",
+        choices=CLOCKS,
     )
     weight_decay: tuple[float, ...] | float | None = setting(
         (),
@@ -122,7 +132,9 @@ class Recipe:
     decay: float = setting(1.0, "Factor on the rate after each epoch.", belongs_to="optimizer")
     decay_after: int = setting(0, "Last epoch with the full rate.", belongs_to="optimizer")
     rate_floor: float = setting(0.0, "The decay ends at this rate.", belongs_to="optimizer")
-    fall: str = setting("none", "Fall of the rate to zero over the training: linear, cosine, none.")
+    fall: str = setting(
+        "none", "Fall of the rate to zero over the training: linear, cosine, none.", choices=FALLS
+    )
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
     centred: bool = setting(
         False, "Centred gradients: couplings act on what differs from the means (rbm with biases)."
@@ -131,6 +143,7 @@ class Recipe:
     batch_mean: str = setting(
         "true",
         "Divide the data's moments of a smaller last batch by its true or by the nominal size.",
+        choices=BATCH_MEANS,
     )
     epochs: int = setting(20, "Passes over the data.")
     budget: str | None = setting(
@@ -151,16 +164,19 @@ class Recipe:
         "log",
         "When to evaluate: log (spaced), epoch, end, or every so many updates.",
         flag="evaluate_at",
+        choices=SPACINGS,
     )
     patience: int | None = setting(
         None, "Stop after so many looks without a better likelihood of the validation part."
     )
     checkpoints: str = setting(
-        "log", "When to keep the parameters: log (spaced), epoch, end, or a number of updates."
+        "log",
+        "When to keep the parameters: log (spaced), epoch, end, or a number of updates.",
+        choices=SPACINGS,
     )
 
     seed: int = setting(0, "Seed of the training (default: 0).", least=0)
-    device: str = setting("auto", "auto, cpu, cuda, …")
+    device: str = setting("auto", "auto, cpu, cuda, …", choices=("auto", "cpu", "cuda"))
     precision: Precision | None = setting(
         None, "Products of matrices on a GPU: bf16 (default, the fastest), tf32 or float32."
     )
@@ -171,9 +187,9 @@ class Recipe:
             decay = () if self.weight_decay is None else (self.weight_decay,)
             object.__setattr__(self, "weight_decay", decay)
         check_choice("model", self.model, MODELS)
-        check_choice("start of the biases", self.bias_start, ("marginals", "zero"))
+        check_choice("start of the biases", self.bias_start, BIAS_STARTS)
         check_choice("type", self.dtype, DTYPES)
-        check_choice("batch mean", self.batch_mean, ("true", "nominal"))
+        check_choice("batch mean", self.batch_mean, BATCH_MEANS)
         if self.precision is not None:
             check_choice("precision", self.precision, PRECISIONS)
         for name in self.metrics:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..errors import InputError
+from ..errors import InputError, require
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..progress import pulse, watched
@@ -94,13 +94,8 @@ def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> M
 
 
 def _arviz() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own future
-            import arviz
-    except ImportError as error:
-        raise InputError(
-            "R-hat, effective sample sizes and autocorrelation times come from arviz, which is not "
-            "installed; pip install 'rapidbm[diagnostics]'"
-        ) from error
+    require("arviz", "measuring R-hat, effective sample sizes and autocorrelation times")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own future
+        import arviz
     return arviz

@@ -21,6 +21,6 @@ Others take besides
     optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
     positive: POSITIVE, PositivePhase
     projections: Clip, PROJECTIONS, Projection, Sign
-    schedules: Schedule
-    trainer: Progress, Trainer
+    schedules: FALLS, Schedule
+    trainer: BATCH_MEANS, Progress, Trainer
 """

@@ -8,6 +8,8 @@ from typing import Literal
 
 from ..errors import InputError, check_choice, check_count, is_number, is_whole
 
+FALLS = ("none", "linear", "cosine")
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -32,7 +34,7 @@ class Schedule:
                 f"the ends of earlier falls of the rate are rising epochs from 1 on, of a rate that "
                 f"falls, not {self.ends} with fall {self.fall!r}; leave them out"
             )
-        check_choice("fall of the rate", self.fall, ("none", "linear", "cosine"))
+        check_choice("fall of the rate", self.fall, FALLS)
         if not (is_number(self.decay) and 0 < self.decay <= 1):
             raise InputError(f"the rate's decay per epoch is in (0, 1], not {self.decay!r}")
         check_count("the epoch after which the rate decays", self.after, least=0)

@@ -12,7 +12,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ from .positive import PositivePhase, positive_for
 from .projections import Clip, NoProjection, Projection
 
 BatchMean = Literal["true", "nominal"]
+BATCH_MEANS: tuple[BatchMean, ...] = get_args(BatchMean)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Trainer:
     ) -> None:
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
-        check_choice("batch mean", batch_mean, ("true", "nominal"))
+        check_choice("batch mean", batch_mean, BATCH_MEANS)
         if average is not None:
             check_count("the number of updates to average over", average)
         check_objects(negative, positive, projection, optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -16,11 +16,27 @@ from rich.markup import escape
 from ...errors import PluginWarning
 from ...registry import Option, Registry, Setting
 
+
+def offers(names: Iterable[str]) -> Callable[[], list[str]]:
+    """What a shell offers where one of these is to be given; none leaves it the names of files."""
+    words = list(names)
+    return lambda: words
+
+
+def run_names() -> list[str]:
+    """Run folders that are near, and what comes with the package."""
+    from ...runs.pretrained.packed import known
+
+    near = [path.parent for where in ("*", "runs/*") for path in sorted(Path().glob(f"{where}/run.json"))]
+    return [*map(str, near), *(f"pretrained:{name}" for name in known())]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line, for machines.")]
 Folder = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
+        autocompletion=run_names,
         help="A run folder, or pretrained:mnist, a machine that comes with the package.",
         show_default=False,
     ),
@@ -31,6 +47,7 @@ Update = Annotated[
     typer.Option(
         help="Take the checkpoint after this update, best or last (default: the best by validation, "
         "where that was watched, else the last).",
+        autocompletion=offers(("best", "last")),
         show_default=False,
     ),
 ]
@@ -44,7 +61,11 @@ DataFile = Annotated[
         show_default=False,
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, …")]
+DEVICES = ("auto", "cpu", "cuda")
+Device = Annotated[
+    str,
+    typer.Option(help="auto (a GPU if there is one), cpu, cuda, …", autocompletion=offers(DEVICES)),
+]
 Limit = Annotated[
     float | None,
     typer.Option(help="Stop after so many seconds, and say how far it was.", show_default=False),
@@ -52,18 +73,37 @@ Limit = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 
 
-def in_panel(panel: str | None, text: str, *names: str, least: int | None = None) -> Any:
+def in_panel(
+    panel: str | None,
+    text: str,
+    *names: str,
+    least: int | None = None,
+    values: Iterable[str] = (),
+) -> Any:
     """An option under a heading of the help; what it is by default, its text says."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, min=least)
+    return typer.Option(
+        *names,
+        help=text,
+        rich_help_panel=panel,
+        show_default=False,
+        min=least,
+        autocompletion=offers(values),
+    )
 
 
 def parameter(
-    flag: str, hint: Any, text: str, setting: Setting, panel: str | None = None
+    flag: str,
+    hint: Any,
+    text: str,
+    setting: Setting,
+    panel: str | None = None,
+    values: Iterable[str] = (),
 ) -> inspect.Parameter:
     """An option as typer reads it from a function; None if it is not given."""
     kind, dashed = _kind(hint), flag.replace("_", "-")
     names = [f"--{dashed}/--{setting.off or f'no-{dashed}'}"] if kind is bool else [f"--{dashed}"]
-    option = in_panel(panel, escape(text), *names, least=setting.least)
+    values = [*setting.choices, *values, *_words(hint)]
+    option = in_panel(panel, escape(text), *names, least=setting.least, values=values)
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(flag, keyword, default=None, annotation=Annotated[kind | None, option])
 
@@ -76,6 +116,15 @@ def _kind(hint: Any) -> Any:
     if origin is tuple:
         return list[inner[0]]  # type: ignore[valid-type]
     return str if origin is Literal else hint
+
+
+def _words(hint: Any) -> Iterator[str]:
+    """The words that a type is made of."""
+    for inner in get_args(hint):
+        if get_origin(hint) is Literal:
+            yield str(inner)
+        else:
+            yield from _words(inner)
 
 
 def of_parts(flag: str, by_name: Mapping[str, Option], panel: str | None) -> inspect.Parameter:

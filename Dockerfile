@@ -1,0 +1,31 @@
+# The command in a container:
+#   docker build -t rapidbm .
+#   docker run --rm -v "$PWD:/work" rapidbm sample pretrained:mnist
+# A GPU takes the CUDA build of torch and `docker run --gpus all`:
+#   docker build -t rapidbm --build-arg TORCH_INDEX=https://pypi.org/simple .
+# Files in /work belong to the user 1000 unless `docker run --user "$(id -u):$(id -g)"` says otherwise.
+ARG PYTHON=3.12
+
+FROM python:${PYTHON}-slim AS build
+WORKDIR /source
+COPY constraints.txt ./
+RUN pip install --no-cache-dir --constraint constraints.txt build hatchling
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN python -m build --no-isolation --wheel --outdir /wheels
+
+FROM python:${PYTHON}-slim
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY constraints.txt /wheels/
+RUN pip install --no-cache-dir --constraint /wheels/constraints.txt --index-url "${TORCH_INDEX}" torch
+COPY --from=build /wheels/*.whl /wheels/
+RUN pip install --no-cache-dir --constraint /wheels/constraints.txt /wheels/*.whl \
+    && rm -r /wheels \
+    && useradd --uid 1000 --create-home rapidbm \
+    && install --directory --owner rapidbm /work
+USER 1000
+WORKDIR /work
+# Caches where any user may write: `docker run --user` comes with no home.
+ENV MPLCONFIGDIR=/tmp/matplotlib XDG_CACHE_HOME=/tmp/cache
+ENTRYPOINT ["rapidbm"]
+CMD ["--help"]
