@@ -75,6 +75,11 @@ def sizes_of(records: Records) -> str:
 
 def settings_in_words(record: Record, whole: str) -> str:
     """The settings of a record; `whole` is the form of whole numbers."""
+    return ", ".join(f"{name} {value}" for name, value in settings_by_name(record, whole))
+
+
+def settings_by_name(record: Record, whole: str = "{:,}") -> list[tuple[str, str]]:
+    """The same one by one; those that are left open are left out."""
 
     def short(value: Any) -> str:
         if isinstance(value, list):
@@ -82,7 +87,8 @@ def settings_in_words(record: Record, whole: str) -> str:
         counts = isinstance(value, int) and not isinstance(value, bool)
         return whole.format(value) if counts else str(value)
 
-    return ", ".join(f"{k.replace('_', ' ')} {short(v)}" for k, v in record.settings.items())
+    given = ((name, value) for name, value in record.settings.items() if value is not None)
+    return [(name.replace("_", " "), short(value)) for name, value in given]
 
 
 # -- as files -----------------------------------------------------------------------------------------
