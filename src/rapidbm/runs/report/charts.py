@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 460.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 74.0, 14.0, 42.0  # margins: ticks, names of the curves, –, the axis
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 82.0, 14.0, 42.0  # margins: ticks, names of the curves, –, the axis
 GAP = 15.0  # between two names of curves
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between ticks, times a power of ten
 
@@ -175,6 +175,15 @@ def short(value: float) -> str:
     return text.replace("-", "−")
 
 
+def with_error(value: float, error: float) -> str:
+    """A value with as many digits as two of its error take."""
+    if not error or error < 1e-9 * abs(value):
+        return f"{short(value)} ± 0"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    text = f"{value:,.{digits}f} ± {error:,.{digits}f}" if digits < 7 else f"{value:.4g} ± {error:.1g}"
+    return text.replace("-", "−")
+
+
 def _axes(chart: Chart, frame: _Frame) -> list[Markup]:
     parts = []
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
@@ -246,7 +255,7 @@ def _looks(chart: Chart, frame: _Frame) -> list[dict[str, object]]:
     for x in sorted({x for c in chart.curves for x in c.x}):
         values = [rows.get(x, (None, None)) for rows in by_x]
         told = [
-            f"{c.name} {short(y)}{f' ± {short(h)}' if h else ''}".strip()
+            f"{c.name} {with_error(y, h) if h else short(y)}".strip()
             for c, (y, h) in zip(chart.curves, values, strict=True)
             if y is not None
         ]

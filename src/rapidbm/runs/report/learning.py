@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any
 from ...estimates import WIDE
 from ...pictures import label_of
 from ..folder import Record, RunFolder
-from .charts import Chart, Curve, Value
+from .charts import Chart, Curve, Value, with_error
 
 ASIDE = ("epoch", "update", "seconds", "diverged")
 PARTS = ("train", "test", "valid")
@@ -102,13 +101,3 @@ def spread(values: Sequence[float | None]) -> str:
     if len(found) == 1:
         return f"{mean:.4g}".replace("-", "−")
     return with_error(mean, statistics.stdev(found))
-
-
-def with_error(value: float, error: float) -> str:
-    """As many digits as the error leaves, of which one is shown, or two where the first is 1."""
-    if not error or error < 1e-9 * abs(value):
-        return f"{value:.4g} ± 0".replace("-", "−")
-    power = math.floor(math.log10(error))
-    digits = max(0, -power + (error / 10.0**power < 2))
-    text = f"{value:,.{digits}f} ± {error:,.{digits}f}" if digits < 7 else f"{value:.4g} ± {error:.1g}"
-    return text.replace("-", "−")

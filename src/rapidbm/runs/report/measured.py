@@ -110,7 +110,7 @@ def measure(
             if left <= 0:
                 raise TimeLimit(f"no time was left of the limit of {limit:g} s")
             tell(words)
-            with watch(words, limit=left, remedy="give a larger --limit"):
+            with watch(words, limit=left, remedy="measure it alone (rapidbm evaluate)"):
                 work.found[name] = task()
         except (InputError, MemoryError) as error:
             work.left_out.append(f"Without {words}: {error}.")

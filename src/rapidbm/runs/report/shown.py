@@ -25,6 +25,7 @@ BINDS = 12  # of a table: those that are listed, and rows that are shown
 STRONGEST = 6  # columns that each binds
 MOST_COLUMNS = 60  # of a table of samples
 PART_WORDS = {"train": "training", "test": "test", "valid": "validation"}
+UNIT = "visible unit"
 Found = dict[str, Any]
 
 
@@ -233,6 +234,8 @@ def fields_of(run: RunFolder, machine: Machine | None) -> dict[str, Any] | None:
     order = rows.norm(dim=1).argsort(descending=True)
     shape = _shape(run)
     told: dict[str, Any] = {"kind": kind, "table": shape[0] == 1, "count": len(rows)}
+    if told["table"] and kind == UNIT:
+        told["kind"] = "column"
     if shape[0] > 1:
         some = order[:FIELDS]
         told["shown"] = len(some)
@@ -242,7 +245,7 @@ def fields_of(run: RunFolder, machine: Machine | None) -> dict[str, Any] | None:
     told["rows"] = []
     for i in order[:BINDS].tolist():
         best = rows[i].abs().argsort(descending=True)[:STRONGEST].tolist()
-        label = names[i] if kind == "column" else str(i)
+        label = names[i] if kind == UNIT else str(i)
         told["rows"].append((label, [(names[j], f"{rows[i, j]:+.2g}".replace("-", "−")) for j in best]))
     return told
 
@@ -260,7 +263,7 @@ def _rows(machine: Machine) -> tuple[str, Tensor]:
     hidden = [layer for layer in machine.layers.neighbours(0) if layer]
     if hidden:
         return "hidden unit", machine.couplings.matrix(0, min(hidden))[0].T.detach().float()
-    return "column", machine.couplings.matrix(0, 0)[0].detach().float()
+    return UNIT, machine.couplings.matrix(0, 0)[0].detach().float()
 
 
 def sizes_of(found: Found, run: RunFolder) -> list[Chart]:
