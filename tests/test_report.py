@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import rapidbm
 from rapidbm import InputError, pictures
 from rapidbm.cli.main import app
+from rapidbm.machines.spins import pack, unpack
 from rapidbm.runs.diagnosis import Diagnosis, Row
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.report import measured, page
@@ -403,7 +404,7 @@ def test_a_chart_draws_values_where_they_are():
     assert band[0][1] == pytest.approx((y0 + y1) / 2, abs=0.2)
     assert "a &amp; b" in svg
     assert "<b>" not in svg
-    assert "a & b 2.00 ± 0.50" in chart.last()
+    assert "a & b 2.00\u00a0±\u00a00.50" in chart.last()
 
 
 def test_a_start_far_away_does_not_flatten_the_rest():
@@ -428,15 +429,17 @@ def test_ticks_are_round_and_within():
 
 
 def test_numbers_have_the_digits_of_their_errors():
-    assert with_error(-21.3004, 0.0897) == "−21.300 ± 0.090"
-    assert with_error(-2226.4, 1243.7) == "−2,226 ± 1,244"
-    assert with_error(0.25, 0.0) == "0.25 ± 0"
+    assert with_error(-21.3004, 0.0897) == "−21.300\u00a0±\u00a00.090"
+    assert with_error(-2226.4, 1243.7) == "−2,226\u00a0±\u00a01,244"
+    assert with_error(0.25, 0.0) == "0.25\u00a0±\u00a00"
 
 
 def test_samples_survive_their_text():
     spins = torch.tensor([[1, -1, 1], [-1, -1, 1]])
-    assert torch.equal(measured.unpack(measured.pack(spins), 3), spins.to(torch.int8))
-    assert measured.unpack(["ff"], 12) is None
+    assert torch.equal(unpack(pack(spins), 3), spins.to(torch.int8))
+    for rows in (["ff"], ["zz", "00"], ["0000", "00"], []):
+        with pytest.raises(ValueError, match=r"."):
+            unpack(rows, 12)
 
 
 def test_the_package_has_what_a_page_needs():

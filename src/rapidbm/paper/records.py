@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..disk import read_json, write_bytes
+from ..machines import spins
 from ..schema import Anything, Names, Text, Whole
 
 DIGITS = 7  # of a number in a record: as many as float32 has
@@ -130,13 +131,10 @@ def read_record(path: Path) -> Record:
 # -- images -------------------------------------------------------------------------------------------
 
 
-def pack(images: Tensor) -> list[str]:
-    """Images of ±1 (samples, v) as lines of hexadecimal digits."""
-    bits = (images.detach().cpu().numpy() > 0).astype(np.uint8)
-    return [row.tobytes().hex() for row in np.packbits(bits, axis=1)]
+pack = spins.pack  # images of ±1 (samples, v) as lines of text
 
 
 def unpack(packed: Sequence[str], visible: int) -> Array:
-    rows = np.stack([np.frombuffer(bytes.fromhex(line), np.uint8) for line in packed])
-    bits = np.unpackbits(rows, axis=1, count=visible)
-    return bits.astype(float) * 2 - 1
+    """What `pack` has written, (samples, v) of ±1."""
+    found: Array = spins.unpack(packed, visible).numpy().astype(float)
+    return found

@@ -176,12 +176,12 @@ def short(value: float) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """A value with as many digits as two of its error take."""
+    """A value with as many digits as two of its error take; the line is not broken within it."""
     if not error or error < 1e-9 * abs(value):
-        return f"{short(value)} ± 0"
+        return f"{short(value)}\u00a0±\u00a00"
     digits = max(0, 1 - math.floor(math.log10(error)))
-    text = f"{value:,.{digits}f} ± {error:,.{digits}f}" if digits < 7 else f"{value:.4g} ± {error:.1g}"
-    return text.replace("-", "−")
+    form = f",.{digits}f" if digits < 7 else ".4g"
+    return f"{value:{form}}\u00a0±\u00a0{error:{form}}".replace("-", "−")
 
 
 def _axes(chart: Chart, frame: _Frame) -> list[Markup]:

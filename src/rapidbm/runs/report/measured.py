@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +25,7 @@ from ...disk import inside, read_json, write_json
 from ...errors import InputError, TimeLimit
 from ...glass.spectra import spectrum
 from ...machines.machine import Machine
-from ...machines.spins import to_spins
+from ...machines.spins import pack
 from ...progress import watch
 from ...random import stream
 from ...sampling.samplers import Gibbs
@@ -200,26 +199,6 @@ def _norms(run: RunFolder, update: Which, device: str) -> dict[str, Any]:
 def _floats(values: Tensor) -> list[float]:
     some = values[:VALUES].double().tolist()
     return [float(f"{x:.7g}") for x in some if math.isfinite(x)]
-
-
-# -- spins as text --------------------------------------------------------------------------------
-
-
-def pack(spins: Tensor) -> list[str]:
-    """±1 (samples, v) as lines of hexadecimal digits."""
-    bits = (spins.detach().cpu().numpy() > 0).astype(np.uint8)
-    return [row.tobytes().hex() for row in np.packbits(bits, axis=1)]
-
-
-def unpack(rows: list[str], visible: int) -> Tensor | None:
-    """The same back, (samples, v); None where the lines are no such thing."""
-    try:
-        packed = np.stack([np.frombuffer(bytes.fromhex(row), np.uint8) for row in rows])
-    except ValueError:
-        return None
-    if packed.shape[1] != math.ceil(visible / 8):
-        return None
-    return to_spins(np.unpackbits(packed, axis=1, count=visible))
 
 
 def over_replicas(

@@ -12,13 +12,14 @@ from torch import Tensor
 from ...data.splits import Dataset
 from ...estimates import WIDE
 from ...machines.machine import Machine
+from ...machines.spins import unpack
 from ..folder import Record, RunFolder
 from ..metrics import corrupt
 from .charts import Chart, Curve, Value
 from .html import duration
 from .images import field_image, spin_image
 from .learning import PARTS, fit_of, spread
-from .measured import over_replicas, unpack
+from .measured import over_replicas
 
 FIELDS = 48  # patterns, or hidden units, that are drawn
 BINDS = 12  # of a table: those that are listed, and rows that are shown
@@ -153,7 +154,7 @@ def samples_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, 
     shape = _shape(run)
     if "samples" not in found:
         return None
-    drawn = unpack(found["samples"]["rows"], shape[0] * shape[1])
+    drawn = _kept(found["samples"]["rows"], shape)
     if drawn is None:
         return None
     train = None if data is None else data.train.spins
@@ -169,6 +170,14 @@ def samples_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, 
     told["train"] = None if train is None else _bits(train[:BINDS])
     told["shares"] = [] if train is None else _shares(names, train, drawn)
     return told
+
+
+def _kept(rows: list[str], shape: tuple[int, int]) -> Tensor | None:
+    """Spins from the cache; None where it holds something else."""
+    try:
+        return unpack(rows, shape[0] * shape[1])
+    except ValueError:
+        return None
 
 
 def _bits(spins: Tensor) -> list[list[int]]:
@@ -187,7 +196,7 @@ def filled_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, A
     shape = _shape(run)
     if data is None or data.test.known is None or "filled" not in found:
         return None
-    filled = unpack(found["filled"], shape[0] * shape[1])
+    filled = _kept(found["filled"], shape)
     if filled is None or len(filled) > len(data.test):
         return None
     some = data.test.take(slice(0, len(filled)))
