@@ -18,7 +18,7 @@ from rapidbm.machines.spins import pack, unpack
 from rapidbm.runs.diagnosis import Diagnosis, Row
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.report import measured, page
-from rapidbm.runs.report.charts import Chart, Curve, log_ticks, ticks, with_error
+from rapidbm.runs.report.charts import Chart, Curve, labelled, log_ticks, ticks, with_error
 from rapidbm.runs.report.page import write_report
 from rapidbm.runs.run import Run
 
@@ -342,9 +342,12 @@ def test_the_command_tells_where_the_page_is(run, tmp_path):
 
 def test_bad_input_is_refused(run, tmp_path):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "reproduced").mkdir()
+    (tmp_path / "reproduced" / "reproduction.json").write_text("{}")
     for words, told in (
         ([tmp_path / "empty"], "no reproduction"),
         ([tmp_path / "empty", "--quick"], "no run folder"),
+        ([tmp_path / "reproduced", "--quick"], "which are for runs"),
         ([run, "--replica", "3"], "has 3 replicas"),
         ([run, "--update", "77"], "no checkpoint of update 77"),
         ([run, "--limit", "-1"], "a limit is a positive number"),
@@ -424,6 +427,8 @@ def test_a_chart_of_nothing_is_empty():
 def test_ticks_are_round_and_within():
     assert ticks(0.0, 1.0) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     assert ticks(-23.7, -21.2) == pytest.approx([-23.5, -23.0, -22.5, -22.0, -21.5])
+    assert [text for _, text in labelled(ticks(-0.18312, -0.18309))][:2] == ["−0.18312", "−0.18311"]
+    assert [text for _, text in labelled([0.0, 2000.0])] == ["0", "2,000"]
     assert log_ticks(0.0, 60.0) == [0, 1, 2, 5, 10, 20, 50]
     assert log_ticks(0.0, 5000.0) == [0, 1, 10, 100, 1000]
 

@@ -58,10 +58,15 @@ def report(
     """
     screen = Screen(as_json)
     if not is_run(folder):
+        if not (folder / "reproduction.json").is_file():
+            raise InputError(
+                f"{folder} is no run folder and no reproduction: it has neither run.json nor "
+                "reproduction.json; check the path"
+            )
         if quick or diagnose or update is not None or file is not None:
             raise InputError(
-                f"{folder} is no run folder, it has no run.json; leave out --quick, --diagnose, --update "
-                "and --data, which are for runs, or check the path"
+                f"{folder} is a reproduction; leave out --quick, --diagnose, --update and --data, which "
+                "are for runs"
             )
         _reproduced(folder, out, screen)
         return

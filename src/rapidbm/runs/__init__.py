@@ -19,7 +19,7 @@ Others take besides
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
     report.html: SVG, duration, embedded, render
-    report.page: is_run, write_report
+    report.page: LIMIT, is_run, write_report
     run: Step
     spacing: OPEN, on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array

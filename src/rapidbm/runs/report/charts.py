@@ -167,6 +167,13 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [x for x in (0.0, *found) if low <= x <= high]
 
 
+def labelled(marks: list[float]) -> list[tuple[float, str]]:
+    """Ticks with their texts, of as many digits as tell them apart."""
+    exact = (d for d in range(9) if all(abs(round(x, d) - x) < 1e-9 + 1e-9 * abs(x) for x in marks))
+    digits = next(exact, 9)
+    return [(x, f"{x:,.{digits}f}".replace("-", "−")) for x in marks]
+
+
 def short(value: float) -> str:
     """A number in few digits."""
     if value == 0:
@@ -188,16 +195,16 @@ def _axes(chart: Chart, frame: _Frame) -> list[Markup]:
     parts = []
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
-    for y in ticks(frame.low, frame.high):
+    for y, told in labelled(ticks(frame.low, frame.high)):
         at = frame.y(y)
         parts.append(line.format(LEFT, WIDTH - RIGHT, at, at))
-        parts.append(text.format(LEFT - 8, at + 4, "end", short(y)))
+        parts.append(text.format(LEFT - 8, at + 4, "end", told))
     bottom = HEIGHT - BOTTOM
     marks = log_ticks if chart.log else ticks
-    for x in marks(frame.x_low, frame.x_high):
+    for x, told in labelled(marks(frame.x_low, frame.x_high)):
         at = frame.x(x)
         parts.append(line.format(at, at, bottom, bottom + 5))
-        parts.append(text.format(at, bottom + 19, "middle", short(x)))
+        parts.append(text.format(at, bottom + 19, "middle", told))
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(text.format(middle, HEIGHT - 5, "middle", escape(chart.across)))
     return parts

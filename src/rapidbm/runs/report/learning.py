@@ -25,13 +25,15 @@ def names_of(records: Sequence[Record]) -> list[str]:
 
 
 def charts(run: RunFolder, records: Sequence[Record]) -> list[Chart]:
-    """One for each metric."""
+    """One for each metric that was looked at twice or more."""
     lost = set(run.info.get("diverged", []))
     found = []
     for name in names_of(records):
         keys = [k for k in (name, *(f"{name}_{part}" for part in PARTS)) if any(k in r for r in records)]
         curves = [_curve(run, records, name, key, lost) for key in keys]
         last = max(x for curve in curves for x in curve.x)
+        if max(len(set(curve.x)) for curve in curves) < 2:
+            continue
         log = run.recipe.evaluate == "log" and last >= MANY
         level = None
         columns = fit_of(run).get("independent_columns")
@@ -43,8 +45,8 @@ def charts(run: RunFolder, records: Sequence[Record]) -> list[Chart]:
             below = "Bands: 95 % intervals." if any(curve.half for curve in curves) else ""
         if level is not None:
             below = f"{below} Dotted: independent columns.".strip()
-        title = label_of(name)
-        found.append(Chart(title[0].upper() + title[1:], "epoch", curves, level, log, below))
+        title = label_of(name).replace(r"\$", "$")
+        found.append(Chart(title[:1].upper() + title[1:], "epoch", curves, level, log, below))
     return found
 
 
@@ -56,8 +58,9 @@ def _curve(run: RunFolder, records: Sequence[Record], name: str, key: str, lost:
     if run.recipe.replicas - len(lost) > 1:
         half = [statistics.stdev(v) if len(v) > 1 else None for v in values]
     elif any(f"{name}_error_{part}" in r for r in rows):
-        kept = next(i for i in range(run.recipe.replicas) if i not in lost) if values[0] else 0
-        errors = [(r.get(f"{name}_error_{part}") or [None])[kept] for r in rows]
+        kept = min(set(range(run.recipe.replicas)) - lost, default=0)
+        unknown: list[Value] = [None] * run.recipe.replicas
+        errors = [r.get(f"{name}_error_{part}", unknown)[kept] for r in rows]
         half = [None if e is None else WIDE * e for e in errors]
     return Curve(
         part, [_epochs(run, r) for r in rows], [statistics.fmean(v) if v else None for v in values], half
@@ -67,7 +70,7 @@ def _curve(run: RunFolder, records: Sequence[Record], name: str, key: str, lost:
 def _epochs(run: RunFolder, record: Record) -> float:
     """Passes over the data, with their fractions where the run says how many updates one takes."""
     updates, epochs = int(run.info.get("updates", 0)), run.recipe.epochs
-    if updates and updates % epochs == 0:
+    if epochs > 0 and updates and updates % epochs == 0:
         return float(record["update"]) * epochs / updates
     return float(record["epoch"])
 

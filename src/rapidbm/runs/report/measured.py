@@ -47,7 +47,7 @@ _CURVE = Several(Real())
 KEPT = Names(
     {"of": Text(64)},
     {
-        "likelihood": Names({"rows": _NUMBERS, "notes": Several(Text(2000))}),
+        "likelihood": Names({"rows": _NUMBERS, "note": Text()}),
         "hamming": _NUMBERS,
         "samples": Names({"rows": Several(Text(2**18), most=ROWS), "sweeps": Whole()}),
         "filled": Several(Text(2**18), most=FILLED),
@@ -139,10 +139,8 @@ def _kept(out: Path, digest: str) -> dict[str, Any]:
 
 
 def _likelihood(machine: Machine, data: Dataset, seed: int) -> dict[str, Any]:
-    rows, notes = likelihoods(machine, data, seed)
-    if not rows:
-        raise TimeLimit(notes[-1])
-    return {"rows": {name: as_list(value) for name, value in rows.items()}, "notes": notes}
+    rows, note = likelihoods(machine, data, seed)
+    return {"rows": {name: as_list(value) for name, value in rows.items()}, "note": note}
 
 
 def _hamming(machine: Machine, data: Dataset, seed: int) -> dict[str, list[float | None]]:

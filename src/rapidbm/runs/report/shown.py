@@ -71,11 +71,11 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
     """log p of each part with its interval: as measured for this page, else as the run has watched it."""
     lost = run.info.get("diverged", [])
     rows: list[dict[str, Any]] = []
-    notes: list[str] = []
-    log_z = ""
+    note = log_z = ""
     if "likelihood" in found:
         values = over_replicas(found["likelihood"]["rows"], lost)
-        notes = [f"{note[0].upper()}{note[1:]}." for note in found["likelihood"]["notes"] if note]
+        note = found["likelihood"]["note"]
+        note = f"{note[:1].upper()}{note[1:]}."
         rows = [
             _row(part, *(values.get(f"log_likelihood_{part}{end}", []) for end in _ENDS))
             for part in PARTS
@@ -99,7 +99,7 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
                 ]
                 rows.append(_row(part, pair[""], *ends))
         if rows:
-            notes = [f"As the run watched it after update {last['update']:,}; the intervals are of 95 %."]
+            note = f"As the run watched it after update {last['update']:,}; the intervals are of 95 %."
     shape, fit = run.info["data"]["shape"], fit_of(run)
     columns = fit.get("independent_columns")
     coins = -shape[0] * shape[1] * math.log(2.0)
@@ -107,7 +107,7 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
     beside.append(("fair coins", f"{coins:.2f}"))
     return {
         "rows": rows,
-        "notes": notes,
+        "note": note,
         "log_z": log_z,
         "hamming": _hamming(run, records, found),
         "beside": [(name, value.replace("-", "−")) for name, value in beside],

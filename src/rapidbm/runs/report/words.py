@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -92,8 +93,9 @@ def _machine(recipe: Recipe, data: dict[str, Any]) -> str:
 
 
 def _options(recipe: Recipe) -> list[str]:
-    named = {"particles": "chains", "sweeps": "sweeps an update", "rungs": "rungs"}
-    return [f"{getattr(recipe, k):,} {v}" for k, v in named.items() if getattr(recipe, k) is not None]
+    named = {"particles": ("chain", ""), "sweeps": ("sweep", " an update"), "rungs": ("rung", "")}
+    given = ((getattr(recipe, name), words) for name, words in named.items())
+    return [counted(value, thing) + more for value, (thing, more) in given if value is not None]
 
 
 def _parts(first: str, more: list[str]) -> str:
@@ -125,7 +127,8 @@ def _updates(recipe: Recipe) -> str:
 
 def _length(run: RunFolder) -> str:
     recipe, info = run.recipe, run.info
-    told = f"{counted(info.get('update', 0), 'update')} of {info.get('updates', 0):,}"
+    done, planned = info.get("update", 0), info.get("updates", 0)
+    told = counted(done, "update") + ("" if done == planned else f" of {planned:,}")
     if recipe.epochs < OPEN:
         told += f", {counted(recipe.epochs, 'epoch')}"
     if recipe.budget is not None:
@@ -158,7 +161,8 @@ def _made(run: RunFolder) -> str:
 
 def findings(run: RunFolder) -> list[str]:
     """What the trials of the preset auto said."""
-    return [line.removeprefix("auto: ") for line in run.info.get("auto", {}).get("found", [])]
+    lines = (line.removeprefix("auto: ") for line in run.info.get("auto", {}).get("found", []))
+    return [re.sub(r"(?<!\w)-(?=\d)", "−", line) for line in lines]
 
 
 def remarks(run: RunFolder) -> list[str]:
