@@ -47,7 +47,7 @@ def numbers(run: RunFolder, records: Sequence[Record], found: Found) -> list[tup
         told.append((duration(info["seconds"]), "of training"))
     if run.recipe.replicas > 1:
         told.append((str(run.recipe.replicas), "replicas; ± is their standard deviation"))
-    return told
+    return [(number.replace("\u00a0", " "), words) for number, words in told]  # it may be broken here
 
 
 def _interval(row: dict[str, Any]) -> str:
@@ -260,8 +260,8 @@ def fields_of(run: RunFolder, machine: Machine | None) -> dict[str, Any] | None:
 
 
 def _columns(count: int) -> int:
-    """Between 8 and 16, so that the last line has few places left."""
-    return min(range(16, 7, -1), key=lambda columns: -count % columns)
+    """Between 8 and 12, so that the last line has few places left."""
+    return min(range(12, 7, -1), key=lambda columns: -count % columns)
 
 
 @torch.no_grad()
