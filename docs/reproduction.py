@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 from rapidbm import paper as experiments
-from rapidbm.paper.claims import FAILS, HOLDS, MISSED, OPEN
-from rapidbm.paper.page import MARKS, duration
+from rapidbm.paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED
+from rapidbm.paper.page import MARKS
 from rapidbm.paper.reproduction import Reproduction
+from rapidbm.runs.report.html import duration
 
 HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"
@@ -35,7 +36,7 @@ def tally(found: Reproduction) -> str:
     counts = {name: verdicts.count(name) for name in MARKS}
     return (
         f"{counts[HOLDS]} of {len(verdicts)} claims hold, {counts[FAILS]} do not, {counts[MISSED]} were "
-        f"{MISSED}, {counts[OPEN]} are not measured."
+        f"{MISSED}, {counts[UNDECIDED]} are undecided, {counts[OPEN]} not measured."
     )
 
 

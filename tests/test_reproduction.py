@@ -25,6 +25,7 @@ from rapidbm.paper.claims import (
     MISSED,
     OPEN,
     STUDENT,
+    UNDECIDED,
     VERDICTS,
     Claim,
     Finding,
@@ -32,7 +33,9 @@ from rapidbm.paper.claims import (
     judged,
 )
 from rapidbm.paper.lab import SCALE_NAMES, Part
+from rapidbm.paper.page import COUNTED, MARKS, TONES
 from rapidbm.paper.records import Record, read_record, write_record
+from rapidbm.paper.registry import shown_by
 from rapidbm.paper.reproduction import Interrupted, Reproduction, item_names
 from rapidbm.random import stream
 from rapidbm.runs.run import Run
@@ -110,6 +113,7 @@ def test_a_reproduction_leaves_records_figures_verdicts_and_a_page(whole):
     for name in ITEMS:
         assert (whole / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
         assert (whole / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (whole / "figures" / f"{name}.svg").read_bytes()
         assert "seed 0" in (whole / "figures" / f"{name}.txt").read_text()
     verdicts = json.loads((whole / "claims.json").read_text())
     assert {v["claim"] for v in verdicts} == {c.name for c in experiments.claims()}
@@ -127,7 +131,7 @@ def test_the_page_is_self_contained(whole):
         assert f'id="{name}"' in page
     for claim in experiments.claims():
         assert claim.name in page
-    assert page.count("data:image/png;base64,") == len(ITEMS)
+    assert page.count("data:image/svg+xml;base64,") == len(ITEMS)
 
 
 def test_what_is_finished_is_not_done_again(whole, monkeypatch):
@@ -503,6 +507,50 @@ def test_a_check_that_meets_nonsense_is_not_measured():
         assert found.verdict == verdict
 
 
+def test_what_is_measured_and_left_open_is_undecided_and_what_is_too_small_not_measured():
+    check = lambda records: Finding(None, "x")  # noqa: E731
+    for scale, full, verdict in (
+        ("tiny", False, OPEN),
+        ("quick", False, UNDECIDED),
+        ("paper", False, UNDECIDED),
+        ("quick", True, OPEN),
+        ("paper", True, UNDECIDED),
+    ):
+        claim = Claim("c", "", "", "", "", ("s.p",), check, full=full)
+        found = judged(claim, {"s.p": Record("s.p", scale, 0, {}, {})})
+        assert found.verdict == verdict, (scale, full)
+
+
+def test_every_claim_is_shown_by_figures_of_its_records():
+    found = {claim.name: shown_by(claim) for claim in experiments.claims()}
+    assert all(found.values())
+    assert found["train-and-test-together"] == ["fig3a", "fig3b"]
+    assert found["pid-early-and-late"] == ["fig2b"]
+    assert found["fewer-epochs"] == ["fig3a", "fig3b"]  # names no figure; drawn beside it
+    assert found["four-patterns"] == ["conjecture"]  # names fig. 4, which has other records
+    assert found["pure-pid-overfits"] == ["variants"]
+
+
+def test_claims_stand_beside_their_figures_and_counters_filter(whole):
+    page = (whole / "report.html").read_text()
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
+    sections = {s.split('"')[0]: s for s in page.split('<section class="item" id="')[1:]}
+    assert 'id="claim-bas-parallel"' in sections["about-fig5"]
+    assert '<a href="#fig5">fig5</a>' in sections["about-fig5"]
+    assert 'id="fig3b"' in sections["fig3"]
+    assert page.index('<figure id="fig1"') < page.index('id="claim-')
+    for verdict in json.loads((whole / "claims.json").read_text()):
+        assert (
+            f'<details class="claim {TONES[verdict["verdict"]]}" id="claim-{verdict["claim"]}">' in page
+        )
+    for tone in TONES.values():
+        assert f'id="only-{tone}"' in page
+        assert f":has(#only-{tone}:checked) .claim:not(.{tone})" in page
+    assert not re.search(r"\bNone\b", re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL))
+
+
 def test_what_one_recipe_does_not_show_is_not_refuted():
     claim = Claim("c", "", "", "", "", ("s.p",), lambda r: Finding(r["s.p"]["x"], "x"), one_recipe=True)
     for value, verdict in ((True, HOLDS), (False, MISSED), (None, OPEN)):
@@ -511,14 +559,13 @@ def test_what_one_recipe_does_not_show_is_not_refuted():
 
 
 def test_the_page_and_the_tally_have_every_verdict(whole):
-    from rapidbm.paper.page import MARKS
-
-    assert tuple(MARKS) == VERDICTS
+    assert tuple(MARKS) == tuple(TONES) == tuple(COUNTED) == VERDICTS
     page = (whole / "report.html").read_text()
     for claim in experiments.claims():
         assert escape(claim.reads) in page
         assert escape(claim.rule) in page
-    assert "not reproduced with this recipe</div>" in page
+    for words in COUNTED.values():
+        assert f"{words}</label>" in page
 
 
 def test_numbers_whose_instances_are_alike_have_no_error():

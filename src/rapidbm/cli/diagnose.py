@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .. import pictures
 from ..machines.machine import Machine
 from ..progress import quiet
 from ..runs import diagnosis
@@ -70,11 +69,8 @@ def diagnose(
         )
     prefix = f"{run.stem}-" if run.is_file() else ""
     suffix = ("" if update is None else f"-{update}") + (f"-replica-{replica}" if replica else "")
-    files = {
-        key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
-        for key, figure in found.figures.items()
-    }
     taken, words = (None, "") if whole is None else whole.where(update)
+    files = found.save(folder, words or str(run), prefix, suffix)
     told = {"run": str(run), "update": taken, "replica": replica}
     screen.result({**told, **found.as_dict(), "figures": files})
     if words:

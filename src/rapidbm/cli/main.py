@@ -17,8 +17,7 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "train": "Train a machine into a run folder.",
     "demo": "The first thing to run: RAPID on bars and stripes, in under two minutes on two cores.",
     "reproduce": "The paper's figures, tables and claims, measured anew, on one page.",
-    "report": "Draw the figures, judge the claims and write the page of a reproduction again, from its "
-    "records.",
+    "report": "Everything about a run, or about a reproduction, on one page that needs no network.",
     "evaluate": "Likelihood, reconstruction errors and energies of a trained machine.",
     "diagnose": "Is it glassy, does it mix, what are its minima, how good are its samples?",
     "sample": "Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing.",

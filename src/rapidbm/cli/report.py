@@ -1,4 +1,4 @@
-"""`rapidbm report`."""
+"""`rapidbm report`: the page of a run, or of a reproduction."""
 
 from __future__ import annotations
 
@@ -7,25 +7,96 @@ from typing import Annotated
 
 import typer
 
-from ..paper import ITEMS
-from ..paper.reproduction import Event, Reproduction
-from .reproduce import tell_claims, tell_passed_over
+from ..errors import InputError
+from ..progress import check_limit
+from ..runs.report.page import LIMIT, is_run, write_report
 from .terminal.console import Screen
-from .terminal.options import Json
+from .terminal.options import DataFile, Device, Json, Replica, Seed, Update
 
 
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="A folder of rapidbm reproduce.", show_default=False),
+        typer.Argument(
+            metavar="RUN", help="A run folder, or one of rapidbm reproduce.", show_default=False
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Write there instead of into DIR, which stays as it is.")
+        Path | None,
+        typer.Option(help="A folder to write to instead of RUN, which stays as it is."),
     ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Of a run: only what its folder holds; nothing is sampled or evaluated."
+        ),
+    ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option("--diagnose", help="Of a run: with a diagnosis, as rapidbm diagnose makes it."),
+    ] = False,
+    update: Update = None,
+    replica: Replica = 0,
+    file: DataFile = None,
+    limit: Annotated[
+        float,
+        typer.Option(
+            help="Seconds that samples, likelihoods and so on of a run may take together, and as many "
+            "for a diagnosis; what does not fit is left out and named."
+        ),
+    ] = LIMIT,
+    seed: Seed = 0,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Draw the figures, judge the claims and write the page of a reproduction again, from its records."""
-    screen, reproduction = Screen(as_json), Reproduction(folder, out)
+    """Everything about a run, or about a reproduction, on one page that needs no network.
+
+    A run: what was trained, curves, likelihood, samples, reconstructions, couplings, how to go on. What
+    is measured for the page is kept, so that it is quick the next time.
+
+    A reproduction: its figures are drawn, its claims judged and its page written again, from its records.
+    """
+    screen = Screen(as_json)
+    if not is_run(folder):
+        if not (folder / "reproduction.json").is_file():
+            raise InputError(
+                f"{folder} is no run folder and no reproduction: it has neither run.json nor "
+                "reproduction.json; check the path"
+            )
+        if quick or diagnose or update is not None or file is not None:
+            raise InputError(
+                f"{folder} is a reproduction; leave out --quick, --diagnose, --update and --data, which "
+                "are for runs"
+            )
+        _reproduced(folder, out, screen)
+        return
+    check_limit(limit)
+    with screen.gentle_warnings(), screen.watching("report"):
+        page, missing = write_report(
+            folder,
+            out,
+            update=update,
+            file=file,
+            replica=replica,
+            diagnosed=diagnose,
+            quick=quick,
+            limit=limit,
+            seed=seed,
+            device=device,
+        )
+    for line in missing:
+        screen.warn(line)
+    screen.say(f"everything on one page: {page}")
+    screen.result({"event": "finished", "report": str(page), "missing": missing})
+
+
+def _reproduced(folder: Path, out: Path | None, screen: Screen) -> None:
+    """Draws, judges and writes anew, from the records."""
+    from ..paper import ITEMS
+    from ..paper.reproduction import Event, Reproduction
+    from .reproduce import tell_claims, tell_passed_over
+
+    reproduction = Reproduction(folder, out)
     tell_passed_over(reproduction, screen)
 
     def tell(event: Event) -> None:

@@ -12,11 +12,11 @@ from rich.progress import TextColumn, TimeElapsedColumn
 
 from .. import paper
 from ..accel.devices import device_named
-from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, Verdict
+from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
 from ..paper.lab import SCALE_NAMES
-from ..paper.page import duration
 from ..paper.reproduction import Event, Interrupted, Reproduction, item_names
 from ..progress import quiet
+from ..runs.report.html import duration
 from .terminal.console import Screen, Stopper
 from .terminal.options import Device, Json, Seed, offers
 
@@ -131,7 +131,7 @@ def tell_claims(verdicts: list[Verdict], screen: Screen, *, brief: bool) -> None
                 screen.say(f"              {finding.note}")
     screen.say(
         f"claims: {counts[HOLDS]} hold, {counts[FAILS]} do not, {counts[MISSED]} were {MISSED}, "
-        f"{counts[OPEN]} not measured at this scale"
+        f"{counts[UNDECIDED]} are undecided, {counts[OPEN]} not measured at this scale"
     )
 
 

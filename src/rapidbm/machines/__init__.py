@@ -1,7 +1,7 @@
 """What a Boltzmann machine is: units, layers, couplings, energies, sums over states, and files of them.
 
     units          what one kind of unit is, with all its formulas: `SPIN`, `Unit`, `Beta`
-    spins          what counts as spins: `to_spins`, `as_spins`, `to_bits`
+    spins          what counts as spins: `to_spins`, `as_spins`, `to_bits`; as text: `pack`, `unpack`
     layers         which layers there are and which are coupled: `Layers`
     couplings      what all couplings can do: `Couplings`, `Patterned`
     dense          every coupling is a parameter: `Dense`

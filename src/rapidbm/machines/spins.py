@@ -5,6 +5,7 @@ Shapes everywhere: `e` replica, `c` chain or sample, `k` pattern, `n` unit, `v` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,3 +83,17 @@ def as_spins(values: Any, *, what: str = "data") -> Tensor:
 def to_bits(spins: Any) -> Tensor:
     """{0, 1} as int8 from ±1."""
     return (as_spins(spins, what="spins") > 0).to(torch.int8)
+
+
+def pack(spins: Tensor) -> list[str]:
+    """±1 (samples, v) as lines of hexadecimal digits, for files of text."""
+    bits = (spins.detach().cpu().numpy() > 0).astype(np.uint8)
+    return [row.tobytes().hex() for row in np.packbits(bits, axis=1)]
+
+
+def unpack(rows: Sequence[str], visible: int) -> Tensor:
+    """The same back; ValueError for lines that are no such thing."""
+    packed = np.stack([np.frombuffer(bytes.fromhex(row), np.uint8) for row in rows])
+    if packed.shape[1] != -(-visible // 8):
+        raise ValueError(f"{visible} spins take {-(-visible // 8)} bytes a line, not {packed.shape[1]}")
+    return to_spins(np.unpackbits(packed, axis=1, count=visible))

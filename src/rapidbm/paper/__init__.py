@@ -8,12 +8,12 @@
     untrained/ bars/ digits/    the studies, items and claims themselves
 
 May know every room but `bench` and `cli`. Others use the names below, `reproduction.Reproduction`, the
-verdicts of `claims`, `page.duration`, and the pens of `drawing`.
+verdicts of `claims`, and the pens of `drawing`.
 
 Others take besides
 
     the room: ITEMS
-    claims: FAILS, HOLDS, MISSED, OPEN, Verdict
+    claims: FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
     drawing: PENS, label, panels, print_style
     lab: SCALE_NAMES
     reproduction: Event, Interrupted, item_names

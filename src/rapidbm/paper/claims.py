@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .records import Array, Record, Records
+from .records import Array, Record, Records, any_tiny
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured"
+HOLDS, FAILS = "holds", "does not hold"
 MISSED = "not reproduced with this recipe"  # which refutes nothing
-VERDICTS = (HOLDS, FAILS, MISSED, OPEN)
+UNDECIDED = "undecided"  # measured, but its errors or its sizes leave it open
+OPEN = "not measured"  # at this scale, or not yet
+VERDICTS = (HOLDS, FAILS, MISSED, UNDECIDED, OPEN)
 # Student's t: what takes the place of 2 standard errors with so few degrees of freedom.
 STUDENT = (13.97, 4.53, 3.31, 2.87, 2.65, 2.52, 2.43, 2.37, 2.32, 2.28)
 
@@ -107,20 +109,22 @@ class Verdict:
 
 
 def judged(claim: Claim, records: Mapping[str, Record]) -> Verdict:
-    """A claim without all its records is not measured."""
+    """A claim without all its records, or at a scale too small for it, is not measured; one that they
+    leave open is undecided."""
     missing = [name for name in claim.needs if name not in records]
     if missing:
         return Verdict(claim, OPEN, Finding(None, f"no record of {', '.join(missing)}"))
+    nothing = OPEN if any_tiny({name: records[name] for name in claim.needs}) else UNDECIDED
     try:
         known = (*claim.needs, *claim.also)
         finding = claim.check({name: records[name] for name in known if name in records})
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        finding = Finding(None, f"the records do not have what it takes ({error!r})")
+        finding, nothing = Finding(None, f"the records do not have what it takes ({error!r})"), OPEN
     if claim.full and any(records[name].scale != "paper" for name in claim.needs):
         note = "Judged at the paper's sizes and numbers of epochs only."
-        finding = Finding(None, finding.measured, f"{note} {finding.note}".strip())
+        finding, nothing = Finding(None, finding.measured, f"{note} {finding.note}".strip()), OPEN
     fails = MISSED if claim.one_recipe else FAILS
-    return Verdict(claim, {True: HOLDS, False: fails, None: OPEN}[finding.holds], finding)
+    return Verdict(claim, {True: HOLDS, False: fails, None: nothing}[finding.holds], finding)
 
 
 # -- numbers and answers ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..disk import read_json, write_bytes
+from ..machines import spins
 from ..schema import Anything, Names, Text, Whole
 
 DIGITS = 7  # of a number in a record: as many as float32 has
@@ -75,6 +76,11 @@ def sizes_of(records: Records) -> str:
 
 def settings_in_words(record: Record, whole: str) -> str:
     """The settings of a record; `whole` is the form of whole numbers."""
+    return ", ".join(f"{name} {value}" for name, value in settings_by_name(record, whole))
+
+
+def settings_by_name(record: Record, whole: str = "{:,}") -> list[tuple[str, str]]:
+    """The same one by one; those that are left open are left out."""
 
     def short(value: Any) -> str:
         if isinstance(value, list):
@@ -82,7 +88,8 @@ def settings_in_words(record: Record, whole: str) -> str:
         counts = isinstance(value, int) and not isinstance(value, bool)
         return whole.format(value) if counts else str(value)
 
-    return ", ".join(f"{k.replace('_', ' ')} {short(v)}" for k, v in record.settings.items())
+    given = ((name, value) for name, value in record.settings.items() if value is not None)
+    return [(name.replace("_", " "), short(value)) for name, value in given]
 
 
 # -- as files -----------------------------------------------------------------------------------------
@@ -124,13 +131,10 @@ def read_record(path: Path) -> Record:
 # -- images -------------------------------------------------------------------------------------------
 
 
-def pack(images: Tensor) -> list[str]:
-    """Images of ±1 (samples, v) as lines of hexadecimal digits."""
-    bits = (images.detach().cpu().numpy() > 0).astype(np.uint8)
-    return [row.tobytes().hex() for row in np.packbits(bits, axis=1)]
+pack = spins.pack  # images of ±1 (samples, v) as lines of text
 
 
 def unpack(packed: Sequence[str], visible: int) -> Array:
-    rows = np.stack([np.frombuffer(bytes.fromhex(line), np.uint8) for line in packed])
-    bits = np.unpackbits(rows, axis=1, count=visible)
-    return bits.astype(float) * 2 - 1
+    """What `pack` has written, (samples, v) of ±1."""
+    found: Array = spins.unpack(packed, visible).numpy().astype(float)
+    return found

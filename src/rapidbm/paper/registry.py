@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -79,3 +80,20 @@ def claims() -> list[Claim]:
     """All claims, in the order of the report."""
     names = dict.fromkeys([*ITEMS.values(), *STUDIES.values()])
     return [claim for name in names for claim in claims_of(module(name))]
+
+
+def shown_by(claim: Claim) -> list[str]:
+    """The items drawn from all that a claim needs: those that it names as the paper's figures, else those
+    that stand beside it."""
+    number = re.search(r"Fig\. (\w+)", claim.where)
+
+    def draws(name: str) -> bool:
+        needs = item(name).needs
+        return all(need in needs or need.partition(".")[0] in needs for need in claim.needs)
+
+    def rank(name: str) -> tuple[bool, bool]:
+        named = number is not None and name.startswith(f"fig{number[1]}")
+        return not named, module(ITEMS[name]).__name__ != claim.check.__module__
+
+    found = [name for name in ITEMS if draws(name)]
+    return [name for name in found if rank(name) == min(map(rank, found))]

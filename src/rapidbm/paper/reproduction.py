@@ -5,7 +5,7 @@
     records/             study.part.json: the numbers, with the settings that gave them
     machines/            machines that later parts need
     trainings/           run folders of a part that is not finished
-    figures/             a PDF and a PNG per item
+    figures/             a PDF, a PNG and an SVG per item
     claims.json          the verdicts
     report.html          all of it on one page
 
@@ -60,6 +60,7 @@ SPENT = Names(
     },
     others=Anything(),
 )
+PICTURES = (".pdf", ".png", ".svg")
 SPEND_SECONDS = 10.0  # how often the time that was spent is written down
 
 
@@ -328,7 +329,7 @@ class Reproduction:
         *,
         anew: bool = False,
     ) -> bool:
-        """A PDF and a PNG of each item whose records are there; False if one could not be drawn.
+        """A PDF, a PNG and an SVG of each item whose records are there; False if one could not be drawn.
 
         What was drawn from the same records is left, unless it is to be drawn `anew`.
         """
@@ -340,7 +341,7 @@ class Reproduction:
                 raise Interrupted
             item = registry.item(name)
             records = self.records_of(item)
-            files = [inside(self.out, "figures", name + end) for end in (".pdf", ".png", ".txt")]
+            files = [inside(self.out, "figures", name + end) for end in (*PICTURES, ".txt")]
             digest = self._digest(records)
             there = records and index.get(name) == digest and all(f.is_file() for f in files)
             if there and not anew:
@@ -380,8 +381,8 @@ class Reproduction:
 
         with print_style():
             fig = item.draw(records)
-            pictures.save(fig, target.with_suffix(".pdf"))
-            pictures.save(fig, target)
+            for end in PICTURES:
+                pictures.save(fig, target.with_suffix(end))
         write_bytes(target.with_suffix(".txt"), (item.caption(records) + "\n").encode())
 
     def verdicts(self) -> list[Verdict]:

@@ -2,8 +2,8 @@
 
 A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only
 engine that trains with looks, checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at
-what came out, `metrics` and `probes` measure it. `pretrained` has trained machines that come with the
-package.
+what came out, `metrics` and `probes` measure it, `report` puts it on a page. `pretrained` has trained
+machines that come with the package.
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
 Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `probes`.
@@ -18,6 +18,8 @@ Others take besides
     pretrained.packed: known, trained
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
+    report.html: SVG, duration, embedded, render
+    report.page: LIMIT, is_run, write_report
     run: PROLONG, Step
     spacing: OPEN, on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array

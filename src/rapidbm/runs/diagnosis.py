@@ -21,6 +21,7 @@ from torch import Tensor
 from .. import pictures
 from ..accel.devices import device_named
 from ..data.splits import Dataset
+from ..disk import write_json
 from ..errors import InputError, check_count
 from ..estimates import Estimate
 from ..glass.accessibility import gibbs_accessibility
@@ -104,6 +105,19 @@ class Diagnosis:
                 entry = {"value": entry, "error": row.error}
             sections.setdefault(row.section, {})[row.name] = entry
         return sections
+
+    def save(self, folder: Path, of: str, prefix: str = "", suffix: str = "") -> dict[str, str]:
+        """Writes the pictures, and the rows as `diagnosis.json` with what it is a diagnosis `of`; answers
+        the pictures' paths."""
+        rows = [(row.section, row.name, row.text()) for row in self.rows]
+        files = {
+            key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
+            for key, figure in self.figures.items()
+        }
+        names = {key: Path(path).name for key, path in files.items()}
+        told = {"of": of, "verdict": self.verdict, "rows": rows, "figures": names}
+        write_json(folder / f"{prefix}diagnosis{suffix}.json", told)
+        return files
 
 
 def opened(

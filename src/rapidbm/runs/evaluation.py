@@ -59,15 +59,15 @@ def evaluation(
         bits = states_of(machine.layers, (0,)).bit_length() - 1
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
     if likelihood != "none":
-        z, note = _normaliser(machine, data, seed, likelihood)
-        notes.append(note)
-        if z is not None:
-            rows |= named("log_z", z)
-            for part, split in splits.items():
-                found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
-                rows |= named(f"log_likelihood_{part}", found)
-                if found.gap is not None:
-                    rows[f"variational_gap_{part}"] = found.gap
+        try:
+            found, note = likelihoods(machine, data, seed, likelihood)
+        except TimeLimit as error:
+            notes.append(f"no likelihood: {error} (--likelihood ais takes its time)")
+        else:
+            rows |= found
+            notes.append(
+                f"{note}; _from and _to are the 95 % interval" if "log_z_from" in found else note
+            )
     ground = ground_state(machine, rng=rng)
     rows["ground_state_energy"] = ground.energy
     if ground.method != "exact":
@@ -91,6 +91,20 @@ def evaluation(
     return {name: as_list(value) for name, value in rows.items()}, notes
 
 
+def likelihoods(
+    machine: Machine, data: Dataset, seed: int = 0, likelihood: str = "auto"
+) -> tuple[dict[str, Tensor], str]:
+    """log Z and log p of every part of the data, and how log Z was had."""
+    z, note = _normaliser(machine, data, seed, likelihood)
+    rows = named("log_z", z)
+    for part, split in data.parts.items():
+        found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+        rows |= named(f"log_likelihood_{part}", found)
+        if found.gap is not None:
+            rows[f"variational_gap_{part}"] = found.gap
+    return rows, note
+
+
 def named(name: str, found: Bounds) -> dict[str, Tensor]:
     """The value, and unless it is exact the ends of its 95 % interval."""
     if found.method == "exact":
@@ -98,19 +112,16 @@ def named(name: str, found: Bounds) -> dict[str, Tensor]:
     return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
-def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> tuple[Bounds | None, str]:
+def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> tuple[Bounds, str]:
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
         z = log_z(machine, method="exact")
         return z, f"log Z is exact, over {z.effort}"
     limit = WAIT if likelihood == "auto" else None
-    try:
-        z = log_z(machine, method="ais", seed=seed, data=data.train, chains=CHAINS, limit=limit)
-    except TimeLimit as error:
-        return None, f"no likelihood: {error} (--likelihood ais takes its time)"
+    z = log_z(machine, method="ais", seed=seed, data=data.train, chains=CHAINS, limit=limit)
     smallest, largest = float(z.ess.min()), float(z.largest.max())
     told = (
         f"log Z is annealed there and back, {z.effort}; at least {smallest:.0f} of them effective, the "
-        f"largest weight {largest:.1%}; _from and _to are the 95 % interval"
+        f"largest weight {largest:.1%}"
     )
     return z, f"{told}; {z.note}" if z.note else told
 

@@ -271,6 +271,10 @@ class RunFolder(Trained):
         several = " or earlier" if self.recipe.replicas > 1 else ""
         return update, f"the best machine by validation, update {update}{several}"
 
+    def file(self, which: Which = None) -> Path:
+        """Where the parameters of a checkpoint are."""
+        return self._file_of(self.chosen(which))
+
     def _file_of(self, chosen: int | Literal["best", "last"]) -> Path:
         if chosen == "best":
             path, told = self.best, "no best machine: no validation part was watched; take the last"

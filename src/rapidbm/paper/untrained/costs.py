@@ -293,8 +293,8 @@ def pid_cheaper(records: Records) -> Finding:
 def pid_cost(records: Records) -> Finding:
     """App. D: PID costs O(K V H) operations, those that build the couplings from the patterns.
     Read as: Exponents of the time with V, H and K over the largest sizes.
-    Rule: Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full: not
-    measured."""
+    Rule: Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full:
+    undecided."""
     record = records["costs.pid"]
     first, second = (_exponents(record, way, "VHK") for way in ("built", "overlaps"))
     measured = (
@@ -316,8 +316,8 @@ def pid_cost(records: Records) -> Finding:
 def cd_cost(records: Records) -> Finding:
     """App. D: CD-k from f configurations costs O(2 k f V H) operations.
     Read as: Exponents of the time with V, H, f and k over the largest sizes.
-    Rule: Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full: not
-    measured."""
+    Rule: Each within {NEAR} of 1. Above by 2 σ more it fails; below, the device was not full:
+    undecided."""
     record = records["costs.cd"]
     found = _exponents(record, "cd", "VHfk")
     holds = all_of(*(_near(n, 1) for n in found.values()))

@@ -1,0 +1,206 @@
+"""What the page of a run measures, within a limit: samples, reconstructions, likelihoods, spectra.
+
+Everything draws from streams of its own names, so that looking changes nothing. What was found is kept in
+`report.json` beside the page, under the digest of the machine's file; it serves as long as that is the
+same. A cache may come from a stranger with the rest of the folder, so that its shape is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import __version__
+from ...accel.devices import device_named
+from ...data.splits import Dataset
+from ...disk import inside, read_json, write_json
+from ...errors import InputError, TimeLimit
+from ...glass.spectra import spectrum
+from ...machines.machine import Machine
+from ...machines.spins import pack
+from ...progress import watch
+from ...random import stream
+from ...sampling.samplers import Gibbs
+from ...schema import Maybe, Names, Real, Several, Text, Whole
+from ..evaluation import likelihoods
+from ..folder import RunFolder, Which, as_list
+from ..metrics import hamming_distance, reconstruct
+from ..samples import samples
+
+CACHE = "report.json"
+SHOWN = 64  # samples of images
+ROWS = 1000  # samples of a table
+SWEEPS = 1000  # of Gibbs sampling
+FILLED = 12  # reconstructions
+HISTORY = 40  # checkpoints whose norms are drawn
+VALUES = 60  # singular values that are drawn
+_NUMBERS = Names({}, others=Several(Maybe(Real())))
+_CURVE = Several(Real())
+KEPT = Names(
+    {"of": Text(64)},
+    {
+        "likelihood": Names({"rows": _NUMBERS, "note": Text()}),
+        "hamming": _NUMBERS,
+        "samples": Names({"rows": Several(Text(2**18), most=ROWS), "sweeps": Whole()}),
+        "filled": Several(Text(2**18), most=FILLED),
+        "spectrum": Names(
+            {"values": _CURVE, "first": _CURVE, "limit": Real(), "kind": Text(), "outliers": Whole()}
+        ),
+        "norms": Names(
+            {"updates": Several(Whole()), "couplings": Several(Several(Maybe(Real())))},
+            {"biases": Several(Several(Maybe(Real())))},
+        ),
+    },
+)
+
+
+@dataclass
+class Measured:
+    """What was found, by the names of `KEPT`, and why something is not there."""
+
+    found: dict[str, Any] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def measure(
+    run: RunFolder,
+    data: Dataset | None,
+    out: Path,
+    *,
+    update: Which,
+    replica: int,
+    seed: int,
+    device: str,
+    limit: float,
+    quick: bool,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Measured:
+    """What the cache in `out` has, and unless it is to be `quick` the rest, in about `limit` seconds."""
+    digest = _digest(run, update, replica, seed)
+    work = Measured(_kept(out, digest))
+    if quick:
+        return work
+    machine = run.machine(update).to(device_named(device)).requires_grad_(False)
+    one = machine.replica(replica)
+    deadline = time.monotonic() + limit
+    table = run.info["data"]["shape"][0] == 1
+    tasks: dict[str, tuple[str, Callable[[], Any]]] = {
+        "spectrum": ("the spectrum", lambda: _spectrum(run, one, replica)),
+        "norms": ("norms of the checkpoints", lambda: _norms(run, update, device)),
+        "samples": ("samples", lambda: _samples(one, ROWS if table else SHOWN, seed)),
+    }
+    if data is not None:
+        tasks["filled"] = ("reconstructions", lambda: _filled(one, data, seed))
+        tasks["hamming"] = ("Hamming distances", lambda: _hamming(machine, data, seed))
+        tasks["likelihood"] = ("the likelihood", lambda: _likelihood(machine, data, seed))
+    for name, (words, task) in tasks.items():
+        if name in work.found:
+            continue
+        left = deadline - time.monotonic()
+        try:
+            if left <= 0:
+                raise TimeLimit(f"no time was left of the limit of {limit:g} s")
+            tell(words)
+            with watch(words, limit=left, remedy="measure it alone (rapidbm evaluate)"):
+                work.found[name] = task()
+        except (InputError, MemoryError) as error:
+            work.left_out.append(f"Without {words}: {error}.")
+    write_json(out / CACHE, {"of": digest, **work.found})
+    return work
+
+
+def _digest(run: RunFolder, update: Which, replica: int, seed: int) -> str:
+    """Of the machine's file and of all else that the numbers depend on."""
+    digest = hashlib.sha256(run.file(update).read_bytes())
+    digest.update(f"{replica}/{seed}/{__version__}/{run.info['data']['sha256']}".encode())
+    return digest.hexdigest()
+
+
+def _kept(out: Path, digest: str) -> dict[str, Any]:
+    path = inside(out, CACHE)
+    if not path.is_file():
+        return {}
+    try:
+        found: dict[str, Any] = read_json(path, KEPT, "what a report found", "remove it")
+    except InputError:
+        return {}  # it is measured again
+    return {k: v for k, v in found.items() if k != "of"} if found["of"] == digest else {}
+
+
+# -- what is measured -----------------------------------------------------------------------------
+
+
+def _likelihood(machine: Machine, data: Dataset, seed: int) -> dict[str, Any]:
+    rows, note = likelihoods(machine, data, seed)
+    return {"rows": {name: as_list(value) for name, value in rows.items()}, "note": note}
+
+
+def _hamming(machine: Machine, data: Dataset, seed: int) -> dict[str, list[float | None]]:
+    rng = stream(seed, "report", "hamming", device=machine.device)
+    return {part: as_list(hamming_distance(machine, split, rng)) for part, split in data.parts.items()}
+
+
+def _samples(machine: Machine, count: int, seed: int) -> dict[str, Any]:
+    def ticking(steps: range) -> Any:
+        with watch("sweeps", len(steps)) as tick:
+            for step in steps:
+                yield step
+                tick()
+
+    drawn, sweeps, _ = samples(machine, Gibbs(), count, SWEEPS, 1.0, seed, ticking)
+    return {"rows": pack(drawn), "sweeps": sweeps}
+
+
+def _filled(machine: Machine, data: Dataset, seed: int) -> list[str]:
+    rng = stream(seed, "report", "reconstruct", device=machine.device)
+    return pack(reconstruct(machine, data.test.take(slice(0, FILLED)), rng)[0])
+
+
+def _spectrum(run: RunFolder, machine: Machine, replica: int) -> dict[str, Any]:
+    now = spectrum(machine)
+    saved = sorted(run.checkpoints())
+    first = spectrum(run.machine(saved[0], replica)).values[0] if saved else now.values[0][:0]
+    return {
+        "values": _floats(now.values[0]),
+        "first": _floats(first),
+        "limit": float(now.limit[0]),
+        "kind": now.kind,
+        "outliers": int(now.outliers[0]),
+    }
+
+
+def _norms(run: RunFolder, update: Which, device: str) -> dict[str, Any]:
+    """√(Σ J²) and √(Σ b²) of each replica at checkpoints, spread evenly over those there are."""
+    last, _ = run.where(update)
+    saved = [u for u in sorted(run.checkpoints()) if u <= last]
+    spread = {round(i * (len(saved) - 1) / (HISTORY - 1)) for i in range(HISTORY)} if saved else set()
+    found: dict[str, Any] = {"updates": [saved[i] for i in sorted(spread)], "couplings": []}
+    with watch("checkpoints", len(spread)) as tick:
+        for number in found["updates"]:
+            machine = run.machine(number).to(device_named(device)).requires_grad_(False)
+            squares = [machine.couplings.norm(*edge).square() for edge in machine.layers.edges]
+            found["couplings"].append(as_list(torch.stack(squares).sum(0).sqrt()))
+            if machine.biases is not None:
+                found.setdefault("biases", []).append(as_list(machine.biases.norm(dim=-1)))
+            tick()
+    return found
+
+
+def _floats(values: Tensor) -> list[float]:
+    some = values[:VALUES].double().tolist()
+    return [float(f"{x:.7g}") for x in some if math.isfinite(x)]
+
+
+def over_replicas(
+    values: Mapping[str, list[float | None]], lost: list[int]
+) -> dict[str, list[float | None]]:
+    """Without the replicas that diverged."""
+    return {k: [x for i, x in enumerate(v) if i not in lost] for k, v in values.items()}
