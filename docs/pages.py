@@ -107,7 +107,9 @@ def _shell(block: Block, page: Path, space: dict[str, object]) -> str:
     told = []
     for name, *words in block.commands:
         if name != "rapidbm":
-            raise ValueError(f"{page.name}:{block.line}: `{name}` is no command of ours; say why it is not run")
+            raise ValueError(
+                f"{page.name}:{block.line}: `{name}` is no command of ours; say why it is not run"
+            )
         done = CliRunner().invoke(app, words, catch_exceptions=False)
         if done.exit_code:
             raise ValueError(f"{page.name}:{block.line}: {shlex.join(words)}\n{done.output}")
