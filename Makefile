@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench mutants clean
+.PHONY: demo test lint docs bench mutants clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
@@ -17,6 +17,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The pages in site/; `python -m http.server -d site` serves them with their search.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -82,7 +82,7 @@ def blocks(text: str) -> list[Block]:
 
 def run(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """Each block that runs, and what it printed; `folder` is empty and gets what the page writes."""
-    space: dict[str, object] = {"__name__": "__page__"}
+    space: dict[str, object] = {"__name__": "__main__"}
     (folder / "pictures").mkdir()
     with contextlib.chdir(folder):
         for block in blocks(page.read_text(encoding="utf-8")):
@@ -92,7 +92,7 @@ def run(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
 
 def _python(block: Block, page: Path, space: dict[str, object]) -> str:
     # Blank lines before it, so that an error names the line of the page.
-    code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+    code = compile("\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(code, space)

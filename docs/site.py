@@ -17,7 +17,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """`../SECURITY.md` of docs/runs.md is `SECURITY.md` of the site, `docs/runs.md` of SECURITY.md `runs.md`."""
+    """`../SECURITY.md` of docs/runs.md is `SECURITY.md` of the site."""
     if page.file.src_uri in FROM_ROOT:
         return markdown.replace("](docs/", "](")
     up = "../" * page.file.src_uri.count("/")

@@ -1,5 +1,6 @@
 """The code of README and docs runs, commands and names exist, and the site builds strictly."""
 
+import doctest
 import importlib.util
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import typer
 
@@ -41,9 +43,7 @@ def by_name(page):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if any(b.runs for b in BLOCKS[p])], ids=by_name)
-def test_the_code_of_a_page_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    monkeypatch.setattr(plt, "show", None)
+def test_the_code_of_a_page_runs_and_prints_what_it_shows(page, tmp_path):
     plt.switch_backend("agg")
     for block, printed in pages.run(page, tmp_path):
         if block.shown is not None:
@@ -92,6 +92,18 @@ def test_the_reference_has_every_public_name():
     text = "".join(page.read_text() for page in (ROOT / "docs/api").glob("*.md"))
     listed = re.findall(r"^::: rapidbm\.(\w+)$", text, re.MULTILINE)
     assert sorted(listed) == sorted(set(rapidbm.__all__) - {"__version__"})
+
+
+def test_the_examples_of_docstrings_give_what_they_say():
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+    tried = 0
+    for name in rapidbm.__all__:
+        text = getattr(rapidbm, name).__doc__ or ""
+        if ">>>" in text:
+            runner.run(parser.get_doctest(text, {"rb": rapidbm}, name, None, None))
+            tried += 1
+    assert tried >= 18
+    assert runner.summarize(verbose=False).failed == 0
 
 
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):

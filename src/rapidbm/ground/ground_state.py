@@ -80,6 +80,11 @@ def ground_state(
     the patterns and from random states) and `annealing` (`sweeps` Gibbs sweeps while β rises);
     `tempering` takes `sweeps` turns of parallel tempering. `exact` takes the cheaper of `enumeration`
     and `zonotope`, and refuses where both are out of reach. After `limit` seconds it stops (`TimeLimit`).
+
+    Examples:
+        >>> found = rb.ground_state(rb.rbm(30, 40, patterns=2, seed=0))
+        >>> found.method, bool(found.energy == found.bound)
+        ('exact', True)
     """
     machine.layers.check_spins("the ground state")
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))
