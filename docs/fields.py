@@ -1,6 +1,8 @@
-"""What a class's fields say of themselves, by help texts and comments, is a table in the reference."""
+"""What a class's fields say of themselves, by help texts and comments, is a table in the reference, and
+numbers of equations stand near them."""
 
 import ast
+import re
 from typing import Any
 
 import griffe
@@ -16,6 +18,12 @@ class Fields(griffe.Extension):
         rows = [f"    {name}: {text}" for name, text in told if text and not name.startswith("_")]
         if rows:
             cls.docstring.value += "\n\nAttributes:\n" + "\n".join(rows)
+
+    def on_module_instance(self, *, node: Any, mod: griffe.Module, **more: Any) -> None:
+        if mod.docstring is not None:
+            mod.docstring.value = re.sub(
+                r" {4,}(\(\d+\))$", r"   \1", mod.docstring.value, flags=re.MULTILINE
+            )
 
 
 def _help(value: ast.expr | None) -> str:
