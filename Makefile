@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench mutants dist wheel-test clean
+.PHONY: demo test lint docs bench mutants dist wheel-test clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
@@ -18,6 +18,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The pages in site/; `python -m http.server -d site` serves them with their search.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -70,6 +70,11 @@ def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
 
     Options that the data set takes: `threshold`, `binarize`, `split`, `seed`. A share `valid` of the
     training data is held out to validate, by the same seed.
+
+    Examples:
+        >>> data = rb.load("bars4")
+        >>> len(data.train), len(data.test), data.shape
+        (10, 4, (4, 4))
     """
     text = str(name)
     if is_file(name):

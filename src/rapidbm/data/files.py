@@ -52,6 +52,11 @@ def from_arrays(
 
     Without `test` a seeded fifth of the samples is set aside. `valid` is measured like `test` and
     never trained on.
+
+    Examples:
+        >>> data = rb.from_arrays([[0, 1], [1, 1], [1, 0], [0, 0], [1, 1]])
+        >>> len(data.train), len(data.test)
+        (4, 1)
     """
     spins, shape = _flat(train, f"{name}: the training data")
     known = top_half(shape)

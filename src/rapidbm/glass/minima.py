@@ -124,7 +124,13 @@ def minima(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Minima:
-    """Distinct minima below `starts` random configurations, within `limit` seconds."""
+    """Distinct minima below `starts` random configurations, within `limit` seconds.
+
+    Examples:
+        >>> machine = rb.rbm(40, 40, patterns=1, seed=0)
+        >>> rb.minima(machine, 50, seed=0).distinct.tolist()  # the pattern, up to its sign
+        [1]
+    """
     check_count("the number of starts", starts, least=2)
     rng = rng_from(seed, rng, "minima", device=machine.device)
     spins, tied = settle(machine, machine.random(starts, rng), rng)

@@ -93,6 +93,10 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
     first hidden layer. Dense couplings count as the K independent patterns that have their participation
     ratio P of squared singular values, 1/K = 1/P − 1/V − 1/H (full: 1/P − 2/N); Gaussian ones have
     P = VH/(V+H), so K is without limit, as it should be, and is cut off at one pattern per coupling.
+
+    Examples:
+        >>> rb.standing(rb.rbm(100, 100, patterns=2, seed=0)).phase
+        ('retrieval',)
     """
     check_beta(beta)
     a, b, theory = _compared(machine.layers)

@@ -88,6 +88,11 @@ def ground_state(
 
     `sampler` is one of dimod's, or the name of one ("sa", "tabu"): `starts` samples of it, and what is
     near them downhill, are the search; `parameters` go to it.
+
+    Examples:
+        >>> found = rb.ground_state(rb.rbm(30, 40, patterns=2, seed=0))
+        >>> found.method, bool(found.energy == found.bound)
+        ('exact', True)
     """
     machine.layers.check_spins("the ground state")
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))

@@ -37,6 +37,11 @@ def rbm(
     `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
     spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
     N(0, `scale`²), 0.01 by default. Biases start at 0.
+
+    Examples:
+        >>> machine = rb.rbm(visible=16, hidden=50, patterns=4, replicas=3, seed=0)
+        >>> machine.layers.sizes, machine.replicas
+        ((16, 50), 3)
     """
     layers = Layers((visible, hidden), ((0, 1),))
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
@@ -57,7 +62,12 @@ def dbm(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Machine:
-    """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`."""
+    """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`.
+
+    Examples:
+        >>> rb.dbm(16, (20, 10), seed=0).layers.sizes
+        (16, 20, 10)
+    """
     if not isinstance(hidden, Iterable):
         raise InputError(
             f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one, not {hidden!r}"
@@ -84,7 +94,12 @@ def bm(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Machine:
-    """A fully connected machine: every pair of units is coupled. Options as for `rbm`."""
+    """A fully connected machine: every pair of units is coupled. Options as for `rbm`.
+
+    Examples:
+        >>> rb.bm(12, patterns=2, seed=0).patterns.shape
+        torch.Size([1, 2, 12])
+    """
     check_count("the number of hidden units", hidden, least=0)
     sizes = (visible, hidden) if hidden else (visible,)
     edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)

@@ -400,7 +400,13 @@ class Machine(nn.Module):
 
 
 def stack(machines: Sequence[Machine]) -> Machine:
-    """Machines of the same shape as the replicas of one."""
+    """Machines of the same shape as the replicas of one.
+
+    Examples:
+        >>> machines = [rb.rbm(4, 3, seed=seed) for seed in range(2)]
+        >>> rb.stack(machines).replicas
+        2
+    """
     if not machines:
         raise InputError("stack needs at least one machine, got none")
     first = machines[0]

@@ -22,6 +22,10 @@ def to_spins(values: Any, *, what: str = "data") -> Tensor:
     """The values as ±1 (int8): bool, {0, 1} and ±1 are recognised, anything else is refused.
 
     1 is +1 either way; an array of zeros alone is {0, 1}, all of it −1. The spins are a copy.
+
+    Examples:
+        >>> rb.to_spins([[0, 1, 1]])
+        tensor([[-1,  1,  1]], dtype=torch.int8)
     """
     array = as_array(_spins_of(values), what=what)
     if array.size == 0:
@@ -81,7 +85,12 @@ def as_spins(values: Any, *, what: str = "data") -> Tensor:
 
 
 def to_bits(spins: Any) -> Tensor:
-    """{0, 1} as int8 from ±1."""
+    """{0, 1} as int8 from ±1.
+
+    Examples:
+        >>> rb.to_bits(rb.to_spins([[0, 1, 1]])).tolist()
+        [[0, 1, 1]]
+    """
     return (as_spins(spins, what="spins") > 0).to(torch.int8)
 
 

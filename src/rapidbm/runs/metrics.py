@@ -126,6 +126,12 @@ def hamming_distance(
 
     By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
     of more than 10,000 images the first 10,000.
+
+    Examples:
+        >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
+        >>> distance = rb.hamming_distance(machine, data.test, rb.stream(0, "example"))
+        >>> round(float(distance), 1)  # guessing
+        0.5
     """
     split = _split(data)
     if tries is None:

@@ -246,7 +246,13 @@ def sample(
     limit: float | None = None,
 ) -> Tensor:
     """Configurations (e, chains, n) after so many steps of a sampler (Gibbs by default); after `limit`
-    seconds it gives up."""
+    seconds it gives up.
+
+    Examples:
+        >>> machine = rb.rbm(16, 8, seed=0)
+        >>> rb.sample(machine, 100, steps=10, seed=0).shape
+        torch.Size([1, 100, 24])
+    """
     machine.check_chains(chains)
     check_beta(beta)
     sampler = as_sampler(sampler)
@@ -279,6 +285,12 @@ def record(
 
     The first `skip` steps are left out (as many as are recorded, unless told otherwise), and of the
     rest each `every`-th is kept. After `limit` seconds it gives up.
+
+    Examples:
+        >>> machine = rb.rbm(16, 8, seed=0)
+        >>> series, state = rb.record(machine, 4, 10, sampler=rb.Gibbs(), seed=0)
+        >>> series.shape
+        torch.Size([1, 4, 10, 24])
     """
     machine.check_chains(chains)
     check_count("the number of recorded steps", steps)

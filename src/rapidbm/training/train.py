@@ -49,6 +49,13 @@ def train(
     units out of what couplings act on (`centring`), for restricted machines with biases.
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
+
+    Examples:
+        >>> machine, data = rb.rbm(16, 8, biases=True, seed=0), rb.load("bars4")
+        >>> phase, optimiser = rb.Exact(), rb.adam(0.01)
+        >>> steps = rb.train(machine, data.train, phase, optimiser, epochs=2, batch_size=10, seed=0)
+        >>> [progress.update for progress in steps]
+        [1, 2]
     """
     check_choice("interval to yield at", every, ("epoch", "update"))
     trainer = Trainer(
