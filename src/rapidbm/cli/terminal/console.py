@@ -7,7 +7,7 @@ import signal
 import statistics
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -172,8 +172,10 @@ def record_line(record: dict[str, Any]) -> str:
     )
 
 
-def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
-    """Trains a run and shows how it goes."""
+def follow(
+    run: Run, screen: Screen, stopper: Stopper, watcher: Callable[[Step], None] = lambda step: None
+) -> None:
+    """Trains a run and shows how it goes, to a `watcher` as well."""
     from rich.progress import (
         MofNCompleteColumn,
         TextColumn,
@@ -190,6 +192,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
         task = bar.add_task(printable(run.info["data"]["name"]), total=None)
         for step in run.go(stopper):
             bar.update(task, completed=step.update, total=step.updates)
+            watcher(step)
             _tell(step, screen, frozen)
 
 
