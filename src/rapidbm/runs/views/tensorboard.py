@@ -46,7 +46,10 @@ BINS = 64
 PIXELS = 2**19  # of a picture
 IMAGES, FILLED = 64, 12
 REPLICAS = 100
-SWEEPS, FEW_SWEEPS = 100, 10  # from random spins, where no chains are kept; where a sweep goes unit by unit
+SWEEPS, FEW_SWEEPS = (
+    100,
+    10,
+)  # from random spins, where no chains are kept; where a sweep goes unit by unit
 ASIDE = ("epoch", "update", "seconds", "diverged")
 PAPER, LIGHT, DARK = (255, 255, 255), (211, 221, 229), (29, 43, 54)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -65,9 +68,9 @@ def check_installed() -> None:
 class TensorBoard:
     """Writes what `Run.go` tells; a resumed run goes on where it was, without a point twice.
 
-        with TensorBoard(run) as board:
-            for step in run.go():
-                board(step)
+    with TensorBoard(run) as board:
+        for step in run.go():
+            board(step)
     """
 
     def __init__(self, run: Run) -> None:
