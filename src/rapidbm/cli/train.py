@@ -21,7 +21,7 @@ from ..runs import choosing
 from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
-from ..runs.recipe import PARTS, SECTIONS, Recipe
+from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe, one_or_each
 from ..runs.run import Run
 from ..runs.spacing import OPEN
 from ..runs.views.tensorboard import TensorBoard, check_installed
@@ -157,6 +157,7 @@ def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
     """The options as fields of a recipe, or as options of its parts."""
     lists = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     chosen = {FIELD.get(flag, flag): value for flag, value in lists.items()}
+    chosen |= {name: one_or_each(chosen[name]) for name in ONE_OR_EACH if name in chosen}
     if chosen.get("hidden") == (0,):
         chosen["hidden"] = ()
     if dense:
