@@ -1,4 +1,4 @@
-"""Numbers that each replica may have its own of: beside others a replica trains as it would among equals."""
+"""Numbers that each replica may have its own of: it trains as it would among equals."""
 
 import pytest
 import torch
