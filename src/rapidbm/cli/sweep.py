@@ -1,0 +1,71 @@
+"""`rapidbm sweep`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..studies.sweep import Sweep
+from .terminal.console import Screen, Stopper, follow_sweep
+from .terminal.options import Json
+
+
+def sweep(
+    study: Annotated[
+        Path, typer.Argument(help="A file of TOML: data, settings fixed and varied.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the sweep (default: runs/NAME of the file).", show_default=False),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check every setting, list the batches and leave.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a grid of settings from one file; a table and a figure with error bars.
+
+    Trainings that differ in numbers alone, and the seeds of a row, run side by side as replicas. Killed at
+    any moment, the same command goes on where it was; what is finished is not trained again.
+
+    What would be trained:
+    [bold]rapidbm sweep study.toml --dry-run[/]
+    """
+    screen = Screen(as_json)
+    with screen.gentle_warnings():
+        swept = Sweep(study, out)
+        left = swept.left()
+        rows, done = len(swept.plan.rows), len(swept.plan.batches) - len(left)
+        many = sum(batch.recipe.replicas for batch in left)
+        screen.say(
+            f"{swept.study.name}: {rows} rows, {swept.study.seeds} seeds each, in "
+            f"{len(swept.plan.batches)} batches, {done} of them finished; {many} trainings to go → "
+            f"{swept.folder}"
+        )
+        for batch in swept.plan.passed_over:
+            screen.say(f"batch {batch.name} belongs to no row of this study and is left alone")
+        screen.say(str(swept.plan))
+        for batch in swept.plan.batches:
+            more = {"points": swept.plan.points_of(batch), "finished": batch not in left}
+            screen.result({"event": "batch", **batch.as_dict(), **more})
+        if dry_run:
+            swept.check()
+            return
+        stopper = Stopper()
+        with stopper.listening():
+            follow_sweep(swept, screen, stopper)
+        found = swept.table()
+        screen.say(f"\n{found}\nmean ± standard error over trainings")
+        for row in found.as_dicts():
+            screen.result({"event": "row", **row})
+        state = "interrupted" if swept.left() else "finished"
+        screen.result({"event": state, "out": str(swept.folder)})
+        if swept.left():
+            again = f"rapidbm sweep {shlex.quote(str(study))}"
+            again += f" --out {shlex.quote(str(out))}" if out is not None else ""
+            screen.say(f"interrupted; everything is saved. Go on with: {again}")
+            raise typer.Exit(stopper.code)
+        screen.say(f"table.csv, table.json and figure.png in {swept.folder}")

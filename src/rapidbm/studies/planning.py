@@ -1,0 +1,209 @@
+"""Which trainings of a study run side by side.
+
+The unit is one training: a row of the grid, once. Trainings that differ in numbers which each replica may
+have its own of (`PER_REPLICA`: rate, weight decay, scale, …) are the replicas of one machine, and so are
+the seeds of a row: replicas of one recipe start independently and have their own data order. All else,
+sizes above all, makes another batch.
+
+A plan is a file, written before anything is trained:
+
+    batches/001, 002, …     a run folder each
+    plan.json               their recipes
+
+Planned again, for a study that has changed since, a training that some batch has, begun or not, is taken
+from there, and what is missing goes into new batches. The j-th batch of the same shape has the seed of the
+study plus j, so that no two trainings of a row draw the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..disk import inside, read_json, write_json
+from ..errors import InputError
+from ..runs.recipe import ONE_OR_EACH, PER_REPLICA, Recipe
+from ..runs.views.table import as_html, as_text
+from ..schema import Anything, Names, Several, Text, Whole
+from .study import Study, shown
+
+FORMAT = 1
+PLAN = Names(
+    {
+        "format": Whole(),
+        "batches": Several(
+            Names({"name": Text(20), "seed": Whole(), "preset": Text(), "recipe": Anything()})
+        ),
+    }
+)
+OF_OPTIMISER = ("rate", "weight_decay", "momentum")  # which only our own take per replica
+OWN_OPTIMISERS = ("sgd", "adam")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Trainings side by side: the replicas of one recipe."""
+
+    name: str  # of its run folder, below batches/
+    recipe: Recipe
+    preset: str
+    seed: int  # the study's
+
+    @property
+    def trainings(self) -> list[str]:
+        """What each replica is a training of."""
+        return [key_of(single(self.recipe, i, self.seed)) for i in range(self.recipe.replicas)]
+
+    def folder(self, study: Path) -> Path:
+        return inside(study, "batches", self.name)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "preset": self.preset,
+            "recipe": self.recipe.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The batches of a study, and which of their replicas are trainings of which row."""
+
+    study: Study
+    batches: tuple[Batch, ...]
+    rows: tuple[tuple[tuple[Batch, int], ...], ...]  # of each point: batch and replica
+    passed_over: tuple[Batch, ...] = field(default=())  # begun for a study that was another
+
+    def points_of(self, batch: Batch) -> list[dict[str, Any]]:
+        """The rows that a batch has trainings of."""
+        points = zip(self.study.points(), self.rows, strict=True)
+        return [point for point, row in points if any(some is batch for some, _ in row)]
+
+    def save(self, folder: Path) -> None:
+        batches = [batch.as_dict() for batch in (*self.batches, *self.passed_over)]
+        write_json(folder / "plan.json", {"format": FORMAT, "batches": batches})
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        names = ["batch", "trainings", "machine", *self.study.grid]
+        cells = []
+        for batch in self.batches:
+            r, points = batch.recipe, self.points_of(batch)
+            kind = f"{r.model} {'×'.join(map(str, r.hidden))} {f'K={r.patterns}' if r.patterns else 'dense'}"
+            varied = [
+                ", ".join(dict.fromkeys(shown(point[name]) for point in points))
+                for name in self.study.grid
+            ]
+            cells.append([batch.name, str(r.replicas), kind, *varied])
+        return names, cells
+
+    def __repr__(self) -> str:
+        return as_text(*self.cells(), ("trainings",))
+
+    def _repr_html_(self) -> str:
+        return as_html(*self.cells(), ("trainings",))
+
+
+def plan(study: Study, folder: Path) -> Plan:
+    """The batches of a study; those that a folder has are kept."""
+    wanted = [study.recipe(point) for point in study.points()]
+    keys = [key_of(recipe) for recipe in wanted]
+    needed = Counter({key: study.seeds for key in keys})
+    old = _saved(folder)
+    served: dict[str, list[tuple[Batch, int]]] = defaultdict(list)
+
+    def take(batch: Batch) -> bool:
+        """Takes those trainings of a batch that are still wanted."""
+        before = needed.total()
+        for i, key in enumerate(batch.trainings):
+            if needed[key] > 0:
+                needed[key] -= 1
+                served[key].append((batch, i))
+        return needed.total() < before
+
+    kept = [batch for batch in old if take(batch)]
+    fresh = [b for b in _fresh(study, dict(zip(keys, wanted, strict=True)), needed, old) if take(b)]
+    others = [b for b in old if b not in kept and (b.folder(folder) / "run.json").exists()]
+    rows = tuple(tuple(served[key]) for key in keys)
+    return Plan(study, (*kept, *fresh), rows, tuple(others))
+
+
+def single(recipe: Recipe, replica: int, seed: int) -> Recipe:
+    """The recipe of one replica."""
+    own = {}
+    for name in PER_REPLICA:
+        value = getattr(recipe, name)
+        if isinstance(value, tuple) and len(value) > 1:
+            own[name] = value[replica] if name in ONE_OR_EACH else (value[replica],)
+    return replace(recipe, replicas=1, seed=seed, **own)
+
+
+def key_of(recipe: Recipe) -> str:
+    """What tells one training from another, but for its seed."""
+    return json.dumps(recipe.as_dict(), sort_keys=True)
+
+
+def _shape(recipe: Recipe) -> str:
+    """Trainings of equal shape can be replicas of one machine."""
+    common = OF_OPTIMISER if recipe.optimizer not in OWN_OPTIMISERS else ()
+    return key_of(
+        replace(recipe, replicas=1, **{name: () for name in PER_REPLICA if name not in common})
+    )
+
+
+def _fresh(
+    study: Study, recipes: dict[str, Recipe], needed: Counter[str], old: Sequence[Batch]
+) -> list[Batch]:
+    """Batches for what is needed still; seeds of a row lie side by side."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for key, recipe in recipes.items():
+        groups[_shape(recipe)] += [key] * needed[key]
+    presets = {key_of(study.recipe(p)): study.preset_of(p) for p in study.points()}
+    number = max((int(batch.name) for batch in old), default=0)
+    made: list[Batch] = []
+    for shape, keys in groups.items():
+        base = recipes[keys[0]].seed if keys else 0
+        taken = [b.recipe.seed for b in old if _shape(single(b.recipe, 0, b.seed)) == shape]
+        seed = max(taken, default=base - 1) + 1
+        for start in range(0, len(keys), study.together):
+            some = keys[start : start + study.together]
+            number += 1
+            recipe = _joined([recipes[key] for key in some], seed)
+            made.append(Batch(f"{number:03d}", recipe, presets[some[0]], base))
+            seed += 1
+    return made
+
+
+def _joined(recipes: Sequence[Recipe], seed: int) -> Recipe:
+    """Recipes of equal shape as the replicas of one."""
+    first = recipes[0]
+    own: dict[str, Any] = {}
+    for name in PER_REPLICA:
+        values = [getattr(recipe, name) for recipe in recipes]
+        if any(value != values[0] for value in values):
+            own[name] = tuple(value[0] if isinstance(value, tuple) else value for value in values)
+    return replace(first, replicas=len(recipes), seed=seed, **own)
+
+
+def _saved(folder: Path) -> list[Batch]:
+    path = inside(folder, "plan.json")
+    if not path.is_file():
+        return []
+    what, remedy = "the plan of a sweep", "restore it, or sweep into another --out"
+    found = read_json(path, PLAN, what, remedy)
+    if found["format"] != FORMAT:
+        raise InputError(
+            f"{path} has the format {found['format']}, this version of rapidbm reads {FORMAT}; use the "
+            "version that wrote it"
+        )
+    batches = []
+    for each in found["batches"]:
+        if not (each["name"].isdecimal() and each["name"].isascii()):
+            raise InputError(f"{path} cannot be read as {what}: no batch is {each['name']!r}; {remedy}")
+        recipe = Recipe.from_dict(each["recipe"])
+        batches.append(Batch(each["name"], recipe, each["preset"], each["seed"]))
+    return batches
