@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..errors import FitWarning
 from ..studies.sweep import Sweep
 from .terminal.console import Screen, Stopper, follow_sweep
 from .terminal.options import Json
@@ -19,7 +21,10 @@ def sweep(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder of the sweep (default: runs/NAME of the file).", show_default=False),
+        typer.Option(
+            help="The folder of the sweep (default: one in runs/, by the file's name).",
+            show_default=False,
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every setting, list the batches and leave.")
@@ -28,14 +33,15 @@ def sweep(
 ) -> None:
     """Train a grid of settings from one file; a table and a figure with error bars.
 
-    Trainings that differ in numbers alone, and the seeds of a row, run side by side as replicas. Killed at
-    any moment, the same command goes on where it was; what is finished is not trained again.
+    Trainings that differ in numbers alone, and the seeds of a row, run side by side as replicas. Killed
+    at any moment, the same command goes on where it was; what is finished is not trained again.
 
     What would be trained:
     [bold]rapidbm sweep study.toml --dry-run[/]
     """
     screen = Screen(as_json)
     with screen.gentle_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # rows are there to be compared
         swept = Sweep(study, out)
         left = swept.left()
         rows, done = len(swept.plan.rows), len(swept.plan.batches) - len(left)

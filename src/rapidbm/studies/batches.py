@@ -35,8 +35,9 @@ def begun(study: Path, batch: Batch) -> RunFolder | None:
     if not (folder / "run.json").exists():
         return None
     run = RunFolder(folder)
-    # Where there is a budget the run plans its epochs.
-    recipe = run.recipe if batch.recipe.budget is None else replace(run.recipe, epochs=batch.recipe.epochs)
+    recipe = run.recipe
+    if recipe.budget is not None:  # it plans its epochs itself
+        recipe = replace(recipe, epochs=batch.recipe.epochs)
     if recipe != batch.recipe:
         raise InputError(
             f"{folder} has other settings than its sweep: it was made longer, or by another sweep; move "

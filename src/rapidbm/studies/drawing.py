@@ -17,7 +17,8 @@ from .study import Study, shown
 
 WIDTH, HEIGHT = 4.2, 3.0  # inches, of a panel
 ACROSS = 3  # panels
-WIDE = 20.0  # largest over smallest, from which on an axis is logarithmic
+WIDE = 5.0  # largest over smallest, from which on an axis is logarithmic
+TICKS = 10  # values that stand below the axis, each of them
 NAMES = {"hidden": "hidden units", "patterns": "patterns K", "rate": "learning rate"}
 Setting = tuple[str, Any]
 
@@ -36,6 +37,9 @@ def grid_figure(table: Table) -> Any:
             _panel(axes, table, along, lines, dict(panel))
             x = _name(along) if along else ""
             label(axes, plain(x) if i >= len(each) - across else "", "", plain(title))
+        ends = [axes.get_ylim() for axes in places[: len(each)]]
+        for axes in places[: len(each)]:
+            axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         for axes in places[len(each) :]:
             axes.set_visible(False)
         name, _, part = measure.rpartition("_")
@@ -57,17 +61,16 @@ def axes_of(study: Study) -> tuple[str | None, list[str], list[str]]:
         return (next(iter(study.grid), None)), [], []
 
     def rank(name: str) -> tuple[bool, int]:
-        return _numbers(study, name), len(study.grid[name])  # type: ignore[arg-type]
+        return _numbers(study, name), len(study.grid[name])
 
     along = study.x or max(varied, key=rank)
     others = [name for name in varied if name != along]
     lines: list[str] = []
     for name in others:
-        if math.prod(len(study.grid[x]) for x in (*lines, name)) > len(PENS):  # type: ignore[arg-type]
+        many = math.prod(len(study.grid[x]) for x in (*lines, name))
+        if many > len(PENS) or len(lines) == 2:
             break
         lines.append(name)
-        if len(lines) == 2:
-            break
     lines = lines or others[:1]
     return along, lines, [name for name in others if name not in lines]
 
@@ -77,23 +80,29 @@ def _panel(axes: Any, table: Table, along: str | None, lines: list[str], panel: 
     values = list(study.grid[along]) if along else [None]
     numbers = along is not None and _numbers(study, along)
     spots = [_number(v) for v in values] if numbers else list(range(len(values)))
+    length = max(spots) - min(spots) if numbers else 1.0
     curves = list(product(*([(name, value) for value in study.grid[name]] for name in lines)))
+    wide = numbers and min(spots) > 0 and max(spots) / min(spots) >= WIDE
     for i, curve in enumerate(curves):
+        aside = (0.008 if numbers else 0.12) * (i - (len(curves) - 1) / 2)  # no bar hides another
         pen = PENS[i % len(PENS)]
         points = []
         for spot, value in zip(spots, values, strict=True):
             wanted = {**panel, **dict(curve), **({along: value} if along else {})}
             row = _found(table, wanted)
             mean, error = row.mean(measure) if row is not None else (math.nan, math.nan)
-            # Side by side where words stand below the axis, so that no bar hides another.
-            shift = 0.0 if numbers else 0.12 * (i - (len(curves) - 1) / 2)
-            points.append((spot + shift, mean, error if math.isfinite(error) else 0.0))
+            beside = spot * (max(spots) / min(spots)) ** aside if wide else spot + aside * length
+            points.append((beside, mean, error if math.isfinite(error) else 0.0))
         style = {"linestyle": pen.dash if numbers else "", "color": pen.colour, "marker": pen.marker}
         told = ", ".join(shown(value) for _, value in curve)
         axes.errorbar(*zip(*points, strict=True), label=plain(told), capsize=2.5, **style)
-    if numbers and min(spots) > 0 and max(spots) / min(spots) >= WIDE:
-        axes.set_xscale("log")
-    elif not numbers:
+    if numbers:
+        if wide:
+            axes.set_xscale("log")
+        if len(spots) <= TICKS:
+            axes.set_xticks(spots, [shown(value) for value in values])
+            axes.minorticks_off()
+    else:
         axes.set_xticks(spots, [plain(shown(value)) for value in values])
         axes.set_xlim(-0.5, len(values) - 0.5)
     axes.grid(axis="y", color="#d3dde5", linewidth=0.5)

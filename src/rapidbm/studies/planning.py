@@ -11,8 +11,8 @@ A plan is a file, written before anything is trained:
     plan.json               their recipes
 
 Planned again, for a study that has changed since, a training that some batch has, begun or not, is taken
-from there, and what is missing goes into new batches. The j-th batch of the same shape has the seed of the
-study plus j, so that no two trainings of a row draw the same numbers.
+from there, and what is missing goes into new batches. The j-th batch of the same shape has the seed of
+the study plus j, so that no two trainings of a row draw the same numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..errors import InputError
 from ..runs.recipe import ONE_OR_EACH, PER_REPLICA, Recipe
 from ..runs.views.table import as_html, as_text
 from ..schema import Anything, Names, Several, Text, Whole
-from .study import Study, shown
+from .study import DENSE, Study, shown
 
 FORMAT = 1
 PLAN = Names(
@@ -92,13 +92,14 @@ class Plan:
         names = ["batch", "trainings", "machine", *self.study.grid]
         cells = []
         for batch in self.batches:
-            r, points = batch.recipe, self.points_of(batch)
-            kind = f"{r.model} {'×'.join(map(str, r.hidden))} {f'K={r.patterns}' if r.patterns else 'dense'}"
+            points, hidden = self.points_of(batch), "×".join(map(str, batch.recipe.hidden))
+            kind = f"K={batch.recipe.patterns}" if batch.recipe.patterns else DENSE
             varied = [
                 ", ".join(dict.fromkeys(shown(point[name]) for point in points))
                 for name in self.study.grid
             ]
-            cells.append([batch.name, str(r.replicas), kind, *varied])
+            machine = f"{batch.recipe.model} {hidden} {kind}"
+            cells.append([batch.name, str(batch.recipe.replicas), machine, *varied])
         return names, cells
 
     def __repr__(self) -> str:
@@ -112,7 +113,7 @@ def plan(study: Study, folder: Path) -> Plan:
     """The batches of a study; those that a folder has are kept."""
     wanted = [study.recipe(point) for point in study.points()]
     keys = [key_of(recipe) for recipe in wanted]
-    needed = Counter({key: study.seeds for key in keys})
+    needed = Counter(dict.fromkeys(keys, study.seeds))
     old = _saved(folder)
     served: dict[str, list[tuple[Batch, int]]] = defaultdict(list)
 
@@ -134,7 +135,7 @@ def plan(study: Study, folder: Path) -> Plan:
 
 def single(recipe: Recipe, replica: int, seed: int) -> Recipe:
     """The recipe of one replica."""
-    own = {}
+    own: dict[str, Any] = {}
     for name in PER_REPLICA:
         value = getattr(recipe, name)
         if isinstance(value, tuple) and len(value) > 1:
@@ -150,9 +151,8 @@ def key_of(recipe: Recipe) -> str:
 def _shape(recipe: Recipe) -> str:
     """Trainings of equal shape can be replicas of one machine."""
     common = OF_OPTIMISER if recipe.optimizer not in OWN_OPTIMISERS else ()
-    return key_of(
-        replace(recipe, replicas=1, **{name: () for name in PER_REPLICA if name not in common})
-    )
+    none: dict[str, Any] = {name: () for name in PER_REPLICA if name not in common}
+    return key_of(replace(recipe, replicas=1, **none))
 
 
 def _fresh(

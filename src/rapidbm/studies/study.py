@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
@@ -52,7 +52,7 @@ STUDY = Names(
 )
 REFUSED = {  # settings that a study has another word for
     "replicas": "seeds = 5 above [fixed] says how many trainings a row has",
-    "seed": "seeds = 5 above [fixed] says how many trainings a row has; a seed is [fixed], for all of them",
+    "seed": "seeds = 5 above [fixed] says how many trainings a row has, and the seed is that of all",
     "dense": 'write patterns = "dense"',
     "out": "the folder is --out of rapidbm sweep",
     "resume": "a sweep goes on where it stopped",
@@ -67,7 +67,7 @@ class Study:
     """A grid of settings, each point of it trained `seeds` times."""
 
     dataset: str | None = None  # or a setting of the grid
-    grid: Mapping[str, Iterable[Any]] = field(default_factory=dict)
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     preset: str | None = None
     seeds: int = SEEDS

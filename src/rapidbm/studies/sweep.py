@@ -1,9 +1,9 @@
 """A sweep: the study of a grid in a folder, trained batch by batch, and gone on with after any cut.
 
-    plan.json               the batches (`planning`)
-    batches/001, 002, …     their run folders
-    table.csv, table.json   the rows, means with errors; every training
-    figure.png              the measure over the grid
+plan.json               the batches (`planning`)
+batches/001, 002, …     their run folders
+table.csv, table.json   the rows, means with errors; every training
+figure.png              the measure over the grid
 """
 
 from __future__ import annotations

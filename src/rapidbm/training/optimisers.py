@@ -29,7 +29,8 @@ from ..errors import InputError, check_choice, is_number, unknown
 from .schedules import Schedule
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
-Decay = Momentum = Rate  # the same of a weight decay, of a momentum
+Decay = Rate  # the same of a weight decay
+Momentum = Rate
 Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
 Parameters = Mapping[str, torch.nn.Parameter]
 Clock = Literal["update", "epoch"]

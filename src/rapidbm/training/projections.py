@@ -68,8 +68,6 @@ class Clip:
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
-        if isinstance(self.x, list):
-            object.__setattr__(self, "x", tuple(self.x))
         if not self.each or not all(is_number(x) and x > 0 for x in self.each):
             raise InputError(f"patterns are restricted to [−x, x] with x > 0, not x = {self.x!r}")
 

@@ -158,7 +158,7 @@ def _histograms(writer: SummaryWriter, update: int, machine: Machine) -> None:
         flat = parameter.detach().flatten()
         values = flat[:: math.ceil(len(flat) / VALUES)].cpu()
         if bool(values.isfinite().all()):
-            writer.add_histogram(name, values, update, bins=BINS)  # type: ignore[arg-type]
+            writer.add_histogram(name, values, update, bins=BINS)
 
 
 @torch.no_grad()
