@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import FitWarning
+from ..studies.study import written
 from ..studies.sweep import Sweep
 from .terminal.console import Screen, Stopper, follow_sweep
 from .terminal.options import Json
@@ -44,18 +45,19 @@ def sweep(
         warnings.simplefilter("ignore", FitWarning)  # rows are there to be compared
         swept = Sweep(study, out)
         left = swept.left()
-        rows, done = len(swept.plan.rows), len(swept.plan.batches) - len(left)
-        many = sum(batch.recipe.replicas for batch in left)
+        batches = len(swept.plan.batches)
         screen.say(
-            f"{swept.study.name}: {rows} rows, {swept.study.seeds} seeds each, in "
-            f"{len(swept.plan.batches)} batches, {done} of them finished; {many} trainings to go → "
-            f"{swept.folder}"
+            f"{swept.study.name}: {_many(len(swept.plan.rows), 'row')}, "
+            f"{_many(swept.study.seeds, 'seed')} each, in {_many(batches, 'batch', 'batches')}, "
+            f"{batches - len(left)} finished; "
+            f"{_many(sum(batch.recipe.replicas for batch in left), 'training')} to go → {swept.folder}"
         )
         for batch in swept.plan.passed_over:
             screen.say(f"batch {batch.name} belongs to no row of this study and is left alone")
         screen.say(str(swept.plan))
         for batch in swept.plan.batches:
-            more = {"points": swept.plan.points_of(batch), "finished": batch not in left}
+            points = [written(point) for point in swept.plan.points_of(batch)]
+            more = {"points": points, "finished": batch not in left}
             screen.result({"event": "batch", **batch.as_dict(), **more})
         if dry_run:
             swept.check()
@@ -64,7 +66,8 @@ def sweep(
         with stopper.listening():
             follow_sweep(swept, screen, stopper)
         found = swept.table()
-        screen.say(f"\n{found}\nmean ± standard error over trainings")
+        over = "over trainings" if swept.study.seeds > 1 else "of the measurement, where it has one"
+        screen.say(f"\n{found}\nmean ± standard error {over}")
         for row in found.as_dicts():
             screen.result({"event": "row", **row})
         state = "interrupted" if swept.left() else "finished"
@@ -75,3 +78,7 @@ def sweep(
             screen.say(f"interrupted; everything is saved. Go on with: {again}")
             raise typer.Exit(stopper.code)
         screen.say(f"table.csv, table.json and figure.png in {swept.folder}")
+
+
+def _many(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or f'{one}s'}"

@@ -11,7 +11,7 @@ nothing of how or where its batches are trained.
 
 Others take
 
-    study: Study
+    study: Study, written
     planning: Batch
     sweep: Sweep
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,11 +52,11 @@ def finished(study: Path, batch: Batch) -> RunFolder | None:
     return run if run is not None and run.status == "finished" else None
 
 
-def check(batches: list[Batch], measure: str) -> None:
-    """Builds every training and lets it go: what does not fit is said before anything is trained."""
-    loaded: dict[str, Dataset] = {}
-    for batch in batches:
-        recipe = batch.recipe
+def check(batches: Sequence[Batch], measure: str, loaded: dict[str, Dataset] | None = None) -> None:
+    """Builds every training and lets it go: what does not fit is said before anything is trained. What
+    was `loaded` is not loaded again."""
+    loaded = {} if loaded is None else loaded
+    for recipe in (batch.recipe for batch in batches):
         words = data_words(recipe)
         data = loaded[words] = loaded[words] if words in loaded else recipe.data()
         if measure.endswith("_valid") and data.valid is None:

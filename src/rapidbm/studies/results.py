@@ -22,7 +22,7 @@ from ..runs.views.listing import LOW, with_spread
 from ..runs.views.table import as_html, as_text
 from .batches import data_words, finished
 from .planning import Batch, Plan
-from .study import Study, shown
+from .study import Study, in_words, shown, written
 
 ASIDE = ("epoch", "update", "seconds", "diverged")
 BY = "log_likelihood_valid"
@@ -84,8 +84,7 @@ class Table:
         best = self.best
         told = ""
         if best is not None:
-            where = ", ".join(f"{k} {shown(v)}" for k, v in best.settings.items()) or "the only row"
-            told = f"\nbest: {where}" if len(self.rows) > 1 else ""
+            told = f"\nbest: {in_words(best.settings)}" if len(self.rows) > 1 else ""
         return as_text(*self.cells()) + printable(told)
 
     def _repr_html_(self) -> str:
@@ -111,7 +110,7 @@ class Table:
             means = {name: row.mean(name) for name in self.measures}
             told.append(
                 {
-                    "settings": {k: "dense" if v is None else v for k, v in row.settings.items()},
+                    "settings": written(row.settings),
                     "wanted": row.wanted,
                     "trained": row.trained,
                     "diverged": row.diverged,

@@ -115,6 +115,11 @@ class Study:
         told = STUDY.checked(found, f"{path} is no study:", "mend it (docs/sweeps.md has one)")
         return Study(**told, name=path.stem)
 
+    def as_dict(self) -> dict[str, Any]:
+        """As its file has it."""
+        grid = {name: [written({name: v})[name] for v in values] for name, values in self.grid.items()}
+        return {**vars(self), "fixed": written(self.fixed), "grid": grid}
+
     def points(self) -> Iterator[dict[str, Any]]:
         """The grid, the last setting the fastest."""
         for values in product(*self.grid.values()):
@@ -129,7 +134,7 @@ class Study:
         try:
             recipe = Recipe.made(dataset, {k: v for k, v in chosen.items() if k != "preset"}, preset)
         except InputError as error:
-            told = ", ".join(f"{k} {shown(v)}" for k, v in point.items())
+            told = in_words(point)
             raise InputError(f"in the row {told}: {error}" if told else str(error)) from error
         return replace(recipe, replicas=1)
 
@@ -148,6 +153,16 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(shown, value)) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_words(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {shown(v)}" for k, v in point.items())
+
+
+def written(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a study has them."""
+    told = {k: v[0] if isinstance(v, tuple) and len(v) == 1 else v for k, v in point.items()}
+    return {k: DENSE if v is None else v for k, v in told.items()}
 
 
 @cache

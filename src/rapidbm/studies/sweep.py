@@ -9,18 +9,19 @@ figure.png              the measure over the grid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..data.splits import Dataset
 from ..disk import inside, locked, make_folder, write_bytes, write_json
 from ..errors import InputError
 from ..pictures import save
+from ..progress import watch
 from ..runs.run import Step
 from .batches import check, finished, train
 from .planning import Batch, Plan, plan
 from .results import Table, table
-from .study import Study
+from .study import Study, in_words
 
 
 class Sweep:
@@ -39,7 +40,13 @@ class Sweep:
 
     def check(self) -> None:
         """Says what does not fit, before anything is trained."""
-        check(self.left(), str(self.study.measure))
+        loaded: dict[str, Dataset] = {}
+        for batch in self.left():
+            try:
+                check([batch], str(self.study.measure), loaded)
+            except InputError as error:
+                where = "; ".join(dict.fromkeys(map(in_words, self.plan.points_of(batch))))
+                raise InputError(f"in {where}: {error}" if where else str(error)) from error
 
     def go(self, stop: Callable[[], bool] = lambda: False) -> Iterator[tuple[Batch, Step]]:
         """Trains what is left; tells of every few updates. When `stop` says so, all is saved and the
@@ -58,6 +65,14 @@ class Sweep:
                     return
             self.write()
 
+    def train(self) -> Table:
+        """Trains what is left, with a bar of progress, and answers the table."""
+        left = {batch.name: i for i, batch in enumerate(self.left())}
+        with watch(f"sweep of {self.study.name}", len(left)) as tick:
+            for batch, step in self.go():
+                tick(left.get(batch.name, 0) + step.update / max(1, step.updates))
+        return self.table()
+
     def table(self) -> Table:
         """What is finished so far."""
         return table(self.plan, self.folder)
@@ -66,7 +81,7 @@ class Sweep:
         """The table and the figure, from the records of the runs."""
         found = self.table()
         write_bytes(inside(self.folder, "table.csv"), found.as_csv())
-        told: dict[str, Any] = {"study": asdict(self.study), "rows": found.as_dicts()}
+        told: dict[str, Any] = {"study": self.study.as_dict(), "rows": found.as_dicts()}
         write_json(inside(self.folder, "table.json"), told)
         if found.best is not None:
             save(found.figure(), inside(self.folder, "figure.png"))

@@ -151,7 +151,7 @@ def _read(run: RunFolder, bare: Listed) -> Listed:
         status=status,
         data=info["data"]["name"],
         machine=machine_words(recipe, info["data"]["shape"]),
-        epoch=done * recipe.epochs // planned if planned else 0,
+        epoch=max([done * recipe.epochs // planned if planned else 0, *(r["epoch"] for r in records)]),
         epochs=None if recipe.epochs >= OPEN else recipe.epochs,
         replicas=recipe.replicas,
         measure=measure,
