@@ -10,7 +10,7 @@ from rapidbm.training.optimisers import sgd
 from rapidbm.training.projections import Clip
 from rapidbm.training.train import train
 
-COMMON = {"hidden": (8,), "patterns": 3, "replicas": 3, "epochs": 4, "batch_size": 3, "device": "cpu"}
+COMMON = {"hidden": (8,), "patterns": 3, "replicas": 3, "epochs": 2, "batch_size": 3, "device": "cpu"}
 COMMON |= {"negative": "pcd", "particles": 5, "biases": True, "scale": 0.3, "projection": "clip"}
 COMMON |= {"optimizer": "sgd", "rate": (0.05,), "momentum": 0.3}
 VALUES = {

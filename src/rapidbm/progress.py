@@ -4,8 +4,8 @@
 
 with f_inner the share of a watch within this one; what is told is that of the outermost watch with a
 total. Nothing is shown for the first seconds; then a bar on a terminal or in a notebook's cell, elsewhere
-a line now and then, on standard error. A tick reads the clock and compares: it draws nothing, touches no device, and may
-stand in any loop of the host.
+a line now and then, on standard error. A tick reads the clock and compares: it draws nothing, touches no
+device, and may stand in any loop of the host.
 
     with watch("annealing log Z", total=len(betas), limit=limit) as tick:
         for beta in betas:

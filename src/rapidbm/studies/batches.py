@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,18 +52,17 @@ def finished(study: Path, batch: Batch) -> RunFolder | None:
     return run if run is not None and run.status == "finished" else None
 
 
-def check(batches: Sequence[Batch], measure: str, loaded: dict[str, Dataset] | None = None) -> None:
-    """Builds every training and lets it go: what does not fit is said before anything is trained. What
-    was `loaded` is not loaded again."""
-    loaded = {} if loaded is None else loaded
-    for recipe in (batch.recipe for batch in batches):
-        words = data_words(recipe)
-        data = loaded[words] = loaded[words] if words in loaded else recipe.data()
-        if measure.endswith("_valid") and data.valid is None:
-            raise InputError(f"{measure} is that of a validation part; give valid = 0.1 under [fixed]")
-        trainer = recipe.trainer(data, device_named(recipe.device))
-        for name in recipe.metrics:
-            METRICS[name].check(trainer.machine)
+def check(batch: Batch, measure: str, loaded: dict[str, Dataset]) -> None:
+    """Builds a training and lets it go: it says what does not fit. Data stay `loaded` for the next."""
+    recipe, words = batch.recipe, data_words(batch.recipe)
+    if words not in loaded:
+        loaded[words] = recipe.data()
+    data = loaded[words]
+    if measure.endswith("_valid") and data.valid is None:
+        raise InputError(f"{measure} is that of a validation part; give valid = 0.1 under [fixed]")
+    trainer = recipe.trainer(data, device_named(recipe.device))
+    for name in recipe.metrics:
+        METRICS[name].check(trainer.machine)
 
 
 def data_words(recipe: Recipe) -> str:

@@ -43,7 +43,7 @@ class Sweep:
         loaded: dict[str, Dataset] = {}
         for batch in self.left():
             try:
-                check([batch], str(self.study.measure), loaded)
+                check(batch, str(self.study.measure), loaded)
             except InputError as error:
                 where = "; ".join(dict.fromkeys(map(in_words, self.plan.points_of(batch))))
                 raise InputError(f"in {where}: {error}" if where else str(error)) from error
