@@ -196,7 +196,7 @@ def _values(name: str, given: Any) -> tuple[Any, ...]:
 
 def _value(name: str, given: Any) -> Any:
     """As the recipe has it: one of several may stand alone, a whole number for a number or a text."""
-    if name == "patterns" and given == DENSE:
+    if name == "patterns" and given in (DENSE, None):
         return None
     hint = _hints().get(name)
     if hint is None:  # an option of a part, which checks it
