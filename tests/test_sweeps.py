@@ -147,7 +147,8 @@ def test_shapes_that_agree_run_side_by_side(tmp_path):
     for point, row in zip(found.study.points(), found.rows, strict=True):
         assert len(row) == 2
         for batch, replica in row:
-            assert single(batch.recipe, replica, batch.seed) == found.study.recipe(point)
+            own = {"replicas": 1, "seed": batch.seed, **single(batch.recipe, replica)}
+            assert replace(batch.recipe, **own) == found.study.recipe(point)
     lines = repr(found).splitlines()
     assert " ".join(lines[1].split()) == "001 16 rbm 9 K=2 2 0.01, 0.1 0, 0.1 0.5, 1"
 
@@ -191,6 +192,17 @@ def test_a_study_that_grows_trains_what_is_missing(tmp_path):
     assert less.table().rows[0].values["hamming_test"] == table.rows[4].values["hamming_test"][:1]
     less.write()
     assert [batch.name for batch in Sweep(study(), tmp_path).plan.batches] == ["001", "002"]
+
+
+def test_what_was_planned_but_not_begun_may_change(tmp_path):
+    first = Sweep(study(), tmp_path)
+    for _ in first.go(lambda: True):  # the first batch has begun
+        pass
+    assert [b.name for b in Sweep(study(), tmp_path).plan.batches] == ["001", "002"]
+    other = Sweep(study(grid={"patterns": [2, 3], "rate": [0.1, 0.5]}), tmp_path).plan
+    found = {b.name: b.recipe.rate for b in other.batches}
+    both = (0.1, 0.1, 0.5, 0.5)
+    assert found == {"001": (0.01, 0.01, 0.1, 0.1), "002": (0.5,), "003": both}
 
 
 # -- training -----------------------------------------------------------------------------------------

@@ -10,17 +10,19 @@ A plan is a file, written before anything is trained:
     batches/001, 002, …     a run folder each
     plan.json               their recipes
 
-Planned again, for a study that has changed since, a training that some batch has, begun or not, is taken
-from there, and what is missing goes into new batches. The j-th batch of the same shape has the seed of
-the study plus j, so that no two trainings of a row draw the same numbers.
+Planned again, for a study that has changed since, a training that some batch has is taken from there, and
+what is missing goes into new batches; a batch that was not begun and holds what nobody wants any more is
+gone. The j-th batch of the same shape has the seed of the study plus j, so that no two trainings of a row
+draw the same numbers.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +55,16 @@ class Batch:
     preset: str
     seed: int  # the study's
 
-    @property
+    @cached_property
     def trainings(self) -> list[str]:
         """What each replica is a training of."""
-        return [key_of(single(self.recipe, i, self.seed)) for i in range(self.recipe.replicas)]
+        whole = self.recipe.as_dict() | {"seed": self.seed, "replicas": 1}
+        each = [single(self.recipe, i) for i in range(self.recipe.replicas)]
+        return [_key(whole | own) for own in each]
+
+    @property
+    def shape(self) -> str:
+        return shape_of(replace(self.recipe, seed=self.seed))
 
     def folder(self, study: Path) -> Path:
         return inside(study, "batches", self.name)
@@ -111,10 +119,10 @@ class Plan:
 
 def plan(study: Study, folder: Path) -> Plan:
     """The batches of a study; those that a folder has are kept."""
-    wanted = [study.recipe(point) for point in study.points()]
-    keys = [key_of(recipe) for recipe in wanted]
+    keys = [key_of(recipe) for recipe in study.recipes]
     needed = Counter(dict.fromkeys(keys, study.seeds))
-    old = _saved(folder)
+    begun = {b: (b.folder(folder) / "run.json").exists() for b in _saved(folder)}
+    old = [b for b, there in begun.items() if there or Counter(b.trainings) <= needed]
     served: dict[str, list[tuple[Batch, int]]] = defaultdict(list)
 
     def take(batch: Batch) -> bool:
@@ -127,50 +135,52 @@ def plan(study: Study, folder: Path) -> Plan:
         return needed.total() < before
 
     kept = [batch for batch in old if take(batch)]
-    fresh = [b for b in _fresh(study, dict(zip(keys, wanted, strict=True)), needed, old) if take(b)]
-    others = [b for b in old if b not in kept and (b.folder(folder) / "run.json").exists()]
+    fresh = [b for b in _fresh(study, keys, needed, old) if take(b)]
+    others = [b for b in old if b not in kept and begun[b]]
     rows = tuple(tuple(served[key]) for key in keys)
     return Plan(study, (*kept, *fresh), rows, tuple(others))
 
 
-def single(recipe: Recipe, replica: int, seed: int) -> Recipe:
-    """The recipe of one replica."""
+def single(recipe: Recipe, replica: int) -> dict[str, Any]:
+    """The numbers that one replica has of its own."""
     own: dict[str, Any] = {}
     for name in PER_REPLICA:
         value = getattr(recipe, name)
         if isinstance(value, tuple) and len(value) > 1:
             own[name] = value[replica] if name in ONE_OR_EACH else (value[replica],)
-    return replace(recipe, replicas=1, seed=seed, **own)
+    return own
 
 
 def key_of(recipe: Recipe) -> str:
     """What tells one training from another, but for its seed."""
-    return json.dumps(recipe.as_dict(), sort_keys=True)
+    return _key(recipe.as_dict())
 
 
-def _shape(recipe: Recipe) -> str:
-    """Trainings of equal shape can be replicas of one machine."""
+def _key(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True)
+
+
+def shape_of(recipe: Recipe) -> str:
+    """What trainings that can be replicas of one machine have in common."""
     common = OF_OPTIMISER if recipe.optimizer not in OWN_OPTIMISERS else ()
-    none: dict[str, Any] = {name: () for name in PER_REPLICA if name not in common}
-    return key_of(replace(recipe, replicas=1, **none))
+    own = {"replicas", *PER_REPLICA} - {*common}
+    return _key({k: v for k, v in recipe.as_dict().items() if k not in own})
 
 
-def _fresh(
-    study: Study, recipes: dict[str, Recipe], needed: Counter[str], old: Sequence[Batch]
-) -> list[Batch]:
+def _fresh(study: Study, keys: Sequence[str], needed: Counter[str], old: Sequence[Batch]) -> list[Batch]:
     """Batches for what is needed still; seeds of a row lie side by side."""
     groups: dict[str, list[str]] = defaultdict(list)
+    recipes = dict(zip(keys, study.recipes, strict=True))
+    presets = dict(zip(keys, map(study.preset_of, study.points()), strict=True))
     for key, recipe in recipes.items():
-        groups[_shape(recipe)] += [key] * needed[key]
-    presets = {key_of(study.recipe(p)): study.preset_of(p) for p in study.points()}
+        groups[shape_of(recipe)] += [key] * needed[key]
     number = max((int(batch.name) for batch in old), default=0)
     made: list[Batch] = []
-    for shape, keys in groups.items():
-        base = recipes[keys[0]].seed if keys else 0
-        taken = [b.recipe.seed for b in old if _shape(single(b.recipe, 0, b.seed)) == shape]
-        seed = max(taken, default=base - 1) + 1
-        for start in range(0, len(keys), study.together):
-            some = keys[start : start + study.together]
+    for shape, left in groups.items():
+        base = recipes[left[0]].seed if left else 0
+        seed = max((batch.recipe.seed for batch in old if batch.shape == shape), default=base - 1) + 1
+        for start in range(0, len(left), study.together):
+            some = left[start : start + study.together]
             number += 1
             recipe = _joined([recipes[key] for key in some], seed)
             made.append(Batch(f"{number:03d}", recipe, presets[some[0]], base))

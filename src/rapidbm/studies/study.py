@@ -20,7 +20,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -98,11 +98,10 @@ class Study:
             raise InputError(f"a study has at most {MOST_ROWS:,} rows, not {rows:,}; vary fewer settings")
         object.__setattr__(self, "grid", grid)
         object.__setattr__(self, "fixed", fixed)
-        first = self.recipe(next(self.points()))
         if self.measure is None:
-            object.__setattr__(self, "measure", _usual(first))
-        for point in self.points():  # says what does not fit
-            _check_measure(str(self.measure), self.recipe(point))
+            object.__setattr__(self, "measure", _usual(self.recipe(next(self.points()))))
+        for recipe in self.recipes:  # which say what does not fit
+            _check_measure(str(self.measure), recipe)
 
     @staticmethod
     def read(path: str | Path) -> Study:
@@ -118,12 +117,18 @@ class Study:
     def as_dict(self) -> dict[str, Any]:
         """As its file has it."""
         grid = {name: [written({name: v})[name] for v in values] for name, values in self.grid.items()}
-        return {**vars(self), "fixed": written(self.fixed), "grid": grid}
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "fixed": written(self.fixed), "grid": grid}
 
     def points(self) -> Iterator[dict[str, Any]]:
         """The grid, the last setting the fastest."""
         for values in product(*self.grid.values()):
             yield dict(zip(self.grid, values, strict=True))
+
+    @cached_property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """One training of every row."""
+        return tuple(map(self.recipe, self.points()))
 
     def recipe(self, point: Mapping[str, Any]) -> Recipe:
         """One training of a row."""
@@ -152,6 +157,8 @@ def shown(value: Any) -> str:
         return DENSE
     if isinstance(value, tuple):
         return ", ".join(map(shown, value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
