@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rapidbm.cli.main import main
 from rapidbm.errors import InputError
@@ -297,9 +298,12 @@ def test_a_batch_that_somebody_changed_is_noticed(tmp_path):
     Run(tmp_path / "batches/001").prolong(5)
     with pytest.raises(InputError, match="other settings than its sweep"):
         Sweep(study(), tmp_path).left()
-    (tmp_path / "plan.json").write_text('{"format": 1, "batches": [{"name": "../x"}]}')
-    with pytest.raises(InputError, match="cannot be read as the plan of a sweep"):
-        Sweep(study(), tmp_path)
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    for name, value in {"name": "../x", "recipe": 5, "seed": -1}.items():
+        first = {**saved["batches"][0], name: value}
+        (tmp_path / "plan.json").write_text(json.dumps({"format": 1, "batches": [first]}))
+        with pytest.raises(InputError, match="cannot be read as the plan of a sweep"):
+            Sweep(study(), tmp_path)
     with pytest.raises(InputError, match="is a run, not a sweep"):
         Sweep(study(), tmp_path / "batches/001")
 
@@ -393,6 +397,21 @@ def test_a_signal_in_the_middle_and_the_same_command_again(rapidbm, tmp_path, mo
     assert {one["batch"] for one in told if one["event"] == "evaluation"} == {"002"}
     code, out, _ = rapidbm("small.toml", "--out", "S")
     assert "0 trainings to go" in out
+
+
+def test_each_batch_has_its_own_board(rapidbm, tmp_path):
+    code, _, _ = rapidbm("small.toml", "--out", "S", "--tensorboard")
+    assert code == 0
+    for batch in ("001", "002"):
+        found = EventAccumulator(str(tmp_path / "S/batches" / batch / "tensorboard")).Reload()
+        assert [event.step for event in found.Scalars("hamming/test")] == [0, 4, 8, 12]
+
+
+def test_data_may_be_varied(tmp_path):
+    found = plan(study(dataset=None, grid={"dataset": ["bars4", "digits"]}), tmp_path)
+    assert [batch.preset for batch in found.batches] == ["paper-bars", "small"]
+    assert [batch.recipe.dataset for batch in found.batches] == ["bars4", "digits"]
+    assert {batch.recipe.metrics for batch in found.batches} == {("hamming",)}
 
 
 def test_bad_input_is_refused_before_anything_is_trained(rapidbm, tmp_path, monkeypatch):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import FitWarning
+from ..runs.run import Run, Step
+from ..runs.views.tensorboard import TensorBoard, check_installed
+from ..studies.planning import Batch
 from ..studies.study import written
 from ..studies.sweep import Sweep
 from .terminal.console import Screen, Stopper, follow_sweep
@@ -30,6 +34,10 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every setting, list the batches and leave.")
     ] = False,
+    tensorboard: Annotated[
+        bool,
+        typer.Option("--tensorboard", help="Write for TensorBoard into the run folder of each batch."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a grid of settings from one file; a table and a figure with error bars.
@@ -41,6 +49,8 @@ def sweep(
     [bold]rapidbm sweep study.toml --dry-run[/]
     """
     screen = Screen(as_json)
+    if tensorboard:
+        check_installed()
     with screen.gentle_warnings():
         warnings.simplefilter("ignore", FitWarning)  # rows are there to be compared
         swept = Sweep(study, out)
@@ -63,8 +73,8 @@ def sweep(
             swept.check()
             return
         stopper = Stopper()
-        with stopper.listening():
-            follow_sweep(swept, screen, stopper)
+        with stopper.listening(), Boards(swept.folder) as boards:
+            follow_sweep(swept, screen, stopper, boards if tensorboard else lambda batch, step: None)
         found = swept.table()
         over = "over trainings" if swept.study.seeds > 1 else "of the measurement, where it has one"
         screen.say(f"\n{found}\nmean ± standard error {over}")
@@ -78,6 +88,21 @@ def sweep(
             screen.say(f"interrupted; everything is saved. Go on with: {again}")
             raise typer.Exit(stopper.code)
         screen.say(f"table.csv, table.json and figure.png in {swept.folder}")
+
+
+class Boards(ExitStack):
+    """What TensorBoard shows of a sweep: a board for each batch, in its run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.boards = folder, dict[str, TensorBoard]()
+
+    def __call__(self, batch: Batch, step: Step) -> None:
+        if batch.name not in self.boards:
+            self.close()  # that of the batch before
+            board = TensorBoard(Run(batch.folder(self.folder)))
+            self.boards[batch.name] = self.enter_context(board)
+        self.boards[batch.name](step)
 
 
 def _many(count: int, one: str, several: str = "") -> str:

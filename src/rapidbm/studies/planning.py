@@ -30,7 +30,7 @@ from ..disk import inside, read_json, write_json
 from ..errors import InputError
 from ..runs.recipe import ONE_OR_EACH, PER_REPLICA, Recipe
 from ..runs.views.table import as_html, as_text
-from ..schema import Anything, Names, Several, Text, Whole
+from ..schema import Names, Several, Text, Whole, of_fields
 from .study import DENSE, Study, shown
 
 FORMAT = 1
@@ -38,7 +38,7 @@ PLAN = Names(
     {
         "format": Whole(),
         "batches": Several(
-            Names({"name": Text(20), "seed": Whole(), "preset": Text(), "recipe": Anything()})
+            Names({"name": Text(20), "seed": Whole(), "preset": Text(), "recipe": of_fields(Recipe)})
         ),
     }
 )

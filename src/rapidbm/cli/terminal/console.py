@@ -191,7 +191,12 @@ def follow(
             _tell(step, screen, frozen)
 
 
-def follow_sweep(sweep: Sweep, screen: Screen, stopper: Stopper) -> None:
+def follow_sweep(
+    sweep: Sweep,
+    screen: Screen,
+    stopper: Stopper,
+    watcher: Callable[[Batch, Step], None] = lambda batch, step: None,
+) -> None:
     """Trains what is left of a sweep and shows how far it is: values of different settings side by side
     have no mean worth showing."""
     bar, now, left = _updates(screen), "", len(sweep.left())
@@ -207,6 +212,7 @@ def follow_sweep(sweep: Sweep, screen: Screen, stopper: Stopper) -> None:
                 screen.say(words)
                 bar.reset(task, description=words)
             bar.update(task, completed=step.update, total=step.updates)
+            watcher(batch, step)
             _tell(replace(step, record=None), screen, frozen)
             if step.record is not None:
                 screen.result({"event": "evaluation", "batch": now, **step.record})
