@@ -68,7 +68,10 @@ def objects(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("command", ["train", "demo", "evaluate", "sample", "reconstruct", "datasets"])
+@pytest.mark.parametrize(
+    "command",
+    ["train", "demo", "evaluate", "sample", "reconstruct", "datasets", "runs", "sweep"],
+)
 def test_help(rapidbm, command):
     code, out, _ = rapidbm(command, "--help")
     assert code == 0

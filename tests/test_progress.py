@@ -2,6 +2,8 @@
 
 import io
 import sys
+import threading
+from types import ModuleType
 
 import pytest
 import torch
@@ -182,3 +184,74 @@ def test_limits_are_seconds(limit):
 def test_durations():
     shown = [duration(s) for s in (0.25, 42.2, 119, 600, 9000, 1e6)]
     assert shown == ["0.25 s", "42 s", "119 s", "10 min", "2.5 h", "11.6 days"]
+
+
+class Notebook:
+    """What a kernel and IPython would be, as far as a bar below a cell asks for them."""
+
+    kernel = object()
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, bundle, *, raw, display_id):
+        assert raw
+        assert display_id
+        self.shown.append(bundle)
+        return self
+
+    def update(self, bundle, *, raw):
+        assert raw
+        self.shown.append(bundle)
+
+    def install(self, monkeypatch):
+        names = {"ipykernel": {}, "IPython": {"get_ipython": lambda: self}}
+        names["IPython.display"] = {"display": self.display}
+        for name, values in names.items():
+            module = ModuleType(name)
+            vars(module).update(values)
+            monkeypatch.setitem(sys.modules, name, module)
+        return self
+
+
+def test_in_a_notebook_it_is_a_bar_below_the_cell_that_goes(clock, monkeypatch, capsys):
+    notebook = Notebook().install(monkeypatch)
+    with watch("<b>counting", 10) as tick:
+        for _ in range(10):
+            clock.now += 1.0
+            tick()
+    assert capsys.readouterr() == ("", "")
+    first, *_, last = notebook.shown[1:]
+    assert first["text/plain"] == "<b>counting: 3 of 10 done, 3 s so far, about 7 s left"
+    assert '<progress max="1" value="0.3000">' in first["text/html"]
+    assert "<b>" not in first["text/html"]
+    assert last == {"text/html": "", "text/plain": ""}
+    assert len(notebook.shown) == 10  # one empty, seconds 3 to 10, one empty
+
+
+def test_a_notebook_is_told_what_cannot_be_measured(clock, monkeypatch):
+    notebook = Notebook().install(monkeypatch)
+    with watch("searching") as tick:
+        clock.now += 4.0
+        tick.look()
+    assert '<progress max="1"></progress> searching, 4 s so far' in notebook.shown[1]["text/html"]
+
+
+def test_elsewhere_there_are_lines_though_ipython_is_loaded(clock, monkeypatch, capsys):
+    notebook = Notebook().install(monkeypatch)
+    monkeypatch.setattr(notebook, "kernel", None)  # a plain console of IPython
+    run(clock, steps=5)
+    assert not notebook.shown
+    assert "counting: 3 of 5 done" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "IPython.display", None)  # half installed
+    run(clock, steps=5)
+    assert "counting: 3 of 5 done" in capsys.readouterr().err
+
+
+def test_in_a_thread_of_a_notebook_there_are_lines(clock, monkeypatch, capsys):
+    notebook = Notebook().install(monkeypatch)
+    thread = threading.Thread(target=run, args=(clock, 5))
+    thread.start()
+    thread.join()
+    assert not notebook.shown
+    assert "counting" in capsys.readouterr().err

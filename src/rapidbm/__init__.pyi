@@ -69,6 +69,8 @@ from .runs.metrics import reconstruct as reconstruct
 from .runs.pretrained.packed import pretrained as pretrained
 from .runs.recipe import Recipe as Recipe
 from .runs.run import Run as Run
+from .runs.views.listing import Runs as Runs
+from .runs.views.tensorboard import TensorBoard as TensorBoard
 from .sampling.convergence import Mixing as Mixing
 from .sampling.convergence import mixing as mixing
 from .sampling.gibbs import sweep as sweep
@@ -82,6 +84,8 @@ from .sampling.samplers import TrajectoryTempering as TrajectoryTempering
 from .sampling.samplers import record as record
 from .sampling.samplers import sample as sample
 from .sampling.temperature import effective_beta as effective_beta
+from .studies.study import Study as Study
+from .studies.sweep import Sweep as Sweep
 from .training.annealer import Annealer as Annealer
 from .training.negative import ContrastiveDivergence as ContrastiveDivergence
 from .training.negative import Exact as Exact

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -114,18 +115,41 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InputError(f"{path} is no file of rapidbm's; remove it")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(
-                f"another process is {doing} into {folder}; wait for it or stop it"
-            ) from error
+        for patience in (0.05, 0.0):  # one that only asks (`is_locked`) has it for a moment
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if not patience:
+                    raise InputError(
+                        f"another process is {doing} into {folder}; wait for it or stop it"
+                    ) from error
+                time.sleep(patience)
         for left in folder.rglob(".*.part"):
             with suppress(OSError):
                 left.unlink()
         yield
     finally:
         os.close(handle)
+
+
+def is_locked(folder: Path) -> bool | None:
+    """Whether some process works in a folder; None on a system that cannot tell."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    try:
+        handle = os.open(folder / ".lock", os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def is_free(folder: Path) -> bool:

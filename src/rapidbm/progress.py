@@ -3,9 +3,9 @@
     left ≈ elapsed · (1 − f) / f,        f = (done + f_inner) / total                             (1)
 
 with f_inner the share of a watch within this one; what is told is that of the outermost watch with a
-total. Nothing is shown for the first seconds; then a bar on a terminal, elsewhere a line now and then,
-both on standard error. A tick reads the clock and compares: it draws nothing, touches no device, and may
-stand in any loop of the host.
+total. Nothing is shown for the first seconds; then a bar on a terminal or in a notebook's cell, elsewhere
+a line now and then, on standard error. A tick reads the clock and compares: it draws nothing, touches no
+device, and may stand in any loop of the host.
 
     with watch("annealing log Z", total=len(betas), limit=limit) as tick:
         for beta in betas:
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from html import escape
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from .errors import InputError, TimeLimit
@@ -30,6 +31,7 @@ from .errors import InputError, TimeLimit
 SILENT = 3.0  # seconds before anything is shown
 LINES = 10.0  # seconds between two lines
 FRAMES = 0.2  # seconds between two states of a bar
+CELL_FRAMES = 0.5  # of one in a notebook, each of which is a message to a browser
 SWITCH = "RAPIDBM_PROGRESS"  # this environment variable at "off": never a word
 
 P = ParamSpec("P")
@@ -208,6 +210,12 @@ class Watch:
     def told(self) -> str:
         return f"{self.what}: {self.count()}" if self.total or self.done else self.what
 
+    def line(self, now: float) -> str:
+        """All that can be said, from the outermost watch inwards."""
+        told, left = "; ".join(each.told() for each in self.chain), self.left(now)
+        left = f", {left}" if left else ""
+        return f"{told}, {duration(now - self.chain[0].started)} so far{left}"
+
     def close(self) -> None:
         if self.display is not None:
             self.display.close()
@@ -234,11 +242,8 @@ class _Lines:
     interval = LINES
 
     def show(self, inner: Watch, now: float) -> None:
-        told = "; ".join(each.told() for each in inner.chain)
-        spent, left = now - inner.chain[0].started, inner.left(now)
-        left = f", {left}" if left else ""
         with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or none
-            sys.stderr.write(f"{told}, {duration(spent)} so far{left}\n")
+            sys.stderr.write(f"{inner.line(now)}\n")
             sys.stderr.flush()
 
     def close(self) -> None:
@@ -282,8 +287,44 @@ class _Bar:
         self.bar.stop()
 
 
+class _Cell:
+    """A bar below a notebook's cell, which goes when the watch ends."""
+
+    interval = CELL_FRAMES
+
+    def __init__(self, display: Any) -> None:
+        self.handle = display(self._bundle("", None), raw=True, display_id=True)
+
+    def show(self, inner: Watch, now: float) -> None:
+        share = inner.share(inner.measured(inner.chain[0]))
+        self.handle.update(self._bundle(inner.line(now), share), raw=True)
+
+    def close(self) -> None:
+        self.handle.update({"text/html": "", "text/plain": ""}, raw=True)
+
+    @staticmethod
+    def _bundle(line: str, share: float | None) -> dict[str, str]:
+        value = "" if share is None else f' value="{share:.4f}"'  # without one it moves to and fro
+        bar = f'<progress max="1"{value}></progress>'
+        return {"text/html": f"<div>{bar} {escape(line)}</div>", "text/plain": line}
+
+
+def _notebook() -> Any:
+    """How a notebook shows things; None where there is no notebook."""
+    if "ipykernel" not in sys.modules:
+        return None
+    with suppress(ImportError):
+        from IPython import get_ipython
+        from IPython.display import display
+
+        return display if getattr(get_ipython(), "kernel", None) is not None else None
+    return None
+
+
 def _display() -> _Display:
     """A bar where a person looks, lines elsewhere."""
+    if threading.current_thread() is threading.main_thread() and (display := _notebook()):
+        return _Cell(display)
     terminal = False
     with suppress(OSError, ValueError, AttributeError):
         terminal = sys.stderr.isatty()

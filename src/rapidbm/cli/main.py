@@ -23,6 +23,8 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "sample": "Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing.",
     "reconstruct": "Fill in the unknown pixels of images: the paper's task is one pass with nothing "
     "held.",
+    "runs": "List the runs below a folder: status, machine, likelihood, size.",
+    "sweep": "Train a grid of settings from one file; a table and a figure with error bars.",
     "bench": "How fast this machine and this library are, beside what else is installed.",
     "datasets": "What can be trained on, and where it comes from.",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -20,13 +21,14 @@ from ..runs import choosing
 from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
-from ..runs.recipe import PARTS, SECTIONS, Recipe
+from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe, one_or_each
 from ..runs.run import PROLONG, Run
 from ..runs.spacing import OPEN
+from ..runs.views.tensorboard import TensorBoard, check_installed
 from .terminal.console import Screen, Stopper, follow
 from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
 
-OWN = ("preset", "dense", "out", "resume", "prolong", "json", "help")  # beside fields
+OWN = ("preset", "dense", "out", "resume", "prolong", "tensorboard", "json", "help")  # beside fields
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
 FIELD = {flag: name for name, flag in FLAGS.items()}
 
@@ -98,6 +100,15 @@ def train(
             values=PROLONG,
         ),
     ] = None,
+    tensorboard: Annotated[
+        bool,
+        in_panel(
+            "Run",
+            "Write scalars, histograms and pictures of every evaluation for TensorBoard into the run "
+            "folder, under tensorboard/.",
+            "--tensorboard",
+        ),
+    ] = False,
     as_json: Json = False,
     **given: Any,
 ) -> None:
@@ -126,6 +137,8 @@ def train(
         raise InputError("--resume needs the run folder to go on with; give --out")
     if dataset is None and not resume:
         raise InputError("train needs a data set; `rapidbm datasets` lists them")
+    if tensorboard:
+        check_installed()
     with screen.gentle_warnings():
         if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
             run = _resumed(out, dataset, preset, chosen, prolong, screen)
@@ -136,8 +149,11 @@ def train(
             run = _begun(out, dataset, preset, chosen, screen)
         screen.say(describe(run))
         stopper = Stopper()
-        with stopper.listening():
-            follow(run, screen, stopper)
+        board = TensorBoard(run) if tensorboard else nullcontext(lambda step: None)
+        if tensorboard:
+            screen.say(f"see it with: tensorboard --logdir {shlex.quote(str(run.folder))}")
+        with stopper.listening(), board as watcher:
+            follow(run, screen, stopper, watcher)
         _finish(run, screen, stopper)
 
 
@@ -145,6 +161,7 @@ def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
     """The options as fields of a recipe, or as options of its parts."""
     lists = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     chosen = {FIELD.get(flag, flag): value for flag, value in lists.items()}
+    chosen |= {name: one_or_each(chosen[name]) for name in ONE_OR_EACH if name in chosen}
     if chosen.get("hidden") == (0,):
         chosen["hidden"] = ()
     if dense:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ def rbm(
     *,
     replicas: int = 1,
     biases: bool = False,
-    scale: float | None = None,
+    scale: float | Sequence[float] | None = None,
     continuous: bool = False,
     seed: int | None = None,
     rng: torch.Generator | None = None,
@@ -36,7 +37,7 @@ def rbm(
 
     `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
     spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
-    N(0, `scale`²), 0.01 by default. Biases start at 0.
+    N(0, `scale`²), 0.01 by default. A `scale` may be one for each replica. Biases start at 0.
 
     Examples:
         >>> machine = rb.rbm(visible=16, hidden=50, patterns=4, replicas=3, seed=0)
@@ -55,7 +56,7 @@ def dbm(
     *,
     replicas: int = 1,
     biases: bool = False,
-    scale: float | None = None,
+    scale: float | Sequence[float] | None = None,
     continuous: bool = False,
     seed: int | None = None,
     rng: torch.Generator | None = None,
@@ -87,7 +88,7 @@ def bm(
     *,
     replicas: int = 1,
     biases: bool = False,
-    scale: float | None = None,
+    scale: float | Sequence[float] | None = None,
     continuous: bool = False,
     seed: int | None = None,
     rng: torch.Generator | None = None,
@@ -112,7 +113,7 @@ def _machine(
     patterns: int | None,
     replicas: int,
     biases: bool,
-    scale: float | None,
+    scale: float | Sequence[float] | None,
     continuous: bool,
     rng: torch.Generator,
     dtype: torch.dtype,
@@ -122,8 +123,14 @@ def _machine(
         check_count("the number of patterns K", patterns)
     if scale is None:
         scale = 0.01 if patterns is None else 1.0
-    if not (is_number(scale) and scale > 0):
+    given = tuple(scale) if isinstance(scale, list | tuple) else (scale,)
+    if not given or not all(is_number(x) and x > 0 for x in given):
         raise InputError(f"the scale of the initial couplings must be positive, not {scale!r}")
+    if len(given) not in (1, replicas):
+        raise InputError(
+            f"give one scale of the initial couplings, or one for each of the {replicas} replicas, not "
+            f"{len(given)}"
+        )
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"a machine's type is torch.float32 or torch.float64, not {dtype!r}")
     each = (
@@ -140,12 +147,15 @@ def _machine(
         if patterns is None
         else "take fewer units, patterns or replicas",
     )
+    size: Any = given[0]
+    if len(given) > 1:
+        size = torch.tensor(given, dtype=dtype, device=rng.device).view(-1, 1, 1)
     couplings: Couplings
     if patterns is None:
         couplings = Dense(
             layers,
             {
-                (a, b): scale
+                (a, b): size
                 * torch.randn(
                     (replicas, layers.sizes[a], layers.sizes[b]),
                     generator=rng,
@@ -161,6 +171,6 @@ def _machine(
             xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
         else:
             xi = SPIN.random(shape, rng, dtype)
-        couplings = Patterns(layers, xi * scale)
+        couplings = Patterns(layers, xi * size)
     start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
     return Machine(couplings, start if biases else None)

@@ -14,7 +14,7 @@ Others take besides
 
     the room: ITEMS
     claims: FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
-    drawing: PENS, label, panels, print_style
+    drawing: PAGE, PENS, label, panels, print_style
     lab: SCALE_NAMES
     reproduction: Event, Interrupted, item_names
     untrained.costs: exponent

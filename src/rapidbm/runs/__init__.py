@@ -3,7 +3,7 @@
 A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only
 engine that trains with looks, checkpoints and resume; `evaluation`, `samples` and `diagnosis` look at
 what came out, `metrics` and `probes` measure it, `report` puts it on a page. `pretrained` has trained
-machines that come with the package.
+machines that come with the package, `views` shows runs to others: TensorBoard, a list of them.
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
 Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `probes`.
@@ -11,16 +11,19 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 Others take besides
 
     choosing: chosen
-    folder: Trained, check_free
+    folder: Record, RunFolder, Trained, check_free
     evaluation: LIKELIHOODS, curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
     pretrained.packed: known, trained
     probes: fit, hidden_samples
-    recipe: PARTS, SECTIONS
+    recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS, one_or_each
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     run: PROLONG, Step
     spacing: OPEN, on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array
+    views.listing: KEYS, LOW, Runs, with_spread
+    views.table: as_html, as_text
+    views.tensorboard: TensorBoard, check_installed
 """

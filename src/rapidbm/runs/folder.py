@@ -7,6 +7,7 @@
                          latest.safetensors: the newest, with the trainer's state
                          best.safetensors: the best by a validation part, where one was watched
     figures/             pictures
+    tensorboard/         what TensorBoard shows, where that was asked for
 
 A folder may come from a stranger: what it says is checked against `RUN` and `line_shape`, nothing outside
 it is written, and a file of data outside it is read only if the user has named it (`trust`).

@@ -46,6 +46,8 @@ PARTS: dict[str, Registry[Any]] = {  # what is chosen by name
     "positive": POSITIVE,
     "projection": PROJECTIONS,
 }
+ONE_OR_EACH = ("scale", "momentum", "bound")  # a number, or one for each of several replicas
+PER_REPLICA = ("rate", "weight_decay", *ONE_OR_EACH)
 # The first field of each section, under which the command lists its options.
 SECTIONS = {
     "dataset": "Data",
@@ -79,8 +81,10 @@ class Recipe:
         (500,), "Hidden units; repeat it for the layers of a dbm; 0 for a bm without.", least=0
     )
     patterns: int | None = setting(None, "Regularized Axons: K patterns build the couplings.")
-    scale: float | None = setting(
-        None, "Start of the patterns, ±scale (1), or sd of dense couplings (0.01)."
+    scale: tuple[float, ...] | float | None = setting(
+        None,
+        "Start of the patterns, ±scale (1), or sd of dense couplings (0.01); repeat it to give each "
+        "replica its own.",
     )
     continuous: bool = setting(
         False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
@@ -105,7 +109,7 @@ class Recipe:
     positive_steps: int | None = None
 
     projection: str = setting("none", "What keeps the patterns in place: {names}.")
-    bound: float | None = None
+    bound: tuple[float, ...] | float | None = None
     project_every: str | None = None
     optimizer: str = setting(
         "sgd",
@@ -115,8 +119,11 @@ class Recipe:
     rate: tuple[float, ...] = setting(
         (), "Learning rate; repeat it to give each replica its own.", belongs_to="optimizer"
     )
-    momentum: float | None = setting(
-        None, "Momentum of sgd, or of torch's optimisers that have one.", belongs_to="optimizer"
+    momentum: tuple[float, ...] | float | None = setting(
+        None,
+        "Momentum of sgd, or of torch's optimisers that have one; of sgd repeat it to give each replica "
+        "its own.",
+        belongs_to="optimizer",
     )
     adam_clock: str | None = setting(
         None,
@@ -186,6 +193,8 @@ class Recipe:
         if not isinstance(self.weight_decay, tuple):  # one number, as older files have it
             decay = () if self.weight_decay is None else (self.weight_decay,)
             object.__setattr__(self, "weight_decay", decay)
+        for name in ONE_OR_EACH:
+            object.__setattr__(self, name, one_or_each(getattr(self, name)))
         check_choice("model", self.model, MODELS)
         check_choice("start of the biases", self.bias_start, BIAS_STARTS)
         check_choice("type", self.dtype, DTYPES)
@@ -210,9 +219,9 @@ class Recipe:
         if self.patience is not None:
             check_count("the number of looks to be patient for", self.patience)
         check_seed(self.seed)
-        each: dict[str, Any] = {"rate": self.rate, "weight decay": self.weight_decay}
-        for what, given in each.items():
-            if len(given) not in (0, 1, self.replicas):
+        for name in PER_REPLICA:
+            given, what = getattr(self, name), name.replace("_", " ")
+            if isinstance(given, tuple) and len(given) not in (0, 1, self.replicas):
                 raise InputError(
                     f"give one {what}, or one for each of the {self.replicas} replicas, not {len(given)}"
                 )
@@ -365,6 +374,8 @@ class Recipe:
                 raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
             moments = adam(rate, weight_decay=decay, clock=clock)
             return replace(moments, schedule=schedule)
+        if isinstance(self.momentum, tuple):
+            raise InputError(f"{self.optimizer} takes one momentum for all replicas, not {self.momentum}")
         names = {name.lower(): name for name in torch_optimizers()}
         if self.optimizer not in names:
             raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
@@ -393,6 +404,13 @@ class Recipe:
             raise
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a recipe: {error}; restore the file") from error
+
+
+def one_or_each(value: Any) -> Any:
+    """None, a number, or a tuple of several."""
+    if isinstance(value, tuple) and len(value) < 2:
+        return value[0] if value else None
+    return value
 
 
 FIELDS = frozenset(f.name for f in fields(Recipe))

@@ -51,6 +51,8 @@ class Step:
     updates: int
     record: Record | None  # the evaluation, if there was one
     diverged: tuple[int, ...]  # replicas that were frozen when last looked at
+    progress: Progress  # the machine and its trainer, as they are until the next step is asked for
+    data: Dataset
 
 
 class Run(RunFolder):
@@ -264,7 +266,8 @@ class Run(RunFolder):
                 record = self._write_line(progress, seconds, values)
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
-        return Step(progress.epoch, progress.update, progress.updates, record, self._diverged)
+        when = (progress.epoch, progress.update, progress.updates)
+        return Step(*when, record, self._diverged, progress, data)
 
     def _halts(self, progress: Progress) -> bool:
         return self._keeps(progress) or self._looks_at(progress)

@@ -17,7 +17,7 @@ recipe, no command.
 Others take besides
 
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
-        Persistent
+        Persistent, Tempered
     optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
     positive: POSITIVE, PositivePhase
     projections: Clip, PROJECTIONS, Projection, Sign

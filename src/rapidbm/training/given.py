@@ -30,7 +30,9 @@ def check_objects(negative: object, positive: object, projection: object, optimi
 
 def check_each(optimizer: Optimizer, replicas: int) -> None:
     decay = getattr(optimizer, "weight_decay", 0.0)
-    for what, given in (("learning rate", optimizer.rate), ("weight decay", decay)):
+    momentum = getattr(optimizer, "momentum", 0.0)
+    numbers = {"learning rate": optimizer.rate, "weight decay": decay, "momentum": momentum}
+    for what, given in numbers.items():
         if isinstance(given, tuple) and len(given) != replicas:
             raise InputError(
                 f"give one {what} or one for each of the {replicas} replicas, not {len(given)}"

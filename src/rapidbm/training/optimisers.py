@@ -1,4 +1,4 @@
-"""Optimisers whose rate and weight decay may differ from replica to replica.
+"""Optimisers whose rate, weight decay and momentum may differ from replica to replica.
 
 Every one works element by element, so that no update couples two replicas. A weight decay leaves the
 biases alone; here it is decoupled from the gradient, θ ← θ (1 − rate · decay), while torch's optimisers
@@ -30,6 +30,7 @@ from .schedules import Schedule
 
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
 Decay = Rate  # the same of a weight decay
+Momentum = Rate
 Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
 Parameters = Mapping[str, torch.nn.Parameter]
 Clock = Literal["update", "epoch"]
@@ -75,14 +76,15 @@ class SGD:
     capturable: ClassVar[bool] = True
 
     rate: Rate
-    momentum: float = 0.0
+    momentum: Momentum = 0.0
     weight_decay: Decay = 0.0
     schedule: Schedule = field(default_factory=Schedule)
 
     def __post_init__(self) -> None:
         _check_rate(self.rate, self.weight_decay)
-        if not (is_number(self.momentum) and 0 <= self.momentum < 1):
-            raise InputError(f"the momentum is in [0, 1), not {self.momentum!r}")
+        for value in _listed(self.momentum):
+            if not (is_number(value) and 0 <= value < 1):
+                raise InputError(f"the momentum is in [0, 1), not {value!r}")
 
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
         return _SGDUpdater(self, parameters)
@@ -156,7 +158,7 @@ class TorchOptimizer:
 def sgd(
     rate: float | Iterable[float],
     *,
-    momentum: float = 0.0,
+    momentum: float | Iterable[float] = 0.0,
     weight_decay: float | Iterable[float] = 0.0,
     decay: float = 1.0,
     after: int = 0,
@@ -164,7 +166,7 @@ def sgd(
     fall: Literal["none", "linear", "cosine"] = "none",
 ) -> SGD:
     """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
-    return SGD(_each(rate), momentum, _each(weight_decay), Schedule(decay, after, floor, fall))
+    return SGD(_each(rate), _each(momentum), _each(weight_decay), Schedule(decay, after, floor, fall))
 
 
 def adam(
@@ -225,25 +227,29 @@ def _each(rate: Any) -> Rate:
     return tuple(float(r) if is_number(r) else r for r in rate) if many else rate
 
 
-def _check_rate(rate: Any, weight_decay: Any) -> None:
-    def each(value: Any) -> tuple[Any, ...]:
-        return (value or (value,)) if isinstance(value, tuple) else (value,)
+def _listed(value: Any) -> tuple[Any, ...]:
+    return (value or (value,)) if isinstance(value, tuple) else (value,)
 
-    for value in each(rate):
+
+def _check_rate(rate: Any, weight_decay: Any) -> None:
+    for value in _listed(rate):
         if not (is_number(value) and 0 < value <= 1e6):
             raise InputError(f"a learning rate is positive and at most 10⁶, not {value!r}")
-    for value in each(weight_decay):
+    for value in _listed(weight_decay):
         if not (is_number(value) and value >= 0):
             raise InputError(f"the weight decay is at least 0, not {value!r}")
 
 
 def _decay_of(choice: SGD | Adam, parameters: Parameters) -> float | Tensor | None:
     """The weight decay; a tensor, made before a graph is, where each replica has its own."""
-    decay = choice.weight_decay
-    if not isinstance(decay, tuple):
-        return decay or None
+    return _number(choice.weight_decay, parameters)
+
+
+def _number(given: Rate, parameters: Parameters) -> float | Tensor | None:
+    if not isinstance(given, tuple):
+        return given or None
     where = next(iter(parameters.values())).device
-    return torch.tensor(decay, dtype=torch.float64, device=where) if any(decay) else None
+    return torch.tensor(given, dtype=torch.float64, device=where) if any(given) else None
 
 
 def _shrink(name: str, parameter: Tensor, rates: Rates, decay: float | Tensor | None) -> None:
@@ -286,23 +292,24 @@ class _SGDUpdater:
     def __init__(self, choice: SGD, parameters: Parameters) -> None:
         self.choice, self.parameters = choice, parameters
         self.decay = _decay_of(choice, parameters)
-        self.speed = (
-            {name: torch.zeros_like(p.data) for name, p in parameters.items()} if choice.momentum else {}
-        )
+        self.momentum = _number(choice.momentum, parameters)
+        moving = {} if self.momentum is None else parameters
+        self.speed = {name: torch.zeros_like(p.data) for name, p in moving.items()}
 
     def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
         for name, parameter in self.parameters.items():
             direction = gradients[name]
             if self.speed:
-                direction = self.speed[name].mul_(self.choice.momentum).add_(direction)
+                kept = self.momentum if isinstance(self.momentum, Tensor) else (self.momentum or 0.0,)
+                direction = self.speed[name].mul_(_per_replica(kept, parameter)).add_(direction)
             _shrink(name, parameter.data, rates, self.decay)
             _subtract(parameter.data, direction, rates)
 
     def at_once(self, gradients: Mapping[str, Tensor], rates: Rates, guard: Guard) -> bool:
-        if isinstance(self.decay, Tensor):
+        if isinstance(self.decay, Tensor) or isinstance(self.momentum, Tensor):
             return False
         memory = (self.speed,) if self.speed else ()
-        rule = Rule(memory, (self.choice.momentum, 0.0), decay=self.decay or 0.0)
+        rule = Rule(memory, (self.momentum or 0.0, 0.0), decay=self.decay or 0.0)
         return moves.step(self.parameters, gradients, rates, rule, guard)
 
     def state(self) -> dict[str, Tensor]:

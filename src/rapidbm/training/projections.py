@@ -57,23 +57,37 @@ class Sign:
 
 @dataclass(frozen=True)
 class Clip:
-    """Eq. (2): patterns are continuous, within [−x, x]."""
+    """Eq. (2): patterns are continuous, within [−x, x]; x may be one for each replica."""
 
     capturable: ClassVar[bool] = True
 
-    x: float = setting(1.0, "x, where patterns stay in [−x, x]", flag="bound")
+    x: tuple[float, ...] | float = setting(
+        1.0, "x, where patterns stay in [−x, x]; repeat it to give each replica its own", flag="bound"
+    )
     every: Every = setting("update", "after every update or epoch", flag="project_every")
 
     def __post_init__(self) -> None:
         check_choice("moment of projection", self.every, ("update", "epoch"))
-        if not (is_number(self.x) and self.x > 0):
+        if not self.each or not all(is_number(x) and x > 0 for x in self.each):
             raise InputError(f"patterns are restricted to [−x, x] with x > 0, not x = {self.x!r}")
+
+    @property
+    def each(self) -> tuple[float, ...]:
+        """One x, or that of each replica."""
+        return self.x if isinstance(self.x, tuple) else (self.x,)
 
     def check(self, machine: Machine) -> None:
         _patterns(machine, "clip")
+        if len(self.each) not in (1, machine.replicas):
+            raise InputError(
+                f"give one bound of the patterns, or one for each of the {machine.replicas} replicas, "
+                f"not {len(self.each)}"
+            )
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
-        _patterns(machine, "clip").data.clamp_(-self.x, self.x)
+        xi = _patterns(machine, "clip").data
+        for part, x in zip(xi if len(self.each) > 1 else (xi,), self.each, strict=True):
+            part.clamp_(-x, x)
 
 
 @dataclass(frozen=True)

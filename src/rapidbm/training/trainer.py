@@ -137,7 +137,9 @@ class Trainer:
         clip, patterns = self.projection, self.machine.patterns
         if not isinstance(clip, Clip) or clip.every != "update" or patterns is None:
             return False
-        return bool((patterns.detach().abs() <= clip.x).all())
+        sizes = patterns.detach().abs().flatten(1).amax(1).tolist()
+        bounds = clip.each if len(clip.each) > 1 else clip.each * len(sizes)
+        return all(size <= x for size, x in zip(sizes, bounds, strict=True))
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -293,7 +295,8 @@ class Trainer:
         if not moves.serves(self.parameters) or not isinstance(self.updater, AtOnce):
             return False
         clip = self.projection if project and type(self.projection) is Clip else None
-        guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.x)
+        clip = None if clip is None or len(clip.each) > 1 else clip
+        guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.each[0])
         if not self.updater.at_once(gradients, rates, guard):
             return False
         if project and clip is None:

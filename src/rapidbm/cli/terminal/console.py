@@ -7,8 +7,9 @@ import signal
 import statistics
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -19,6 +20,8 @@ from ...progress import Watch, quiet, watch
 
 if TYPE_CHECKING:
     from ...runs.run import Run, Step
+    from ...studies.planning import Batch
+    from ...studies.sweep import Sweep
 
 EXIT_BAD_INPUT = 2
 
@@ -172,8 +175,58 @@ def record_line(record: dict[str, Any]) -> str:
     )
 
 
-def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
-    """Trains a run and shows how it goes."""
+def follow(
+    run: Run, screen: Screen, stopper: Stopper, watcher: Callable[[Step], None] = lambda step: None
+) -> None:
+    """Trains a run and shows how it goes, to a `watcher` as well."""
+    bar = _updates(screen)
+    frozen: set[int] = set()
+    if run.recipe.replicas > 1:
+        screen.say(f"values are {meaning(run.recipe.replicas)}")
+    with bar, quiet(screen.as_json or not bar.disable):
+        task = bar.add_task(printable(run.info["data"]["name"]), total=None)
+        for step in run.go(stopper):
+            bar.update(task, completed=step.update, total=step.updates)
+            watcher(step)
+            _tell(step, screen, frozen)
+
+
+def follow_sweep(
+    sweep: Sweep,
+    screen: Screen,
+    stopper: Stopper,
+    watcher: Callable[[Batch, Step], None] = lambda batch, step: None,
+) -> None:
+    """Trains what is left of a sweep and shows how far it is: values of different settings side by side
+    have no mean worth showing."""
+    bar, now, left = _updates(screen), "", len(sweep.left())
+    frozen: set[int] = set()
+    with bar, quiet(screen.as_json or not bar.disable):
+        task = bar.add_task("", total=None)
+        for number, (batch, step) in _numbered(sweep.go(stopper)):
+            if batch.name != now:
+                now = batch.name
+                frozen.clear()
+                many = batch.recipe.replicas
+                words = f"batch {now}, {number} of {left}: {many} training{'s' if many > 1 else ''}"
+                screen.say(words)
+                bar.reset(task, description=words)
+            bar.update(task, completed=step.update, total=step.updates)
+            watcher(batch, step)
+            _tell(replace(step, record=None), screen, frozen)
+            if step.record is not None:
+                screen.result({"event": "evaluation", "batch": now, **step.record})
+
+
+def _numbered(steps: Iterator[tuple[Batch, Step]]) -> Iterator[tuple[int, tuple[Batch, Step]]]:
+    """The steps, with which batch they are of."""
+    seen: dict[str, int] = {}
+    for batch, step in steps:
+        yield seen.setdefault(batch.name, len(seen) + 1), (batch, step)
+
+
+def _updates(screen: Screen) -> Any:
+    """A bar of updates."""
     from rich.progress import (
         MofNCompleteColumn,
         TextColumn,
@@ -182,15 +235,7 @@ def follow(run: Run, screen: Screen, stopper: Stopper) -> None:
     )
 
     counts = (TextColumn("update"), MofNCompleteColumn())
-    bar = screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())
-    frozen: set[int] = set()
-    if run.recipe.replicas > 1:
-        screen.say(f"values are {meaning(run.recipe.replicas)}")
-    with bar, quiet(screen.as_json or not bar.disable):
-        task = bar.add_task(printable(run.info["data"]["name"]), total=None)
-        for step in run.go(stopper):
-            bar.update(task, completed=step.update, total=step.updates)
-            _tell(step, screen, frozen)
+    return screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())
 
 
 def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:

@@ -1,0 +1,133 @@
+"""The figure of a sweep: the measure along one setting, a curve for each value of the others.
+
+Along the axis is the setting with the most values, of numbers if there are such; a third setting and
+those after it make panels, so that no panel has more curves than there are pens.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+from ..paper.drawing import PAGE, PENS, label, panels, print_style
+from ..pictures import label_of, plain
+from .results import Row, Table
+from .study import Study, shown
+
+WIDTH, HEIGHT = 4.2, 3.0  # inches, of a panel
+ACROSS = 3  # panels
+WIDE = 5.0  # largest over smallest, from which on an axis is logarithmic
+TICKS = 10  # values that stand below the axis, each of them
+NAMES = {"hidden": "hidden units", "patterns": "patterns K", "rate": "learning rate"}
+Setting = tuple[str, Any]
+
+
+def grid_figure(table: Table) -> Any:
+    """Means with their standard errors."""
+    study, measure = table.study, str(table.study.measure)
+    along, lines, apart = axes_of(study)
+    each = list(product(*([(name, value) for value in study.grid[name]] for name in apart)))
+    across = min(ACROSS, len(each))
+    down = math.ceil(len(each) / across)
+    with print_style():
+        fig, places = panels(across, down, width=max(WIDTH, min(PAGE, 2.6 * across)), height=HEIGHT)
+        for i, (axes, panel) in enumerate(zip(places, each, strict=False)):
+            title = ", ".join(f"{_name(k)} {shown(v)}" for k, v in panel)
+            _panel(axes, table, along, lines, dict(panel))
+            x = _name(along) if along else ""
+            label(axes, plain(x) if i >= len(each) - across else "", "", plain(title))
+        ends = [axes.get_ylim() for axes in places[: len(each)]]
+        for axes in places[: len(each)]:
+            axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+        for axes in places[len(each) :]:
+            axes.set_visible(False)
+        name, _, part = measure.rpartition("_")
+        of_part = part in ("train", "test", "valid")
+        fig.supylabel(f"{label_of(name)} ({part})" if of_part else label_of(measure), fontsize=8)
+        handles, words = places[0].get_legend_handles_labels()
+        if lines:
+            where: Any = "outside lower center"
+            fig.legend(handles, words, loc=where, ncols=min(4, len(words)), title=plain(_of(lines)))
+        many = f"{study.seeds} trainings" if study.seeds > 1 else "one training"
+        fig.suptitle(plain(f"{study.name}: mean and standard error of {many}"), fontsize=8.5)
+    return fig
+
+
+def axes_of(study: Study) -> tuple[str | None, list[str], list[str]]:
+    """The setting along the axis, those of the curves and those of the panels."""
+    varied = [name for name, values in study.grid.items() if len(values) > 1]
+    if not varied:
+        return (next(iter(study.grid), None)), [], []
+
+    def rank(name: str) -> tuple[bool, int]:
+        return _numbers(study, name), len(study.grid[name])
+
+    along = study.x or max(varied, key=rank)
+    others = [name for name in varied if name != along]
+    lines: list[str] = []
+    for name in others:
+        many = math.prod(len(study.grid[x]) for x in (*lines, name))
+        if many > len(PENS) or len(lines) == 2:
+            break
+        lines.append(name)
+    lines = lines or others[:1]
+    return along, lines, [name for name in others if name not in lines]
+
+
+def _panel(axes: Any, table: Table, along: str | None, lines: list[str], panel: dict[str, Any]) -> None:
+    study, measure = table.study, str(table.study.measure)
+    values = list(study.grid[along]) if along else [None]
+    numbers = along is not None and _numbers(study, along)
+    spots = [_number(v) for v in values] if numbers else list(range(len(values)))
+    length = max(spots) - min(spots) if numbers else 1.0
+    curves = list(product(*([(name, value) for value in study.grid[name]] for name in lines)))
+    wide = numbers and min(spots) > 0 and max(spots) / min(spots) >= WIDE
+    for i, curve in enumerate(curves):
+        aside = (0.008 if numbers else 0.12) * (i - (len(curves) - 1) / 2)  # no bar hides another
+        pen = PENS[i % len(PENS)]
+        points = []
+        for spot, value in zip(spots, values, strict=True):
+            wanted = {**panel, **dict(curve), **({along: value} if along else {})}
+            row = _found(table, wanted)
+            mean, error = row.mean(measure) if row is not None else (math.nan, math.nan)
+            beside = spot * (max(spots) / min(spots)) ** aside if wide else spot + aside * length
+            points.append((beside, mean, error if math.isfinite(error) else 0.0))
+        style = {"linestyle": pen.dash if numbers else "", "color": pen.colour, "marker": pen.marker}
+        told = ", ".join(shown(value) for _, value in curve)
+        axes.errorbar(*zip(*points, strict=True), label=plain(told), capsize=2.5, **style)
+    if numbers:
+        if wide:
+            axes.set_xscale("log")
+        if len(spots) <= TICKS:
+            axes.set_xticks(spots, [shown(value) for value in values])
+            axes.minorticks_off()
+    else:
+        axes.set_xticks(spots, [plain(shown(value)) for value in values])
+        axes.set_xlim(-0.5, len(values) - 0.5)
+    axes.grid(axis="y", color="#d3dde5", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def _found(table: Table, wanted: dict[str, Any]) -> Row | None:
+    for row in table.rows:
+        if all(row.settings[name] == value for name, value in wanted.items()):
+            return row
+    return None
+
+
+def _numbers(study: Study, name: str) -> bool:
+    return all(_number(value) is not None for value in study.grid[name])
+
+
+def _number(value: Any) -> Any:
+    value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _name(setting: str) -> str:
+    return NAMES.get(setting, setting.replace("_", " "))
+
+
+def _of(settings: list[str]) -> str:
+    return ", ".join(map(_name, settings))

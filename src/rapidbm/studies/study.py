@@ -1,0 +1,254 @@
+"""What a sweep is asked for, in Python or as a file of TOML:
+
+    dataset = "digits"
+    preset = "small"                  # which fills in what is not said; by default that of the data set
+    seeds = 5                         # trainings of each row
+    measure = "log_likelihood_test"   # what the figure shows
+    [fixed]
+    hidden = 64
+    [grid]
+    patterns = [8, 16, "dense"]
+    rate = [1e-3, 3e-3]
+
+A row of the table is a point of the grid. Settings are the options of `rapidbm train`, by the names that
+they have there or in a `Recipe`. All of them are checked before anything is trained.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from ..disk import reading
+from ..errors import InputError, check_choice, check_count, unknown
+from ..registry import options_of
+from ..runs.metrics import METRICS
+from ..runs.presets import preset_for
+from ..runs.recipe import ONE_OR_EACH, PARTS, PER_REPLICA, Recipe
+from ..schema import Anything, Maybe, Misfit, Names, Several, Shape, Text, Whole, of_hint
+
+DENSE = "dense"
+SEEDS, TOGETHER = 3, 64
+MOST_ROWS = 10_000
+SPLITS = ("train", "test", "valid")
+STUDY = Names(
+    {},
+    {
+        "dataset": Text(),
+        "preset": Text(),
+        "seeds": Whole(1),
+        "together": Whole(1),
+        "measure": Text(),
+        "x": Text(),
+        "fixed": Names({}, others=Anything()),
+        "grid": Names({}, others=Several(Anything())),
+    },
+)
+REFUSED = {  # settings that a study has another word for
+    "replicas": "seeds = 5 above [fixed] says how many trainings a row has",
+    "seed": "seeds = 5 above [fixed] says how many trainings a row has, and the seed is that of all",
+    "dense": 'write patterns = "dense"',
+    "out": "the folder is --out of rapidbm sweep",
+    "resume": "a sweep goes on where it stopped",
+    "seeds": "it stands above [fixed]",
+    "measure": "it stands above [fixed]",
+    "together": "it stands above [fixed]",
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid of settings, each point of it trained `seeds` times."""
+
+    dataset: str | None = None  # or a setting of the grid
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    preset: str | None = None
+    seeds: int = SEEDS
+    measure: str | None = None  # None: the likelihood of the test part if it is measured, else the first
+    x: str | None = None  # the setting along the figure's axis; None: the one with the most numbers
+    together: int = TOGETHER  # trainings side by side, at most
+    name: str = "study"
+
+    def __post_init__(self) -> None:
+        check_count("the number of seeds", self.seeds)
+        check_count("the number of trainings side by side", self.together)
+        grid = {_field(k): _values(k, v) for k, v in self.grid.items()}
+        fixed = {_field(k): _value(_field(k), v) for k, v in self.fixed.items()}
+        if self.dataset is not None:
+            fixed["dataset"] = self.dataset
+        if self.preset is not None:
+            fixed["preset"] = self.preset
+        if twice := sorted(set(grid) & set(fixed)):
+            raise InputError(f"{twice[0]} is both fixed and varied; leave one of them out")
+        if "dataset" not in grid and "dataset" not in fixed:
+            raise InputError('a study needs data; write dataset = "digits" on its first line')
+        if "seed" in grid:
+            raise InputError(f"seed is not varied: {REFUSED['seed']}")
+        if self.x is not None:
+            check_choice("setting of the grid", _field(self.x), grid)
+            object.__setattr__(self, "x", _field(self.x))
+        if (rows := math.prod(map(len, grid.values()))) > MOST_ROWS:
+            raise InputError(f"a study has at most {MOST_ROWS:,} rows, not {rows:,}; vary fewer settings")
+        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "fixed", fixed)
+        if self.measure is None:
+            object.__setattr__(self, "measure", _usual(self.recipe(next(self.points()))))
+        for recipe in self.recipes:  # which say what does not fit
+            _check_measure(str(self.measure), recipe)
+
+    @staticmethod
+    def read(path: str | Path) -> Study:
+        """The study of a file."""
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"there is no study {path}; check the path")
+        with reading(path, "a study", "mend the file (docs/sweeps.md has one)"):
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        told = STUDY.checked(found, f"{path} is no study:", "mend it (docs/sweeps.md has one)")
+        return Study(**told, name=path.stem)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As its file has it."""
+        grid = {name: [written({name: v})[name] for v in values] for name, values in self.grid.items()}
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "fixed": written(self.fixed), "grid": grid}
+
+    def points(self) -> Iterator[dict[str, Any]]:
+        """The grid, the last setting the fastest."""
+        for values in product(*self.grid.values()):
+            yield dict(zip(self.grid, values, strict=True))
+
+    @cached_property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """One training of every row."""
+        return tuple(map(self.recipe, self.points()))
+
+    def recipe(self, point: Mapping[str, Any]) -> Recipe:
+        """One training of a row."""
+        chosen = {**self.fixed, **point}
+        dataset, preset = chosen.pop("dataset"), self.preset_of(point)
+        if "metrics" not in chosen and self.measure is not None:
+            chosen["metrics"] = (_metric(self.measure),)
+        try:
+            recipe = Recipe.made(dataset, {k: v for k, v in chosen.items() if k != "preset"}, preset)
+        except InputError as error:
+            told = in_words(point)
+            raise InputError(f"in the row {told}: {error}" if told else str(error)) from error
+        return replace(recipe, replicas=1)
+
+    def preset_of(self, point: Mapping[str, Any]) -> str:
+        chosen = {**self.fixed, **point}
+        preset = chosen.get("preset") or preset_for(chosen["dataset"])
+        if preset == "auto":
+            raise InputError("a sweep has no preset auto, which tries settings itself; give another")
+        return str(preset)
+
+
+def shown(value: Any) -> str:
+    """A setting in a table."""
+    if value is None:
+        return DENSE
+    if isinstance(value, tuple):
+        return ", ".join(map(shown, value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_words(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {shown(v)}" for k, v in point.items())
+
+
+def written(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a study has them."""
+    told = {k: v[0] if isinstance(v, tuple) and len(v) == 1 else v for k, v in point.items()}
+    return {k: DENSE if v is None else v for k, v in told.items()}
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    hints = get_type_hints(Recipe)
+    own = {f.name: hints[f.name] for f in fields(Recipe) if f.name not in ("falls", "options")}
+    return {**own, "preset": str}
+
+
+def _field(name: str) -> str:
+    """A setting by the name of its field, or of an option of a part."""
+    word = name.replace("-", "_")
+    if word in REFUSED and word != "seed":
+        raise InputError(f"a study has no setting {name!r}: {REFUSED[word]}")
+    flags = {flag: option.name for flag, option in options_of(Recipe).items()}
+    word = flags.get(word, word)
+    parts = {flag for registry in PARTS.values() for flag in registry.options()}
+    if word not in _hints() and word not in parts:
+        raise unknown("setting", name, {*_hints(), *flags, *parts} - set(REFUSED))
+    return word
+
+
+def _values(name: str, given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"the grid has a list of values of {name}, not {given!r}; or is it [fixed]?")
+    values = tuple(_value(_field(name), value) for value in given)
+    if not values or len(set(values)) < len(values):
+        raise InputError(f"the grid has one or more values of {name}, each once, not {list(given)}")
+    return values
+
+
+def _value(name: str, given: Any) -> Any:
+    """As the recipe has it: one of several may stand alone, a whole number for a number or a text."""
+    if name == "patterns" and given in (DENSE, None):
+        return None
+    hint = _hints().get(name)
+    if hint is None:  # an option of a part, which checks it
+        return tuple(given) if isinstance(given, list) else given
+    kinds = (hint, *get_args(hint))
+    several = any(get_origin(kind) is tuple for kind in kinds)
+    value = tuple(given) if isinstance(given, list | tuple) else given
+    if several and name not in ONE_OR_EACH and not isinstance(value, tuple):
+        value = (value,)
+    if name in PER_REPLICA:
+        if isinstance(value, tuple) and (len(value) != 1 or name in ONE_OR_EACH):
+            raise InputError(f"{name} is one number in each row, not {given!r}; vary it under [grid]")
+        value = tuple(map(_float, value)) if isinstance(value, tuple) else _float(value)
+    if str in kinds and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    shape: Shape = of_hint(hint)
+    shape = shape.shape if isinstance(shape, Maybe) else shape  # TOML has no null
+    try:
+        shape.check(value, name)
+    except Misfit as error:
+        raise InputError(f"in a study {error}; mend it") from error
+    return value
+
+
+def _float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _metric(measure: str) -> str:
+    """The metric that a measure is one of."""
+    name, _, part = measure.rpartition("_")
+    return name if part in SPLITS and measure not in METRICS else measure
+
+
+def _usual(recipe: Recipe) -> str:
+    if not recipe.metrics:
+        raise InputError("a study measures something; leave metric out, or name one")
+    name = "log_likelihood" if "log_likelihood" in recipe.metrics else recipe.metrics[0]
+    return f"{name}_test" if METRICS[name].of_split else name
+
+
+def _check_measure(measure: str, recipe: Recipe) -> None:
+    known = [
+        f"{name}_{part}" if METRICS[name].of_split else name
+        for name in recipe.metrics
+        for part in (SPLITS if METRICS[name].of_split else ("",))
+    ]
+    check_choice("measure", measure, known)
