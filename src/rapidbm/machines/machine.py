@@ -26,7 +26,7 @@ from ..accel.operands import Pair
 from ..arrays import as_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..progress import watch
-from ..random import check_rng
+from ..random import rng_from
 from .couplings import Couplings, as_parameter
 from .ensembles import Ensemble, GivenVisible, WeightedSpins
 from .enumeration import check_states, clamped_states, infer, log_weight, states_of
@@ -162,9 +162,11 @@ class Machine(nn.Module):
         spins[..., : self.visible] = seen
         return infer(self, spins, self.layers.hidden, beta)
 
-    def random(self, chains: int, rng: torch.Generator) -> Tensor:
+    def random(
+        self, chains: int, rng: torch.Generator | None = None, *, seed: int | None = None
+    ) -> Tensor:
         """Units without a field, of spins fair ones, (e, c, n)."""
-        check_rng(rng, self.device)
+        rng = rng_from(seed, rng, "random", device=self.device)
         self.check_chains(chains)
         shape = torch.empty(()).expand(self.replicas, chains, self.layers.units)
         return self.layers.by_layer(lambda unit, x: unit.random(x.shape, rng, self.dtype), shape)
