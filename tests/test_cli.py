@@ -524,7 +524,7 @@ def test_a_diagnosis_begins_with_the_past(rapidbm, trained):
     from rapidbm.glass.phases import standing
 
     run = Run(trained)
-    machine, _, past = opened(run.folder, 4, 1, "cpu")
+    machine, _, past = opened(run, 4, 1, "cpu")
     assert [u for u in run.checkpoints() if u <= 4] == [0, 1, 2, 4]
     for u, one in zip((0, 1, 2, 4), past, strict=True):
         assert torch.equal(one.patterns, run.machine(u).replica(1).patterns)
@@ -791,7 +791,7 @@ BAD_LATER = {
     "sample R --start here": "known are data, patterns, random",
     "sample R --beta -1": "at least 0",
     "sample R --beta nan": "at least 0",
-    "sample R --out s.txt": ".png, .pdf or .npy",
+    "sample R --out s.txt": ".png, .pdf, .npy or .csv",
     "sample R --out mask.npy": "exists",
     "sample R --count 0": "count",
     "reconstruct R --mask wrong.npy": "16 booleans",

@@ -55,6 +55,8 @@ from .registry import Setting as Setting
 from .registry import setting as setting
 from .runs.diagnosis import Diagnosis as Diagnosis
 from .runs.diagnosis import diagnose as diagnose
+from .runs.evaluation import Evaluation as Evaluation
+from .runs.evaluation import evaluate as evaluate
 from .runs.metrics import Metric as Metric
 from .runs.metrics import hamming_distance as hamming_distance
 from .runs.metrics import reconstruct as reconstruct

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.enumeration import (
     LARGEST,
@@ -51,8 +52,8 @@ EXACT = ("exact", "enumeration", "zonotope")
 SAME = 1e-6  # energies this close, relatively, are one
 
 
-@dataclass(frozen=True)
-class GroundState:
+@dataclass(frozen=True, repr=False)
+class GroundState(Shown):
     """The lowest energy of each replica, a configuration that has it, and how far to trust it."""
 
     energy: Tensor  # (e,) float64

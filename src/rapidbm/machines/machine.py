@@ -24,6 +24,7 @@ from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..arrays import as_tensor
+from ..display import Shown, of_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..progress import watch
 from ..random import rng_from
@@ -38,7 +39,7 @@ from .units import Beta
 _resting: WeakKeyDictionary[Machine, Pair] = WeakKeyDictionary()
 
 
-class Machine(nn.Module):
+class Machine(Shown, nn.Module):
     """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
 
     Visible data are ±1, {0, 1} or booleans, recognised by `to_spins`. A configuration of all units is ±1
@@ -93,8 +94,23 @@ class Machine(nn.Module):
         """True when E(s) = E(−s)."""
         return self.biases is None and all(unit.mirrored for unit in self.layers.kinds)
 
-    def extra_repr(self) -> str:
-        return f"{self.layers.describe()} units, {self.replicas} replica(s), {self.dtype}"
+    def describe(self) -> str:
+        """The machine in a few words."""
+        kind = "dense" if self.patterns is None else f"K={self.patterns.shape[1]}"
+        return f"{self.layers.describe()}, {kind}"
+
+    def _line(self) -> str:
+        return self.describe() if self.replicas == 1 else f"{self.describe()}, {self.replicas} replicas"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        size = sum(p.numel() for p in self.parameters()) // self.replicas
+        return [
+            ("units", self.layers.describe()),
+            ("couplings", "dense" if self.patterns is None else f"{self.patterns.shape[1]} patterns"),
+            ("biases", "none" if self.biases is None else of_tensor(self.biases)),
+            ("parameters", f"{size:,}, {str(self.dtype).removeprefix('torch.')} on {self.device}"),
+            ("replicas", str(self.replicas)),
+        ]
 
     # -- configurations ---------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 Others take besides
 
     choosing: chosen
-    folder: Trained, check_free
+    folder: check_free
+    looking.trained: Trained
     evaluation: curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
