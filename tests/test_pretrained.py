@@ -160,7 +160,7 @@ def test_reconstruct_holds_the_upper_halves_and_fills_in_the_lower(rapidbm, mnis
         (["reconstruct", "pretrained:mnist", "--data", "x.npy"], "there is no file x.npy"),
         (
             ["evaluate", "pretrained:mnist", "--data", "digits"],
-            "digits has 64 columns, but pretrained:mnist",
+            "digits has 64 columns, but pre",
         ),
         (["train", "--resume", "--out", "pretrained:mnist"], "without the run that trained it"),
     ],

@@ -90,7 +90,8 @@ def sample(
     screen.result({"run": str(run), **others(opened), **drawn, **({"tempering": told} if told else {})})
     how = f"{sampler}, {steps} steps"
     if hasattr(chosen, "start"):
-        how = f"{steps} sweeps from {STARTS[start]}"
+        rows = start == "data" and opened.other is not None
+        how = f"{steps} sweeps from {f'rows of {opened.other_name}' if rows else STARTS[start]}"
     of = opened.where(update)[1]
     screen.say(f"{count} samples of {of}, {how}{'; ' if told else ''}{told} → {path}")
     if start == "data" or getattr(chosen, "data", None) is not None:

@@ -123,7 +123,7 @@ class Stopper:
 
 def others(run: Trained) -> dict[str, str]:
     """What machines are told of data that are not the run's own."""
-    return {} if run.other is None else {"other_data": run.other.name}
+    return {} if run.other is None else {"other_data": run.other_name}
 
 
 def tell_notes(run: Trained, screen: Screen) -> None:

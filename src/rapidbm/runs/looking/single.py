@@ -33,13 +33,18 @@ def machine_in(path: Path) -> Machine:
             "named by --data"
         )
     if path.suffix in RBMS:
-        found: Machine = import_module("rapidbm.exchange.rbms_files").load_rbms(path)
+        try:
+            found: Machine = import_module("rapidbm.exchange.rbms_files").load_rbms(path)
+        except ModuleNotFoundError as error:
+            raise InputError(f"{path} cannot be read here: {error}") from error
         return found
     return load_machine(path)
 
 
 class Single(Trained):
     """One machine, as the commands look at it."""
+
+    _kind_of_other = ""  # nobody knows what it was trained on
 
     def __init__(self, machine: Machine, path: Path | None = None) -> None:
         self.path = path
@@ -68,8 +73,6 @@ class Single(Trained):
 
     def measure_on(self, data: Dataset, name: str) -> None:
         super().measure_on(data, name)
-        counts = ", ".join(f"{part} {len(split):,}" for part, split in self.parts().items())
-        self.notes = (f"measured on {name} ({counts} rows)",)
         self.info["data"] |= {"shape": data.shape, "columns": data.columns}
 
     @property

@@ -39,6 +39,8 @@ class Trained(Shown, ABC):
     usual = Usual()
     notes: tuple[str, ...] = ()  # on what is measured
     other: Dataset | None = None  # data to measure on that are not its own
+    other_name: str = ""  # as the user calls them
+    _kind_of_other = "other data than it was trained on: "
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -78,9 +80,10 @@ class Trained(Shown, ABC):
                 f"the columns of {name} are not those of {self}: number {i + 1} is "
                 f"{data.columns[i][:40]!r}, not {self.columns[i][:40]!r}; put them in that order"
             )
-        self.other = data
-        counts = ", ".join(f"{part} {len(split):,}" for part, split in self.parts().items())
-        self.notes = (f"measured on other data than it was trained on: {name} ({counts} rows)",)
+        self.other, self.other_name = data, name
+        counts = {part: f"{len(split):,}" for part, split in data.given.items()}
+        told = ", ".join(n if part == "data" else f"{part} {n}" for part, n in counts.items())
+        self.notes = (f"measured on {self._kind_of_other}{name} ({told} rows)",)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -181,8 +181,10 @@ def trained(run: str | Path | Trained | Machine, data: str | Path | Dataset | No
         return found
     if isinstance(data, Dataset):
         found.measure_on(data, data.name)
-    elif not (isinstance(found, RunFolder) and is_file(data) and found.finds(Path(data))):
-        found.measure_on(load(data if is_file(data) else str(data)), str(data))
+        return found
+    name = str(data)
+    if not (isinstance(found, RunFolder) and is_file(name) and found.finds(Path(name))):
+        found.measure_on(load(name), name)
     return found
 
 
