@@ -1,6 +1,7 @@
 """The public names, for type checkers and for the package itself."""
 
 from .accel.rounding import precision as precision
+from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
 from .data.files import from_arrays as from_arrays
 from .data.splits import Dataset as Dataset
@@ -36,6 +37,8 @@ from .likelihood.log_z import log_likelihood as log_likelihood
 from .likelihood.log_z import log_z as log_z
 from .likelihood.moments import Moments as Moments
 from .likelihood.moments import exact_moments as exact_moments
+from .likelihood.thermodynamics import Thermodynamics as Thermodynamics
+from .likelihood.thermodynamics import thermodynamics as thermodynamics
 from .machines.constructors import bm as bm
 from .machines.constructors import dbm as dbm
 from .machines.constructors import rbm as rbm

@@ -142,6 +142,23 @@ def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figur
     return fig
 
 
+def thermodynamics_figure(
+    betas: Tensor, panels: Mapping[str, tuple[Tensor, Tensor]], title: str = ""
+) -> Figure:
+    """Quantities (b,) with their errors against β, one panel each."""
+    order = betas.argsort()
+    fig = figure(9.0, 6.0)
+    for axes, (name, (value, error)) in zip(np.ravel(fig.subplots(2, 2)), panels.items(), strict=True):
+        look: dict[str, Any] = {"fmt": "o-", "ms": 3.5, "lw": 1.6, "elinewidth": 1.0, "capsize": 2.0}
+        numbers = (x[order].numpy() for x in (betas, value, error))
+        axes.errorbar(*numbers, color=BLUE, ecolor=INK, **look)
+        axes.set_xlabel("inverse temperature  β")
+        axes.set_ylabel(name)
+        axes.spines[["top", "right"]].set_visible(False)
+    fig.suptitle(plain(title), fontsize=11, color=INK)
+    return fig
+
+
 def label_of(metric: str) -> str:
     known = {"hamming": "Hamming distance", "log_likelihood": "log p per row, nats"}
     return known.get(metric) or plain(metric.replace("_", " "))

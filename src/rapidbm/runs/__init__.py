@@ -13,7 +13,7 @@ Others take besides
     choosing: chosen
     folder: check_free
     looking.trained: Trained
-    evaluation: curve_figure, likelihood_curve, middle
+    evaluation: curve_figure, likelihood_curve, measured_parts, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
     pretrained.packed: trained
