@@ -1,5 +1,6 @@
 """The public names, for type checkers and for the package itself."""
 
+from . import plot as plot
 from .accel.rounding import precision as precision
 from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load

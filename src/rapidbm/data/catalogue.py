@@ -19,8 +19,8 @@ from .tables import ENDINGS
 
 FILE_ENDINGS = (*READERS, *ENDINGS)
 OF_FILES = (
-    f"a file: {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample; .npz and .h5 may hold "
-    "train, test and valid"
+    f"a file: {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample; .npz and .h5 may "
+    "hold train, test and valid"
 )
 
 

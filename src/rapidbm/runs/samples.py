@@ -173,10 +173,7 @@ def reconstructions(
             ("given", corrupt(split).nan_to_num()),
             ("filled in", filled),
         )
-        fig = pictures.figure(min(14.0, 0.6 * len(split) + 1.5), 3.6)
-        for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
-            pictures.show_images(axes, images, data.shape, len(split), title)
-        pictures.save(fig, path)
+        pictures.save(pictures.comparison_figure(rows, run.shape, data.columns or run.columns), path)
     return len(split), wrong
 
 
