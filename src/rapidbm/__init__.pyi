@@ -2,6 +2,8 @@
 
 from . import plot as plot
 from .accel.rounding import precision as precision
+from .bench.run import Benchmark as Benchmark
+from .bench.run import benchmark as benchmark
 from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
 from .data.files import from_arrays as from_arrays

@@ -11,11 +11,12 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from html import escape
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from .errors import printable
+
+if TYPE_CHECKING:  # the command shows things before torch is loaded
+    from torch import Tensor
 
 FEW = 4  # numbers that are written one by one
 LONGEST = 200  # characters of a line's words
@@ -103,7 +104,7 @@ def _silent(value: Any) -> bool:
 
 def words(value: Any) -> str:
     """One line about a value."""
-    if isinstance(value, Tensor):
+    if hasattr(value, "numel"):  # a tensor
         return of_tensor(value)
     if isinstance(value, Shown):
         return value._line()

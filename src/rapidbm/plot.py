@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from . import pictures
@@ -21,7 +22,7 @@ from .glass.minima import Minima
 from .glass.neighbours import nearest as nearest_images
 from .glass.overlaps import OverlapDistribution, Ultrametricity, overlap_distribution
 from .glass.overlaps import energies as energies_of
-from .glass.phases import boundaries, standing
+from .glass.phases import Boundaries, boundaries, standing
 from .glass.relaxation import Relaxation
 from .glass.sample_moments import moments as sample_moments
 from .glass.sample_moments import projections as sample_projections
@@ -169,9 +170,14 @@ def phases(
         raise InputError(f"{len(several)} machines have as many names, not {len(names)}")
     places = [standing(machine) for machine in several]
     last = places[-1]
-    lines = boundaries(last.theory, last.aspect)
+    lines = _lines(last.theory, last.aspect)
     path = [(float(x.load[replica]), float(x.temperature[replica])) for x in places]
     return _panel(lambda a: panels.show_phases(a, lines, path, names=names, title=title), axes)
+
+
+@lru_cache(8)
+def _lines(theory: str, aspect: float) -> Boundaries:
+    return boundaries(theory, aspect)
 
 
 # -- samples --------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ DATASETS: Registry[Source] = Registry(
 
 
 def is_file(name: str | Path) -> bool:
-    return isinstance(name, Path) or Path(name).suffix in FILE_ENDINGS
+    return isinstance(name, Path) or Path(name).suffix.lower() in FILE_ENDINGS
 
 
 def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
