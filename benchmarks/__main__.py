@@ -15,7 +15,20 @@ import json
 import sys
 from collections.abc import Mapping
 
-from . import ablations, coverage, features, fuzz, grid, pack, peers, pid, precision, replicas, verdicts
+from . import (
+    ablations,
+    coverage,
+    features,
+    fuzz,
+    grid,
+    pack,
+    peers,
+    pid,
+    precision,
+    replicas,
+    thermodynamics,
+    verdicts,
+)
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -23,6 +36,7 @@ BENCHMARKS = {
     "peers": peers.run,
     "coverage": coverage.run,
     "verdicts": verdicts.run,
+    "thermodynamics": thermodynamics.run,
 }
 WITH_OPTIONS = {
     "ablations": ablations.run,

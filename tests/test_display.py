@@ -54,6 +54,19 @@ RESULTS = {
     "Standing": lambda: rb.standing(MACHINE),
     "Glassiness": lambda: rb.glassiness(MACHINE, SERIES, seed=0, starts=5, fractions=(0.5, 1.0), tries=2),
     "AdversarialAccuracy": lambda: rb.adversarial_accuracy(SPINS[..., :6], BITS, seed=0),
+    "Walkers": lambda: rb.record(MACHINE, 2, 1, sampler=rb.ParallelTempering(rungs=2), seed=0)[1],
+    "WeightedSpins": lambda: rb.WeightedSpins.even(SPINS),
+    "Progress": lambda: next(
+        rb.train(
+            rb.rbm(6, 4, seed=0),
+            BITS,
+            rb.ContrastiveDivergence(),
+            rb.sgd(0.1),
+            epochs=1,
+            batch_size=10,
+            seed=0,
+        )
+    ),
     "Relaxation": lambda: rb.relaxation(MACHINE, BITS, seed=0, sweeps=(0, 1), chains=4),
 }
 

@@ -27,7 +27,7 @@ def test_the_readmes_python_runs(capsys):
     assert capsys.readouterr().out.startswith("1 tensor(")
 
 
-@pytest.mark.parametrize("name", ["likelihood", "glass", "pretrained"])
+@pytest.mark.parametrize("name", ["likelihood", "glass", "pretrained", "plots", "thermodynamics"])
 def test_the_documents_python_runs(name):
     text = (ROOT / "docs" / f"{name}.md").read_text()
     space = {}

@@ -31,7 +31,7 @@ class Shown:
 
     def _facts(self) -> Iterable[tuple[str, str]]:
         """Names and words, a line each."""
-        every = ((field.name, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
+        every = ((field.name, getattr(self, field.name)) for field in fields(self) if field.repr)  # type: ignore[arg-type]
         return [(name.replace("_", " "), words(value)) for name, value in every if not _silent(value)]
 
     def _line(self) -> str:

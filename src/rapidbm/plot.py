@@ -189,14 +189,14 @@ def moments(
     *,
     order: int = 2,
     replica: int = 0,
-    seed: int | None = 0,
+    seed: int | None = None,
     rng: torch.Generator | None = None,
     axes: Axes | None = None,
 ) -> Figure:
     """Moments of samples (e, c, v) against those of data, of order 1, 2 or 3."""
     if order not in panels.MOMENTS:
         raise InputError(f"moments are of order 1, 2 or 3, not {order!r}")
-    found = sample_moments(samples, data, rng_from(None if rng else seed, rng, "moments"))[order - 1]
+    found = sample_moments(samples, data, rng_from(seed, rng, "moments"))[order - 1]
     return _panel(lambda a: panels.show_moments(a, found, replica), axes)
 
 
@@ -205,14 +205,12 @@ def projections(
     data: Any,
     *,
     replica: int = 0,
-    seed: int | None = 0,
+    seed: int | None = None,
     rng: torch.Generator | None = None,
     axes: Axes | None = None,
 ) -> Figure:
     """Samples (e, c, v) and data along the first two principal components of the data."""
-    found = sample_projections(
-        samples, data, rng_from(None if rng else seed, rng, "projections"), components=2
-    )
+    found = sample_projections(samples, data, rng_from(seed, rng, "projections"), components=2)
     return _panel(lambda a: panels.show_projections(a, found, replica), axes)
 
 
