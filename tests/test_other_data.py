@@ -183,6 +183,8 @@ def test_evaluate_in_python(command, folder):
     alone = rb.evaluate(machine(), rb.from_arrays(ROWS[40:]))
     exact = rb.log_likelihood(machine(), ROWS[40:]).value
     assert alone["log_likelihood_data"] == pytest.approx(exact.tolist(), rel=1e-6)
+    for rows in (ROWS[40:], rb.Split(ROWS[40:]), ROWS[40:].tolist()):
+        assert rb.evaluate(machine(), rows).rows == alone.rows
     assert "log_likelihood_data" in repr(alone)
     assert "<table>" in alone._repr_html_()
     with pytest.raises(rb.InputError, match="unknown row of this evaluation 'log_zz'"):

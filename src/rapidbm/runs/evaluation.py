@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import pictures
 from ..accel.devices import device_named
-from ..data.splits import Dataset, Split
+from ..data.splits import Split
 from ..display import Shown, spread
 from ..errors import InputError, TimeLimit, check_choice, lookup
 from ..estimates import Bounds
@@ -65,7 +65,7 @@ class Evaluation(Shown):
 
 def evaluate(
     machine: Machine | Trained | str | Path,
-    data: Dataset | str | Path | None = None,
+    data: Any = None,
     *,
     update: Which = None,
     likelihood: str = "auto",
@@ -75,9 +75,9 @@ def evaluate(
 ) -> Evaluation:
     """What `rapidbm evaluate` prints of a machine, a `Run`, a run folder or a file of a machine.
 
-    `data` are what it is measured on, a data set, its name or a file; those of the run by default, and
-    without any there is neither a likelihood nor a reconstruction. `likelihood` is auto, exact, ais or
-    none. After `limit` seconds it gives up.
+    `data` are what it is measured on: a data set, its name, a file, or rows. By default they are those
+    of the run; without any there is neither a likelihood nor a reconstruction. `likelihood` is auto,
+    exact, ais or none. After `limit` seconds it gives up.
     """
     check_seed(seed)
     with watch("evaluation", limit=limit, remedy="take likelihood='none'"):

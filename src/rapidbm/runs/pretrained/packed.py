@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ...data.catalogue import is_file, load
+from ...data.files import from_arrays
 from ...data.splits import Dataset, Split, top_half
 from ...errors import InputError, lookup
 from ...machines.files import load_machine, load_tensors, save_machine
@@ -170,22 +171,28 @@ def known() -> dict[str, Path]:
     return {path.stem: path for path in sorted(HERE.glob("*.safetensors"))}
 
 
-def trained(run: str | Path | Trained | Machine, data: str | Path | Dataset | None = None) -> Trained:
+def trained(run: str | Path | Trained | Machine, data: Any = None) -> Trained:
     """What the commands look at: a run folder, `pretrained:NAME`, or a machine, in a file or at hand.
 
-    `data` are what it is measured on: a data set, its name, or a file. A file that holds what the run was
-    trained on is where that lies now; anything else are other data.
+    `data` are what it is measured on: a data set, its name, a file, or rows. A file that holds what the
+    run was trained on is where that lies now; anything else are other data.
     """
     found = _opened(run)
     if data is None:
         return found
-    if isinstance(data, Dataset):
-        found.measure_on(data, data.name)
+    if not isinstance(data, (str, Path)):
+        given = data if isinstance(data, Dataset) else _as_data(data)
+        found.measure_on(given, given.name)
         return found
     name = str(data)
     if not (isinstance(found, RunFolder) and is_file(name) and found.finds(Path(name))):
         found.measure_on(load(name), name)
     return found
+
+
+def _as_data(rows: Any) -> Dataset:
+    labels = rows.labels if isinstance(rows, Split) else None
+    return from_arrays(rows.spins if isinstance(rows, Split) else rows, train_labels=labels, name="rows")
 
 
 def _opened(run: str | Path | Trained | Machine) -> Trained:
