@@ -507,7 +507,7 @@ def test_truncated_and_broken_files(name, content, words, tmp_path):
         ("bas33", {}, "not 33"),
         ("bas4", {"seed": -1}, "at least 0, not -1"),
         ("mnist", {"threshold": 0.2, "binarize": "stochastic"}, "has no threshold"),
-        ("data.txt", {}, "unknown data set"),
+        ("data.doc", {}, "unknown data set"),
         ("bars4", {"threshold": 0.1}, "takes no options, not 'threshold'"),
         ("digits", {"threshold": 2.0}, r"\[0, 1\), not 2"),
         ("digits", {"split": "paper"}, "not 'split'"),

@@ -193,6 +193,24 @@ def test_evaluate_in_python(command, folder):
         rb.evaluate(machine(), "digits")
 
 
+def test_its_own_data_are_no_others(folder):
+    run = rb.Run("R")
+    for same in (run.data(), "my.csv", folder / "my.csv"):
+        assert trained(run, same).other is None
+    assert trained(run, rb.from_arrays(ROWS)).other is not None
+
+
+def test_names_of_a_stranger_stay_text(folder):
+    path = folder / "R/run.json"
+    said = json.loads(path.read_text())
+    said["data"]["name"] = "<script>\x1b[2J"
+    path.write_text(json.dumps(said))
+    run = rb.Run("R")
+    assert "\x1b" not in repr(run)
+    assert "<script>" not in run._repr_html_()
+    assert "&lt;script&gt;" in run._repr_html_()
+
+
 def test_looking_at_other_data_leaves_a_run_its_own(folder):
     run = rb.Run("R")
     looked = trained(run, "other.csv")

@@ -170,7 +170,7 @@ class RunFolder(Trained):
         """The data of the run; a file that has changed since is refused, and so is one that lies outside
         the folder and was never named by the user."""
         data = self._named_data() if self._given is None else self.recipe.data(self._given)
-        if not self._is_own(data):
+        if not self.is_own(data):
             raise InputError(
                 f"{self._file or self.recipe.dataset} is not the data that {self.folder} was trained on: "
                 "its checksum differs; restore it or train anew, or measure on it as on other data: "
@@ -180,7 +180,8 @@ class RunFolder(Trained):
             trust(self._file)
         return data
 
-    def _is_own(self, data: Dataset) -> bool:
+    def is_own(self, data: Dataset) -> bool:
+        """Whether the run was trained on these data, by their checksum."""
         return checksum(data) == str(self.info["data"]["sha256"])
 
     def finds(self, file: Path) -> bool:
@@ -189,7 +190,7 @@ class RunFolder(Trained):
         recipe = replace(self.recipe, dataset=str(file.resolve()))
         with warnings.catch_warnings(), suppress(InputError):
             warnings.simplefilter("ignore", DataWarning)
-            if is_file(self.recipe.dataset) and self._is_own(recipe.data()):
+            if is_file(self.recipe.dataset) and self.is_own(recipe.data()):
                 self._file = file.resolve()
         return self._file is not None
 

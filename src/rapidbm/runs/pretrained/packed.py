@@ -180,19 +180,21 @@ def trained(run: str | Path | Trained | Machine, data: Any = None) -> Trained:
     found = _opened(run)
     if data is None:
         return found
-    if not isinstance(data, (str, Path)):
-        given = data if isinstance(data, Dataset) else _as_data(data)
-        found.measure_on(given, given.name)
+    file = isinstance(data, (str, Path)) and is_file(str(data))
+    if file and isinstance(found, RunFolder) and found.finds(Path(data)):
         return found
-    name = str(data)
-    if not (isinstance(found, RunFolder) and is_file(name) and found.finds(Path(name))):
-        found.measure_on(load(name), name)
+    given = _as_data(data)
+    if not (isinstance(found, RunFolder) and found.is_own(given)):
+        found.measure_on(given, str(data) if isinstance(data, (str, Path)) else given.name)
     return found
 
 
-def _as_data(rows: Any) -> Dataset:
-    labels = rows.labels if isinstance(rows, Split) else None
-    return from_arrays(rows.spins if isinstance(rows, Split) else rows, train_labels=labels, name="rows")
+def _as_data(data: Any) -> Dataset:
+    if isinstance(data, (str, Path)):
+        return load(str(data))
+    if isinstance(data, Split):
+        return from_arrays(data.spins, train_labels=data.labels, name="rows")
+    return data if isinstance(data, Dataset) else from_arrays(data, name="rows")
 
 
 def _opened(run: str | Path | Trained | Machine) -> Trained:
