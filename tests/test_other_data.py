@@ -1,5 +1,6 @@
 """Machines in files and data that a run was not trained on, through the commands and in Python."""
 
+import functools
 import json
 import sys
 import types
@@ -42,6 +43,24 @@ def folder(command, tmp_path):
     small = ("--hidden", 3, "--dense", "--epochs", 1, "--device", "cpu", "--out", "R")
     assert command("train", "my.csv", *small)[0] == 0
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The same, and what does not fit it, for tests that change nothing."""
+    here = tmp_path_factory.mktemp("shared")
+    (here / "my.csv").write_bytes(write_table(ROWS[:40], NAMES))
+    (here / "other.csv").write_bytes(write_table(ROWS[40:], NAMES))
+    chosen = {"hidden": (3,), "patterns": None, "epochs": 1, "device": "cpu"}
+    run = rb.Run.create(here / "R", rb.Recipe.made(str(here / "my.csv"), chosen))
+    for _ in run.go():
+        pass
+    rb.save_machine(machine(), here / "m.safetensors")
+    np.save(here / "wide.npy", np.hstack([ROWS, ROWS]))
+    (here / "swapped.csv").write_bytes(write_table(ROWS, NAMES[::-1]))
+    (here / "empty.csv").write_bytes(b"")
+    (here / "damaged.safetensors").write_bytes(b"nothing")
+    return here
 
 
 def machine(replicas=2):
@@ -109,7 +128,10 @@ def test_files_with_parts_of_their_own_keep_them(command, folder):
     assert "(train 9, test 3, valid 2 rows)" in told["notes"][0]
 
 
-def test_a_machine_in_a_file(command, folder):
+def test_a_machine_in_a_file(command, folder, monkeypatch):
+    load = torch.linspace(0.01, 1.0, 5, dtype=torch.float64)  # few points on the lines of a picture
+    coarse = functools.partial(rb.boundaries, load=load)
+    monkeypatch.setattr("rapidbm.runs.diagnosis.boundaries", coarse)
     told = json.loads(command("evaluate", "m.safetensors", "--json")[1])
     assert told["log_z"] == pytest.approx(rb.log_z(machine()).value.tolist(), rel=1e-6)
     assert not [k for k in told if "likelihood" in k or "hamming" in k]
@@ -164,11 +186,8 @@ def test_a_machine_of_rbms(command, folder, monkeypatch):
         ("evaluate nowhere", "no run folder"),
     ],
 )
-def test_what_does_not_fit_is_said_in_a_line(command, folder, line, told):
-    np.save("wide.npy", np.hstack([ROWS, ROWS]))
-    (folder / "swapped.csv").write_bytes(write_table(ROWS, NAMES[::-1]))
-    (folder / "empty.csv").write_bytes(b"")
-    (folder / "damaged.safetensors").write_bytes(b"nothing")
+def test_what_does_not_fit_is_said_in_a_line(command, shared, monkeypatch, line, told):
+    monkeypatch.chdir(shared)
     code, out, err = command(*line.split())
     assert code == 2, out
     assert told in err.replace("\n", " ")

@@ -50,6 +50,13 @@ CALLS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch):
+    """Few points on the lines between the phases."""
+    load = torch.linspace(0.01, 1.0, 5, dtype=torch.float64)
+    monkeypatch.setattr(rb.plot, "boundaries", lambda *where: rb.boundaries(*where, load=load))
+
+
 def test_every_function_is_here():
     assert set(CALLS) == set(rb.plot.__all__)
 

@@ -76,7 +76,7 @@ def test_derivatives_of_log_z():
 @pytest.fixture(scope="module")
 def tempered():
     """Ten machines at once, exact and by tempering."""
-    machine = biased(rb.rbm(9, 6, biases=True, scale=0.5, replicas=10, seed=1))
+    machine = biased(rb.rbm(8, 5, biases=True, scale=0.5, replicas=10, seed=1))
     betas = (0.2, 1.0, 1.6)
     exact = rb.thermodynamics(machine, betas)
     return exact, rb.thermodynamics(machine, betas, method="tempering", steps=100, seed=0, check=False)
