@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the command shows things before torch is loaded
     from torch import Tensor
 
 FEW = 4  # numbers that are written one by one
-LONGEST = 200  # characters of a line's words
+LONGEST = 1000  # characters of a line: a note may be long, a name from a file may not
 CELL = "text-align:left;vertical-align:top"
 
 
