@@ -138,6 +138,11 @@ def test_names_of_strangers_stay_text():
     assert "&lt;script&gt;" in table._repr_html_()
 
 
+def test_a_name_is_not_endless():
+    assert len(display.clean("x" * 5000)) == display.LONGEST
+    assert display.clean("two\nlines") == "two lines"
+
+
 def test_a_table_is_aligned():
     table = display.Table("t", ("name", "x"), (("a", "1"), ("longer", "2")), ("a note",))
     assert repr(table) == "t\n  name    x\n  a       1\n  longer  2\na note"
