@@ -28,6 +28,7 @@ from . import (
     pid,
     precision,
     replicas,
+    thermodynamics,
     verdicts,
 )
 
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "peers": peers.run,
     "coverage": coverage.run,
     "verdicts": verdicts.run,
+    "thermodynamics": thermodynamics.run,
 }
 WITH_OPTIONS = {
     "ablations": ablations.run,

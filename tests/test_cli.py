@@ -527,7 +527,7 @@ def test_a_diagnosis_begins_with_the_past(rapidbm, trained):
     from rapidbm.glass.phases import standing
 
     run = Run(trained)
-    machine, _, past = opened(run.folder, 4, 1, "cpu")
+    machine, _, past = opened(run, 4, 1, "cpu")
     assert [u for u in run.checkpoints() if u <= 4] == [0, 1, 2, 4]
     for u, one in zip((0, 1, 2, 4), past, strict=True):
         assert torch.equal(one.patterns, run.machine(u).replica(1).patterns)

@@ -151,7 +151,7 @@ def test_machines_that_are_not_finite_are_refused_by_all(run, tmp_path):
         lambda: run.machine(replica=1),
         lambda: load_machine(run.latest),
         lambda: evaluation(run),
-        lambda: opened(run.folder, None, 1, "cpu"),
+        lambda: opened(run, None, 1, "cpu"),
         lambda: reconstructions(run, "test", None, 2, 1, False, 1, None, 0, "cpu", path),
         lambda: next(Run(run.folder).go(epochs=9)),
     ):

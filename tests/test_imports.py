@@ -88,6 +88,7 @@ def test_every_public_name_is_there_and_typed():
         if name != "__version__":
             assert getattr(rapidbm, name) is not None
             assert f"import {name} as {name}" in text
+    assert dir(rapidbm) == sorted(rapidbm.__all__)  # and neither `ast` nor `Path`
     with pytest.raises(AttributeError, match="no attribute 'rmb'"):
         rapidbm.rmb
     assert "rbm" in dir(rapidbm)

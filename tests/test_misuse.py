@@ -3,6 +3,7 @@ or it ends in an InputError that states the rule; never in the words of torch or
 that is wrong."""
 
 import copy
+import inspect
 import math
 import re
 from fractions import Fraction
@@ -339,6 +340,12 @@ SEEDED = {
     "sample": lambda s: rb.sample(SMALL, 2, steps=1, seed=s),
     "record": lambda s: rb.record(SMALL, 2, 1, seed=s),
     "diagnose": lambda s: rb.diagnose(SMALL, seed=s),
+    "sweep": lambda s: rb.sweep(SMALL, WHOLE, seed=s),
+    "sweeps": lambda s: rb.sweeps(SMALL, WHOLE, count=2, seed=s),
+    "random": lambda s: SMALL.random(2, seed=s),
+    "thermodynamics": lambda s: rb.thermodynamics(SMALL, 1.0, method="tempering", steps=2, seed=s),
+    "reconstruct": lambda s: rb.reconstruct(SMALL, SPINS, known=KNOWN, seed=s),
+    "hamming_distance": lambda s: rb.hamming_distance(SMALL, rb.Split(SPINS, known=KNOWN), seed=s),
     "from_arrays": lambda s: rb.from_arrays(SPINS, seed=s),
     "load": lambda s: rb.load("digits", seed=s),
 }
@@ -371,6 +378,7 @@ DRAWING = {
     "sweep": lambda r: rb.sweep(SMALL, WHOLE, r),
     "sweeps": lambda r: rb.sweeps(SMALL, WHOLE, r, 2),
     "random": lambda r: SMALL.random(2, r),
+    "thermodynamics": lambda r: rb.thermodynamics(SMALL, 1.0, method="tempering", steps=2, rng=r),
     "minima": lambda r: rb.minima(SMALL, 2, r),
     "growth": lambda r: rb.growth(SMALL, 2, r),
     "glassiness": lambda r: rb.glassiness(SMALL, SERIES, r, starts=2, fractions=(0.5, 1), tries=2),
@@ -396,6 +404,30 @@ DRAWING = {
     "GibbsProjection": lambda r: rb.GibbsProjection().apply(copy.deepcopy(SMALL), r),
     "ClampedChains": lambda r: rb.ClampedChains().step(SMALL, SMALL.visible_spins(SPINS), r),
 }
+
+
+def test_whatever_asks_for_a_generator_takes_a_seed():
+    functions = {name: getattr(rb, name) for name in dir(rb) if inspect.isfunction(getattr(rb, name))}
+    asked = {name for name, f in functions.items() if "rng" in inspect.signature(f).parameters}
+    assert len(asked) > 20
+    for name in asked:
+        for word in ("rng", "seed"):
+            assert inspect.signature(functions[name]).parameters[word].default is None, name
+    assert asked <= {*SEEDED, *DRAWING}
+
+
+@pytest.mark.parametrize("door", ["sweep", "sweeps", "random", "reconstruct"])
+def test_a_seed_fixes_every_draw(door):
+    one, two = SEEDED[door](3), SEEDED[door](3)
+    assert torch.equal(one, two)
+    assert not all(torch.equal(one, SEEDED[door](seed)) for seed in range(4, 12))
+
+
+def test_a_seed_beside_a_generator_is_refused():
+    with pytest.raises(rb.InputError, match="not both"):
+        rb.sweep(SMALL, WHOLE, rng(), seed=3)
+    with pytest.raises(rb.InputError, match="not both"):
+        rb.hamming_distance(SMALL, rb.Split(SPINS, known=KNOWN), rng(), seed=3)
 
 
 @pytest.mark.parametrize("door", DRAWING)

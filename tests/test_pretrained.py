@@ -157,7 +157,11 @@ def test_reconstruct_holds_the_upper_halves_and_fills_in_the_lower(rapidbm, mnis
         (["reconstruct", "pretrained:mnist", "--replica", "1"], "there is no replica 1"),
         (["sample", "pretrained:mnist", "--sampler", "trajectory"], "has none; take --sampler pt"),
         (["evaluate", "pretrained:mnist", "--curve"], "has none; leave --curve out"),
-        (["reconstruct", "pretrained:mnist", "--data", "x.npy"], "leave --data out"),
+        (["reconstruct", "pretrained:mnist", "--data", "x.npy"], "there is no file x.npy"),
+        (
+            ["evaluate", "pretrained:mnist", "--data", "digits"],
+            "digits has 64 columns, but pre",
+        ),
         (["train", "--resume", "--out", "pretrained:mnist"], "without the run that trained it"),
     ],
 )

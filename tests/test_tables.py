@@ -57,6 +57,9 @@ def test_a_cell_may_hold_the_separator_in_quotes(tmp_path):
         ),
         ("0,1\n\n1,0,1\n", "same number of columns in every row: line 3 has 3, those before 2"),
         ("a,b,c\n1,0\n", "line 2 has 2, those before 3"),
+        (",a,b\n0,1,0\n1,0,0\n", r"line 1, column 1: this line names .* index=False"),
+        ("a,,b\n0,1,0\n", "line 1, column 2: this line names the columns, but for this one"),
+        (",1,0\n0,1,0\n", r"line 1, column 1: a value is missing \(''\)"),
         ("a,b\n", "no row of numbers"),
         ("", "no row of numbers"),
         ('0,"1\n' + "1" * 2**21, "is no table of text: field larger than"),
@@ -108,6 +111,25 @@ def test_samples_and_reconstructions_as_tables(tmp_path, monkeypatch, capfd):
     assert len(rows) == 5
     assert {cell for row in rows for cell in row} <= {"0", "1"}
     assert read_table(tmp_path / "f.csv")[1] == ("a", "b", "c", "d")
+
+
+def test_an_ending_in_capitals(tmp_path):
+    (tmp_path / "A.CSV").write_text("a,b\n0,1\n1,0\n1,1\n")
+    assert is_file("A.CSV")
+    assert load(tmp_path / "A.CSV").columns == ("a", "b")
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1)])
+def test_rows_before_and_after_are_tables_side_by_side(shape):
+    rows = torch.randint(2, (6, 5)) * 2 - 1
+    pairs = (("original", rows), ("given", rows * 0), ("filled in", rows))
+    figure = pictures.comparison_figure(pairs, shape, "abcde")
+    assert [axes.get_title() for axes in figure.axes] == ["original", "given", "filled in"]
+    for axes in figure.axes:
+        assert axes.images[0].get_array().shape == (6, 5)
+        assert [label.get_text() for label in axes.get_xticklabels()] == list("abcde")
+    images = pictures.comparison_figure((("a", torch.ones(3, 4)),) * 2, (2, 2))
+    assert images.axes[0].images[0].get_array().shape != (3, 4)
 
 
 def test_a_table_is_drawn_as_one():

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 # says which module has it, to type checkers as well.
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _MODULE_OF = {
-    alias.name: str(node.module)
+    alias.name: node.module or alias.name  # a module that is a public name itself
     for node in _STUB.body
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
@@ -21,11 +21,11 @@ __all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
-        value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-        globals()[name] = value
+        module = import_module(f".{_MODULE_OF[name]}", __name__)
+        value = globals()[name] = module if _MODULE_OF[name] == name else getattr(module, name)
         return value
     raise AttributeError(f"module 'rapidbm' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

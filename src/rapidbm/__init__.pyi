@@ -1,6 +1,10 @@
 """The public names, for type checkers and for the package itself."""
 
+from . import plot as plot
 from .accel.rounding import precision as precision
+from .bench.run import Benchmark as Benchmark
+from .bench.run import benchmark as benchmark
+from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
 from .data.files import from_arrays as from_arrays
 from .data.splits import Dataset as Dataset
@@ -42,6 +46,8 @@ from .likelihood.log_z import log_likelihood as log_likelihood
 from .likelihood.log_z import log_z as log_z
 from .likelihood.moments import Moments as Moments
 from .likelihood.moments import exact_moments as exact_moments
+from .likelihood.thermodynamics import Thermodynamics as Thermodynamics
+from .likelihood.thermodynamics import thermodynamics as thermodynamics
 from .machines.constructors import bm as bm
 from .machines.constructors import dbm as dbm
 from .machines.constructors import rbm as rbm
@@ -63,6 +69,8 @@ from .registry import Setting as Setting
 from .registry import setting as setting
 from .runs.diagnosis import Diagnosis as Diagnosis
 from .runs.diagnosis import diagnose as diagnose
+from .runs.evaluation import Evaluation as Evaluation
+from .runs.evaluation import evaluate as evaluate
 from .runs.metrics import Metric as Metric
 from .runs.metrics import hamming_distance as hamming_distance
 from .runs.metrics import reconstruct as reconstruct

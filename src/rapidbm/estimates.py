@@ -8,22 +8,38 @@ block b has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from .display import Shown, lines, of_tensor, with_error
+
 BLOCKS = 20  # of samples in a jackknife
 WIDE = 2.6  # standard errors to each side of an interval: they are themselves estimates
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """A value with its standard error."""
 
     value: Tensor  # (e,) float64
     error: Tensor  # (e,) float64
+
+    def _line(self) -> str:
+        def one(place: tuple[int, ...]) -> str:
+            return with_error(float(self.value[place]), float(self.error[place]))
+
+        told = of_tensor(self.value, one)
+        known = self.error[self.error.isfinite()]
+        if "±" in told or not len(known) or not bool((known > 0).any()):
+            return told
+        return told if self.value.numel() == 1 else f"{told}, errors up to {float(known.max()):.2g}"
+
+    def __repr__(self) -> str:
+        return f"{self._title()}: {self._line()}"
 
     @staticmethod
     def of(samples: Tensor) -> Estimate:
@@ -57,7 +73,7 @@ def jackknife(rows: Tensor) -> Estimate:
     return Estimate(whole, (spread * (len(parts) - 1) / len(parts)).sqrt())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bounds(Estimate):
     """A quantity between the ends of its 95 % interval, and how it was obtained.
 
@@ -79,6 +95,28 @@ class Bounds(Estimate):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "error", (self.upper - self.lower) / (2.0 * WIDE))
+
+    def _line(self) -> str:
+        if self.method == "exact":
+            return f"{of_tensor(self.value, lambda i: f'{float(self.value[i]):.7g}')}, exact"
+
+        def one(place: tuple[int, ...]) -> str:
+            value, low, high = (float(x[place]) for x in (self.value, self.lower, self.upper))
+            digits = max(0, 2 - math.floor(math.log10(high - low))) if 0 < high - low < math.inf else 2
+            return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+        return f"{of_tensor(self.value, one)}, 95 % interval"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("value", self._line()), ("how", f"{self.method}: {self.effort}")]
+        if self.method != "exact":
+            facts.append(("carried by", f"{of_tensor(self.ess)} effective samples"))
+        if self.gap is not None:
+            facts.append(("gap", f"{of_tensor(self.gap)}, to the variational bound below"))
+        return [*facts, ("note", self.note)] if self.note else facts
+
+    def __repr__(self) -> str:
+        return lines(self._title(), self._facts())
 
     @property
     def interval(self) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#1d2b36"
 DOWN, UNKNOWN = "#d3dde5", "#86b0cb"
 MOST_NAMES = 60  # columns of a table that are named in a picture
+MOST_LINES = 5000  # cells of a table with lines between them
 
 
 def mosaic(
@@ -42,23 +43,48 @@ def mosaic(
     return out
 
 
+def is_table(shape: tuple[int, int]) -> bool:
+    """Rows of one line each: as images they would be hair-thin."""
+    return 1 in shape
+
+
+def _colours() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("spins", [DOWN, UNKNOWN, INK]).with_extremes(bad="white")
+
+
 def show_images(
     axes: Axes, images: Tensor, shape: tuple[int, int], columns: int | None = None, title: str = ""
 ) -> None:
     """Draws a mosaic, or a table row by row: up is dark, down is light, 0 (unknown) is blue."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    colours = LinearSegmentedColormap.from_list("spins", [DOWN, UNKNOWN, INK]).with_extremes(bad="white")
-    table = shape[0] == 1
-    axes.imshow(
-        images.float().cpu().numpy() if table else mosaic(images, shape, columns),
-        cmap=colours,
-        vmin=-1,
-        vmax=1,
-        interpolation="nearest",
-        aspect="auto" if table else None,
-    )
+    if is_table(shape):
+        show_table(axes, images, title=title)
+        return
+    tiles = mosaic(images, shape, columns)
+    axes.imshow(tiles, cmap=_colours(), vmin=-1, vmax=1, interpolation="nearest")
     axes.set_axis_off()
+    if title:
+        axes.set_title(plain(title), fontsize=10, color=INK)
+
+
+def show_table(axes: Axes, rows: Tensor, names: Sequence[str] = (), title: str = "") -> None:
+    """Draws rows (samples, v) one below the other, under the names of their columns."""
+    cells = rows.detach().float().cpu().numpy()
+    look: dict[str, Any] = {"cmap": _colours(), "vmin": -1, "vmax": 1, "interpolation": "nearest"}
+    axes.imshow(cells, aspect="auto", **look)
+    if cells.size <= MOST_LINES:
+        for line in range(1, cells.shape[1]):
+            axes.axvline(line - 0.5, color="white", lw=0.8)
+        for line in range(1, len(cells)):
+            axes.axhline(line - 0.5, color="white", lw=0.8)
+    if 0 < len(names) <= MOST_NAMES:
+        axes.set_yticks([])
+        axes.set_xticks(range(len(names)), [plain(x[:24]) for x in names], rotation=90, fontsize=7)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    else:
+        axes.set_axis_off()
     if title:
         axes.set_title(plain(title), fontsize=10, color=INK)
 
@@ -78,20 +104,38 @@ def image_figure(
     names: Sequence[str] = (),
 ) -> Figure:
     """A figure of one mosaic, or of a table under the names of its columns."""
-    if shape[0] == 1:
-        fig = figure(min(14.0, 2.0 + 0.2 * shape[1]), min(12.0, 1.0 + 0.12 * len(images)))
-        axes = fig.subplots()
-        show_images(axes, images, shape, title=title)
-        if 0 < len(names) <= MOST_NAMES:
-            axes.set_axis_on()
-            axes.set_yticks([])
-            axes.set_xticks(range(len(names)), [plain(x[:24]) for x in names], rotation=90, fontsize=7)
+    if is_table(shape):
+        fig = figure(min(14.0, 2.0 + 0.2 * max(shape)), min(12.0, 1.0 + 0.12 * len(images)))
+        show_table(fig.subplots(), images, names, title)
         return fig
     tiles = mosaic(images, shape, columns)
     height, width = tiles.shape
     scale = 6.0 / max(width, 1)
     fig = figure(6.0, min(12.0, max(1.0, height * scale)) + 0.4)
     show_images(fig.subplots(), images, shape, columns, title)
+    return fig
+
+
+def comparison_figure(
+    rows: Sequence[tuple[str, Tensor]], shape: tuple[int, int], names: Sequence[str] = ()
+) -> Figure:
+    """The same images in several states, one below the other; tables side by side."""
+    count = len(rows[0][1])
+    if not is_table(shape):
+        fig = figure(min(14.0, 0.6 * count + 1.5), 1.2 * len(rows))
+        for axes, (title, images) in zip(fig.subplots(len(rows), 1), rows, strict=True):
+            show_images(axes, images, shape, count, title)
+        return fig
+    wide = max(shape) > 24  # side by side they would not be told apart
+    width, height = 1.0 + 0.22 * max(shape), 1.2 + 0.14 * count
+    if wide:
+        fig = figure(min(14.0, width), min(16.0, height * len(rows)))
+        panels = fig.subplots(len(rows), 1)
+    else:
+        fig = figure(width * len(rows), min(12.0, height))
+        panels = fig.subplots(1, len(rows))
+    for axes, (title, images) in zip(panels, rows, strict=True):
+        show_table(axes, images, names, title)
     return fig
 
 
@@ -138,6 +182,23 @@ def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figur
     fig = figure(4.6 * len(names), 3.4)
     for axes, name in zip(np.ravel(fig.subplots(1, len(names))), names, strict=True):
         show_curves(axes, records, name, label_of(name))
+    fig.suptitle(plain(title), fontsize=11, color=INK)
+    return fig
+
+
+def thermodynamics_figure(
+    betas: Tensor, panels: Mapping[str, tuple[Tensor, Tensor]], title: str = ""
+) -> Figure:
+    """Quantities (b,) with their errors against β, one panel each."""
+    order = betas.argsort()
+    fig = figure(9.0, 6.0)
+    for axes, (name, (value, error)) in zip(np.ravel(fig.subplots(2, 2)), panels.items(), strict=True):
+        look: dict[str, Any] = {"fmt": "o-", "ms": 3.5, "lw": 1.6, "elinewidth": 1.0, "capsize": 2.0}
+        numbers = (x[order].numpy() for x in (betas, value, error))
+        axes.errorbar(*numbers, color=BLUE, ecolor=INK, **look)
+        axes.set_xlabel("inverse temperature  β")
+        axes.set_ylabel(name)
+        axes.spines[["top", "right"]].set_visible(False)
     fig.suptitle(plain(title), fontsize=11, color=INK)
     return fig
 

@@ -6,6 +6,8 @@ import os
 import platform
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from html import escape
 from typing import Any, cast
 
 import torch
@@ -13,7 +15,10 @@ import torch
 from .. import __version__
 from ..accel import rounding
 from ..accel.devices import device_named
+from ..display import Shown
 from ..errors import InputError, check_choice
+from ..progress import quiet
+from ..random import check_seed
 from . import groups, peers, roofline, sizes
 from .jobs import Size
 from .peak import HOW
@@ -39,6 +44,31 @@ def checked(device: str, precision: str) -> tuple[torch.device, rounding.Precisi
             f"products on a CPU are float32, not {precision}; leave --precision out or give --device cuda"
         )
     return on, cast(rounding.Precision, precision)
+
+
+@dataclass(frozen=True, repr=False)
+class Benchmark(Shown):
+    """What `rapidbm bench` measures; its `repr` is what the command prints."""
+
+    numbers: Result
+
+    def __repr__(self) -> str:
+        from .report import lines
+
+        return "\n".join(lines(self.numbers))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+def benchmark(
+    *, quick: bool = False, device: str = "auto", precision: str = "float32", seed: int = 0
+) -> Benchmark:
+    """How fast this machine and this library are, beside what else is installed: `rapidbm bench`."""
+    check_seed(seed)
+    on, rounded = checked(device, precision)
+    with quiet():
+        return Benchmark(measured(on, rounded, quick, seed, tell=lambda text: None))
 
 
 def measured(

@@ -7,24 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ..machines.machine import Machine
 from ..progress import quiet
 from ..runs import diagnosis
 from ..runs.pretrained.packed import trained
-from .terminal.console import Screen
-from .terminal.options import FIGURES, DataFile, Device, Json, Limit, Replica, Seed, Update, run_names
+from .terminal.console import Screen, others, tell_notes
+from .terminal.options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
 
 
 def diagnose(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN",
-            autocompletion=run_names,
-            help="A run folder, pretrained:mnist, or a machine's .safetensors file.",
-            show_default=False,
-        ),
-    ],
+    run: Folder,
     update: Update = None,
     file: DataFile = None,
     replica: Replica = 0,
@@ -37,7 +28,7 @@ def diagnose(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"Folder for the pictures (default: {FIGURES}, or beside the file)."),
+        typer.Option(help=f"Folder for the pictures (default: {FIGURES})."),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -48,9 +39,9 @@ def diagnose(
     its landscape, and the quality of its samples. The start of a training is --update 0.
     """
     screen = Screen(as_json)
-    machine, data, past = diagnosis.opened(run, update, replica, device, file)
-    whole = None if run.is_file() else trained(run, file)
-    folder = out or (run.parent if whole is None else whole.figures)
+    whole = trained(run, file)
+    machine, data, past = diagnosis.opened(whole, update, replica, device)
+    folder = out or whole.figures
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
     name = run.stem if run.is_file() else run.resolve().name
     after = "" if update is None else f", update {update}"
@@ -64,17 +55,17 @@ def diagnose(
             sweeps=sweeps,
             starts=starts,
             seed=seed,
-            title=f"{name}{after}: {_words(machine)}",
+            title=f"{name}{after}: {machine.describe()}",
             limit=limit,
         )
-    prefix = f"{run.stem}-" if run.is_file() else ""
     suffix = ("" if update is None else f"-{update}") + (f"-replica-{replica}" if replica else "")
-    taken, words = (None, "") if whole is None else whole.where(update)
-    files = found.save(folder, words or str(run), prefix, suffix)
-    told = {"run": str(run), "update": taken, "replica": replica}
+    taken, words = whole.where(update)
+    prefix = whole.picture("").name if run.is_file() else ""
+    files = found.save(folder, words, prefix, suffix)
+    told = {"run": str(run), **others(whole), "update": taken, "replica": replica}
     screen.result({**told, **found.as_dict(), "figures": files})
-    if words:
-        screen.say(words)
+    screen.say(words)
+    tell_notes(whole, screen)
     section = ""
     for row in found.rows:
         if row.section != section:
@@ -82,9 +73,3 @@ def diagnose(
             screen.say(section)
         screen.say(f"  {row.name:<40}  {row.text()}")
     screen.say(f"pictures: {', '.join(files.values())}")
-
-
-def _words(machine: Machine) -> str:
-    """The machine in a few words."""
-    k = None if machine.patterns is None else machine.patterns.shape[1]
-    return f"{machine.layers.describe()}, {'dense' if k is None else f'K={k}'}"

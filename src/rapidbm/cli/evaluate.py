@@ -7,11 +7,19 @@ from typing import Annotated
 import typer
 
 from .. import pictures
+from ..display import spread
 from ..errors import InputError
-from ..runs.evaluation import LIKELIHOODS, curve_figure, evaluation, likelihood_curve, middle
-from ..runs.folder import Trained
+from ..runs.evaluation import (
+    LIKELIHOODS,
+    curve_figure,
+    evaluation,
+    likelihood_curve,
+    measured_parts,
+    middle,
+)
+from ..runs.looking.trained import Trained
 from ..runs.pretrained.packed import trained
-from .terminal.console import Screen, meaning, spread
+from .terminal.console import Screen, meaning, others, tell_notes
 from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Update, offers
 
 
@@ -43,7 +51,7 @@ def evaluate(
     screen, opened = Screen(as_json), trained(run, file)
     with screen.watching("evaluation", limit=limit):
         if not curve:
-            rows, notes = evaluation(opened, update, seed, device, likelihood)
+            found = evaluation(opened, update, seed, device, likelihood)
         elif update is not None or likelihood != "auto":
             raise InputError("--curve takes all checkpoints; leave --update and --likelihood out")
         else:
@@ -51,10 +59,12 @@ def evaluate(
             return
     taken, words = opened.where(update)
     which = opened.chosen(update)
-    screen.result({"run": str(run), "update": taken, "checkpoint": which, **rows, "notes": notes})
+    rows, notes = found.rows, list(found.notes)
+    told = {"run": str(run), **others(opened), "update": taken, "checkpoint": which}
+    screen.result({**told, **rows, "notes": notes})
     width = max(map(len, rows))
     lost = opened.info.get("diverged", []) if which == "last" else []
-    screen.say(f"{run}: {words}; {meaning(opened.recipe.replicas - len(lost))}")
+    screen.say(f"{run}: {words}; {meaning(opened.replicas - len(lost))}")
     for name, values in rows.items():
         kept = [v for i, v in enumerate(values) if i not in lost]
         screen.say(f"  {name:<{width}}  {spread(kept)}")
@@ -67,17 +77,18 @@ def evaluate(
 def _show_curve(run: Trained, screen: Screen, seed: int, device: str) -> None:
     records = likelihood_curve(run, seed, device, screen.track)
     screen.say(
-        f"log-likelihood per image, middle of the interval ({meaning(run.recipe.replicas)}) and its "
+        f"log-likelihood per row, middle of the interval ({meaning(run.replicas)}) and its "
         "width, the widest"
     )
     for record in records:
         screen.result(record)
         told = []
-        for part in ("train", "test"):
+        for part in measured_parts(record):
             ends = (record[f"log_likelihood_{part}_{end}"] for end in ("from", "to"))
             pairs = [(a, b) for a, b in zip(*ends, strict=True) if a is not None and b is not None]
             widest = max((b - a for a, b in pairs), default=0.0)
             told.append(f"{part} {spread(middle(record, part))} (width {widest:.2g})")
         screen.say(f"  update {record['update']:>8}  {'; '.join(told)}; {record['method']}")
     figure = curve_figure(records, run.info["data"]["name"])
-    screen.say(f"picture: {pictures.save(figure, run.figures / 'likelihood.png')}")
+    screen.say(f"picture: {pictures.save(figure, run.picture('likelihood.png'))}")
+    tell_notes(run, screen)

@@ -9,7 +9,7 @@ import typer
 
 from ..runs.pretrained.packed import trained
 from ..runs.samples import reconstructions, target
-from .terminal.console import Screen
+from .terminal.console import Screen, others, tell_notes
 from .terminal.options import (
     FIGURES,
     DataFile,
@@ -28,13 +28,15 @@ def reconstruct(
     run: Folder,
     count: Annotated[int, typer.Option(help="How many images.", min=1)] = 16,
     part: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--of",
-            help="Which images: test, train or valid.",
+            help="Which images: test, train or valid (default: test; of other data the first rows of "
+            "their file).",
+            show_default=False,
             autocompletion=offers(("test", "train", "valid")),
         ),
-    ] = "test",
+    ] = None,
     mask: Annotated[
         Path | None,
         typer.Option(help="A .npy of booleans, true where a pixel is known (default: the data set's)."),
@@ -77,10 +79,11 @@ def reconstruct(
         images, wrong = reconstructions(
             opened, part, mask, count, passes, clamp, replica, update, seed, device, path
         )
-    screen.result({"run": str(run), "images": images, **wrong, "out": str(path)})
+    screen.result({"run": str(run), **others(opened), "images": images, **wrong, "out": str(path)})
     told = f"{wrong['wrong_unknown']:.4f} of the unknown pixels are wrong"
     if clamp:
         told += ", the known ones were held"
     else:
         told += f"; nothing was held, Hamming distance over all pixels {wrong['hamming']:.4f}"
     screen.say(f"{opened.where(update)[1]}: {told} → {path}")
+    tell_notes(opened, screen)

@@ -12,7 +12,7 @@ from ..accel.devices import device_named
 from ..runs.pretrained.packed import trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
-from .terminal.console import Screen
+from .terminal.console import Screen, others, tell_notes
 from .terminal.options import (
     FIGURES,
     DataFile,
@@ -82,20 +82,22 @@ def sample(
     """Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing."""
     screen, opened = Screen(as_json), trained(run, file)
     path = target(out, opened, "samples.png")
-    shape = opened.info["data"]["shape"]
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
     if sampler == "gibbs" and sweeps is None:
         sweeps = opened.usual.sweeps
     with screen.watching("sampling", limit=limit):
         spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track)
-    names = opened.info["data"].get("columns", ())
+    names = opened.columns
     if not write_array(path, spins, names):
-        pictures.save(pictures.image_figure(spins, (shape[0], shape[1]), names=names), path)
+        pictures.save(pictures.image_figure(spins, opened.shape, names=names), path)
     drawn = {"samples": count, "sampler": sampler, "sweeps": steps, "out": str(path)}
-    screen.result({"run": str(run), **drawn, **({"tempering": told} if told else {})})
+    screen.result({"run": str(run), **others(opened), **drawn, **({"tempering": told} if told else {})})
     how = f"{sampler}, {steps} steps"
     if hasattr(chosen, "start"):
-        how = f"{steps} sweeps from {STARTS[start]}"
+        rows = start == "data" and opened.other is not None
+        how = f"{steps} sweeps from {f'rows of {opened.other_name}' if rows else STARTS[start]}"
     of = opened.where(update)[1]
     screen.say(f"{count} samples of {of}, {how}{'; ' if told else ''}{told} → {path}")
+    if start == "data" or getattr(chosen, "data", None) is not None:
+        tell_notes(opened, screen)

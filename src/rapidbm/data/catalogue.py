@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..display import Table
 from ..errors import InputError, unknown
 from ..registry import Option, Registry, options_of
 from .bars import bars4, bars_and_stripes
@@ -17,6 +18,10 @@ from .splits import Dataset, held_out
 from .tables import ENDINGS
 
 FILE_ENDINGS = (*READERS, *ENDINGS)
+OF_FILES = (
+    f"a file: {', '.join(FILE_ENDINGS)} of {{0,1}}, booleans or ±1, a row per sample; .npz and .h5 may "
+    "hold train, test and valid"
+)
 
 
 class Source(NamedTuple):
@@ -62,7 +67,7 @@ DATASETS: Registry[Source] = Registry(
 
 
 def is_file(name: str | Path) -> bool:
-    return isinstance(name, Path) or Path(name).suffix in FILE_ENDINGS
+    return isinstance(name, Path) or Path(name).suffix.lower() in FILE_ENDINGS
 
 
 def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
@@ -91,6 +96,15 @@ def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
     _check_options(text, options, takes)
     data = make(*number, **options)
     return data if valid is None else held_out(data, valid, seed)
+
+
+def datasets() -> Table:
+    """What can be trained on, and where it comes from: what `rapidbm datasets` prints."""
+    rows = []
+    for name, (_, options, text) in DATASETS.sound().items():
+        package = DATASETS.package(name)
+        rows.append((name, f"{text}; from {package}" if package else text, ", ".join(options)))
+    return Table("data sets", ("name", "what it is", "options"), tuple(rows), (OF_FILES,))
 
 
 def entry_of(name: str) -> tuple[str | None, tuple[int, ...]]:

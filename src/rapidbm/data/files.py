@@ -92,20 +92,20 @@ def from_file(
     names of the columns.
     """
     path = Path(path)
-    known = (*READERS, *ENDINGS)
-    if path.suffix not in known:
+    known, ending = (*READERS, *ENDINGS), path.suffix.lower()
+    if ending not in known:
         raise InputError(
             f"{path} has the ending {path.suffix!r}, known are {', '.join(known)}; convert it"
         )
     if not path.is_file():
         raise InputError(f"there is no file {path}; check the path")
-    if path.suffix in ENDINGS:
+    if ending in ENDINGS:
         values, names = read_table(path)
         data = from_arrays(values, name=path.stem, seed=seed or 0)
         if names:  # a table, though there may be as many columns as a square has pixels
             data = replace(data, shape=(1, len(names)), columns=names)
     else:
-        data = from_named(path, READERS[path.suffix](path), seed=seed, seeded=valid is not None)
+        data = from_named(path, READERS[ending](path), seed=seed, seeded=valid is not None)
     return data if valid is None else held_out(data, valid, seed or 0)
 
 

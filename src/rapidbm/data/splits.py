@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_labels, as_mask
+from ..display import Shown, words
 from ..errors import InputError, is_number
 from ..machines.spins import to_spins
 from ..random import stream
@@ -24,8 +25,8 @@ SPLIT_SEED = Setting(
 )
 
 
-@dataclass(frozen=True)
-class Split:
+@dataclass(frozen=True, repr=False)
+class Split(Shown):
     """One part of a data set."""
 
     spins: Tensor  # (samples, v) int8, ±1
@@ -64,8 +65,23 @@ class Split:
                 f"{len(self)} samples need {len(self)} labels, not {tuple(self.labels.shape)}"
             )
 
+    def _line(self) -> str:
+        labels = "" if self.labels is None else f", {len(torch.unique(self.labels))} labels"
+        known = "" if self.known is None else ", some units known"
+        return (
+            f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{labels}{known}"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self._title()}: {self._line()}"
+
     def __len__(self) -> int:
         return len(self.spins)
+
+    @property
+    def share_up(self) -> float:
+        """The share of spins that are up."""
+        return float((self.spins > 0).double().mean())
 
     @property
     def visible(self) -> int:
@@ -89,8 +105,8 @@ class Split:
         return Split.owning(self.spins[rows], labels, known)
 
 
-@dataclass(frozen=True)
-class Dataset:
+@dataclass(frozen=True, repr=False)
+class Dataset(Shown):
     """A training and a test split, a third one to choose by if there is one, and the shape of the
     images for pictures: (1, columns) of a table."""
 
@@ -100,6 +116,17 @@ class Dataset:
     shape: tuple[int, int]
     valid: Split | None = None
     columns: tuple[str, ...] = ()  # names, of a table that has them
+    order: Tensor | None = None  # which row of what was given each row of train, then of test, is
+
+    def _title(self) -> str:
+        return f"Dataset {self.name}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        rows, columns = self.shape
+        shape = f"a table of {columns} columns" if rows == 1 else f"images of {rows}×{columns}"
+        named = [("columns", words(self.columns))] if self.columns else []
+        parts = [(part, split._line()) for part, split in self.parts.items()]
+        return [("rows are", shape), *parts, *named]
 
     def __post_init__(self) -> None:
         widths = [split.visible for split in self.parts.values()]
@@ -119,6 +146,15 @@ class Dataset:
     def visible(self) -> int:
         return self.train.visible
 
+    @property
+    def given(self) -> dict[str, Split]:
+        """The parts as they were given: the rows in their order, as `data`, where those to test were set
+        aside here."""
+        if self.order is None:
+            return self.parts
+        whole = {"data": (self.train + self.test).take(self.order.argsort())}
+        return whole if self.valid is None else {**whole, "valid": self.valid}
+
 
 def check_share(share: object) -> None:
     if not (is_number(share) and 0 <= float(share) < 1):  # type: ignore[arg-type]
@@ -130,7 +166,9 @@ def held_out(data: Dataset, share: float, seed: int) -> Dataset:
     trained on."""
     check_share(share)
     if not share:
-        return data if data.valid is None else replace(data, train=data.train + data.valid, valid=None)
+        if data.valid is None:
+            return data
+        return replace(data, train=data.train + data.valid, valid=None, order=None)
     if data.valid is not None:
         raise InputError(
             f"{data.name} has a validation part of its own, of {len(data.valid)}; leave --valid out, or "
@@ -142,7 +180,7 @@ def held_out(data: Dataset, share: float, seed: int) -> Dataset:
     order = torch.randperm(count, generator=stream(seed, "valid"))
     cut = min(max(1, round(share * count)), count - 1)
     kept, held = order[cut:].sort().values, order[:cut].sort().values
-    return replace(data, train=data.train.take(kept), valid=data.train.take(held))
+    return replace(data, train=data.train.take(kept), valid=data.train.take(held), order=None)
 
 
 def top_half(shape: tuple[int, int]) -> Tensor:
@@ -161,4 +199,4 @@ def divided(
     whole = Split.owning(spins, labels, top_half(shape))
     order = torch.randperm(len(spins), generator=stream(seed, "split"))
     cut = min(round(len(spins) * (1 - TEST_SHARE)), len(spins) - 1)
-    return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape)
+    return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape, order=order)

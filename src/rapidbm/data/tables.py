@@ -84,7 +84,7 @@ def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[s
         try:
             row = np.array([float(cell) for cell in cells])
         except ValueError:
-            if not (rows or names) and not any(map(_is_value, cells)):
+            if not (rows or names) and _are_names(path, number, cells):
                 names = tuple(cells)
                 continue
             row = np.array([_value(path, number, i, cell, names) for i, cell in enumerate(cells)])
@@ -96,12 +96,24 @@ def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[s
     return names, rows
 
 
+def _are_names(path: Path, number: int, cells: list[str]) -> bool:
+    """Whether the first line holds names rather than values."""
+    if any(map(_is_value, cells)):
+        return False
+    if "" in cells:
+        raise InputError(
+            f"{path}, line {number}, column {cells.index('') + 1}: this line names the columns, but for "
+            "this one; name it, or leave it out if it only counts rows (pandas: to_csv(…, index=False))"
+        )
+    return True
+
+
 def _is_value(cell: str) -> bool:
     """Whether a line with this cell holds values rather than names."""
     try:
         float(cell)
     except ValueError:
-        return cell.lower() in WORDS or cell.lower() in MISSING
+        return cell.lower() in WORDS or (cell.lower() in MISSING and cell != "")
     return True
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
 from ..machines.layers import Layers
@@ -47,8 +48,8 @@ def diluted(machine: Machine, share: float, rng: torch.Generator) -> Machine:
     return Machine(couplings, None if biases is None else biases.detach().gather(1, units))
 
 
-@dataclass(frozen=True)
-class Growth:
+@dataclass(frozen=True, repr=False)
+class Growth(Shown):
     """Minima of machines diluted to several sizes."""
 
     units: Tensor  # (f,)
@@ -57,6 +58,9 @@ class Growth:
     starts: int
     slope: Estimate  # of log total against units, mean and error over tries
     slope_found: Estimate  # of log distinct: bends down where the starts run out
+
+    def _line(self) -> str:
+        return f"slope {self.slope._line()} per unit"
 
     @property
     def saturated(self) -> Tensor:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..display import Shown, words
 from ..errors import check_count
 from ..estimates import Estimate, jackknife
 from ..machines.machine import Machine
@@ -35,8 +36,8 @@ NUDGE, TIED = 1e-9, 1e-11  # of the largest field; float64 rounds at 1e-15
 ROUNDS = 32  # an exit that one nudge in four finds is missed once in 10⁴
 
 
-@dataclass(frozen=True)
-class Valleys:
+@dataclass(frozen=True, repr=False)
+class Valleys(Shown):
     """The minima of one replica, the most frequent first."""
 
     spins: Tensor  # (d, n); 0 where a unit has no field
@@ -46,12 +47,23 @@ class Valleys:
     signed: int  # how many there are when s and −s count as two
 
 
-@dataclass(frozen=True)
-class Minima:
+@dataclass(frozen=True, repr=False)
+class Minima(Shown):
     """What descent from `starts` random configurations found in each replica."""
 
     valleys: tuple[Valleys, ...]
     starts: int
+
+    def _line(self) -> str:
+        return f"{words(self.distinct)} distinct, of {self.starts:,} starts"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("distinct", self._line()),
+            ("in all, at least", self.total._line()),
+            ("share of the most frequent", self.top._line()),
+            ("energies per unit", "; ".join(words(v.energies) for v in self.valleys[:3])),
+        ]
 
     @property
     def distinct(self) -> Tensor:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.spins import as_spins
@@ -30,8 +31,8 @@ from ..random import rng_from
 FEWER = "take fewer samples"
 
 
-@dataclass(frozen=True)
-class AdversarialAccuracy:
+@dataclass(frozen=True, repr=False)
+class AdversarialAccuracy(Shown):
     """Both halves of (1), and `distance`, the mean of |AA − 1/2| over them."""
 
     truth: Estimate
@@ -39,8 +40,8 @@ class AdversarialAccuracy:
     distance: Estimate
 
 
-@dataclass(frozen=True)
-class Nearest:
+@dataclass(frozen=True, repr=False)
+class Nearest(Shown):
     """Share of pixels by which samples, and test images, differ from their nearest training image.
 
     A ratio of the mean distances below 1, or more copies than the test set has, is memorisation.

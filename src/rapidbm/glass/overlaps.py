@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ..accel.memory import check_room
 from ..arrays import as_tensor
+from ..display import Shown
 from ..errors import InputError, check_count, is_number
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.machine import Machine
@@ -34,8 +35,8 @@ from ..progress import pulse, watched
 from ..random import rng_from
 
 
-@dataclass(frozen=True)
-class OverlapDistribution:
+@dataclass(frozen=True, repr=False)
+class OverlapDistribution(Shown):
     """P(q) over pairs of independent chains, and its moments."""
 
     edges: Tensor  # (b + 1,)
@@ -110,8 +111,8 @@ def aligned_edges(units: int) -> Tensor:
     return torch.cat([negative[: -1 if first == 0 else None], side]) / units
 
 
-@dataclass(frozen=True)
-class Freezing:
+@dataclass(frozen=True, repr=False)
+class Freezing(Shown):
     """Overlaps of time averages: of a chain with its later self, and with other chains."""
 
     within: Estimate  # q_EA, eq. (2)
@@ -157,8 +158,8 @@ def edwards_anderson(series: Tensor) -> Estimate:
     return Estimate.of((early * late).mean(2))
 
 
-@dataclass(frozen=True)
-class Triangles:
+@dataclass(frozen=True, repr=False)
+class Triangles(Shown):
     """Shapes of the triangles of distances between three chains, eq. (4)."""
 
     distances: Tensor  # (e, triples, 3), sorted
@@ -166,9 +167,12 @@ class Triangles:
     k: Estimate  # ⟨K⟩
     isosceles: Estimate  # the share of triples with d_3 − d_2 < d_2 − d_1; 1/2 by chance
 
+    def _line(self) -> str:
+        return f"⟨K⟩ {self.k._line()}; isosceles {self.isosceles._line()}"
 
-@dataclass(frozen=True)
-class Ultrametricity:
+
+@dataclass(frozen=True, repr=False)
+class Ultrametricity(Shown):
     """Triangles of the chains, and those of a null: spins shuffled unit by unit over the chains."""
 
     found: Triangles

@@ -41,6 +41,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
+from ..display import Shown
 from ..errors import InputError, check_beta, check_choice, is_number
 from ..machines.couplings import Couplings
 from ..machines.layers import Layers
@@ -53,8 +54,8 @@ BIDIRECTIONAL, HOPFIELD = "bidirectional associative memory", "Hopfield"
 COLD = 1e-3  # stands for T = 0: the capacities change by less than 10⁻³ below it
 
 
-@dataclass(frozen=True)
-class Standing:
+@dataclass(frozen=True, repr=False)
+class Standing(Shown):
     """Load and temperature of each replica, and the phase of a random machine that has the same."""
 
     load: Tensor  # (e,)
@@ -69,8 +70,8 @@ class Standing:
         return phases_at(self.load, self.temperature, self.theory, self.aspect)
 
 
-@dataclass(frozen=True)
-class Boundaries:
+@dataclass(frozen=True, repr=False)
+class Boundaries(Shown):
     """Temperatures of the three lines against load; NaN where there is no such line."""
 
     theory: str

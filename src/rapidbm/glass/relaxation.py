@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError, is_whole
 from ..estimates import Estimate
 from ..machines.machine import Machine
@@ -22,16 +23,16 @@ from .sample_moments import moments
 AGREE = 3.0  # combined errors
 
 
-@dataclass(frozen=True)
-class Course:
+@dataclass(frozen=True, repr=False)
+class Course(Shown):
     """Quality after each number of sweeps: |AA − 1/2| (`neighbours.py`), rms of the second moments."""
 
     accuracy: Estimate  # (e, s)
     second: Estimate  # (e, s)
 
 
-@dataclass(frozen=True)
-class Relaxation:
+@dataclass(frozen=True, repr=False)
+class Relaxation(Shown):
     """Chains from random spins beside chains from data; `between` is |AA − 1/2| of one to the other."""
 
     sweeps: tuple[int, ...]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError, check_count
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..progress import pulse, watched
@@ -23,8 +24,8 @@ from ..random import check_rng
 from .neighbours import FEWER, checked, shuffled
 
 
-@dataclass(frozen=True)
-class Moment:
+@dataclass(frozen=True, repr=False)
+class Moment(Shown):
     """Moments (1) of one order, of samples and of data.
 
     `floor` is the rms difference that two finite draws from one distribution would show; the slope of
@@ -40,8 +41,8 @@ class Moment:
     correlation: Estimate
 
 
-@dataclass(frozen=True)
-class Projections:
+@dataclass(frozen=True, repr=False)
+class Projections(Shown):
     """Samples and data along the data's principal components.
 
     `distance` is Wasserstein's, ∫|F_S − F_D|, in units of the data's standard deviation; `floor` is that

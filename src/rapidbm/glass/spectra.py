@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..display import Shown, words
 from ..errors import InputError
 from ..machines.couplings import Couplings
 from ..machines.machine import Machine
@@ -31,14 +32,17 @@ from ..machines.machine import Machine
 CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Shown):
     """Singular values of the couplings, or eigenvalues where units of one layer are coupled."""
 
     values: Tensor  # (e, r), falling; those that K patterns cannot reach, 0, are left out
     edge: Tensor  # (e,) eq. (1)
     limit: Tensor  # (e,) the edge and a margin for chance, eq. (2)
     kind: str  # "singular values" or "eigenvalues"
+
+    def _line(self) -> str:
+        return f"{words(self.values)}; beyond the limit {words(self.outliers)}"
 
     @property
     def outliers(self) -> Tensor:
@@ -77,8 +81,8 @@ def spectrum(machine: Machine) -> Spectrum:
     return Spectrum(values, rms * (math.sqrt(v) + math.sqrt(h)), limit, "singular values")
 
 
-@dataclass(frozen=True)
-class PatternOverlaps:
+@dataclass(frozen=True, repr=False)
+class PatternOverlaps(Shown):
     """C_kl = ξ_k·ξ_l / |ξ_k||ξ_l| within each layer."""
 
     matrices: tuple[Tensor, ...]  # per layer (e, k, k)

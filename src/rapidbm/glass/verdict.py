@@ -48,6 +48,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
+from ..display import Shown
 from ..errors import InputError
 from ..estimates import Estimate
 from ..machines.machine import Machine
@@ -72,8 +73,8 @@ CROSSED = "spin glass, its states crossed at this temperature"
 ERGODIC = "one state: many minima, all crossed at this temperature"
 
 
-@dataclass(frozen=True)
-class Glassiness:
+@dataclass(frozen=True, repr=False)
+class Glassiness(Shown):
     """The numbers behind a verdict."""
 
     edwards_anderson: Estimate
@@ -85,6 +86,9 @@ class Glassiness:
     growth: Growth
     stability: Estimate | None  # eq. (7); None for dense couplings
     spectrum: Spectrum
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("verdict", "; ".join(self.verdict)), *super()._facts()]
 
     @property
     def verdict(self) -> tuple[str, ...]:

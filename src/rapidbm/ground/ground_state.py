@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError, check_choice, check_count
 from ..exchange.dimod_samplers import read_spins, sampler_of, takes
 from ..machines.enumeration import (
@@ -54,8 +55,8 @@ EXACT = ("exact", "enumeration", "zonotope")
 SAME = 1e-6  # energies this close, relatively, are one
 
 
-@dataclass(frozen=True)
-class GroundState:
+@dataclass(frozen=True, repr=False)
+class GroundState(Shown):
     """The lowest energy of each replica, a configuration that has it, and how far to trust it."""
 
     energy: Tensor  # (e,) float64

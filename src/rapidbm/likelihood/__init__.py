@@ -6,6 +6,8 @@ May know machines and sampling; knows nothing of training or files.
     exact          which exact sum takes the fewest terms: `can_be_exact`
     counting, quadrature      two of them beside enumeration
     moments        ⟨s_i⟩ and ⟨s_i s_j⟩ by the same sums: `exact_moments`
+    thermodynamics     energy, heat capacity, entropy, … over β: `thermodynamics`
+    reweighting    averages at any β from states recorded at several
     annealed       log Z from several bases, both ways: `annealed`
     hidden_sums    the sum over hidden units that are coupled to each other
     bridging       log Z along a training: `log_z_along`

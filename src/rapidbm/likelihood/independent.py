@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import FitWarning
 from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
@@ -42,8 +43,8 @@ CHAINS, SWEEPS = 32, 10
 CLEAR = 0.1  # nats below which nothing is said
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Shown):
     """What is proven about the mean log-likelihood of data, in nats per sample."""
 
     most: Tensor  # (e,): it is not larger

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import check_beta
 from ..machines.enumeration import enumerate_spins, free_layers, infer, log_weight
 from ..machines.machine import Machine
@@ -29,8 +30,8 @@ from .exact import exact_method
 from .quadrature import lattice
 
 
-@dataclass(frozen=True)
-class Moments:
+@dataclass(frozen=True, repr=False)
+class Moments(Shown):
     """Means and pair moments of all units; the diagonal of the pairs is 1."""
 
     mean: Tensor  # (e, n) float64

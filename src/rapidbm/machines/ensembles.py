@@ -18,6 +18,7 @@ from torch import Tensor
 from ..accel import fused
 from ..accel.operands import Pair
 from ..arrays import as_tensor
+from ..display import Shown
 from ..errors import InputError, check_count
 from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight
 
@@ -54,8 +55,8 @@ class Ensemble(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class WeightedSpins:
+@dataclass(frozen=True, repr=False)
+class WeightedSpins(Shown):
     """Configurations and their weights; a unit may hold its conditional mean instead of ±1."""
 
     spins: Tensor  # (e, c, n)

@@ -24,9 +24,10 @@ from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..arrays import as_tensor
+from ..display import Shown, of_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..progress import watch
-from ..random import check_rng
+from ..random import rng_from
 from .couplings import Couplings, as_parameter
 from .ensembles import Ensemble, GivenVisible, WeightedSpins
 from .enumeration import check_states, clamped_states, infer, log_weight, states_of
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _resting: WeakKeyDictionary[Machine, Pair] = WeakKeyDictionary()
 
 
-class Machine(nn.Module):
+class Machine(Shown, nn.Module):
     """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
 
     Visible data are ±1, {0, 1} or booleans, recognised by `to_spins`. A configuration of all units is ±1
@@ -96,8 +97,23 @@ class Machine(nn.Module):
         """True when E(s) = E(−s)."""
         return self.biases is None and all(unit.mirrored for unit in self.layers.kinds)
 
-    def extra_repr(self) -> str:
-        return f"{self.layers.describe()} units, {self.replicas} replica(s), {self.dtype}"
+    def describe(self) -> str:
+        """The machine in a few words."""
+        kind = "dense" if self.patterns is None else f"K={self.patterns.shape[1]}"
+        return f"{self.layers.describe()}, {kind}"
+
+    def _line(self) -> str:
+        return self.describe() if self.replicas == 1 else f"{self.describe()}, {self.replicas} replicas"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        size = sum(p.numel() for p in self.parameters()) // self.replicas
+        return [
+            ("units", self.layers.describe()),
+            ("couplings", "dense" if self.patterns is None else f"{self.patterns.shape[1]} patterns"),
+            ("biases", "none" if self.biases is None else of_tensor(self.biases)),
+            ("parameters", f"{size:,}, {str(self.dtype).removeprefix('torch.')} on {self.device}"),
+            ("replicas", str(self.replicas)),
+        ]
 
     # -- configurations ---------------------------------------------------------------------------
 
@@ -165,9 +181,11 @@ class Machine(nn.Module):
         spins[..., : self.visible] = seen
         return infer(self, spins, self.layers.hidden, beta)
 
-    def random(self, chains: int, rng: torch.Generator) -> Tensor:
+    def random(
+        self, chains: int, rng: torch.Generator | None = None, *, seed: int | None = None
+    ) -> Tensor:
         """Units without a field, of spins fair ones, (e, c, n)."""
-        check_rng(rng, self.device)
+        rng = rng_from(seed, rng, "random", device=self.device)
         self.check_chains(chains)
         shape = torch.empty(()).expand(self.replicas, chains, self.layers.units)
         return self.layers.by_layer(lambda unit, x: unit.random(x.shape, rng, self.dtype), shape)
@@ -356,8 +374,7 @@ class Machine(nn.Module):
         return weights.from_weights(W, b, c, levels)
 
     def to_weights(self, levels: tuple[float, float] = (0, 1)) -> weights.Weights:
-        """W, b and c of units with these levels; their energies and free energies are this machine's plus
-        `constant`."""
+        """W, b and c of units with these levels, whose energies are this machine's plus `constant`."""
         from . import weights
 
         return weights.to_weights(self, levels)

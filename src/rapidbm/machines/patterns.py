@@ -93,9 +93,6 @@ class Patterns(Couplings):
             return Pair(sizes, self.across(), None, biases, names)
         return Pair(sizes, self.layers.sided(self.patterns.detach()), self.scale, biases, names)
 
-    def extra_repr(self) -> str:
-        return f"K={self.patterns.shape[1]}"
-
     @property
     def limit(self) -> float:  # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)² ≤ (Σ_ki |ξ_i^k|)²
         return math.sqrt(torch.finfo(self.patterns.dtype).max)

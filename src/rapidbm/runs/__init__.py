@@ -11,8 +11,9 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 Others take besides
 
     choosing: chosen
-    folder: Record, RunFolder, Trained, check_free
-    evaluation: LIKELIHOODS, curve_figure, likelihood_curve, middle
+    folder: Record, RunFolder, check_free
+    looking.trained: Trained
+    evaluation: LIKELIHOODS, curve_figure, likelihood_curve, measured_parts, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
     pretrained.packed: known, trained
@@ -24,6 +25,5 @@ Others take besides
     spacing: OPEN, on_log_grid
     samples: STARTS, reconstructions, sampler_named, target, write_array
     views.listing: KEYS, LOW, Runs, with_spread
-    views.table: as_html, as_text
     views.tensorboard: TensorBoard, check_installed
 """

@@ -22,6 +22,7 @@ from .. import pictures
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..disk import write_json
+from ..display import Shown, Table
 from ..errors import InputError, check_count
 from ..estimates import Estimate
 from ..glass.accessibility import gibbs_accessibility
@@ -41,14 +42,12 @@ from ..glass.sample_moments import moments, projections
 from ..glass.spectra import pattern_overlaps
 from ..glass.verdict import glassiness
 from ..ground.ground_state import ground_state
-from ..machines.files import load_machine
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import check_seed, stream
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
-from .folder import Which
-from .pretrained.packed import trained
+from .looking.trained import Trained, Which
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,13 +86,29 @@ class Row:
         return f"{self.value:.4g} ± {self.error if self.error > 1e-12 else 0.0:.2g}"
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """All rows, and the figures under their names."""
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
+    """All rows, and the figures under their names; `table()` is what the command prints."""
 
     rows: tuple[Row, ...]
     figures: dict[str, Figure]
     verdict: str
+
+    def _facts(self) -> list[tuple[str, str]]:
+        sections = dict.fromkeys(row.section for row in self.rows)
+        return [
+            ("verdict", self.verdict),
+            ("table()", f"{len(self.rows)} rows: {'; '.join(sections)}"),
+            ("figures", ", ".join(self.figures)),
+        ]
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def table(self) -> Table:
+        """All rows: what it is about, its name, and the value with its error."""
+        cells = tuple((row.section, row.name, row.text()) for row in self.rows)
+        return Table("Diagnosis", ("of", "what", "value"), cells)
 
     def as_dict(self) -> dict[str, Any]:
         """Sections of names, each with value and error."""
@@ -121,22 +136,15 @@ class Diagnosis:
 
 
 def opened(
-    path: Path, update: Which, replica: int, device: str, file: Path | None = None
+    run: Trained, update: Which, replica: int, device: str
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
-    """One machine of a run folder or of a file of `save_machine`, the run's data, and checkpoints up
-    to there, `PATH` of them at most."""
-    where = device_named(device)
-    if path.is_file():
-        if update is not None:
-            raise InputError(f"{path} is one machine without checkpoints; leave --update out")
-        return load_machine(path, replica=replica).to(where), None, []
-    run = trained(path, file)
-    machine = run.machine(update, replica).to(where)
+    """One machine of what is looked at, its data, and checkpoints up to there, `PATH` at most."""
+    machine = run.machine(update, replica).to(device_named(device))
     last, _ = run.where(update)
-    saved = [u for u in run.checkpoints() if u <= last]
+    saved = [u for u in run.checkpoints() if last is not None and u <= last]
     spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
     past = [run.machine(saved[i], replica) for i in sorted(spread)]
-    return machine, run.data(), past
+    return machine, run.data() if run.has_data else None, past
 
 
 def gibbs_series(machine: Machine, chains: int, sweeps: int, rng: torch.Generator) -> Tensor:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from .. import pictures
 from ..accel.devices import device_named
-from ..data.splits import Dataset
-from ..errors import InputError, TimeLimit, check_choice
+from ..data.splits import Split
+from ..display import Shown, spread
+from ..errors import InputError, TimeLimit, check_choice, lookup
 from ..estimates import Bounds
 from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
@@ -21,10 +26,13 @@ from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
 from ..machines.units import SPIN
-from ..random import stream
+from ..progress import watch
+from ..random import check_seed, stream
 from ..training.negative import HasConfigurations
-from .folder import Trained, Which, as_list
+from .folder import as_list
+from .looking.trained import Trained, Which
 from .metrics import hamming_distance, mean_free_energy
+from .pretrained.packed import trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,23 +44,69 @@ WAIT = 300.0  # seconds that an annealed likelihood is worth
 Rows = dict[str, list[float | None]]
 
 
+@dataclass(frozen=True, repr=False)
+class Evaluation(Shown):
+    """What `rapidbm evaluate` prints: values per replica, and how they were had."""
+
+    rows: Rows
+    notes: tuple[str, ...]
+    of: str  # which machine
+
+    def __getitem__(self, name: str) -> list[float | None]:
+        """A row by its name, a value per replica."""
+        return lookup("row of this evaluation", name, self.rows)
+
+    def _title(self) -> str:
+        return f"Evaluation of {self.of}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        rows = [(name, spread(values)) for name, values in self.rows.items()]
+        return [*rows, *(("note", note) for note in self.notes)]
+
+
+def evaluate(
+    machine: Machine | Trained | str | Path,
+    data: Any = None,
+    *,
+    update: Which = None,
+    likelihood: str = "auto",
+    seed: int = 0,
+    device: str | None = None,
+    limit: float | None = None,
+) -> Evaluation:
+    """What `rapidbm evaluate` prints of a machine, a `Run`, a run folder or a file of a machine.
+
+    `data` are what it is measured on: a data set, its name, a file, or rows. By default they are those
+    of the run; without any there is neither a likelihood nor a reconstruction. `likelihood` is auto,
+    exact, ais or none. After `limit` seconds it gives up.
+    """
+    check_seed(seed)
+    with watch("evaluation", limit=limit, remedy="take likelihood='none'"):
+        return evaluation(trained(machine, data), update, seed, device, likelihood)
+
+
 def evaluation(
     run: Trained,
     update: Which = None,
     seed: int = 0,
-    device: str = "cpu",
+    device: str | None = "cpu",
     likelihood: str = "auto",
-) -> tuple[Rows, list[str]]:
+) -> Evaluation:
     """Named values per replica, and notes on how they were had, or why not."""
     check_choice("choice of --likelihood", likelihood, LIKELIHOODS)
-    data, machine = run.data(), run.machine(update).to(device_named(device)).requires_grad_(False)
-    splits = data.parts
+    splits, machine = run.parts(), copy.deepcopy(run.machine(update)).requires_grad_(False)
+    machine = machine if device is None else machine.to(device_named(device))
+    train = next(iter(splits.values()), None)
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = list(run.notes)
+    if train is None:
+        notes.append("without data there is neither a likelihood nor a reconstruction; name some: --data")
     for part, split in splits.items():
         rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
-    if states_of(machine.layers, (0,)) <= HIDDEN:
+    if not splits:
+        pass
+    elif states_of(machine.layers, (0,)) <= HIDDEN:
         for part, split in splits.items():
             rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
     else:
@@ -60,7 +114,7 @@ def evaluation(
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
     if likelihood != "none":
         try:
-            found, note = likelihoods(machine, data, seed, likelihood)
+            found, note = likelihoods(machine, splits, seed, likelihood)
         except TimeLimit as error:
             notes.append(f"no likelihood: {error} (--likelihood ais takes its time)")
         else:
@@ -75,10 +129,12 @@ def evaluation(
         rows["ground_state_found"] = ground.found
     notes.append(f"ground state: {ground.method}, {ground.effort}")
     rows["gibbs_accessibility"] = gibbs_accessibility(machine, None, rng, ground=ground.energy)
-    if isinstance(negative := run.recipe.negative_phase(), HasConfigurations):
+    negative = run.negative
+    shows = isinstance(negative, HasConfigurations)
+    if train is not None and negative is not None and shows:
         rows["method_accessibility"] = method_accessibility(
             machine,
-            data.train,
+            train,
             rng,
             negative=negative,
             chains=_chains(run, machine) if run.chosen(update) == "last" else None,
@@ -88,16 +144,17 @@ def evaluation(
     rows["energy_random"] = machine.energy(spins).mean(1)
     if machine.patterns is not None:
         rows["energy_patterns"] = machine.energy(SPIN.nearest(machine.patterns)).mean(1)
-    return {name: as_list(value) for name, value in rows.items()}, notes
+    values = {name: as_list(value) for name, value in rows.items()}
+    return Evaluation(values, tuple(notes), run.where(update)[1])
 
 
 def likelihoods(
-    machine: Machine, data: Dataset, seed: int = 0, likelihood: str = "auto"
+    machine: Machine, parts: Mapping[str, Split], seed: int = 0, likelihood: str = "auto"
 ) -> tuple[dict[str, Tensor], str]:
-    """log Z and log p of every part of the data, and how log Z was had."""
-    z, note = _normaliser(machine, data, seed, likelihood)
+    """log Z and log p of every part, and how log Z was had: the first part tells where the data are."""
+    z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood)
     rows = named("log_z", z)
-    for part, split in data.parts.items():
+    for part, split in parts.items():
         found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
         rows |= named(f"log_likelihood_{part}", found)
         if found.gap is not None:
@@ -112,12 +169,12 @@ def named(name: str, found: Bounds) -> dict[str, Tensor]:
     return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
-def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> tuple[Bounds, str]:
+def _normaliser(machine: Machine, data: Split | None, seed: int, likelihood: str) -> tuple[Bounds, str]:
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
         z = log_z(machine, method="exact")
         return z, f"log Z is exact, over {z.effort}"
     limit = WAIT if likelihood == "auto" else None
-    z = log_z(machine, method="ais", seed=seed, data=data.train, chains=CHAINS, limit=limit)
+    z = log_z(machine, method="ais", seed=seed, data=data, chains=CHAINS, limit=limit)
     smallest, largest = float(z.ess.min()), float(z.largest.max())
     told = (
         f"log Z is annealed there and back, {z.effort}; at least {smallest:.0f} of them effective, the "
@@ -128,13 +185,14 @@ def _normaliser(machine: Machine, data: Dataset, seed: int, likelihood: str) -> 
 
 def _chains(run: Trained, machine: Machine) -> Tensor | None:
     """The chains of the newest checkpoint, if the negative phase keeps any."""
-    wanted = run.recipe.negative_phase().init(machine, stream(0, device=machine.device))
+    assert run.negative is not None  # it was asked for its configurations
+    wanted = run.negative.init(machine, stream(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
     if chains is None or not wanted.shape[1]:
         return None
     if (chains.shape, chains.dtype) != (wanted.shape, wanted.dtype):
         raise InputError(
-            f"{run.latest} has chains {tuple(chains.shape)}, its negative phase {run.recipe.negative!r} "
+            f"{run.latest} has chains {tuple(chains.shape)}, its negative phase "
             f"keeps {tuple(wanted.shape)}; take another checkpoint (--update)"
         )
     return chains.to(machine.device)
@@ -149,14 +207,14 @@ def likelihood_curve(
     """The likelihood of every checkpoint, bridged from one to the next: a record for each."""
     if not (updates := sorted(run.checkpoints())):
         raise InputError(f"a curve goes along checkpoints, and {run} has none; leave --curve out")
-    data = run.data()
+    parts = run.parts()
     where = device_named(device)
     machines = [run.machine(u).to(where).requires_grad_(False) for u in updates]
-    found = log_z_along(machines, seed=seed, data=data.train, chains=CHAINS, track=track)
+    found = log_z_along(machines, seed=seed, data=next(iter(parts.values())), chains=CHAINS, track=track)
     records = []
     for update, machine, z in zip(updates, machines, found, strict=True):
         values = named("log_z", z)
-        for part, split in data.parts.items():
+        for part, split in parts.items():
             bounds = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
             values[f"log_likelihood_{part}_from"] = bounds.interval[0]
             values[f"log_likelihood_{part}_to"] = bounds.interval[1]
@@ -167,14 +225,15 @@ def likelihood_curve(
 
 
 def curve_figure(records: list[dict[str, Any]], title: str) -> Figure:
-    """Log-likelihood of training and test set against updates; bands are the 95 % intervals' hull
-    over replicas."""
+    """Log-likelihood of every part of the data against updates; bands are the 95 % intervals' hull over
+    replicas."""
     import numpy as np
 
     fig = pictures.figure(5.6, 3.8)
     axes = fig.subplots()
     x = [record["update"] for record in records]
-    for part, colour, style in (("train", pictures.BLUE, "-"), ("test", pictures.ORANGE, "--")):
+    pens = ((pictures.BLUE, "-"), (pictures.ORANGE, "--"), (pictures.INK, ":"))
+    for part, (colour, style) in zip(measured_parts(records[0]), pens, strict=False):
         low, high = (
             np.array([[np.nan if v is None else v for v in r[key]] for r in records], dtype=float)
             for key in (f"log_likelihood_{part}_from", f"log_likelihood_{part}_to")
@@ -183,11 +242,17 @@ def curve_figure(records: list[dict[str, Any]], title: str) -> Figure:
         axes.fill_between(x, low.min(1), high.max(1), color=colour, alpha=0.2, lw=0)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_xlabel("update")
-    axes.set_ylabel("log-likelihood per image, nats")
+    axes.set_ylabel("log-likelihood per row, nats")
     axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, fontsize=10, color=pictures.INK)
     return fig
+
+
+def measured_parts(record: dict[str, Any]) -> list[str]:
+    """The parts of the data that a record of `likelihood_curve` tells of."""
+    found = (re.fullmatch("log_likelihood_(.*)_from", key) for key in record)
+    return [match[1] for match in found if match]
 
 
 def middle(record: dict[str, Any], part: str) -> list[float | None]:

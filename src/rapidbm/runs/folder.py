@@ -19,8 +19,8 @@ import hashlib
 import math
 import platform
 import warnings
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -33,10 +33,13 @@ from .. import __version__
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import inside, is_free, make_folder, parse_json, read_json, reading, write_json
+from ..display import words
 from ..errors import DataWarning, InputError
 from ..machines.files import check_sizes, load_machine, load_tensors
 from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
+from ..training.negative import NegativePhase
+from .looking.trained import Trained, Which
 from .recipe import Recipe
 from .trust import is_trusted, trust
 
@@ -44,7 +47,6 @@ FORMAT = 1
 PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package
 METRICS_BYTES = 2**29
 Record = dict[str, Any]
-Which = int | str | None  # a checkpoint: after an update, `best`, `last`, or the usual one
 _COUNT = Whole(0)
 RUN = Names(
     {
@@ -89,56 +91,10 @@ def line_shape(replicas: int) -> Names:
     )
 
 
-@dataclass(frozen=True)
-class Usual:
-    """How samples and reconstructions are made where nobody says: from where Gibbs chains start and how
-    long they go (None: as long as the sampler does), passes, and whether known pixels are held."""
-
-    start: str = "random"
-    sweeps: int | None = None
-    passes: int = 1
-    clamp: bool = False
-
-
-class Trained(ABC):
-    """What can be looked at after a training: a run folder, or a machine that comes with the package."""
-
-    info: dict[str, Any]  # of the shape `RUN`
-    recipe: Recipe
-    usual = Usual()
-    notes: tuple[str, ...] = ()  # on what is measured
-
-    @abstractmethod
-    def __str__(self) -> str: ...
-    @abstractmethod
-    def data(self) -> Dataset: ...
-    @property
-    @abstractmethod
-    def latest(self) -> Path:
-        """The file of the newest machine."""
-
-    @abstractmethod
-    def checkpoints(self) -> dict[int, Path]:
-        """The saved history: update number → file."""
-
-    @abstractmethod
-    def chosen(self, which: Which = None) -> int | Literal["best", "last"]:
-        """The checkpoint that is meant."""
-
-    @abstractmethod
-    def where(self, which: Which = None) -> tuple[int, str]:
-        """The update of a checkpoint, and words about it."""
-
-    @abstractmethod
-    def machine(self, update: Which = None, replica: int | None = None) -> Machine: ...
-    @property
-    @abstractmethod
-    def figures(self) -> Path:
-        """The folder for pictures."""
-
-
 class RunFolder(Trained):
     """A run folder as it lies there."""
+
+    recipe: Recipe
 
     def __init__(
         self,
@@ -156,6 +112,31 @@ class RunFolder(Trained):
 
     def __str__(self) -> str:
         return str(self.folder)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        info, recipe = self.info, self.recipe
+        data, units = info["data"], (math.prod(self.shape), *recipe.hidden)
+        kind = "dense" if recipe.patterns is None else f"K={recipe.patterns}"
+        done = f"{info.get('update', 0):,} of {info.get('updates', 0):,} updates"
+        facts = [
+            ("folder", str(self.folder)),
+            ("status", f"{self.status}, {done}, {info.get('seconds', 0.0):.1f} s of training"),
+            ("data", f"{data['name']}: {data['train']:,} rows to train, {data['test']:,} to test"),
+            ("machine", f"{'×'.join(map(str, units))}, {kind}, {words(recipe.replicas)} replica(s)"),
+            ("trained by", f"{recipe.negative}, {recipe.optimizer}"),
+        ]
+        if records := self.metrics():
+            last = {k: v for k, v in records[-1].items() if isinstance(v, list) and k != "diverged"}
+            facts += [(key, words(value)) for key, value in last.items() if "_error_" not in key]
+        return facts
+
+    @property
+    def replicas(self) -> int:
+        return self.recipe.replicas
+
+    @property
+    def negative(self) -> NegativePhase:
+        return self.recipe.negative_phase()
 
     def note(self, name: str, value: Any) -> None:
         """Writes down one more thing about the run."""
@@ -186,18 +167,33 @@ class RunFolder(Trained):
     def status(self) -> str:
         return str(self.info["status"])
 
-    def data(self) -> Dataset:
+    def own_data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused, and so is one that lies outside
         the folder and was never named by the user."""
         data = self._named_data() if self._given is None else self.recipe.data(self._given)
-        if checksum(data) != self.info["data"]["sha256"]:
+        if not self.is_own(data):
             raise InputError(
                 f"{self._file or self.recipe.dataset} is not the data that {self.folder} was trained on: "
-                "its checksum differs; restore it or train anew"
+                "its checksum differs; restore it or train anew, or measure on it as on other data: "
+                "--data FILE"
             )
         if self._file is not None:
             trust(self._file)
         return data
+
+    def is_own(self, data: Dataset) -> bool:
+        """Whether the run was trained on these data, by their checksum."""
+        return checksum(data) == str(self.info["data"]["sha256"])
+
+    def finds(self, file: Path) -> bool:
+        """Whether a file, read as the recipe says, holds what the run was trained on: then that is where
+        its data lie now."""
+        recipe = replace(self.recipe, dataset=str(file.resolve()))
+        with warnings.catch_warnings(), suppress(InputError):
+            warnings.simplefilter("ignore", DataWarning)
+            if is_file(self.recipe.dataset) and self.is_own(recipe.data()):
+                self._file = file.resolve()
+        return self._file is not None
 
     def _named_data(self) -> Dataset:
         recipe = self.recipe

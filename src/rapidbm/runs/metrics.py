@@ -11,7 +11,7 @@ between the original A and the reconstruction B.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..machines.enumeration import check_states
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import watch, watched
+from ..random import rng_from
 from ..registry import Registry
 from ..sampling.gibbs import sweep, sweeps
 
@@ -80,17 +81,21 @@ def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
 def reconstruct(
     machine: Machine,
     data: Any,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
     *,
+    known: Any = None,
     passes: int = 1,
     clamp: bool = False,
+    seed: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
-    """Images of a `Split` with their unknown pixels filled in, (e, samples, v).
+    """Images with their unknown pixels filled in, (e, samples, v); `known` marks the others, unless the
+    images are a `Split` that does.
 
     The paper's task is one pass with nothing clamped; `clamp=True` holds the known pixels.
     """
-    split, known = _masked(data)
+    rng = rng_from(seed, rng, "reconstruct", device=machine.device)
+    split, known = _masked(data if known is None else replace(_split(data), known=known))
     spins = _started(machine, split, known)
     keep = None
     if clamp:
@@ -117,9 +122,10 @@ def wrong_pixels(filled: Tensor, split: Split, *, unknown: bool) -> float:
 def hamming_distance(
     machine: Machine,
     data: Any,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
     *,
     tries: int | None = None,
+    seed: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
     """Eq. (1), averaged over images and tries: of all pixels, none of them held.
@@ -133,6 +139,7 @@ def hamming_distance(
         >>> round(float(distance), 1)  # guessing
         0.5
     """
+    rng = rng_from(seed, rng, "hamming", device=machine.device)
     split = _split(data)
     if tries is None:
         tries = max(1, min(100, 4000 // len(split)))

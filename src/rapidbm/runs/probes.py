@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..display import Shown
 from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -27,8 +28,8 @@ PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not trie
 ROOM = 2**33  # bytes that features may take as float32
 
 
-@dataclass(frozen=True)
-class Probe:
+@dataclass(frozen=True, repr=False)
+class Probe(Shown):
     """A fitted classifier and how often it is right."""
 
     weights: Tensor  # (features, classes)

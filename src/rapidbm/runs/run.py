@@ -152,7 +152,7 @@ class Run(RunFolder):
         device = device_named(self.recipe.device)
         ready, self._ready = self._ready, None
         if ready is None:
-            data = self.data()
+            data = self.own_data()
             ready = self.recipe.trainer(data, device), data
         trainer, data = ready
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)

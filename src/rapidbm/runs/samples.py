@@ -24,7 +24,7 @@ from ..random import stream
 from ..registry import build
 from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
-from .folder import Trained, Which
+from .looking.trained import Trained, Which
 from .metrics import corrupt, reconstruct, wrong_pixels
 
 STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
@@ -33,7 +33,7 @@ STARTS = {"random": "random spins", "data": "training images", "patterns": "the 
 def target(out: Path | None, run: Trained, name: str) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
-        return run.figures / name
+        return run.picture(name)
     if out.suffix not in (".png", ".pdf", ".npy", ".csv"):
         raise InputError(f"--out ends in .png, .pdf, .npy or .csv, not {str(out)!r}")
     if out.exists():
@@ -80,14 +80,15 @@ def sampler_named(
     elif start != "random":
         raise InputError(f"{name} starts on its own, not from {start!r}; leave --start out")
     if "data" in wants:
-        filled["data"] = run.data().train.take(slice(0, 2000))
+        first = next(iter(run.parts().values()), None)
+        filled["data"] = None if first is None else first.take(slice(0, 2000))
     if "machines" in wants:
         if not run.checkpoints():
             raise InputError(
                 f"{name} goes along the checkpoints of a training, and {run} has none; take --sampler pt"
             )
         last, _ = run.where(update)
-        past = [u for u in run.checkpoints() if u < last]
+        past = [u for u in run.checkpoints() if last is not None and u < last]
         machines = [run.machine(u, replica).to(machine.device) for u in past]
         filled["machines"] = (*machines, machine)
     return build(SAMPLERS, name, given or {}, **filled)
@@ -97,7 +98,8 @@ def _start(run: Trained, machine: Machine, start: str, seed: int) -> Tensor | No
     if start == "random":
         return None
     if start == "data":
-        images = run.data().train.spins
+        run.data()  # says so where there are none
+        images = next(iter(run.parts().values())).spins
         order = torch.randperm(len(images), generator=stream(seed, "rows"))
         return machine.with_visible(images[order])
     if machine.patterns is None:
@@ -141,7 +143,7 @@ def samples(
 
 def reconstructions(
     run: Trained,
-    part: str,
+    part: str | None,
     mask: Path | None,
     count: int,
     passes: int,
@@ -154,8 +156,9 @@ def reconstructions(
 ) -> tuple[int, dict[str, float]]:
     """Draws or writes reconstructions; answers how many, and their shares of wrong pixels: of the
     unknown ones, and where none was held the Hamming distance, of all."""
-    data = run.data()
-    split = lookup("split", part, data.parts).take(slice(0, count))
+    data, parts = run.data(), run.parts()
+    name = part or ("test" if "test" in parts else next(iter(parts)))
+    split = lookup("split", name, parts).take(slice(0, count))
     if mask is not None:
         split = Split(split.spins, split.labels, read_mask(mask, data))
     machine = run.machine(update, replica).to(device_named(device))
@@ -164,16 +167,13 @@ def reconstructions(
     wrong = {"wrong_unknown": wrong_pixels(filled, split, unknown=True)}
     if not clamp:
         wrong["hamming"] = wrong_pixels(filled, split, unknown=False)
-    if not write_array(path, filled, data.columns):
+    if not write_array(path, filled, data.columns or run.columns):
         rows = (
             ("original", split.spins),
             ("given", corrupt(split).nan_to_num()),
             ("filled in", filled),
         )
-        fig = pictures.figure(min(14.0, 0.6 * len(split) + 1.5), 3.6)
-        for axes, (title, images) in zip(fig.subplots(3, 1), rows, strict=True):
-            pictures.show_images(axes, images, data.shape, len(split), title)
-        pictures.save(fig, path)
+        pictures.save(pictures.comparison_figure(rows, run.shape, data.columns or run.columns), path)
     return len(split), wrong
 
 

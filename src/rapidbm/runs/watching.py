@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..accel.devices import device_named
 from ..data.splits import Dataset
+from ..display import Shown
 from ..errors import InputError
 from ..estimates import Estimate
 from ..likelihood.following import ROWS, Follower, mean_log_p
@@ -84,8 +85,8 @@ def work_of(trainer: Trainer) -> int:
     return int(chains * sweeps + 2 * trainer.batch_size)
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, repr=False)
+class Trial(Shown):
     """Where a training without a folder stood when it was left."""
 
     machine: Machine  # its average, where one is kept

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
+from ..display import Shown, words
 from ..errors import InputError, require
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -28,14 +29,22 @@ from ..progress import pulse, watched
 DIRECTIONS = 3
 
 
-@dataclass(frozen=True)
-class Mixing:
+@dataclass(frozen=True, repr=False)
+class Mixing(Shown):
     """One value per replica and statistic."""
 
     names: tuple[str, ...]
     rhat: Tensor  # (e, x)
     ess: Tensor  # (e, x)
     time: Tensor  # (e, x): τ in recorded steps, eq. (1)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            (name, f"R-hat {words(rhat)}; ESS {words(ess)}; τ {words(time)}")
+            for name, rhat, ess, time in zip(
+                self.names, self.rhat.T, self.ess.T, self.time.T, strict=True
+            )
+        ]
 
 
 @torch.no_grad()

@@ -26,19 +26,20 @@ from ..machines.couplings import Patterned
 from ..machines.machine import Machine
 from ..machines.units import SPIN, Beta, Unit
 from ..progress import pulse
-from ..random import check_rng
+from ..random import rng_from
 
 
 @torch.no_grad()
 def sweep(
     machine: Machine,
     spins: Tensor,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
     beta: float | Tensor = 1.0,
     clamp: Tensor | None = None,
     push: Tensor | None = None,
     *,
     means: bool = False,
+    seed: int | None = None,
 ) -> Tensor:
     """One Gibbs pass over all layers, the visible one last; the input is left as it is.
 
@@ -47,24 +48,25 @@ def sweep(
     unit, and no tensor is looked at, as loops over sweeps want it. `push` is added to β·field, (e, c, n)
     or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
     """
-    return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means)
+    return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means, seed=seed)
 
 
 @torch.no_grad()
 def sweeps(
     machine: Machine,
     spins: Tensor,
-    rng: torch.Generator,
-    count: int,
+    rng: torch.Generator | None = None,
+    count: int = 1,
     beta: float | Tensor = 1.0,
     clamp: Tensor | None = None,
     push: Tensor | None = None,
     *,
     means: bool = False,
+    seed: int | None = None,
 ) -> Tensor:
     """`count` sweeps in a row."""
     check_count("the number of sweeps", count, least=0)
-    check_rng(rng, machine.device)
+    rng = rng_from(seed, rng, "sweeps", device=machine.device)
     spins = machine.configuration(spins, means=means)
     beta = _per_chain(spins, beta, checked=not means)
     keep = None if clamp is None else _mask(machine, spins, clamp)

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import inside, read_json, write_json
+from ..display import as_html, as_text
 from ..errors import InputError
 from ..runs.recipe import ONE_OR_EACH, PER_REPLICA, Recipe
-from ..runs.views.table import as_html, as_text
 from ..schema import Names, Several, Text, Whole, of_fields
 from .study import DENSE, Study, shown
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ..display import as_html, as_text
 from ..errors import InputError, printable
 from ..runs.folder import Record, RunFolder
 from ..runs.views.listing import LOW, with_spread
-from ..runs.views.table import as_html, as_text
 from .batches import data_words, finished
 from .planning import Batch, Plan
 from .study import Study, in_words, shown, written

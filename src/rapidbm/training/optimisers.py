@@ -165,7 +165,8 @@ def sgd(
     floor: float = 0.0,
     fall: Literal["none", "linear", "cosine"] = "none",
 ) -> SGD:
-    """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`."""
+    """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`. `rate`,
+    `momentum` and `weight_decay` are one number, or one per replica."""
     return SGD(_each(rate), _each(momentum), _each(weight_decay), Schedule(decay, after, floor, fall))
 
 
@@ -182,7 +183,7 @@ def adam(
     clock: Clock = "update",
 ) -> Adam:
     """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`; `clock="epoch"` is Adam as the
-    paper's released program has it."""
+    paper's released program has it. `rate` and `weight_decay` are one number, or one per replica."""
     schedule = Schedule(decay, after, floor, fall)
     return Adam(_each(rate), betas, epsilon, _each(weight_decay), schedule, clock)
 

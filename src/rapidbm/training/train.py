@@ -42,6 +42,7 @@ def train(
     """Trains the machine in place and yields after every epoch, or after every update.
 
     `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
+    Replicas may differ in their rate and weight decay, one number each (`sgd`, `adam`).
     `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
     `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
     exponential average of the parameters over about T updates. `precision` rounds products of matrices on

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
@@ -23,6 +23,7 @@ from ..accel.executors import Plan, executor_for
 from ..accel.moves import Guard
 from ..accel.recording import unseen
 from ..accel.rounding import Precision
+from ..display import Shown
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
@@ -40,8 +41,8 @@ BatchMean = Literal["true", "nominal"]
 BATCH_MEANS: tuple[BatchMean, ...] = get_args(BatchMean)
 
 
-@dataclass(frozen=True)
-class Progress:
+@dataclass(frozen=True, repr=False)
+class Progress(Shown):
     """Where a training stands after an update."""
 
     epoch: int  # epochs that are complete
@@ -49,7 +50,7 @@ class Progress:
     updates: int  # of the whole training
     epoch_end: bool
     machine: Machine
-    trainer: Trainer
+    trainer: Trainer = field(repr=False)
 
     @property
     def diverged(self) -> tuple[int, ...]:

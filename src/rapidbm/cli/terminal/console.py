@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import statistics
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from ...display import short, spread
 from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ...progress import Watch, quiet, watch
 
 if TYPE_CHECKING:
+    from ...runs.looking.trained import Trained
     from ...runs.run import Run, Step
     from ...studies.planning import Batch
     from ...studies.sweep import Sweep
@@ -123,22 +124,22 @@ class Stopper:
                 signal.signal(number, handler)
 
 
+def others(run: Trained) -> dict[str, str]:
+    """What machines are told of data that are not the run's own."""
+    return {} if run.other is None else {"other_data": run.other_name}
+
+
+def tell_notes(run: Trained, screen: Screen) -> None:
+    """Says on what was measured, where that are not the run's own data."""
+    for note in run.notes if run.other is not None else ():
+        screen.say(f"  {note}")
+
+
 def meaning(replicas: int) -> str:
     """What `spread` writes, in words."""
     if replicas > 1:
         return f"mean ± standard deviation over {replicas} replicas"
     return "one replica" if replicas else "no replica is left"
-
-
-def spread(values: Sequence[float | None]) -> str:
-    """Mean ± standard deviation over replicas; of one replica its value."""
-    found = [v for v in values if v is not None]
-    if not found:
-        return "not finite"
-    text = f"{statistics.fmean(found):.4g}"
-    if len(found) > 1:
-        text += f" ± {_short(statistics.stdev(found))}"
-    return text if len(found) == len(values) else f"{text} (finite: {len(found)} of {len(values)})"
 
 
 def with_error(values: Sequence[float | None], errors: Sequence[float | None]) -> str:
@@ -147,14 +148,10 @@ def with_error(values: Sequence[float | None], errors: Sequence[float | None]) -
     if not known:
         return "not known"
     if len(values) > 1:
-        return f"{spread(values)} (error {_short(max(known))})"
+        return f"{spread(values)} (error {short(max(known))})"
     value = values[0]
     digits = 3 if max(known) < 0.005 else 2
-    return "not known" if value is None else f"{value:.{digits}f} ± {_short(known[0])}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
+    return "not known" if value is None else f"{value:.{digits}f} ± {short(known[0])}"
 
 
 def record_line(record: dict[str, Any]) -> str:

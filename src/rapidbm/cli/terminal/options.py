@@ -37,11 +37,12 @@ Folder = Annotated[
     typer.Argument(
         metavar="RUN",
         autocompletion=run_names,
-        help="A run folder, or pretrained:mnist, a machine that comes with the package.",
+        help="A run folder; pretrained:mnist, a machine that comes with the package; or a machine's "
+        "file, .safetensors or .h5.",
         show_default=False,
     ),
 ]
-FIGURES = "RUN/figures, or ./pretrained-NAME"
+FIGURES = "RUN/figures, ./pretrained-NAME, or beside the file of a machine"
 Update = Annotated[
     str | None,
     typer.Option(
@@ -56,8 +57,9 @@ DataFile = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="The file that the run was trained on, if it has moved, or if the run is not your own: "
-        "nothing outside a folder is read that you have not named.",
+        help="Measure on these data: a file, or a name of [bold]rapidbm datasets[/]. The file that the "
+        "run was trained on, if it has moved or the run is not your own, counts as its own: nothing "
+        "outside a folder is read that you have not named.",
         show_default=False,
     ),
 ]

@@ -8,6 +8,7 @@ the machine NAME of the package.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...data.catalogue import is_file, load
+from ...data.files import from_arrays
 from ...data.splits import Dataset, Split, top_half
 from ...errors import InputError, lookup
 from ...machines.files import load_machine, load_tensors, save_machine
@@ -23,7 +26,10 @@ from ...machines.machine import Machine
 from ...machines.spins import to_bits, to_spins
 from ...random import stream
 from ...schema import of_fields
-from ..folder import PRETRAINED, RunFolder, Trained, Usual, Which
+from ...training.negative import NegativePhase
+from ..folder import PRETRAINED, RunFolder
+from ..looking.single import ENDINGS, Single
+from ..looking.trained import Trained, Usual, Which
 from ..recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -110,21 +116,27 @@ class Pretrained(Trained):
     def __str__(self) -> str:
         return self.name
 
-    def data(self) -> Dataset:
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("name", self.name), ("card", self.card.line())]
+
+    def own_data(self) -> Dataset:
         """The images that are in the package."""
         train, test = (self._split(part) for part in ("train", "test"))
-        return Dataset(self.card.data, train, test, self._shape)
+        return Dataset(self.card.data, train, test, self.shape)
 
     @property
-    def _shape(self) -> tuple[int, int]:
-        rows, columns = self.card.shape
-        return rows, columns
+    def replicas(self) -> int:
+        return 1
+
+    @property
+    def negative(self) -> NegativePhase:
+        return self.recipe.negative_phase()
 
     def _split(self, part: str) -> Split:
-        rows, columns = self._shape
+        rows, columns = self.shape
         packed: Tensor = lookup("part of the images", f"images/{part}", self._tensors)
         bits = np.unpackbits(packed.numpy(), axis=1, count=rows * columns)
-        return Split(to_spins(bits), known=top_half(self._shape))
+        return Split(to_spins(bits), known=top_half(self.shape))
 
     @property
     def latest(self) -> Path:
@@ -159,14 +171,41 @@ def known() -> dict[str, Path]:
     return {path.stem: path for path in sorted(HERE.glob("*.safetensors"))}
 
 
-def trained(run: str | Path, file: Path | None = None) -> Trained:
-    """What the commands look at: a run folder, with its `file` of data, or `pretrained:NAME`."""
-    if not str(run).startswith(PRETRAINED):
-        return RunFolder(run, file)
-    found = Pretrained(lookup("pretrained machine", str(run).removeprefix(PRETRAINED), known()))
-    if file is not None:
-        raise InputError(f"{run} has its own images, {file} cannot take their place; leave --data out")
+def trained(run: str | Path | Trained | Machine, data: Any = None) -> Trained:
+    """What the commands look at: a run folder, `pretrained:NAME`, or a machine, in a file or at hand.
+
+    `data` are what it is measured on: a data set, its name, a file, or rows. A file that holds what the
+    run was trained on is where that lies now; anything else are other data.
+    """
+    found = _opened(run)
+    if data is None:
+        return found
+    file = isinstance(data, (str, Path)) and is_file(str(data))
+    if file and isinstance(found, RunFolder) and found.finds(Path(data)):
+        return found
+    given = _as_data(data)
+    if not (isinstance(found, RunFolder) and found.is_own(given)):
+        found.measure_on(given, str(data) if isinstance(data, (str, Path)) else given.name)
     return found
+
+
+def _as_data(data: Any) -> Dataset:
+    if isinstance(data, (str, Path)):
+        return load(str(data))
+    if isinstance(data, Split):
+        return from_arrays(data.spins, train_labels=data.labels, name="rows")
+    return data if isinstance(data, Dataset) else from_arrays(data, name="rows")
+
+
+def _opened(run: str | Path | Trained | Machine) -> Trained:
+    if isinstance(run, Machine):
+        return Single(run)
+    if isinstance(run, Trained):
+        return copy(run)  # data to measure on are none to train on
+    if str(run).startswith(PRETRAINED):
+        return Pretrained(lookup("pretrained machine", str(run).removeprefix(PRETRAINED), known()))
+    path = Path(run)
+    return Single.of(path) if path.is_file() or path.suffix in ENDINGS else RunFolder(path)
 
 
 def pretrained(name: str) -> Machine:

@@ -31,7 +31,8 @@ from ...random import stream
 from ...sampling.samplers import Gibbs
 from ...schema import Maybe, Names, Real, Several, Text, Whole
 from ..evaluation import likelihoods
-from ..folder import RunFolder, Which, as_list
+from ..folder import RunFolder, as_list
+from ..looking.trained import Which
 from ..metrics import hamming_distance, reconstruct
 from ..samples import samples
 
@@ -139,7 +140,7 @@ def _kept(out: Path, digest: str) -> dict[str, Any]:
 
 
 def _likelihood(machine: Machine, data: Dataset, seed: int) -> dict[str, Any]:
-    rows, note = likelihoods(machine, data, seed)
+    rows, note = likelihoods(machine, data.parts, seed)
     return {"rows": {name: as_list(value) for name, value in rows.items()}, "note": note}
 
 

@@ -12,7 +12,8 @@ from ...disk import inside, make_folder, read_json, write_bytes
 from ...errors import InputError, printable
 from ...schema import Names, Several, Text
 from ..diagnosis import diagnose, opened
-from ..folder import RunFolder, Which
+from ..folder import RunFolder
+from ..looking.trained import Which
 from . import learning, shown, words
 from .html import PNG, embedded, render
 from .measured import Measured, measure
@@ -64,7 +65,7 @@ def write_report(
         found = measure(run, data, target, **chosen, limit=limit, quick=quick, tell=tell)
         if diagnosed:
             tell("the diagnosis")
-            missing += _diagnose(run, target, file, limit, **chosen)
+            missing += _diagnose(run, target, limit, **chosen)
     else:
         found = Measured(left_out=["There is no checkpoint yet, so that no machine can be looked at."])
     missing += found.left_out
@@ -83,7 +84,6 @@ def _data(run: RunFolder) -> tuple[Dataset | None, list[str]]:
 def _diagnose(
     run: RunFolder,
     target: Path,
-    file: Path | None,
     limit: float,
     *,
     update: Which,
@@ -92,7 +92,7 @@ def _diagnose(
     device: str,
 ) -> list[str]:
     try:
-        machine, data, past = opened(run.folder, update, replica, device, file)
+        machine, data, past = opened(run, update, replica, device)
         found = diagnose(machine, data, past=past, seed=seed, title=words.headline(run), limit=limit)
     except InputError as error:
         return [f"Without a diagnosis: {error}."]

@@ -1,2 +1,2 @@
 """Runs as others see them: `tensorboard`, the events that TensorBoard shows; `listing`, the runs below a
-folder; `table`, rows of words as text and as HTML."""
+folder."""

@@ -17,13 +17,13 @@ from typing import Any, overload
 import torch
 
 from ...disk import is_locked
+from ...display import as_html, as_text
 from ...errors import InputError, check_choice, printable
 from ...estimates import Estimate
 from ...progress import watch
 from ..folder import Record, RunFolder
 from ..recipe import Recipe
 from ..spacing import OPEN
-from .table import as_html, as_text
 
 UNREADABLE, KILLED, RUNNING = "unreadable", "killed", "running"
 PARTS = ("test", "valid", "train")  # whose likelihood is shown, by preference

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ...data.splits import Split
 from ...disk import inside, make_folder
-from ...errors import InputError
+from ...errors import require
 from ...machines.machine import Machine
 from ...pictures import mosaic
 from ...random import stream
@@ -56,13 +56,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def check_installed() -> None:
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            "watching by TensorBoard needs the package tensorboard, which is not installed; pip install "
-            "'rapidbm[tensorboard]'"
-        ) from error
+    require("tensorboard", "watching by TensorBoard")
 
 
 class TensorBoard:

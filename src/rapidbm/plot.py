@@ -1,0 +1,230 @@
+"""The command's pictures as functions: a matplotlib `Figure` each, beside which no other figure changes.
+
+    rb.plot.images(rb.sample(machine, 64, seed=0)[0, :, :64]).savefig("samples.png")
+
+Where a function takes `axes`, it draws into those and answers with their figure. Of several replicas one
+is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from . import pictures
+from .arrays import as_tensor
+from .errors import InputError
+from .glass import pictures as panels
+from .glass.growth import Growth
+from .glass.minima import Minima
+from .glass.neighbours import nearest as nearest_images
+from .glass.overlaps import OverlapDistribution, Ultrametricity, overlap_distribution
+from .glass.overlaps import energies as energies_of
+from .glass.phases import Boundaries, boundaries, standing
+from .glass.relaxation import Relaxation
+from .glass.sample_moments import moments as sample_moments
+from .glass.sample_moments import projections as sample_projections
+from .glass.spectra import Spectrum
+from .glass.spectra import spectrum as spectrum_of
+from .likelihood.thermodynamics import Thermodynamics
+from .machines.machine import Machine
+from .machines.spins import to_spins
+from .random import rng_from
+from .runs.evaluation import curve_figure
+from .runs.run import Run
+
+if TYPE_CHECKING:
+    import torch
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "curves", "energies", "growth", "images", "likelihood", "minima", "moments", "nearest", "overlaps",
+    "patterns", "phases", "projections", "relaxation", "spectrum", "thermodynamics", "triples",
+]  # fmt: skip
+SIZE = (4.8, 3.6)  # inches of a panel
+
+
+def _panel(draw: Callable[[Axes], object], axes: Axes | None) -> Figure:
+    """A figure of one panel, or the one that the axes are in."""
+    if axes is None:
+        axes = pictures.figure(*SIZE).subplots()
+    draw(axes)
+    return axes.get_figure(root=True)  # type: ignore[return-value]
+
+
+def images(
+    rows: Any,
+    shape: tuple[int, int] | None = None,
+    *,
+    columns: int | None = None,
+    names: Sequence[str] = (),
+    title: str = "",
+) -> Figure:
+    """Images (samples, v), up dark and down light, as a mosaic; rows of a table as a table.
+
+    Without `shape` a square number of pixels is a square, anything else, or what has `names`, a table.
+    """
+    spins = to_spins(rows, what="images")
+    if spins.dim() != 2:
+        raise InputError(f"images are (samples, pixels), not {tuple(spins.shape)}; take one replica")
+    return pictures.image_figure(
+        spins, _shape(spins.shape[1], shape, names), columns=columns, names=names, title=title
+    )
+
+
+def patterns(
+    machine: Machine, shape: tuple[int, int] | None = None, *, replica: int = 0, title: str = ""
+) -> Figure:
+    """The visible part of the patterns."""
+    if machine.patterns is None:
+        raise InputError("these couplings are dense, there are no patterns to show")
+    seen = machine.replica(replica).patterns
+    assert seen is not None
+    seen = seen.detach()[0, :, : machine.visible]
+    return pictures.image_figure(seen, _shape(machine.visible, shape, ()), title=title)
+
+
+def _shape(pixels: int, shape: tuple[int, int] | None, names: Sequence[str]) -> tuple[int, int]:
+    if shape is None:
+        side = math.isqrt(pixels)
+        return (side, side) if side * side == pixels and not names else (1, pixels)
+    if math.prod(shape) != pixels:
+        raise InputError(f"images of {pixels} pixels have no shape {tuple(shape)}; give another one")
+    return shape[0], shape[1]
+
+
+def curves(run: Run | Sequence[Mapping[str, Any]], title: str = "") -> Figure:
+    """All metrics of a run, or of records of one (`run.metrics()`), against epochs."""
+    records = run.metrics() if isinstance(run, Run) else run
+    if not records:
+        raise InputError("curves go through evaluations, and there are none yet; train first")
+    return pictures.curve_figure(records, title)
+
+
+def likelihood(records: list[dict[str, Any]], title: str = "") -> Figure:
+    """The likelihood against updates, from the records of `rapidbm evaluate RUN --curve --json`, or of
+    `rapidbm.runs.evaluation.likelihood_curve`."""
+    return curve_figure(records, title)
+
+
+def thermodynamics(found: Thermodynamics, *, replica: int = 0, title: str = "") -> Figure:
+    """Energy, heat capacity, entropy and susceptibility per unit against β."""
+    return found.figure(replica, title)
+
+
+# -- the landscape ------------------------------------------------------------------------------------
+
+
+def overlaps(found: Any, *, replica: int = 0, axes: Axes | None = None) -> Figure:
+    """P(q) of an `overlap_distribution`, or of independent chains (e, c, n)."""
+    q = found if isinstance(found, OverlapDistribution) else overlap_distribution(found)
+    return _panel(lambda a: panels.show_overlaps(a, q, replica), axes)
+
+
+def triples(found: Ultrametricity, *, replica: int = 0, axes: Axes | None = None) -> Figure:
+    """The share of triples below each K, beside shuffled spins."""
+    return _panel(lambda a: panels.show_triples(a, found, replica), axes)
+
+
+def energies(
+    machine: Machine, spins: Any, minima: Minima, *, replica: int = 0, axes: Axes | None = None
+) -> Figure:
+    """Energies per unit of samples (e, c, n), beside those of minima."""
+    warm = energies_of(machine, as_tensor(spins, what="samples"))
+    return _panel(lambda a: panels.show_energies(a, warm, minima, replica), axes)
+
+
+def minima(found: Minima, *, replica: int = 0, axes: Axes | None = None) -> Figure:
+    """Distinct minima against starts."""
+    return _panel(lambda a: panels.show_rarefaction(a, found, replica), axes)
+
+
+def growth(found: Growth, *, replica: int = 0, axes: Axes | None = None) -> Figure:
+    """Minima against units."""
+    return _panel(lambda a: panels.show_growth(a, found, replica), axes)
+
+
+def spectrum(found: Spectrum | Machine, *, replica: int = 0, axes: Axes | None = None) -> Figure:
+    """Singular values or eigenvalues of the couplings, with the edge of random ones."""
+    values = spectrum_of(found) if isinstance(found, Machine) else found
+    return _panel(lambda a: panels.show_spectrum(a, values, replica), axes)
+
+
+def phases(
+    machines: Machine | Sequence[Machine],
+    *,
+    replica: int = 0,
+    names: Sequence[str] = (),
+    title: str = "",
+    axes: Axes | None = None,
+) -> Figure:
+    """Where a machine stands among the phases, or the way of several, such as a run's checkpoints; with
+    `names` they are so many machines instead."""
+    several = [machines] if isinstance(machines, Machine) else list(machines)
+    if not several:
+        raise InputError("phases shows one machine or more, got none")
+    if names and len(names) != len(several):
+        raise InputError(f"{len(several)} machines have as many names, not {len(names)}")
+    places = [standing(machine) for machine in several]
+    last = places[-1]
+    lines = _lines(last.theory, last.aspect)
+    path = [(float(x.load[replica]), float(x.temperature[replica])) for x in places]
+    return _panel(lambda a: panels.show_phases(a, lines, path, names=names, title=title), axes)
+
+
+@lru_cache(8)
+def _lines(theory: str, aspect: float) -> Boundaries:
+    return boundaries(theory, aspect)
+
+
+# -- samples --------------------------------------------------------------------------------------------
+
+
+def moments(
+    samples: Any,
+    data: Any,
+    *,
+    order: int = 2,
+    replica: int = 0,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    axes: Axes | None = None,
+) -> Figure:
+    """Moments of samples (e, c, v) against those of data, of order 1, 2 or 3."""
+    if order not in panels.MOMENTS:
+        raise InputError(f"moments are of order 1, 2 or 3, not {order!r}")
+    found = sample_moments(samples, data, rng_from(seed, rng, "moments"))[order - 1]
+    return _panel(lambda a: panels.show_moments(a, found, replica), axes)
+
+
+def projections(
+    samples: Any,
+    data: Any,
+    *,
+    replica: int = 0,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    axes: Axes | None = None,
+) -> Figure:
+    """Samples (e, c, v) and data along the first two principal components of the data."""
+    found = sample_projections(samples, data, rng_from(seed, rng, "projections"), components=2)
+    return _panel(lambda a: panels.show_projections(a, found, replica), axes)
+
+
+def nearest(samples: Any, train: Any, test: Any, *, replica: int = 0, axes: Axes | None = None) -> Figure:
+    """How far samples (e, c, v) and test images are from the nearest training image."""
+    found = nearest_images(samples, train, test)
+    return _panel(lambda a: panels.show_nearest(a, found, replica), axes)
+
+
+def relaxation(
+    found: Relaxation, *, statistic: str = "accuracy", replica: int = 0, axes: Axes | None = None
+) -> Figure:
+    """Quality of samples against sweeps, by `accuracy` or by `second` moments."""
+    if statistic not in panels.STATISTICS:
+        raise InputError(f"relaxation shows {' or '.join(panels.STATISTICS)}, not {statistic!r}")
+    chosen: Any = statistic
+    return _panel(lambda a: panels.show_relaxation(a, found, replica, chosen), axes)

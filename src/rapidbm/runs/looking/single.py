@@ -1,0 +1,107 @@
+"""A machine by itself, in a file or at hand: it can be looked at without the run that trained it.
+
+    .safetensors    of `rapidbm.save_machine`, and checkpoints of a run
+    .h5, .hdf5      of the package rbms (`exchange`)
+
+Without data it can be sampled and diagnosed, and has a log Z; with data it is evaluated like a run.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+from ...data.splits import Dataset
+from ...errors import InputError
+from ...exchange.rbms_files import load_rbms
+from ...machines.files import load_machine
+from ...machines.machine import Machine
+from .trained import Trained, Which
+
+RBMS = (".h5", ".hdf5")
+ENDINGS = (".safetensors", *RBMS)
+
+
+def machine_in(path: Path) -> Machine:
+    """The machine of a file, by its ending."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; check the path")
+    if path.suffix not in ENDINGS:
+        raise InputError(
+            f"{path} is neither a run folder nor a file of a machine, {', '.join(ENDINGS)}; data are "
+            "named by --data"
+        )
+    if path.suffix in RBMS:
+        return load_rbms(path)
+    return load_machine(path)
+
+
+class Single(Trained):
+    """One machine, as the commands look at it."""
+
+    _kind_of_other = ""  # nobody knows what it was trained on
+
+    def __init__(self, machine: Machine, path: Path | None = None) -> None:
+        self.path = path
+        self._machine = machine
+        side = math.isqrt(machine.visible)
+        square = side * side == machine.visible
+        shape = (side, side) if square else (1, machine.visible)
+        self.info = {"data": {"name": "machine" if path is None else path.stem, "shape": shape}}
+
+    @staticmethod
+    def of(path: Path) -> Single:
+        return Single(machine_in(path), path)
+
+    def __str__(self) -> str:
+        return "this machine" if self.path is None else str(self.path)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("machine", self._machine._line()), ("file", "none" if self.path is None else str(self))]
+
+    def own_data(self) -> None:
+        return None
+
+    @property
+    def has_data(self) -> bool:
+        return self.other is not None
+
+    def measure_on(self, data: Dataset, name: str) -> None:
+        super().measure_on(data, name)
+        self.info["data"] |= {"shape": data.shape, "columns": data.columns}
+
+    @property
+    def replicas(self) -> int:
+        return self._machine.replicas
+
+    @property
+    def negative(self) -> None:
+        return None
+
+    @property
+    def latest(self) -> Path:
+        raise InputError(f"{self} has no checkpoints")
+
+    def checkpoints(self) -> dict[int, Path]:
+        return {}
+
+    def chosen(self, which: Which = None) -> Literal["last"]:
+        if which is not None:
+            raise InputError(f"{self} is one machine without checkpoints; leave --update out")
+        return "last"
+
+    def where(self, which: Which = None) -> tuple[None, str]:
+        self.chosen(which)
+        return None, f"the machine of {self}" if self.path else str(self)
+
+    def machine(self, update: Which = None, replica: int | None = None) -> Machine:
+        self.chosen(update)
+        return self._machine if replica is None else self._machine.replica(replica)
+
+    @property
+    def figures(self) -> Path:
+        return Path() if self.path is None else self.path.parent
+
+    def picture(self, name: str) -> Path:
+        return self.figures / f"{self.info['data']['name']}-{name}"

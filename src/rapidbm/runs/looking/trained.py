@@ -1,0 +1,133 @@
+"""What can be looked at after a training, and the data that it is measured on.
+
+These are its own, those it was trained on, unless others are named. Other data have the same width, and
+whatever is measured on them says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ...data.splits import Dataset, Split
+from ...display import Shown
+from ...errors import InputError
+from ...machines.machine import Machine
+from ...training.negative import NegativePhase
+
+Which = int | str | None  # a checkpoint: after an update, `best`, `last`, or the usual one
+
+
+@dataclass(frozen=True)
+class Usual:
+    """How samples and reconstructions are made where nobody says: from where Gibbs chains start and how
+    long they go (None: as long as the sampler does), passes, and whether known pixels are held."""
+
+    start: str = "random"
+    sweeps: int | None = None
+    passes: int = 1
+    clamp: bool = False
+
+
+class Trained(Shown, ABC):
+    """What can be looked at after a training: a run folder, a machine that comes with the package, or one
+    in a file or at hand."""
+
+    info: dict[str, Any]  # of the shape `RUN`
+    usual = Usual()
+    notes: tuple[str, ...] = ()  # on what is measured
+    other: Dataset | None = None  # data to measure on that are not its own
+    other_name: str = ""  # as the user calls them
+    _kind_of_other = "other data than it was trained on: "
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+    @abstractmethod
+    def own_data(self) -> Dataset | None:
+        """What it was trained on, if that is known."""
+
+    def data(self) -> Dataset:
+        """The data to look at it with: other ones, or its own."""
+        found = self.own_data() if self.other is None else self.other
+        if found is None:
+            raise InputError(f"{self} comes without data, which are needed here; name some: --data FILE")
+        return found
+
+    @property
+    def has_data(self) -> bool:
+        return True
+
+    def parts(self) -> dict[str, Split]:
+        """What is measured on, under its names: the parts of its own data; other data as they are in
+        their file; nothing where there are none."""
+        if self.other is not None:
+            return self.other.given
+        return self.data().parts if self.has_data else {}
+
+    def measure_on(self, data: Dataset, name: str) -> None:
+        """From now on these data are measured on, which it was not trained on."""
+        rows, columns = self.shape
+        if data.visible != rows * columns:
+            raise InputError(
+                f"{name} has {data.visible} columns, but {self} has {rows * columns} visible units; give "
+                "data of that width"
+            )
+        if data.columns and self.columns and data.columns != self.columns:
+            i = next(i for i, (a, b) in enumerate(zip(data.columns, self.columns, strict=True)) if a != b)
+            raise InputError(
+                f"the columns of {name} are not those of {self}: number {i + 1} is "
+                f"{data.columns[i][:40]!r}, not {self.columns[i][:40]!r}; put them in that order"
+            )
+        self.other, self.other_name = data, name
+        counts = {part: f"{len(split):,}" for part, split in data.given.items()}
+        told = ", ".join(n if part == "data" else f"{part} {n}" for part, n in counts.items())
+        self.notes = (f"measured on {self._kind_of_other}{name} ({told} rows)",)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of its rows, as pictures show them."""
+        rows, columns = self.info["data"]["shape"]
+        return rows, columns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names, of a table that has them."""
+        return tuple(self.info["data"].get("columns", ()))
+
+    @property
+    @abstractmethod
+    def replicas(self) -> int: ...
+    @property
+    @abstractmethod
+    def negative(self) -> NegativePhase | None:
+        """The negative phase that it was trained by, if that is known."""
+
+    @property
+    @abstractmethod
+    def latest(self) -> Path:
+        """The file of the newest machine."""
+
+    @abstractmethod
+    def checkpoints(self) -> dict[int, Path]:
+        """The saved history: update number → file."""
+
+    @abstractmethod
+    def chosen(self, which: Which = None) -> int | Literal["best", "last"]:
+        """The checkpoint that is meant."""
+
+    @abstractmethod
+    def where(self, which: Which = None) -> tuple[int | None, str]:
+        """The update of a checkpoint, if that is known, and words about it."""
+
+    @abstractmethod
+    def machine(self, update: Which = None, replica: int | None = None) -> Machine: ...
+    @property
+    @abstractmethod
+    def figures(self) -> Path:
+        """The folder for pictures."""
+
+    def picture(self, name: str) -> Path:
+        """Where a picture goes."""
+        return self.figures / name
