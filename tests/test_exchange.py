@@ -1,9 +1,7 @@
 """Models of scikit-learn and `rbms` come and go with equal free energies, by the real packages."""
 
 import pickle
-import re
 import warnings
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -257,13 +255,3 @@ def test_bad_input_says_what_to_do(call, words, tmp_path):
     with pytest.raises(rb.InputError, match=words):
         call(tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["exchange", "annealers"])
-def test_the_documents_python_runs(name, tmp_path, monkeypatch):
-    text = (Path(__file__).parents[1] / "docs" / f"{name}.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    space = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, name, "exec"), space)
-    assert "machine" in space

@@ -1,10 +1,8 @@
 """What TensorBoard shows of a run: that looking changes nothing, and that no point is there twice."""
 
-import json
 import shutil
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,14 +150,3 @@ def test_many_replicas_are_not_told_one_by_one(monkeypatch):
 
     tensorboard._each(Writer(), "x", [1.0, None, 6.0, float("nan")], 3)
     assert told == {"x": 3.5, "x/replica-0": 1.0}
-
-
-def test_the_page_about_watching_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[1] / "docs/watching.md").read_text()
-    blocks = page.split("```python\n")[1:]
-    assert len(blocks) == 1
-    space = {}
-    exec(compile(blocks[0].split("```")[0], "watching.md", "exec"), space)
-    assert space["runs"][0].status == "finished"
-    assert json.loads((tmp_path / "runs/first/run.json").read_text())["update"] == 12
