@@ -13,6 +13,7 @@ from .errors import PluginWarning as PluginWarning
 from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds
 from .estimates import Estimate as Estimate
+from .estimator.rbm import RapidRBM as RapidRBM
 from .glass.accessibility import gibbs_accessibility as gibbs_accessibility
 from .glass.accessibility import method_accessibility as method_accessibility
 from .glass.growth import growth as growth

@@ -10,7 +10,7 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 
 Others take besides
 
-    choosing: chosen
+    choosing: chosen, usual_decay, usual_hidden, usual_rate
     folder: Trained, check_free
     evaluation: curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
@@ -19,6 +19,6 @@ Others take besides
     probes: fit, hidden_samples
     recipe: PARTS, SECTIONS
     run: Step
-    spacing: OPEN, on_log_grid
+    spacing: OPEN, on_log_grid, seconds_of
     samples: STARTS, reconstructions, sampler_named, target, write_array
 """
