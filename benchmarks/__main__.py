@@ -4,6 +4,7 @@ python -m benchmarks              all that take no options
 python -m benchmarks replicas pid
 python -m benchmarks ablations --data digits --out digits.json
 python -m benchmarks coverage --cases 20 --families cold,holes
+python -m benchmarks estimator --seeds 5 --out estimator.json
 python -m benchmarks features --machines trained.safetensors --out features.json
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
@@ -15,7 +16,20 @@ import json
 import sys
 from collections.abc import Mapping
 
-from . import ablations, coverage, features, fuzz, grid, pack, peers, pid, precision, replicas, verdicts
+from . import (
+    ablations,
+    coverage,
+    estimator,
+    features,
+    fuzz,
+    grid,
+    pack,
+    peers,
+    pid,
+    precision,
+    replicas,
+    verdicts,
+)
 
 BENCHMARKS = {
     "replicas": replicas.run,
@@ -27,6 +41,7 @@ BENCHMARKS = {
 WITH_OPTIONS = {
     "ablations": ablations.run,
     "coverage": coverage.run,
+    "estimator": estimator.run,
     "features": features.run,
     "fuzz": fuzz.run,
     "grid": grid.run,

@@ -64,9 +64,7 @@ class Rows:
     def draw(self, rng: torch.Generator) -> Tensor:
         """The rows of a pass as spins, (count, v) int8."""
         values = self.values
-        u = torch.rand(
-            (), generator=rng, dtype=torch.float64
-        )  # drawn in any case: weights change no draw
+        u = torch.rand((), generator=rng, dtype=torch.float64)  # always: weights change no draw
         if self.ends is not None:
             places = (torch.arange(self.count) + u) * (self.ends[-1] / self.count)  # eq. (1)
             values = values[torch.searchsorted(self.ends, places, right=True).clamp_(max=len(values) - 1)]
