@@ -2,8 +2,8 @@
 
 The task is that of scikit-learn's own example of its RBM: 8×8 digits in [0, 1] and their shifts by one
 pixel in four directions, a fifth of them to test. `BernoulliRBM` has the example's settings, `RapidRBM`
-none. For each seed one is fitted after the other; seconds are of the whole pipeline, on the wall and, where
-others keep the machine busy, of this process.
+none. For each seed one is fitted after the other; seconds are of the whole pipeline, by the clock and, as
+others may keep the machine busy, of this process.
 
 The regression is the example's, but for its tolerance: tol=1 was of the gradient of a sum over rows, that
 of today's scikit-learn is of their mean and would stop before the first step, so it is 1 / rows.

@@ -50,7 +50,7 @@ from .trials import by_trials
 Auto = Literal["auto"]
 QUICK = 10.0  # times the usual rate: a short training
 STEADY = 0.25  # of that, where it does not fall
-UPDATES, FEWEST, MOST = 700, 10, 200  # of a training; passes, at least and at most
+UPDATES, FEWEST, MOST = 700, 5, 200  # of a training; passes, at least and at most
 STEP = 2**22  # numbers at a time
 KINDS = (np.float64, np.float32)
 KEPT = ("optimizer/", "centring/")  # of a trainer's state, between two calls of partial_fit
@@ -68,7 +68,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         is None; with a `budget` patterns are tried as well, from 48 columns on.
     learning_rate : of Adam; it falls to zero over a `fit` and is a quarter of "auto" in `partial_fit`.
     batch_size : rows of an update.
-    n_iter : passes over the data; "auto" makes about 700 updates in 10 to 200 passes.
+    n_iter : passes over the data; "auto" makes 700 updates or more in 5 to 200 passes.
     weight_decay : couplings shrink by rate · decay in each update; "auto" is min(1, 150 / rows).
     budget : seconds, or a text such as "5m", for trials that choose what is "auto", and for the training;
         probabilities are then drawn once, and a tenth of the rows are held out to choose by.
@@ -99,7 +99,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         *,
         n_patterns: int | Auto | None = "auto",
         learning_rate: float | Auto = "auto",
-        batch_size: int = 100,
+        batch_size: int = 50,
         n_iter: int | Auto = "auto",
         weight_decay: float | Auto = "auto",
         budget: float | str | None = None,
