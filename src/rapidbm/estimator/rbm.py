@@ -264,7 +264,8 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         """P(h = 1) of each hidden unit given each row, (rows, n_components)."""
         check_is_fitted(self)
         values = self._values(X, reset=False)
-        machine = copy.deepcopy(self.machine_).to(torch.from_numpy(values[:0]).dtype)
+        single = values.dtype == np.float32
+        machine = copy.deepcopy(self.machine_).to(torch.float32 if single else torch.float64)
         parts = [SPIN.up(machine.field(some, 1, means=True))[0] for some in _given(machine, values)]
         return torch.cat(parts).numpy()
 
@@ -436,8 +437,9 @@ def _is_auto(value: Any) -> bool:
 
 def _given(machine: Machine, values: Array) -> Iterator[Tensor]:
     """Configurations with these probabilities of visible units, (1, c, n), some at a time."""
-    for some in torch.split(torch.from_numpy(values), max(1, STEP // machine.layers.units)):
-        yield machine.with_visible(2.0 * some - 1.0, means=True)
+    step = max(1, STEP // machine.layers.units)
+    for start in range(0, len(values), step):
+        yield machine.with_visible(2.0 * values[start : start + step] - 1.0, means=True)
 
 
 def _warn(trainer: Trainer) -> None:
