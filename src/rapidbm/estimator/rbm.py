@@ -48,6 +48,7 @@ from .start import completed, started
 from .trials import by_trials
 
 Auto = Literal["auto"]
+EACH = 3  # hidden units for a column
 QUICK = 10.0  # times the usual rate: a short training
 STEADY = 0.25  # of that, where it does not fall
 UPDATES, FEWEST, MOST = 700, 5, 200  # of a training; passes, at least and at most
@@ -63,7 +64,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     Parameters
     ----------
-    n_components : hidden units; "auto" is four for each column, from 100 to 400 (1,000 on a GPU).
+    n_components : hidden units; "auto" is three for each column, from 100 to 400 (1,000 on a GPU).
     n_patterns : build the couplings from so many patterns; None makes each coupling a parameter. "auto"
         is None; with a `budget` patterns are tried as well, from 48 columns on.
     learning_rate : of Adam; it falls to zero over a `fit` and is a quarter of "auto" in `partial_fit`.
@@ -212,10 +213,10 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def _started(self, spins: Tensor) -> Machine:
         """A new machine."""
         device = device_named(self.device)
-        auto = _is_auto(self.n_components)
-        hidden = usual_hidden(spins.shape[1], device) if auto else int(self.n_components)
-        k = None if _is_auto(self.n_patterns) else self.n_patterns
-        return started(spins, hidden, k, seed=self._seed, device=device)
+        hidden, k = self.n_components, None if isinstance(self.n_patterns, str) else self.n_patterns
+        if _is_auto(hidden):
+            hidden = usual_hidden(spins.shape[1], device, EACH)
+        return started(spins, int(hidden), k, seed=self._seed, device=device)
 
     def _fitting(self, machine: Machine, spins: Tensor) -> Machine:
         """The machine to go on from, if it suits the rows and what is asked for."""
@@ -230,7 +231,8 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         return machine
 
     def _choose_rates(self, machine: Machine, rows: int) -> None:
-        rate = QUICK * usual_rate(*machine.layers.sizes, machine.patterns is None)
+        visible, hidden = machine.layers.sizes
+        rate = QUICK * usual_rate(visible, hidden, machine.patterns is None)
         auto = _is_auto(self.learning_rate)
         self.learning_rate_ = rate if auto else float(self.learning_rate)
         auto = _is_auto(self.weight_decay)
@@ -256,7 +258,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.n_components_ = int(machine.layers.sizes[1])
         self.n_patterns_ = None if machine.patterns is None else int(machine.patterns.shape[1])
         self.n_samples_seen_ = seen
-        vars(self).pop("log_z_", None)
+        self.__dict__.pop("log_z_", None)
 
     # -- what a machine says of rows ---------------------------------------------------------------
 
@@ -360,23 +362,19 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     @property
     def intercept_visible_(self) -> Array:
         check_is_fitted(self)
-        return 2.0 * (self._biases()[: self.n_features_in_] - self._couplings().sum(1))
+        return 2.0 * (self._biases(slice(0, self.n_features_in_)) - self._couplings().sum(1))
 
     @property
     def intercept_hidden_(self) -> Array:
         check_is_fitted(self)
-        return 2.0 * (self._biases()[self.n_features_in_ :] - self._couplings().sum(0))
+        return 2.0 * (self._biases(slice(self.n_features_in_, None)) - self._couplings().sum(0))
 
-    def _couplings(self) -> Array:
-        found: Array = self.machine_.couplings.matrix(0, 1)[0].double().numpy()
-        return found
+    def _couplings(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.asarray(self.machine_.couplings.matrix(0, 1)[0].double())
 
-    def _biases(self) -> Array:
+    def _biases(self, units: slice) -> np.ndarray[Any, np.dtype[np.float64]]:
         biases = self.machine_.biases
-        if biases is None:
-            return np.zeros(self.machine_.layers.units)
-        found: Array = biases[0].double().numpy()
-        return found
+        return np.asarray(0.0 if biases is None else biases[0, units].double())
 
     # -- scikit-learn's conventions ----------------------------------------------------------------
 

@@ -188,9 +188,9 @@ def usual_decay(rows: int) -> float:
     return min(1.0, ROWS / rows)
 
 
-def usual_hidden(visible: int, device: torch.device) -> int:
-    """Hidden units that suit so many columns."""
-    return min(by_device(device, 400, 1000), max(100, 4 * visible))
+def usual_hidden(visible: int, device: torch.device, each: int = 4) -> int:
+    """Hidden units that suit so many columns, so many for each of them."""
+    return min(by_device(device, 400, 1000), max(100, each * visible))
 
 
 def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[tuple[int, int | None]]:
