@@ -357,24 +357,23 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def components_(self) -> Array:
         """W of eq. (1), (hidden, visible)."""
         check_is_fitted(self)
-        return 4.0 * self._couplings().T
+        return np.asarray(4.0 * self.machine_.couplings.matrix(0, 1)[0].double().T)
 
     @property
     def intercept_visible_(self) -> Array:
-        check_is_fitted(self)
-        return 2.0 * (self._biases(slice(0, self.n_features_in_)) - self._couplings().sum(1))
+        return self._intercept(0)
 
     @property
     def intercept_hidden_(self) -> Array:
+        return self._intercept(1)
+
+    def _intercept(self, layer: int) -> Array:
         check_is_fitted(self)
-        return 2.0 * (self._biases(slice(self.n_features_in_, None)) - self._couplings().sum(0))
-
-    def _couplings(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.asarray(self.machine_.couplings.matrix(0, 1)[0].double())
-
-    def _biases(self, units: slice) -> np.ndarray[Any, np.dtype[np.float64]]:
-        biases = self.machine_.biases
-        return np.asarray(0.0 if biases is None else biases[0, units].double())
+        machine = self.machine_
+        found = -machine.couplings.matrix(0, 1)[0].double().sum(1 - layer)
+        if machine.biases is not None:
+            found += machine.biases[0, machine.layers.slices[layer]].double()
+        return np.asarray(2.0 * found)
 
     # -- scikit-learn's conventions ----------------------------------------------------------------
 
