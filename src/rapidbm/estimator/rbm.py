@@ -5,7 +5,9 @@ With v and h in {0, 1} as in `BernoulliRBM`, and spins s = 2v − 1,
     E = −vᵀ W h − a·v − d·h,        W = 4 J,    a = 2 (b − J 1),    d = 2 (c − Jᵀ 1)               (1)
 
 up to a constant. It is trained by CD-1 with centred gradients and Adam, whose rate falls to zero: of what
-was compared in short trainings the best (docs/results/ablations.md).
+was compared in short trainings the best (docs/results/ablations.md). The rate begins at
+
+    10⁻² · min(1, 128² / (V H))        for dense couplings, at 10⁻² for patterns                   (2)
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import quiet
 from ..random import stream
-from ..runs.choosing import usual_decay, usual_hidden, usual_rate
+from ..runs.choosing import usual_decay, usual_hidden
 from ..runs.spacing import seconds_of
 from ..sampling.samplers import Sampler
 from ..sampling.samplers import sample as drawn
@@ -49,7 +51,7 @@ from .trials import by_trials
 
 Auto = Literal["auto"]
 EACH = 3  # hidden units for a column
-QUICK = 10.0  # times the usual rate: a short training
+RATE, WIDE = 1e-2, 128**2  # of Adam in a short training; couplings from which on it is lower, eq. (2)
 STEADY = 0.25  # of that, where it does not fall
 UPDATES, FEWEST, MOST = 700, 5, 200  # of a training; passes, at least and at most
 STEP = 2**22  # numbers at a time
@@ -231,8 +233,8 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         return machine
 
     def _choose_rates(self, machine: Machine, rows: int) -> None:
-        visible, hidden = machine.layers.sizes
-        rate = QUICK * usual_rate(visible, hidden, machine.patterns is None)
+        dense = machine.patterns is None
+        rate = RATE * (min(1.0, WIDE / math.prod(machine.layers.sizes)) if dense else 1.0)  # eq. (2)
         auto = _is_auto(self.learning_rate)
         self.learning_rate_ = rate if auto else float(self.learning_rate)
         auto = _is_auto(self.weight_decay)
@@ -369,10 +371,9 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def _intercept(self, layer: int) -> Array:
         check_is_fitted(self)
-        machine = self.machine_
-        found = -machine.couplings.matrix(0, 1)[0].double().sum(1 - layer)
-        if machine.biases is not None:
-            found += machine.biases[0, machine.layers.slices[layer]].double()
+        biases, units = self.machine_.biases, self.machine_.layers.slices[layer]
+        found = -self.machine_.couplings.matrix(0, 1)[0].double().sum(1 - layer)
+        found += 0.0 if biases is None else biases[0, units].double()
         return np.asarray(2.0 * found)
 
     # -- scikit-learn's conventions ----------------------------------------------------------------

@@ -1,14 +1,16 @@
 """A machine before its training, and what it completes after it.
 
-Couplings and hidden biases start at
+It starts, with μ the means of the data and λ = tanh(RARE), at
 
-    J_ij from N(0, 2 / (V + H)),        c = RARE − Jᵀ μ,        μ the means of the data           (1)
+    J_ij from N(0, 2 / (V + H)),        c = RARE − Jᵀ μ,        b = atanh μ − J λ                 (1)
 
 so that one hidden unit in twenty is up: features that are rare differ more from each other, and are
 learnt sooner.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -32,10 +34,12 @@ def started(
     scale = PATTERNED if patterns else (2.0 / (visible + hidden)) ** 0.5
     machine = rbm(visible, hidden, patterns, biases=True, scale=scale, seed=seed, device=device)
     machine.start_biases(spins)
-    mean = spins.to(device).to(machine.dtype).mean(0, keepdim=True)
-    field = machine.field(machine.with_visible(mean, means=True), 1, means=True)
     assert machine.biases is not None
-    machine.biases.data[:, visible:] = RARE - field[:, 0].detach()
+    means = machine.with_visible(spins.to(machine.dtype).mean(0, keepdim=True), means=True)
+    means[..., visible:] = math.tanh(RARE)
+    fields = [machine.couplings.field(means, layer)[:, 0].detach() for layer in (0, 1)]
+    machine.biases.data[:, visible:] = RARE
+    machine.biases.data -= torch.cat(fields, -1)
     return machine
 
 

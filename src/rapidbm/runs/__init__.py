@@ -10,7 +10,7 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 
 Others take besides
 
-    choosing: chosen, usual_decay, usual_hidden, usual_rate
+    choosing: chosen, usual_decay, usual_hidden
     folder: Trained, check_free
     evaluation: curve_figure, likelihood_curve, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
