@@ -5,6 +5,7 @@ python -m benchmarks replicas pid
 python -m benchmarks annealer --seeds 8
 python -m benchmarks ablations --data digits --out digits.json
 python -m benchmarks coverage --cases 20 --families cold,holes
+python -m benchmarks estimator --seeds 5 --out estimator.json
 python -m benchmarks features --machines trained.safetensors --out features.json
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
@@ -20,6 +21,7 @@ from . import (
     ablations,
     annealer,
     coverage,
+    estimator,
     features,
     fuzz,
     grid,
@@ -44,6 +46,7 @@ WITH_OPTIONS = {
     "ablations": ablations.run,
     "annealer": annealer.run,
     "coverage": coverage.run,
+    "estimator": estimator.run,
     "features": features.run,
     "fuzz": fuzz.run,
     "grid": grid.run,

@@ -23,7 +23,8 @@ class Refuse(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Refuse())
 import rapidbm as rb
 for name in rb.__all__:
-    getattr(rb, name)
+    if name != "RapidRBM":  # scikit-learn's own interface
+        getattr(rb, name)
 machine = rb.rbm(visible=16, hidden=50, patterns=4, replicas=2, seed=0)
 data = rb.load("bars4")
 for progress in rb.train(machine, data.train, rb.PatternInduced(), rb.sgd(0.02, decay=0.96),

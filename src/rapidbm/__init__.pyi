@@ -17,6 +17,7 @@ from .errors import PluginWarning as PluginWarning
 from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds
 from .estimates import Estimate as Estimate
+from .estimator.rbm import RapidRBM as RapidRBM
 from .exchange.rbms_files import load_rbms as load_rbms
 from .exchange.rbms_files import rbms_trajectory as rbms_trajectory
 from .exchange.rbms_files import rbms_updates as rbms_updates

@@ -46,7 +46,7 @@ class LossWarning(UserWarning):
 
 
 class DataWarning(UserWarning):
-    """A file holds arrays that nobody reads."""
+    """Data, or a part of it, that is not used as it stands."""
 
 
 class PluginWarning(UserWarning):

@@ -10,7 +10,7 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 
 Others take besides
 
-    choosing: chosen
+    choosing: chosen, usual_decay, usual_hidden
     folder: Record, RunFolder, check_free
     looking.trained: Trained
     evaluation: LIKELIHOODS, curve_figure, likelihood_curve, measured_parts, middle
@@ -22,7 +22,7 @@ Others take besides
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     run: PROLONG, Step
-    spacing: OPEN, on_log_grid
+    spacing: OPEN, on_log_grid, seconds_of
     samples: STARTS, reconstructions, sampler_named, target, write_array
     views.listing: KEYS, LOW, Runs, with_spread
     views.tensorboard: TensorBoard, check_installed

@@ -33,6 +33,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
 from ..errors import InputError
@@ -172,9 +174,7 @@ def candidates(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterato
     """Shapes by the number of columns, times rates."""
     decay = _decays(recipe, fixed, data)[:2][-1]  # the usual one
     for hidden, patterns in _shapes(recipe, fixed, data):
-        usual = USUAL
-        if patterns is None:
-            usual *= min(1.0, WIDE / (data.visible * hidden) ** 0.5)  # eq. (2)
+        usual = usual_rate(data.visible, hidden, patterns is None)
         rates = recipe.rate if "rate" in fixed else [usual * x for x in RATES]
         for rate in rates:
             yield Candidate(hidden, patterns, rate, decay)
@@ -184,13 +184,28 @@ def _decays(recipe: Recipe, fixed: Collection[str], data: Dataset) -> list[float
     given = recipe.weight_decay if isinstance(recipe.weight_decay, tuple) else ()
     if "weight_decay" in fixed:
         return list(given or (0.0,))
-    return [min(1.0, ROWS / len(data.train)) * x for x in DECAYS]  # eq. (3)
+    return [usual_decay(len(data.train)) * x for x in DECAYS]
+
+
+def usual_rate(visible: int, hidden: int, dense: bool) -> float:
+    """What suits a training of minutes; of dense couplings eq. (2)."""
+    return USUAL * (min(1.0, WIDE / (visible * hidden) ** 0.5) if dense else 1.0)
+
+
+def usual_decay(rows: int) -> float:
+    """Eq. (3)."""
+    return min(1.0, ROWS / rows)
+
+
+def usual_hidden(visible: int, device: torch.device, each: int = 4) -> int:
+    """Hidden units that suit so many columns, so many for each of them."""
+    return min(by_device(device, 400, 1000), max(100, each * visible))
 
 
 def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[tuple[int, int | None]]:
     device = device_named(recipe.device)
-    v, most = data.visible, by_device(device, 400, 1000)
-    hidden = recipe.hidden[0] if "hidden" in fixed else min(most, max(100, 4 * v))
+    v = data.visible
+    hidden = recipe.hidden[0] if "hidden" in fixed else usual_hidden(v, device)
     if "patterns" in fixed:
         yield hidden, recipe.patterns
         return

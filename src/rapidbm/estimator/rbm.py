@@ -1,0 +1,450 @@
+"""`RapidRBM`: a restricted machine as scikit-learn has its models.
+
+With v and h in {0, 1} as in `BernoulliRBM`, and spins s = 2v − 1,
+
+    E = −vᵀ W h − a·v − d·h,        W = 4 J,    a = 2 (b − J 1),    d = 2 (c − Jᵀ 1)               (1)
+
+up to a constant. It is trained by CD-1 with centred gradients and Adam, whose rate falls to zero: of what
+was compared in short trainings the best (docs/results/ablations.md). The rate begins at
+
+    10⁻² · min(1, 128² / (V H))        for dense couplings, at 10⁻² for patterns                   (2)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from ..accel.devices import device_named
+from ..arrays import Array, as_mask
+from ..errors import FitWarning, InputError, check_count, is_number
+from ..estimates import Bounds
+from ..likelihood.independent import warn_of_fit
+from ..likelihood.log_z import log_z
+from ..machines.machine import Machine
+from ..machines.units import SPIN
+from ..progress import quiet
+from ..random import stream
+from ..runs.choosing import usual_decay, usual_hidden
+from ..runs.spacing import seconds_of
+from ..sampling.samplers import Sampler
+from ..sampling.samplers import sample as drawn
+from ..training.negative import ContrastiveDivergence
+from ..training.optimisers import adam
+from ..training.trainer import Trainer
+from .rows import Rows, in_range, thresholds, warn_of_values, weights_of
+from .start import completed, started
+from .trials import by_trials
+
+Auto = Literal["auto"]
+EACH = 3  # hidden units for a column
+RATE, WIDE = 1e-2, 128**2  # of Adam in a short training; couplings from which on it is lower, eq. (2)
+STEADY = 0.25  # of that, where it does not fall
+UPDATES, FEWEST, MOST = 700, 5, 200  # of a training; passes, at least and at most
+STEP = 2**22  # numbers at a time
+KINDS = (np.float64, np.float32)
+KEPT = ("optimizer/", "centring/")  # of a trainer's state, between two calls of partial_fit
+
+
+class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
+    """A restricted Boltzmann machine with binary units: features, likelihoods, samples.
+
+    Values of `X` are in [0, 1]: probabilities of a one, drawn anew in every pass of the training.
+
+    Parameters
+    ----------
+    n_components : hidden units; "auto" is three for each column, from 100 to 400 (1,000 on a GPU).
+    n_patterns : build the couplings from so many patterns; None makes each coupling a parameter. "auto"
+        is None; with a `budget` patterns are tried as well, from 48 columns on.
+    learning_rate : of Adam; it falls to zero over a `fit` and is a quarter of "auto" in `partial_fit`.
+    batch_size : rows of an update.
+    n_iter : passes over the data; "auto" makes 700 updates or more in 5 to 200 passes.
+    weight_decay : couplings shrink by rate · decay in each update; "auto" is min(1, 150 / rows).
+    budget : seconds, or a text such as "5m", for trials that choose what is "auto", and for the training;
+        probabilities are then drawn once, and a tenth of the rows are held out to choose by.
+    warm_start : `fit` goes on from the machine that is there.
+    device : "cpu", "cuda", or "auto", a GPU if there is one. A fitted machine lies on the CPU.
+    verbose : a line for each pass, and how far long calls have come.
+    random_state : a number makes every result the same again; not with a `budget`, by the clock.
+
+    Attributes
+    ----------
+    machine_ : the `rapidbm.Machine`.
+    log_z_ : its log partition function, a `rapidbm.Bounds`: exact, or annealed when first asked for.
+    components_, intercept_visible_, intercept_hidden_ : W (hidden, visible), a and d of eq. (1).
+    n_components_, n_patterns_, learning_rate_, weight_decay_, n_iter_, n_samples_seen_ : what was chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rapidbm import RapidRBM
+    >>> X = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
+    >>> RapidRBM(n_components=2, random_state=0).fit_transform(X).shape
+    (4, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | Auto = "auto",
+        *,
+        n_patterns: int | Auto | None = "auto",
+        learning_rate: float | Auto = "auto",
+        batch_size: int = 50,
+        n_iter: int | Auto = "auto",
+        weight_decay: float | Auto = "auto",
+        budget: float | str | None = None,
+        warm_start: bool = False,
+        device: str = "auto",
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_patterns = n_patterns
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.weight_decay = weight_decay
+        self.budget = budget
+        self.warm_start = warm_start
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @classmethod
+    def from_machine(cls, machine: Machine, *, device: str = "auto", random_state: Any = None) -> Self:
+        """A fitted estimator of a restricted machine with one hidden layer and one replica."""
+        if machine.replicas != 1 or not machine.layers.two:
+            raise InputError(
+                "an estimator has a restricted machine of one hidden layer and one replica, not "
+                f"{machine.layers.describe()} units and {machine.replicas} replicas; take "
+                "machine.replica(i)"
+            )
+        xi = machine.patterns
+        k = None if xi is None else int(xi.shape[1])
+        made = cls(machine.layers.sizes[1], n_patterns=k, device=device, random_state=random_state)
+        made._seed = _seed(random_state)
+        made.n_features_in_ = machine.visible
+        made._keep(machine, seen=0)
+        return made
+
+    # -- training ---------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Trains a machine on the rows of X; a row of weight two counts as two rows."""
+        rows = self._rows(X, sample_weight, reset=True)
+        self._seed = _seed(self.random_state)
+        self._memory: dict[str, Tensor] = {}
+        with quiet(not self.verbose):
+            if self.budget is not None:
+                self._fit_by_trials(rows)
+                return self
+            rng = stream(self._seed, "rows")
+            spins = rows.draw(rng)
+            old = self._machine() if self.warm_start and hasattr(self, "machine_") else None
+            machine = self._started(spins) if old is None else self._fitting(old, spins)
+            self._choose_rates(machine, len(spins))
+            per_pass = math.ceil(len(spins) / self.batch_size)
+            passes = min(max(FEWEST, math.ceil(UPDATES / per_pass)), MOST)
+            passes = passes if self.n_iter == "auto" else int(self.n_iter)
+            trainer = self._trainer(machine, spins, passes, fall="linear")
+            began = time.monotonic()
+            for number in range(passes):
+                if number and rows.changing:
+                    trainer.spins.copy_(rows.draw(rng))
+                trainer.finish_epoch()
+                self._tell(f"pass {number + 1} of {passes}, {time.monotonic() - began:.1f} s")
+            _warn(trainer)
+        self._keep(machine, seen=len(spins))
+        self.n_iter_ = passes
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Goes once over these rows, from the machine that is there or from a new one, at a rate that
+        does not fall."""
+        first = not hasattr(self, "machine_")
+        rows = self._rows(X, sample_weight, reset=first)
+        if first:
+            self._seed, self._memory = _seed(self.random_state), {}
+        seen = 0 if first else self.n_samples_seen_
+        spins = rows.draw(stream(self._seed, "rows", seen))
+        with quiet(not self.verbose):
+            machine = self._started(spins) if first else self._fitting(self._machine(), spins)
+            self._choose_rates(machine, seen + len(spins))
+            if self.learning_rate == "auto":
+                self.learning_rate_ *= STEADY
+            trainer = self._trainer(machine, spins, 1, fall="none", seed=self._seed + seen)
+            trainer.load({**trainer.state(), **self._memory})
+            trainer.finish_epoch()
+        self._memory = {k: v.cpu() for k, v in trainer.state().items() if k.startswith(KEPT)}
+        self._tell(f"{seen + len(spins)} rows seen")
+        self._keep(machine, seen=seen + len(spins))
+        self.n_iter_ = 1 if first else self.n_iter_ + 1
+        return self
+
+    def _fit_by_trials(self, rows: Rows) -> None:
+        given = {
+            "hidden": self.n_components,
+            "patterns": self.n_patterns,
+            "rate": self.learning_rate,
+            "weight_decay": self.weight_decay,
+            "epochs": self.n_iter,
+        }
+        settings: dict[str, Any] = {name: x for name, x in given.items() if not _is_auto(x)}
+        many = {"hidden", "rate", "weight_decay"} & set(settings)
+        settings |= {name: (settings[name],) for name in many}
+        settings |= {"batch_size": self.batch_size, "seed": self._seed, "device": self.device}
+        settings["budget"] = f"{seconds_of(str(self.budget)):g}"
+        spins = rows.draw(stream(self._seed, "rows"))
+        machine, self.n_iter_ = by_trials(spins, settings, self._tell)
+        self._choose_rates(machine, len(spins))
+        self._keep(machine, seen=len(spins))
+
+    def _started(self, spins: Tensor) -> Machine:
+        """A new machine."""
+        device = device_named(self.device)
+        hidden, k = self.n_components, None if isinstance(self.n_patterns, str) else self.n_patterns
+        if _is_auto(hidden):
+            hidden = usual_hidden(spins.shape[1], device, EACH)
+        return started(spins, int(hidden), k, seed=self._seed, device=device)
+
+    def _fitting(self, machine: Machine, spins: Tensor) -> Machine:
+        """The machine to go on from, if it suits the rows and what is asked for."""
+        sizes = spins.shape[1], machine.layers.sizes[1]
+        if self.n_components != "auto":
+            sizes = sizes[0], self.n_components
+        if sizes != machine.layers.sizes:
+            raise InputError(
+                f"the machine to go on from has {machine.layers.sizes} visible and hidden units, and "
+                f"{sizes} are asked for; fit with warm_start=False to begin anew"
+            )
+        return machine
+
+    def _choose_rates(self, machine: Machine, rows: int) -> None:
+        dense = machine.patterns is None
+        rate = RATE * (min(1.0, WIDE / math.prod(machine.layers.sizes)) if dense else 1.0)  # eq. (2)
+        auto = _is_auto(self.learning_rate)
+        self.learning_rate_ = rate if auto else float(self.learning_rate)
+        auto = _is_auto(self.weight_decay)
+        self.weight_decay_ = usual_decay(rows) if auto else float(self.weight_decay)
+
+    def _trainer(
+        self, machine: Machine, spins: Tensor, passes: int, *, fall: Any, seed: int | None = None
+    ) -> Trainer:
+        optimizer = adam(self.learning_rate_, weight_decay=self.weight_decay_, fall=fall)
+        return Trainer(
+            machine,
+            spins,
+            ContrastiveDivergence(),
+            optimizer,
+            epochs=passes,
+            batch_size=self.batch_size,
+            seed=self._seed if seed is None else seed,
+            centred=True,
+        )
+
+    def _keep(self, machine: Machine, *, seen: int) -> None:
+        self.machine_ = machine.cpu().requires_grad_(False)
+        self.n_components_ = int(machine.layers.sizes[1])
+        self.n_patterns_ = None if machine.patterns is None else int(machine.patterns.shape[1])
+        self.n_samples_seen_ = seen
+        self.__dict__.pop("log_z_", None)
+
+    # -- what a machine says of rows ---------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """P(h = 1) of each hidden unit given each row, (rows, n_components)."""
+        check_is_fitted(self)
+        values = self._values(X, reset=False)
+        single = values.dtype == np.float32
+        machine = copy.deepcopy(self.machine_).to(torch.float32 if single else torch.float64)
+        parts = [SPIN.up(machine.field(some, 1, means=True))[0] for some in _given(machine, values)]
+        return torch.cat(parts).numpy()
+
+    def score_samples(self, X: Any) -> Array:
+        """log p of each row in nats, up to the error of `log_z_`, which all rows share.
+
+        A row of probabilities has the mean of log p over rows of zeros and ones drawn with them, by 32
+        draws that are the same for every row and machine.
+        """
+        check_is_fitted(self)
+        values = self._values(X, reset=False)
+        grey = ~((values == 0) | (values == 1)).all(1)
+        logs = np.empty(len(values))
+        if not grey.all():
+            logs[~grey] = self._log_weights(values[~grey] > 0.5)
+        if grey.any():
+            draws = [self._log_weights(values[grey] > u) for u in thresholds(values.shape[1])]
+            logs[grey] = np.mean(draws, 0)
+        return logs - float(self.log_z_.value)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log p of the rows, in nats."""
+        return float(np.mean(self.score_samples(X)))
+
+    @cached_property
+    def log_z_(self) -> Bounds:
+        """log Z of `machine_` with its 95 % interval: exact, or annealed, when first asked for."""
+        check_is_fitted(self)
+        with quiet(not self.verbose):
+            return log_z(self._machine(), seed=self._seed)
+
+    def _log_weights(self, bits: Array) -> Array:
+        """log Σ_h exp(−E) of binary rows, in float64."""
+        machine = copy.deepcopy(self.machine_).double()
+        step = max(1, STEP // machine.layers.units)
+        parts = [machine.log_prob_unnormalised(b)[0] for b in torch.split(torch.from_numpy(bits), step)]
+        found: Array = torch.cat(parts).numpy()
+        return found
+
+    def reconstruct(
+        self, X: Any, known: Any = None, *, passes: int = 100, random_state: Any = None
+    ) -> Array:
+        """The rows with unknown values replaced by their means given the known ones.
+
+        `known` is a mask, (rows, columns) or (columns,); without one NaN is unknown. So many Gibbs passes
+        with the known values held are averaged, but for the first fifth.
+        """
+        check_is_fitted(self)
+        values = validate_data(self, X, reset=False, dtype=KINDS, ensure_all_finite="allow-nan")
+        missing, shapes = np.isnan(values), (values.shape, values.shape[1:])
+        mask = ~missing if known is None else as_mask(known, shapes, what="known").numpy()
+        mask = np.broadcast_to(mask, values.shape)
+        if (missing & mask).any():
+            raise InputError("values that are known must be there, and some are NaN; mark them unknown")
+        given = in_range(np.where(mask, values, 0.5))
+        machine = self._machine()
+        rng = stream(self._seed_for(random_state), "reconstruct", device=machine.device)
+        spins = torch.from_numpy(2.0 * given - 1.0)
+        means = completed(machine, spins, torch.from_numpy(mask.copy()), rng, passes)
+        return np.where(mask, given, means.cpu().numpy().astype(values.dtype))
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        sampler: Sampler[Any] | None = None,
+        steps: int | None = None,
+        random_state: Any = None,
+    ) -> Array:
+        """Rows of zeros and ones that the machine draws, (n_samples, columns).
+
+        Each is the end of a chain of its own: 1,000 Gibbs sweeps from random units, or so many `steps` of
+        another `sampler`, such as `rapidbm.ParallelTempering()`. `random_state` is the estimator's unless
+        another is given: the same call, the same rows.
+        """
+        check_is_fitted(self)
+        check_count("the number of samples", n_samples)
+        seed, machine = self._seed_for(random_state), self._machine()
+        with quiet(not self.verbose):
+            spins = drawn(machine, n_samples, sampler=sampler, steps=steps, seed=seed)
+        found: Array = (spins[0, :, : machine.visible] > 0).to(torch.int8).cpu().numpy()
+        return found
+
+    # -- as BernoulliRBM has it --------------------------------------------------------------------
+
+    @property
+    def components_(self) -> Array:
+        """W of eq. (1), (hidden, visible)."""
+        check_is_fitted(self)
+        return np.asarray(4.0 * self.machine_.couplings.matrix(0, 1)[0].double().T)
+
+    @property
+    def intercept_visible_(self) -> Array:
+        return self._intercept(0)
+
+    @property
+    def intercept_hidden_(self) -> Array:
+        return self._intercept(1)
+
+    def _intercept(self, layer: int) -> Array:
+        check_is_fitted(self)
+        biases, units = self.machine_.biases, self.machine_.layers.slices[layer]
+        found = -self.machine_.couplings.matrix(0, 1)[0].double().sum(1 - layer)
+        found += 0.0 if biases is None else biases[0, units].double()
+        return np.asarray(2.0 * found)
+
+    # -- scikit-learn's conventions ----------------------------------------------------------------
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _rows(self, X: Any, sample_weight: Any, *, reset: bool) -> Rows:
+        self._check_settings()
+        values = self._values(X, reset=reset)
+        rows = Rows.of(values, weights_of(sample_weight, len(values)))
+        warn_of_values(rows)
+        return rows
+
+    def _values(self, X: Any, *, reset: bool) -> Array:
+        values = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+        return in_range(values.toarray() if sparse.issparse(values) else values)
+
+    def _check_settings(self) -> None:
+        for name, least in (("n_components", 1), ("n_patterns", 1), ("n_iter", 0), ("batch_size", 1)):
+            given = getattr(self, name)
+            if (_is_auto(given) and name != "batch_size") or (given is None and name == "n_patterns"):
+                continue
+            check_count(name, given, least=least)
+        for name in ("learning_rate", "weight_decay"):
+            given = getattr(self, name)
+            if not _is_auto(given) and not (is_number(given) and given >= 0):
+                raise InputError(f"{name} is 'auto' or a number of at least 0, not {given!r}")
+        if self.budget is not None:
+            seconds_of(str(self.budget))
+
+    def _machine(self) -> Machine:
+        """A copy of the machine on the device that was asked for."""
+        return copy.deepcopy(self.machine_).to(device_named(self.device))
+
+    def _tell(self, line: str) -> None:
+        if self.verbose:
+            print(f"[RapidRBM] {line}", flush=True)
+
+    def _seed_for(self, random_state: Any) -> int:
+        """That of the fit, unless another is asked for."""
+        return self._seed if random_state is None else _seed(random_state)
+
+
+def _seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _given(machine: Machine, values: Array) -> Iterator[Tensor]:
+    """Configurations with these probabilities of visible units, (1, c, n), some at a time."""
+    step = max(1, STEP // machine.layers.units)
+    for start in range(0, len(values), step):
+        yield machine.with_visible(2.0 * values[start : start + step] - 1.0, means=True)
+
+
+def _warn(trainer: Trainer) -> None:
+    if trainer.diverged():
+        warnings.warn(
+            "the training diverged, and the machine is what it was before; take a smaller learning_rate",
+            FitWarning,
+            stacklevel=3,
+        )
+    warn_of_fit(trainer.fit())

@@ -1,0 +1,61 @@
+"""A machine before its training, and what it completes after it.
+
+It starts, with μ the means of the data and λ = tanh(RARE), at
+
+    J_ij from N(0, 2 / (V + H)),        c = RARE − Jᵀ μ,        b = atanh μ − J λ                 (1)
+
+so that one hidden unit in twenty is up: features that are rare differ more from each other, and are
+learnt sooner.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import check_count
+from ..machines.constructors import rbm
+from ..machines.machine import Machine
+from ..machines.units import SPIN
+from ..sampling.gibbs import sweep
+
+RARE = -1.5  # the field of a hidden unit
+PATTERNED = 0.1  # patterns start at ± this
+SETTLE = 5  # the first of so many parts of the passes does not count
+
+
+def started(
+    spins: Tensor, hidden: int, patterns: int | None, *, seed: int, device: torch.device
+) -> Machine:
+    """Eq. (1); patterns start at their own scale."""
+    visible = spins.shape[1]
+    scale = PATTERNED if patterns else (2.0 / (visible + hidden)) ** 0.5
+    machine = rbm(visible, hidden, patterns, biases=True, scale=scale, seed=seed, device=device)
+    machine.start_biases(spins)
+    assert machine.biases is not None
+    means = machine.with_visible(spins.to(machine.dtype).mean(0, keepdim=True), means=True)
+    means[..., visible:] = math.tanh(RARE)
+    fields = [machine.couplings.field(means, layer)[:, 0].detach() for layer in (0, 1)]
+    machine.biases.data[:, visible:] = RARE
+    machine.biases.data -= torch.cat(fields, -1)
+    return machine
+
+
+@torch.no_grad()
+def completed(
+    machine: Machine, spins: Tensor, known: Tensor, rng: torch.Generator, passes: int
+) -> Tensor:
+    """P(v = +1) of visible units given the known ones, (c, v): of so many passes the mean, but for the
+    first fifth. Means are known as well as spins."""
+    check_count("the number of passes", passes)
+    state = machine.with_visible(spins, means=True)
+    keep = torch.zeros(state.shape[1:], dtype=torch.bool, device=machine.device)
+    keep[:, : machine.visible] = known.to(machine.device)
+    first, total = passes // SETTLE, torch.zeros_like(state[0, :, : machine.visible])
+    for number in range(passes):
+        state = sweep(machine, state, rng, clamp=keep, means=True)
+        if number >= first:
+            total += SPIN.up(machine.field(state, 0, means=True))[0]
+    return total / (passes - first)

@@ -1,0 +1,33 @@
+"""Settings that suit the rows, by short trainings (`runs/choosing.py`), and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import Tensor
+
+from ..data.splits import Dataset, Split
+from ..errors import InputError
+from ..machines.machine import Machine
+from ..runs import choosing
+from ..runs.recipe import Recipe
+from ..runs.run import Run
+
+
+def by_trials(
+    spins: Tensor, settings: Mapping[str, Any], tell: Callable[[str], object]
+) -> tuple[Machine, int]:
+    """The best machine by rows held out, and the passes that were made; what `settings` name is not
+    varied."""
+    if len(spins) < 2:
+        raise InputError("a budget is for trials, which hold out rows, and there is one; leave it out")
+    data = Dataset("table", Split(spins), Split(spins[:1]), (1, spins.shape[1]))
+    recipe = choosing.chosen(Recipe.made("table", settings, "auto"), settings, data, tell)
+    with TemporaryDirectory(prefix="rapidbm-") as folder:
+        run = Run.create(Path(folder) / "run", recipe, "auto", data=data)
+        for step in run.go():
+            epoch = step.epoch
+        return run.machine(), epoch
