@@ -90,10 +90,10 @@ def test_epochs_until_a_set_is_learnt():
         (
             (0.4, 0.4, 0.4, 0.05, 0.05),
             (0.4, 0.4, 0.4, 0.4, 0.05),
-            "not measured",
+            "undecided",
         ),  # about ten times
-        ((0.4,) * 5, (0.4,) * 5, "not measured"),
-        ((0.4, 0.4, 0.4, 0.4, 0.05), (0.4,) * 5, "not measured"),
+        ((0.4,) * 5, (0.4,) * 5, "undecided"),
+        ((0.4, 0.4, 0.4, 0.4, 0.05), (0.4,) * 5, "undecided"),
     ],
 )
 def test_fewer_epochs(rapid, others, expected):
@@ -161,7 +161,7 @@ def test_both_adams_start_alike_and_part_ways(tmp_path):
 
 @pytest.mark.parametrize(
     ("test", "expected"),
-    [(0.03, "holds"), (0.3, "does not hold"), (0.08, "not measured"), (-0.04, "does not hold")],
+    [(0.03, "holds"), (0.3, "does not hold"), (0.08, "undecided"), (-0.04, "does not hold")],
 )
 def test_training_and_test_set_together(test, expected):
     several = record(
@@ -195,7 +195,7 @@ def test_accessibility_that_rises_but_not_to_the_top():
         (0.3, 0.2, "does not hold"),  # far better is not similar
         (-0.05, 0.2, "does not hold"),
         (0.05, -0.1, "does not hold"),
-        (0.05, 0.0, "not measured"),
+        (0.05, 0.0, "undecided"),
     ],
 )
 def test_method_beside_gibbs(cd, pcd, expected):
@@ -211,7 +211,7 @@ def test_method_beside_gibbs(cd, pcd, expected):
     [
         ((-0.3, -0.1, 0.05, 0.2, 0.4), 0.01, "holds"),  # 0.05 on average, whatever the epochs do
         ((0.4, 0.2, 0.1, -0.15, -0.3), 0.01, "holds"),
-        ((0.05,) * 5, 0.5, "not measured"),  # instances that scatter leave it open, epochs do not
+        ((0.05,) * 5, 0.5, "undecided"),  # instances that scatter leave it open, epochs do not
     ],
 )
 def test_method_beside_gibbs_is_a_mean_over_the_course(gains, spread, expected):
@@ -235,12 +235,12 @@ def test_method_beside_gibbs_is_a_mean_over_the_course(gains, spread, expected):
         (0.6, 0.62, 0.5, "holds"),  # each instance is its own control
         (0.6, 0.7, 0.01, "does not hold"),
         (0.2, 0.6, 0.01, "does not hold"),  # though it never beats its middle
-        (0.6, 0.65, 0.01, "not measured"),
+        (0.6, 0.65, 0.01, "undecided"),
     ],
 )
 def test_pid_that_ends_where_it_began_does_not_improve(start, end, spread, expected):
     method = rows(start, 0.3, 0.1, 0.6, end, spread=spread)
-    if expected == "not measured":
+    if expected == "undecided":
         method[-1] = method[-1][::-1]
     assert verdict(accessibility, "pid-does-not-improve", record("bars.rapid", method=method)) == expected
 
@@ -255,7 +255,7 @@ def test_samples_are_told_apart():
 
 
 def test_generation_is_judged_by_the_images_that_were_not_trained_on():
-    cases = (([3, 4] * 5, "holds"), ([0, 1] * 5, "does not hold"), ([0, 3] * 5, "not measured"))
+    cases = (([3, 4] * 5, "holds"), ([0, 1] * 5, "does not hold"), ([0, 3] * 5, "undecided"))
     for distinct, expected in cases:
         found = record("bas.rapid", shares=[[0.9, 0.05, 0.05, 0.0]] * 10, distinct_test=distinct)
         assert verdict(bars_and_stripes, "generates-unseen", found) == expected

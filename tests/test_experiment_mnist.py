@@ -166,7 +166,7 @@ def test_the_same_machines_have_one_likelihood():
 ENDS = {"train": 120.0, "test": 122.0}
 
 
-@pytest.mark.parametrize(("true", "expected"), [(300, "holds"), (120, "not measured")])
+@pytest.mark.parametrize(("true", "expected"), [(300, "holds"), (120, "undecided")])
 def test_the_divisors_are_told_apart(true, expected):
     several = record("mnist.rapid", **course(1e5, 120, gap=0))
     several |= record("mnist.true-mean", **course(1e5, true, gap=0))
@@ -189,7 +189,7 @@ def test_overfitting(gap, expected):
     assert verdict(likelihood, "pure-pid-overfits", several) == expected
 
 
-@pytest.mark.parametrize(("end", "expected"), [(300, "holds"), (543, "not measured"), (745, MISSED)])
+@pytest.mark.parametrize(("end", "expected"), [(300, "holds"), (543, "undecided"), (745, MISSED)])
 def test_one_sweep_must_beat_fair_coins(end, expected):
     several = {}
     for name in ("one", "rapid", "pure"):
@@ -201,8 +201,8 @@ def test_what_is_not_finite_is_no_verdict():
     values = course(1e5, 120)
     values["nll_train"][-1] = [None] * 10
     several = record("mnist.rapid", **course(1e5, 120)) | record("mnist.pure", **values)
-    assert verdict(likelihood, "pure-pid-overfits", several) == "not measured"
-    assert verdict(likelihood, "nll-in-parallel", record("mnist.rapid", **values)) == "not measured"
+    assert verdict(likelihood, "pure-pid-overfits", several) == "undecided"
+    assert verdict(likelihood, "nll-in-parallel", record("mnist.rapid", **values)) == "undecided"
 
 
 def test_errors_of_the_probe_are_standard_errors():
@@ -239,14 +239,14 @@ def test_the_interval_is_preferred_to_the_bound():
     [
         ([3, 4, 2, 3] * 3, "holds"),
         ([0, 0, 1, 0] * 3, "does not hold"),
-        ([0, 1, 1, 3], "not measured"),
+        ([0, 1, 1, 3], "undecided"),
     ],
 )
 def test_one_pattern_several_classes(classes, expected):
     found = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.5)
     assert verdict(patterns, "one-pattern-several-classes", found) == expected
     few = record("mnist.patterns", classes=classes, classes_of_all=classes, chains=32, digits=0.01)
-    assert verdict(patterns, "one-pattern-several-classes", few) == "not measured"
+    assert verdict(patterns, "one-pattern-several-classes", few) == "undecided"
 
 
 def test_the_probe_is_judged_against_its_controls():

@@ -58,6 +58,7 @@ DOORS = (
     "npz",
     "csv",
     "mask",
+    "rbms",
     "h5",
 )
 
