@@ -36,7 +36,7 @@ from rapidbm.progress import quiet
 from rapidbm.runs.probes import fit
 
 SIZES = (0.5, 1.0, 2.0, 4.0)  # root mean squares of β field
-STRENGTHS = (0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+STRENGTHS = (0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)
 CHOOSING = 10_000  # images that fit the probes which choose β
 STEP = 2000  # images at once
 Row = dict[str, Any]

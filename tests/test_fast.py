@@ -629,6 +629,21 @@ def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
     assert found[0].std() > 0.05
 
 
+@pytest.mark.parametrize("patterns", [3, None])
+def test_centred_training_ends_where_the_plain_path_ends(monkeypatch, patterns):
+    rows = torch.where(torch.rand((25, 6), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
+    found = []
+    for devices in ((), ("cuda", "cpu")):
+        monkeypatch.setattr(fused, "DEVICES", devices)
+        these = machine(6, 40, patterns)
+        how = {"epochs": 2, "batch_size": 10, "centred": True, "seed": 3}
+        for _ in train(these, rows, Exact(), adam(0.02, weight_decay=0.1), **how):
+            pass
+        found.append([p.detach().clone() for p in these.parameters()])
+    for plain, kernels in zip(*found, strict=True):
+        assert torch.allclose(plain, kernels, atol=1e-3)
+
+
 class AsItIs:
     """In the place of a graph: the same work, run as it is."""
 
@@ -649,8 +664,9 @@ def as_graph(trainer):
     trainer.spins = trainer.executor.stored(trainer.spins)
 
 
+@pytest.mark.parametrize("centred", [False, True], ids=["plain", "centred"])
 @pytest.mark.parametrize("every", ["update", "epoch"])
-def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
+def test_a_graph_reads_what_changes_from_tensors(every, centred, monkeypatch):
     """The work of a graph, run as it is, gives the updates of the plain loop."""
     rows = torch.where(torch.rand((25, 12), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
     monkeypatch.setattr(executors, "Replay", AsItIs)
@@ -668,6 +684,7 @@ def test_a_graph_reads_what_changes_from_tensors(every, monkeypatch):
             batch_mean="nominal",
             average=5,
             seed=0,
+            centred=centred,
         )
         if replayed:
             as_graph(trainer)
