@@ -15,6 +15,9 @@ class Fields(griffe.Extension):
         fields = [x for x in node.body if isinstance(x, ast.AnnAssign) and isinstance(x.target, ast.Name)]
         lines = cls.lines_collection[cls.filepath]
         told = [(x.target.id, _help(x.value) or _comment(lines[x.end_lineno - 1])) for x in fields]
+        for field in fields:  # a default is what it is, not the call that says so
+            if _help(field.value):
+                cls.members[field.target.id].value = ast.unparse(field.value.args[0])
         rows = [f"    {name}: {text}" for name, text in told if text and not name.startswith("_")]
         if rows:
             cls.docstring.value += "\n\nAttributes:\n" + "\n".join(rows)
