@@ -19,6 +19,8 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 460.0, 270.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 90.0, 14.0, 42.0  # margins: ticks, names of the curves, –, the axis
 GAP = 15.0  # between two names of curves
+MANY = 10  # looks from which on the first fifth may leave the frame
+FAR = 1e4  # of the frame, for what is outside
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between ticks, times a power of ten
 
 Value = float | None
@@ -99,7 +101,11 @@ class _Frame:
         if not ys:
             return None
         # A start far away would flatten all that follows: it may leave the frame.
-        later = [edge for c in chart.curves for edge in _edges(c, max(2, len(c.x) // 5))]
+        later = [
+            edge
+            for c in chart.curves
+            for edge in _edges(c, max(2, len(c.x) // 5) if len(c.x) >= MANY else 0)
+        ]
         if later and max(ys) - min(ys) > 6 * (max(later) - min(later)) > 0:
             ys = later
         if chart.level is not None and _near(chart.level, ys):
@@ -119,10 +125,11 @@ class _Frame:
         share = scale(value) / scale(self.x_high)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
-    def y(self, value: float) -> float:
+    def y(self, value: float, room: float = 4.0) -> float:
+        """Where it is, or so far outside the frame."""
         share = (self.high - value) / (self.high - self.low)  # eq. (1)
         at = TOP + share * (HEIGHT - TOP - BOTTOM)
-        return round(min(max(at, TOP - 4.0), HEIGHT - BOTTOM + 4.0), 1)
+        return round(min(max(at, TOP - room), HEIGHT - BOTTOM + room), 1)
 
 
 def _edges(curve: Curve, skip: int = 0) -> list[float]:
@@ -223,7 +230,7 @@ def _drawn(number: int, curve: Curve, frame: _Frame, label_at: float) -> Markup:
     rows = [(frame.x(x), y, h) for x, y, h in zip(curve.x, curve.y, half, strict=True) if y is not None]
 
     def path(edge: Callable[[float, float], float]) -> list[str]:
-        return [f"{x:g},{frame.y(edge(y, h or 0.0)):g}" for x, y, h in rows]
+        return [f"{x:g},{frame.y(edge(y, h or 0.0), FAR):g}" for x, y, h in rows]
 
     parts, floor = [], _floor(curve)
     if any(h for _, _, h in rows):
@@ -231,12 +238,15 @@ def _drawn(number: int, curve: Curve, frame: _Frame, label_at: float) -> Markup:
         parts.append(Markup('<polygon class="band" points="{}"/>').format(" ".join(outline)))
     line = path(lambda y, h: y)
     parts.append(Markup('<polyline class="line" points="{}"/>').format(" ".join(line)))
-    x, y = line[-1].split(",")
-    parts.append(Markup('<circle class="spot" r="3" cx="{}" cy="{}"/>').format(x, y))
+    # An inner svg cuts off what is outside of it.
+    x, y, wide, high = LEFT - 4, TOP - 4, WIDTH - LEFT - RIGHT + 8, HEIGHT - TOP - BOTTOM + 8
+    place = f'x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}"'
+    box = f'viewBox="{x:g} {y:g} {wide:g} {high:g}" aria-hidden="true"'
+    parts = [Markup("<svg {}>{}</svg>").format(Markup(f"{place} {box}"), Markup("").join(parts))]
+    end, at = rows[-1][0], frame.y(rows[-1][1])
+    parts.append(Markup('<circle class="spot" r="3" cx="{}" cy="{}"/>').format(end, at))
     parts.append(
-        Markup('<text class="mark" x="{}" y="{:g}">{}</text>').format(
-            float(x) + 8, label_at + 4, curve.name
-        )
+        Markup('<text class="mark" x="{}" y="{:g}">{}</text>').format(end + 8, label_at + 4, curve.name)
     )
     return Markup('<g class="series-{}">{}</g>').format(number % 3, Markup("").join(parts))
 
