@@ -197,3 +197,15 @@ def test_one_number_is_a_beta_and_a_large_machine_is_not_enumerated():
     assert rb.thermodynamics(rb.rbm(4, 3, seed=0), 1.0).betas.tolist() == [1.0]
     with pytest.raises(rb.InputError, match="enumerates at most"):
         rb.thermodynamics(rb.rbm(100, 100, seed=0), 1.0, method="exact")
+
+
+def test_rungs_that_lie_far_apart_are_joined():
+    """At β = 50 nothing but the ground state of free spins in a field of 4 is left, at 0.28 a tenth is."""
+    rungs, rng = (
+        torch.tensor([0.0, 0.06, 0.12, 0.2, 0.28, 50.0]).double(),
+        torch.Generator().manual_seed(0),
+    )
+    up = torch.sigmoid(8 * rungs)[:, None, None].expand(6, 4000, 20)
+    energies = -4.0 * (2.0 * torch.bernoulli(up, generator=rng) - 1).sum(2)
+    truth = 20 * torch.log(2 * torch.cosh(4 * rungs))
+    assert (log_sums(energies, rungs, 20 * math.log(2.0)) - truth).abs().max() < 0.3
