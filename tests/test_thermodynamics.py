@@ -200,7 +200,7 @@ def test_one_number_is_a_beta_and_a_large_machine_is_not_enumerated():
 
 
 def test_rungs_that_lie_far_apart_are_joined():
-    """At β = 50 nothing but the ground state of free spins in a field of 4 is left, at 0.28 a tenth is."""
+    """Free spins in a field of 4: at β = 50 only the ground state is left, a tenth at 0.28."""
     rungs, rng = (
         torch.tensor([0.0, 0.06, 0.12, 0.2, 0.28, 50.0]).double(),
         torch.Generator().manual_seed(0),
