@@ -209,3 +209,16 @@ def test_rungs_that_lie_far_apart_are_joined():
     energies = -4.0 * (2.0 * torch.bernoulli(up, generator=rng) - 1).sum(2)
     truth = 20 * torch.log(2 * torch.cosh(4 * rungs))
     assert (log_sums(energies, rungs, 20 * math.log(2.0)) - truth).abs().max() < 0.3
+
+
+def test_a_first_order_transition_has_rungs_enough():
+    """All hidden units turn at once, from free visible units to aligned ones: two rungs trade often,
+    by sums over visible units, and their energies hardly overlap."""
+    v, h = 16, 12
+    w, b, c = np.full((v, h), 0.5), np.full(v, 0.5 * h), np.full(h, -7.5)
+    machine = rb.Machine.from_weights(w, b, c, levels=(-1, 1))
+    exact = rb.thermodynamics(machine, (1.0, 2.0), method="exact")
+    found = rb.thermodynamics(machine, (1.0, 2.0), method="tempering", seed=0, steps=100, check=False)
+    for name in ("log_z", "energy", "heat_capacity"):
+        truth, seen = getattr(exact, name).value, getattr(found, name)
+        assert bool(((seen.value - truth).abs() < 5 * seen.error).all()), name

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 BETAS = tuple(i / 10 for i in range(1, 21))
 QUICK = 2**22  # states times β that are summed where nobody names a method
 ROOM = 2**23  # recorded energies times rungs
+LEAST = 10  # rungs: trades, which sum over free layers, take fewer than energies need to overlap
 FAR = 4.5  # standard errors between the halves of a record that chance does not explain
 CONTRADICTED = 3.0  # the same between log Z of the walkers and of annealing
 
@@ -235,6 +236,8 @@ def _tempered(
     double, units = copy.deepcopy(machine).double(), machine.layers.units
     with watch("tempering", skip + steps) as tick:
         walkers = climb(path, chains, rng)
+        if walkers.rungs.shape[1] < LEAST:
+            walkers = climb(path, chains, rng, rungs=LEAST)
         rungs = walkers.rungs.shape[1]
         records = max(2, min(steps, ROOM // (rungs * rungs * chains)))
         every = math.ceil(steps / records)
