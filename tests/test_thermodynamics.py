@@ -1,6 +1,7 @@
 """Thermodynamics over β: exact sums against all states one by one, tempering against exact sums."""
 
 import dataclasses
+import io
 import math
 
 import numpy as np
@@ -147,7 +148,21 @@ def test_what_speaks_against_it_is_told(monkeypatch):
     monkeypatch.setattr(module, "log_z", lambda *a, **k: wrong)
     found = rb.thermodynamics(machine, (1.0,), steps=30, **options)
     assert "differs by 5" in found.note
-    assert "the errors are too small" in found.note
+    assert "the errors are not known" in found.note
+    assert bool(found.energy.error.isinf().all())
+    assert float(found.magnetisation.error) == 0  # by symmetry
+    assert "± ?" in repr(found.table())
+    found.figure().savefig(io.BytesIO())
+
+
+def test_errors_are_unknown_from_the_beta_on_that_is_contradicted():
+    """A hidden layer that turns at once beyond β = 1, which no walker finds."""
+    w, b, c = np.full((30, 12), 0.5), np.full(30, 6.0), np.full(12, -14.2)
+    machine = rb.Machine.from_weights(w, b, c, levels=(-1, 1))
+    betas = (2.0, 0.25, 0.5, 1.5)
+    found = rb.thermodynamics(machine, betas, method="tempering", seed=0, steps=50)
+    assert found.energy.error.isinf().tolist() == [[True, False, False, True]]
+    assert "from β = 1.5 on" in found.note
 
 
 def test_a_record_that_drifts():
