@@ -79,6 +79,18 @@ def test_quenched_states_are_cold_and_free_units_have_no_temperature():
     assert bool(nothing.error.isinf())
 
 
+def test_frozen_samples_do_not_claim_a_temperature():
+    """With no unit against its field, or few, β may be far larger than what makes them likeliest."""
+    machine = dict(small_machines())["bm-dense"]
+    alike = rb.stack([machine] * 100)
+    frozen = rb.effective_beta(alike, drawn(alike, 30.0, 20))
+    assert bool((frozen.value < 20).all())
+    assert bool(frozen.error.isinf().all())
+    for beta, count in ((2.0, 5), (3.0, 20)):
+        found = rb.effective_beta(alike, drawn(alike, beta, count))
+        assert float(((found.value - beta).abs() < 2 * found.error).double().mean()) > 0.9
+
+
 def test_a_sampler_of_dwaves_has_the_temperature_that_it_was_given():
     machine = dict(small_machines())["rbm-dense"]
     answer = TreeDecompositionSampler().sample(machine.to_bqm(), num_reads=4000, beta=0.7, seed=1)
@@ -105,7 +117,7 @@ def test_contract(phase, machine):
 
 
 @pytest.mark.parametrize("corrected", [True, False])
-@pytest.mark.parametrize("beta", [0.5, 3.0])
+@pytest.mark.parametrize("beta", [0.5, 3.0, 40.0])
 def test_a_wrong_temperature_is_corrected(beta, corrected):
     machine = rb.stack([dict(small_machines())["bm-dense"]] * 2)
     phase = Annealer(Boltzmann(beta), 1000, corrected=corrected)

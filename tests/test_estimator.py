@@ -143,8 +143,9 @@ def test_partial_fit_learns_and_keeps_the_memory_of_adam():
         for part in np.split(x, 4):
             model.partial_fit(part)
         scores.append(model.score(x))
+    model.partial_fit(x[:1])  # a row at a time, and no warning that all rows are the same
     assert scores[-1] > scores[0] + 0.3
-    assert model.n_samples_seen_ == 3200
+    assert model.n_samples_seen_ == 3201
     whole, halves = RapidRBM(8, random_state=0), RapidRBM(8, random_state=0)
     whole.partial_fit(x).partial_fit(x)
     halves.partial_fit(x)
@@ -163,8 +164,13 @@ def test_warm_start_goes_on_and_refuses_another_shape():
     kept = model.components_
     assert np.array_equal(kept, model.fit(x).components_)
     assert not np.array_equal(before, kept)
-    with pytest.raises(InputError, match="warm_start=False"):
+    with pytest.raises(InputError, match=r"has 8 hidden, and 9.*warm_start=False"):
         model.set_params(n_components=9).fit(x)
+    with pytest.raises(InputError, match="has no patterns, and 3"):
+        model.set_params(n_components=8, n_patterns=3).fit(x)
+    with pytest.raises(ValueError, match="expecting 6 features"):
+        model.set_params(n_patterns=None).fit(x[:, :4])
+    assert np.array_equal(kept, model.fit(x).components_)
 
 
 def test_a_budget_chooses_by_trials(capsys):
@@ -234,7 +240,21 @@ def test_any_restricted_machine_becomes_an_estimator():
             RapidRBM.from_machine(other)
 
 
+@pytest.mark.parametrize("machine", [rb.rbm(6, 4, seed=0), rb.rbm(6, 4, patterns=2, biases=True, seed=0)])
+def test_training_goes_on_from_any_restricted_machine(machine):
+    x = table()
+    model = RapidRBM.from_machine(machine, random_state=0)
+    start = model.score(x)
+    assert model.partial_fit(x).partial_fit(x).score(x) > start
+    assert (model.n_iter_, model.n_samples_seen_) == (2, 400)
+    assert model.set_params(warm_start=True, n_iter=40).fit(x).score(x) > start + 0.1
+    assert (machine.biases is None) == (model.n_patterns_ is None)  # the one given is as it was
+    assert all(parameter.requires_grad for parameter in machine.parameters())
+
+
 def test_warnings_teach():
+    with pytest.warns(FitWarning, match="diverged"):
+        RapidRBM(4, learning_rate=1e5, random_state=0).partial_fit(table()).partial_fit(table())
     with pytest.warns(DataWarning, match="from 0 to 16.*MinMaxScaler"):
         RapidRBM(2, n_iter=1).fit(table() * 16)
     with pytest.warns(DataWarning, match="rows are the same"):
@@ -277,7 +297,12 @@ def test_what_is_not_fitted_or_not_weighted_is_refused():
     for ask in (RapidRBM().sample, lambda: RapidRBM().score(table()), lambda: RapidRBM().log_z_):
         with pytest.raises(NotFittedError):
             ask()
-    for weights, match in ((np.zeros(20), "zero"), (-np.ones(20), "at least 0"), (np.ones(3), "20 rows")):
+    for weights, match in (
+        (np.full(20, 1e308), "from 0 to 1e"),
+        (np.zeros(20), "zero"),
+        (-np.ones(20), "not from -1 to"),
+        (np.ones(3), "20 rows"),
+    ):
         with pytest.raises(InputError, match=match):
             RapidRBM().fit(table(20), sample_weight=weights)
 

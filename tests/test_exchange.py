@@ -138,6 +138,11 @@ def test_rbms_loads_what_we_save(theirs, tmp_path):
     assert np.allclose(free_energy(again, v), free_energy(last, v), atol=1e-5, rtol=0)
 
 
+def test_half_precision_is_saved_as_single(tmp_path):
+    rb.save_rbms(rb.rbm(3, 2, seed=0).to(torch.bfloat16), tmp_path / "x.h5")
+    assert rb.load_rbms(tmp_path / "x.h5").dtype == torch.float32
+
+
 def test_an_older_file_has_its_parameters_in_the_checkpoint_itself(archive, theirs):
     with h5py.File(archive, "a") as file:
         del file["model_type"]
@@ -245,6 +250,8 @@ def test_nothing_is_unpickled(bernoulli, tmp_path):
         (lambda p: rb.to_sklearn(rb.bm(3, 2, seed=0)), "restricted machine"),
         (lambda p: rb.save_rbms(rb.rbm(3, 2, replicas=2, seed=0), p / "x.h5"), r"machine.replica\(0\)"),
         (lambda p: rb.save_rbms({}, p / "x.h5"), "at least one"),
+        (lambda p: rb.save_rbms([rb.rbm(3, 2, seed=0)], p / "x.h5"), "{1: machine}, not list"),
+        (lambda p: rb.save_rbms({1: rb.rbm(3, 2), 2: rb.rbm(4, 2)}, p / "x.h5"), "one shape"),
         (lambda p: rb.save_rbms(rb.rbm(3, 2, seed=0), p / "x.h5", chains=np.ones((2, 4))), r"\(c, 3\)"),
         (lambda p: rb.save_rbms({-1: rb.rbm(3, 2, seed=0)}, p / "x.h5"), "an update"),
         (lambda p: rb.save_rbms(rb.rbm(3, 2, seed=0), p / "no" / "x.h5"), "no folder"),

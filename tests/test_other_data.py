@@ -202,6 +202,8 @@ def test_evaluate_in_python(command, folder):
         alone["log_zz"]
     with pytest.raises(rb.InputError, match="64 columns"):
         rb.evaluate(machine(), "digits")
+    with pytest.raises(rb.InputError, match="of an estimator take machine_"):
+        rb.evaluate(rb.RapidRBM())
 
 
 def test_its_own_data_are_no_others(folder):

@@ -111,6 +111,11 @@ def test_bad_input(call, told):
         call()
 
 
+def test_what_is_all_the_same_is_drawn_without_a_warning():
+    rb.plot.spectrum(rb.Machine.from_weights(np.zeros((3, 2)), levels=(-1, 1)))
+    rb.plot.moments(np.zeros((5, 3)), np.zeros((5, 3)))
+
+
 def test_a_generator_serves_as_well_as_a_seed():
     rb.plot.moments(SEEN, BITS, rng=torch.Generator().manual_seed(0))
 

@@ -1,6 +1,7 @@
 """Thermodynamics over β: exact sums against all states one by one, tempering against exact sums."""
 
 import dataclasses
+import io
 import math
 
 import numpy as np
@@ -147,7 +148,21 @@ def test_what_speaks_against_it_is_told(monkeypatch):
     monkeypatch.setattr(module, "log_z", lambda *a, **k: wrong)
     found = rb.thermodynamics(machine, (1.0,), steps=30, **options)
     assert "differs by 5" in found.note
-    assert "the errors are too small" in found.note
+    assert "the errors are not known" in found.note
+    assert bool(found.energy.error.isinf().all())
+    assert float(found.magnetisation.error) == 0  # by symmetry
+    assert "± ?" in repr(found.table())
+    found.figure().savefig(io.BytesIO())
+
+
+def test_errors_are_unknown_from_the_beta_on_that_is_contradicted():
+    """A hidden layer that turns at once beyond β = 1, which no walker finds."""
+    w, b, c = np.full((30, 12), 0.5), np.full(30, 6.0), np.full(12, -14.2)
+    machine = rb.Machine.from_weights(w, b, c, levels=(-1, 1))
+    betas = (2.0, 0.25, 0.5, 1.5)
+    found = rb.thermodynamics(machine, betas, method="tempering", seed=0, steps=50)
+    assert found.energy.error.isinf().tolist() == [[True, False, False, True]]
+    assert "from β = 1.5 on" in found.note
 
 
 def test_a_record_that_drifts():
@@ -197,3 +212,28 @@ def test_one_number_is_a_beta_and_a_large_machine_is_not_enumerated():
     assert rb.thermodynamics(rb.rbm(4, 3, seed=0), 1.0).betas.tolist() == [1.0]
     with pytest.raises(rb.InputError, match="enumerates at most"):
         rb.thermodynamics(rb.rbm(100, 100, seed=0), 1.0, method="exact")
+
+
+def test_rungs_that_lie_far_apart_are_joined():
+    """Free spins in a field of 4: at β = 50 only the ground state is left, a tenth at 0.28."""
+    rungs, rng = (
+        torch.tensor([0.0, 0.06, 0.12, 0.2, 0.28, 50.0]).double(),
+        torch.Generator().manual_seed(0),
+    )
+    up = torch.sigmoid(8 * rungs)[:, None, None].expand(6, 4000, 20)
+    energies = -4.0 * (2.0 * torch.bernoulli(up, generator=rng) - 1).sum(2)
+    truth = 20 * torch.log(2 * torch.cosh(4 * rungs))
+    assert (log_sums(energies, rungs, 20 * math.log(2.0)) - truth).abs().max() < 0.3
+
+
+def test_a_first_order_transition_has_rungs_enough():
+    """All hidden units turn at once, from free visible units to aligned ones: two rungs trade often,
+    by sums over visible units, and their energies hardly overlap."""
+    v, h = 16, 12
+    w, b, c = np.full((v, h), 0.5), np.full(v, 0.5 * h), np.full(h, -7.5)
+    machine = rb.Machine.from_weights(w, b, c, levels=(-1, 1))
+    exact = rb.thermodynamics(machine, (1.0, 2.0), method="exact")
+    found = rb.thermodynamics(machine, (1.0, 2.0), method="tempering", seed=0, steps=100, check=False)
+    for name in ("log_z", "energy", "heat_capacity"):
+        truth, seen = getattr(exact, name).value, getattr(found, name)
+        assert bool(((seen.value - truth).abs() < 5 * seen.error).all()), name

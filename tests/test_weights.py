@@ -85,6 +85,7 @@ def other_units():
         (lambda: other_units().to_bqm(), "is for spins"),
         (lambda: rb.rbm(3, 2, replicas=2, seed=0).to_bqm(), r"machine.replica\(0\)"),
         (lambda: rb.rbm(3, 2, seed=0).to_bqm(names="abcd"), "5 different names"),
+        (lambda: rb.rbm(1, 1, seed=0).to_bqm(names=[["a"], ["b"]]), "a name is a"),
         (lambda: rb.rbm(3, 2, seed=0).to_bqm(vartype="spin"), "SPIN"),
         (lambda: rb.Machine.from_bqm({}), "not 'dict'"),
         (lambda: rb.Machine.from_bqm(dimod.BQM("SPIN")), "at least one variable"),
@@ -96,7 +97,7 @@ def test_what_cannot_be_converted_says_so(call, words):
         call()
 
 
-@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
+@pytest.mark.parametrize("vartype", ["SPIN", dimod.BINARY])
 @pytest.mark.parametrize("machine", machines(1) + machines(1, biases=False))
 def test_a_binary_quadratic_model_has_the_machines_energies(machine, vartype):
     n = machine.layers.units

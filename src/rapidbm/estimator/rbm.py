@@ -46,7 +46,7 @@ from ..training.negative import ContrastiveDivergence
 from ..training.optimisers import adam
 from ..training.trainer import Trainer
 from .rows import Rows, in_range, thresholds, warn_of_values, weights_of
-from .start import completed, started
+from .start import completed, going_on, started
 from .trials import by_trials
 
 Auto = Literal["auto"]
@@ -135,16 +135,17 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         xi = machine.patterns
         k = None if xi is None else int(xi.shape[1])
         made = cls(machine.layers.sizes[1], n_patterns=k, device=device, random_state=random_state)
-        made._seed = _seed(random_state)
+        made._seed, made._memory, made.n_iter_ = _seed(random_state), {}, 0
         made.n_features_in_ = machine.visible
-        made._keep(machine, seen=0)
+        made._keep(copy.deepcopy(machine), seen=0)
         return made
 
     # -- training ---------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains a machine on the rows of X; a row of weight two counts as two rows."""
-        rows = self._rows(X, sample_weight, reset=True)
+        goes_on = self.warm_start and self.budget is None and hasattr(self, "machine_")
+        rows = self._rows(X, sample_weight, reset=not goes_on)
         self._seed = _seed(self.random_state)
         self._memory: dict[str, Tensor] = {}
         with quiet(not self.verbose):
@@ -153,8 +154,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                 return self
             rng = stream(self._seed, "rows")
             spins = rows.draw(rng)
-            old = self._machine() if self.warm_start and hasattr(self, "machine_") else None
-            machine = self._started(spins) if old is None else self._fitting(old, spins)
+            machine = self._going_on(self._machine()) if goes_on else self._started(spins)
             self._choose_rates(machine, len(spins))
             per_pass = math.ceil(len(spins) / self.batch_size)
             passes = min(max(FEWEST, math.ceil(UPDATES / per_pass)), MOST)
@@ -166,7 +166,8 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                     trainer.spins.copy_(rows.draw(rng))
                 trainer.finish_epoch()
                 self._tell(f"pass {number + 1} of {passes}, {time.monotonic() - began:.1f} s")
-            _warn(trainer)
+            _warn_of_divergence(trainer)
+            warn_of_fit(trainer.fit())
         self._keep(machine, seen=len(spins))
         self.n_iter_ = passes
         return self
@@ -181,13 +182,14 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         seen = 0 if first else self.n_samples_seen_
         spins = rows.draw(stream(self._seed, "rows", seen))
         with quiet(not self.verbose):
-            machine = self._started(spins) if first else self._fitting(self._machine(), spins)
+            machine = self._started(spins) if first else self._going_on(self._machine())
             self._choose_rates(machine, seen + len(spins))
             if self.learning_rate == "auto":
                 self.learning_rate_ *= STEADY
             trainer = self._trainer(machine, spins, 1, fall="none", seed=self._seed + seen)
             trainer.load({**trainer.state(), **self._memory})
             trainer.finish_epoch()
+            _warn_of_divergence(trainer)
         self._memory = {k: v.cpu() for k, v in trainer.state().items() if k.startswith(KEPT)}
         self._tell(f"{seen + len(spins)} rows seen")
         self._keep(machine, seen=seen + len(spins))
@@ -220,17 +222,9 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             hidden = usual_hidden(spins.shape[1], device, EACH)
         return started(spins, int(hidden), k, seed=self._seed, device=device)
 
-    def _fitting(self, machine: Machine, spins: Tensor) -> Machine:
-        """The machine to go on from, if it suits the rows and what is asked for."""
-        sizes = spins.shape[1], machine.layers.sizes[1]
-        if self.n_components != "auto":
-            sizes = sizes[0], self.n_components
-        if sizes != machine.layers.sizes:
-            raise InputError(
-                f"the machine to go on from has {machine.layers.sizes} visible and hidden units, and "
-                f"{sizes} are asked for; fit with warm_start=False to begin anew"
-            )
-        return machine
+    def _going_on(self, machine: Machine) -> Machine:
+        asked: dict[str, Any] = {"hidden": self.n_components, "patterns": self.n_patterns}
+        return going_on(machine, **{name: x for name, x in asked.items() if not _is_auto(x)})
 
     def _choose_rates(self, machine: Machine, rows: int) -> None:
         dense = machine.patterns is None
@@ -396,7 +390,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         return rows
 
     def _values(self, X: Any, *, reset: bool) -> Array:
-        values = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+        values = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=KINDS)
         return in_range(values.toarray() if sparse.issparse(values) else values)
 
     def _check_settings(self) -> None:
@@ -440,11 +434,10 @@ def _given(machine: Machine, values: Array) -> Iterator[Tensor]:
         yield machine.with_visible(2.0 * values[start : start + step] - 1.0, means=True)
 
 
-def _warn(trainer: Trainer) -> None:
+def _warn_of_divergence(trainer: Trainer) -> None:
     if trainer.diverged():
         warnings.warn(
             "the training diverged, and the machine is what it was before; take a smaller learning_rate",
             FitWarning,
             stacklevel=3,
         )
-    warn_of_fit(trainer.fit())

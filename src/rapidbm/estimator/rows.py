@@ -27,6 +27,7 @@ MOST, MANY = 10, 2**16  # rows of a pass, for each different one and in all: the
 GREY = 0.9  # of the values between 0 and 1: no binary data
 DRAWS = 32  # of a row of probabilities, where its likelihood is asked for
 CHUNK = 2**20  # values that are hashed at a time
+HEAVIEST = 1e290  # weight of a row, so that sums are finite
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def in_range(values: Array) -> Array:
 def warn_of_values(rows: Rows) -> None:
     """Says what of these rows a machine cannot learn."""
     values = rows.values
-    if bool((values == values[0]).all()):
+    if len(values) > 1 and bool((values == values[0]).all()):
         warnings.warn(
             f"all {len(values)} rows are the same: there is nothing to learn but that; were they scaled "
             "to [0, 1] before?",
@@ -124,8 +125,10 @@ def weights_of(sample_weight: Any, count: int) -> Array | None:
     weights = np.asarray(sample_weight, np.float64)
     if weights.shape != (count,):
         raise InputError(f"{count} rows need {count} sample weights, not {weights.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError(f"sample weights are at least 0 and finite, not {weights.min():g}")
+    if not ((weights >= 0) & (weights <= HEAVIEST)).all():
+        raise InputError(
+            f"sample weights are from 0 to {HEAVIEST:g}, not from {weights.min():g} to {weights.max():g}"
+        )
     if not weights.any():
         raise InputError("all sample weights are zero; leave them out, or give a row some weight")
     return weights

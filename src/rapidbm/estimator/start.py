@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import check_count
+from ..errors import InputError, check_count
 from ..machines.constructors import rbm
 from ..machines.machine import Machine
 from ..machines.units import SPIN
@@ -41,6 +41,21 @@ def started(
     machine.biases.data[:, visible:] = RARE
     machine.biases.data -= torch.cat(fields, -1)
     return machine
+
+
+def going_on(machine: Machine, **asked: int | None) -> Machine:
+    """The machine to go on from, if it has the hidden units and patterns that are asked for; one without
+    biases gets some of 0."""
+    xi = machine.patterns
+    there = {"hidden": machine.layers.sizes[1], "patterns": None if xi is None else int(xi.shape[1])}
+    for name, wanted in asked.items():
+        if there[name] != wanted:
+            raise InputError(
+                f"the machine to go on from has {there[name] or 'no'} {name}, and {wanted or 'none'} are "
+                "asked for; fit with warm_start=False to begin anew"
+            )
+    zeros = torch.zeros((1, machine.layers.units), dtype=machine.dtype, device=machine.device)
+    return machine if machine.biases is not None else Machine(machine.couplings, zeros)
 
 
 @torch.no_grad()

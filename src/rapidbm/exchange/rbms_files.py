@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..arrays import Array
 from ..data.files import hdf5_arrays
@@ -104,10 +105,13 @@ def save_rbms(machines: Machine | Mapping[int, Machine], path: str | Path, *, ch
     require("h5py", f"writing {path}")
     import h5py
 
-    several = {1: machines} if isinstance(machines, Machine) else dict(machines)
-    if not several:
-        raise InputError("give at least one machine to save, by its update, not none")
+    several = {1: machines} if isinstance(machines, Machine) else machines
+    if not isinstance(several, Mapping) or not several:
+        kind = type(machines).__name__ if several else "none"
+        raise InputError(f"give a machine, or at least one by its update, {{1: machine}}, not {kind}")
     visible = next(iter(several.values())).visible
+    if len(shapes := sorted({machine.layers.sizes for machine in several.values()})) > 1:
+        raise InputError(f"the machines of a training have one shape, not {shapes}; save them apart")
     bits = np.zeros((1, visible)) if chains is None else to_bits(chains).cpu().numpy()
     if bits.ndim != 2 or bits.shape[1] != visible:
         raise InputError(f"chains are visible units, (c, {visible}), not {tuple(bits.shape)}")
@@ -138,7 +142,7 @@ def _write(group: Any, machine: Machine) -> None:
             f"rbms keeps one machine, and here are {machine.replicas} replicas; save machine.replica(0)"
         )
     weights = machine.to_weights()
-    kind = np.dtype(str(machine.dtype).removeprefix("torch."))
+    kind = np.float64 if machine.dtype == torch.float64 else np.float32
     for name, value in zip(PARTS, (weights.W, weights.b, weights.c), strict=True):
         group[f"params/{name}"] = value[0].cpu().numpy().astype(kind)
         group[name] = group[f"params/{name}"]  # a second link: earlier versions look for it here

@@ -86,7 +86,7 @@ def show_spectrum(axes: Axes, spectrum: Spectrum, replica: int = 0) -> None:
         edge_name, limit_name = "edge of random couplings", "1 in 100 of them beyond"
         axes.axhline(side * edge, color=ORANGE, ls="--", lw=1.4, label=edge_name if first else None)
         axes.axhline(side * limit, color=INK, ls=":", lw=1.0, label=limit_name if first else None)
-    top = 1.45 * max(values.max(), limit)  # room for the legend
+    top = 1.45 * max(values.max(), limit) or 1.0  # room for the legend; couplings may all be 0
     axes.set_ylim(0 if len(sides) == 1 else 1.1 * min(values.min(), -limit), top)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "rank", spectrum.kind.removesuffix("s"))
@@ -252,7 +252,7 @@ def show_moments(axes: Axes, moment: Moment, replica: int = 0) -> None:
     step = -(-len(moment.data) // POINTS)
     x, y = _numbers(moment.data[::step]), _numbers(moment.samples[replica, ::step])
     ends = [min(x.min(), y.min()), max(x.max(), y.max())]
-    margin = 0.05 * (ends[1] - ends[0])
+    margin = 0.05 * (ends[1] - ends[0]) or 0.05  # of moments that are all the same
     ends = [ends[0] - margin, ends[1] + margin]
     axes.plot(ends, ends, color=INK, lw=1, zorder=1)
     axes.plot(x, y, ".", color=BLUE, ms=4 if len(x) > 500 else 7, alpha=0.5, mew=0, rasterized=True)

@@ -9,7 +9,10 @@ with f_t = −log Z(β_t), where the convex function
 
     κ(f) = Σ_n log Σ_t N_t exp(f_t − β_t E_n) − Σ_t N_t f_t                               (3)
 
-is least; one f is known. Newton's method finds the others.
+is least; one f is known. Newton's method finds the others. Where a start is far off, κ is flat and the
+method stands still; so it starts where neighbours alone agree, with x = (β_t − β_{t+1}) E,
+
+    Σ_{n of t} σ(x_n − Δ) = Σ_{n of t+1} σ(Δ − x_n),        Δ = log Z(β_{t+1}) − log Z(β_t)   (4)
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ..progress import pulse
 
 STEPS = 50  # of Newton's method
 CLOSE = 1e-9  # nats
+HALVINGS = 60  # of the interval of Δ
 
 
 def log_sums(energies: Tensor, rungs: Tensor, known: float, start: Tensor | None = None) -> Tensor:
@@ -28,7 +32,7 @@ def log_sums(energies: Tensor, rungs: Tensor, known: float, start: Tensor | None
     count = energies.shape[1]
     flat = energies.flatten()
     minus = -rungs[:, None] * flat  # (t, n)
-    f = -_integrated(energies.mean(1), rungs) if start is None else -start
+    f = -_bridged(energies, rungs) if start is None else -start
     f = f - f[0]
     least = _kappa(f, minus, count)
     for _ in range(STEPS):
@@ -56,10 +60,16 @@ def _kappa(f: Tensor, minus: Tensor, count: int) -> float:
     return float(torch.logsumexp(f[:, None] + minus, 0).sum() - count * f.sum())
 
 
-def _integrated(energy: Tensor, rungs: Tensor) -> Tensor:
-    """log Z along the rungs, as −∫⟨E⟩dβ by trapezoids."""
-    pieces = -0.5 * (energy[1:] + energy[:-1]) * rungs.diff()
-    return torch.cat([pieces.new_zeros(1), pieces.cumsum(0)])
+def _bridged(energies: Tensor, rungs: Tensor) -> Tensor:
+    """log Z along the rungs, of each pair by its Bennett ratio alone: eq. (4)."""
+    up = -rungs.diff()[:, None] * energies[:-1]  # (t − 1, c)
+    down = -rungs.diff()[:, None] * energies[1:]
+    low, high = torch.minimum(up, down).amin(1), torch.maximum(up, down).amax(1)
+    for _ in range(HALVINGS):
+        middle = (low + high)[:, None] / 2
+        above = torch.sigmoid(up - middle).sum(1) > torch.sigmoid(middle - down).sum(1)
+        low, high = torch.where(above, middle[:, 0], low), torch.where(above, high, middle[:, 0])
+    return torch.cat([low.new_zeros(1), low.cumsum(0)])
 
 
 def averages(

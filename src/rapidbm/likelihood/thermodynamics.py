@@ -24,7 +24,7 @@ from torch import Tensor
 from ..arrays import as_tensor
 from ..display import Shown, Table, with_error
 from ..errors import InputError, check_beta, check_choice, check_count
-from ..estimates import BLOCKS, Estimate, jackknife
+from ..estimates import BLOCKS, Bounds, Estimate, jackknife
 from ..machines.enumeration import (
     check_states,
     enumerate_spins,
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 BETAS = tuple(i / 10 for i in range(1, 21))
 QUICK = 2**22  # states times β that are summed where nobody names a method
 ROOM = 2**23  # recorded energies times rungs
+MAGNET = 5  # the place of the magnetisation, which symmetry knows to be 0
+LEAST = 10  # rungs: trades, which sum over free layers, take fewer than energies need to overlap
 FAR = 4.5  # standard errors between the halves of a record that chance does not explain
 CONTRADICTED = 3.0  # the same between log Z of the walkers and of annealing
 
@@ -126,8 +128,9 @@ def thermodynamics(
 
     `auto` is exact where enumeration takes few states. Else `chains` ladders of parallel tempering, at
     least 20, make `skip` turns (as many as `steps`) and then `steps` that are recorded. `check` holds
-    log Z at the coldest β against `log_z`, which anneals from several starts. What speaks against the
-    errors is in `note`. After `limit` seconds it gives up.
+    log Z at the coldest β against `log_z`, which anneals from several starts; where that contradicts the
+    walkers the errors are ∞. What speaks against the errors is in `note`. After `limit` seconds it gives
+    up.
     """
     check_choice("method for thermodynamics", method, ("auto", "exact", "tempering"))
     machine.layers.check_spins("thermodynamics")
@@ -235,6 +238,8 @@ def _tempered(
     double, units = copy.deepcopy(machine).double(), machine.layers.units
     with watch("tempering", skip + steps) as tick:
         walkers = climb(path, chains, rng)
+        if walkers.rungs.shape[1] < LEAST:
+            walkers = climb(path, chains, rng, rungs=LEAST)
         rungs = walkers.rungs.shape[1]
         records = max(2, min(steps, ROOM // (rungs * rungs * chains)))
         every = math.ceil(steps / records)
@@ -252,7 +257,14 @@ def _tempered(
     found = [jackknife(torch.stack(every_replica, 1)) for every_replica in zip(*rows, strict=True)]
     notes = _doubts(record[:, 0], walkers, chains)
     if check:
-        notes += _contradiction(machine, coldest, found[0], betas, seed)
+        told, doubtful = _contradiction(machine, found[0], betas, seed)
+        notes += told
+        found = [
+            x
+            if mirror and i == MAGNET
+            else Estimate(x.value, x.error.masked_fill(betas >= doubtful, torch.inf))
+            for i, x in enumerate(found)
+        ]
     effort = f"{chains} ladders of {rungs} rungs, {skip:,} turns and {steps:,} recorded"
     return _result(betas, found, units, "tempering", effort, "; ".join(notes))
 
@@ -292,19 +304,29 @@ def _doubts(energies: Tensor, walkers: Walkers, chains: int) -> list[str]:
 
 
 def _contradiction(
-    machine: Machine, coldest: float, found: Estimate, betas: Tensor, seed: int
-) -> list[str]:
-    """What `log_z` at the coldest β says against the walkers."""
-    other = log_z(machine, beta=coldest, seed=seed)
-    at = int(betas.argmax())
-    value, error = found.value[:, at], CONTRADICTED * found.error[:, at]
-    low, high = other.lower.cpu(), other.upper.cpu()
-    out = (value + error < low) | (value - error > high)
-    notes = [f"log Z at β = {coldest:g}: {other.note}"] if other.note else []
-    if bool(out.any()):
-        apart = float((value - other.value.cpu()).abs().max())
-        notes.append(
-            f"log Z at β = {coldest:g} differs by {apart:.2g} from that of `log_z` ({other.method}): the "
-            "walkers have missed something, and the errors are too small"
-        )
-    return notes
+    machine: Machine, found: Estimate, betas: Tensor, seed: int
+) -> tuple[list[str], float]:
+    """What `log_z` at the coldest β says against the walkers, and the hottest β where it still does:
+    found by halving, of colder ones they know no more; ∞ where nothing speaks against them."""
+
+    def against(beta: float) -> tuple[float | None, Bounds]:
+        other, at = log_z(machine, beta=beta, seed=seed), int((betas == beta).nonzero()[0, 0])
+        value, error = found.value[:, at], CONTRADICTED * found.error[:, at]
+        out = (value + error < other.lower.cpu()) | (value - error > other.upper.cpu())
+        return float((value - other.value.cpu()).abs().max()) if bool(out.any()) else None, other
+
+    known = sorted({beta for beta in betas.tolist() if beta > 0})
+    apart, other = against(known[-1])
+    notes = [f"log Z at β = {known[-1]:g}: {other.note}"] if other.note else []
+    if apart is None:
+        return notes, math.inf
+    low, high = 0, len(known) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if against(known[middle])[0] is not None else (middle + 1, high)
+    notes.append(
+        f"log Z at β = {known[-1]:g} differs by {apart:.2g} from that of `log_z` ({other.method}): the "
+        f"walkers have missed something, from β = {known[high]:g} on the errors are not known, and below "
+        "they may be too small"
+    )
+    return notes, known[high]

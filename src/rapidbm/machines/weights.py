@@ -114,6 +114,7 @@ def to_bqm(machine: Machine, *, names: Sequence[Hashable] | None = None, vartype
     """Eq. (4) as a model of dimod."""
     layers = machine.layers
     layers.check_spins("a binary quadratic model")
+    vartype = getattr(vartype, "name", vartype)  # of dimod's own
     check_choice("vartype", vartype, ("SPIN", "BINARY"))
     require("dimod", "a binary quadratic model")
     import dimod
@@ -124,8 +125,12 @@ def to_bqm(machine: Machine, *, names: Sequence[Hashable] | None = None, vartype
             "one of them, machine.replica(0)"
         )
     labels = list(range(layers.units)) if names is None else list(names)
-    if len(labels) != layers.units or len(set(labels)) != layers.units:
-        raise InputError(f"give {layers.units} different names, one for each unit, not {labels[:20]}")
+    known = {label for label in labels if isinstance(label, Hashable)}
+    if len(labels) != layers.units or len(known) != layers.units:
+        raise InputError(
+            f"give {layers.units} different names, one for each unit, not {labels[:20]}; a name is a "
+            "text, a number or a tuple"
+        )
     firsts, seconds = [np.empty(0, int)], [np.empty(0, int)]
     values = [np.empty(0)]
     for a, b in layers.edges:

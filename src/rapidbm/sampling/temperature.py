@@ -13,9 +13,15 @@ For many configurations drawn at β it is β (Besag 1975). The second term is a 
 takes the bias of few configurations away, and gives states that follow all their fields, as quenched ones
 do, a finite β. The error is that of a sum over independent configurations, whose units are not,
 
-    error² = Σ_c g_c² / H²                                                                (4)
+    error² = R / H,        R = max(1, Σ_c g_c² / H)                                       (4)
 
-and no smaller than 1/√H. It is a local temperature: whether modes have their due shares it does not see.
+and no smaller than half the way to the colder β₂ that two errors would be, if the likelihood were normal,
+
+    L(β) − L(β₂) = 2 R,        L = Σ_c Σ_i log σ(2 β s_i f_i)                             (5)
+
+Where few units stand against their fields that is far, and where none does there is no such β₂: they may
+be as cold as they like, β is about the least that it can be, and the error is ∞. It is a local
+temperature: whether modes have their due shares it does not see.
 """
 
 from __future__ import annotations
@@ -29,12 +35,13 @@ from ..estimates import Estimate
 from ..machines.machine import Machine
 
 DOUBLINGS, HALVINGS = 60, 50
+ROUGHLY = 12  # halvings for an error
 
 
 @torch.no_grad()
 def effective_beta(machine: Machine, spins: Any) -> Estimate:
-    """β of eq. (2) of independent configurations (e, c, n), with the error of eq. (4). Without a field
-    there is none: NaN ± ∞."""
+    """β of eq. (2) of independent configurations (e, c, n), with the error of eqs. (4) and (5): ∞ where
+    all units follow their fields. Without a field there is no β: NaN ± ∞."""
     machine.layers.check_spins("an effective temperature")
     whole = machine.configuration(spins)
     layers = range(len(machine.layers.sizes))
@@ -56,9 +63,31 @@ def effective_beta(machine: Machine, spins: Any) -> Estimate:
     mean = torch.tanh(beta[:, None, None] * fields)
     bend = (fields.square() * (1 - mean.square())).sum((1, 2))
     each = (along - fields * mean).sum(2)  # g_c, (e, c)
-    error = torch.maximum(each.square().sum(1) / bend.square(), 1 / bend).sqrt()
+    excess = (each.square().sum(1) / bend).clamp(min=1.0)  # R
+    half = (_colder(along * sign[:, None, None], high, 2 * excess) - high) / 2
+    error = torch.maximum((excess / bend).sqrt(), half)
     known = beta.isfinite()
     return Estimate(torch.where(known, beta, torch.nan), torch.where(known, error, torch.inf))
+
+
+def _colder(along: Tensor, beta: Tensor, drop: Tensor) -> Tensor:
+    """β₂ of eq. (5), (e,), with s f and β > 0; ∞ where the likelihood falls by no such drop."""
+
+    def likelihood(at: Tensor) -> Tensor:
+        return torch.nn.functional.logsigmoid(2 * at[:, None, None] * along).sum((1, 2))
+
+    least = likelihood(beta) - drop
+    low, high = beta, 2 * beta
+    for _ in range(DOUBLINGS):
+        above = (likelihood(high) > least) & (along < 0).any(2).any(1)
+        if not bool(above.any()):
+            break
+        low, high = torch.where(above, high, low), torch.where(above, 2 * high, high)
+    for _ in range(ROUGHLY):
+        middle = (low + high) / 2
+        above = likelihood(middle) > least
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    return torch.where((along < 0).any(2).any(1), high, torch.inf)
 
 
 def _slope(total: Tensor, sizes: Tensor, beta: Tensor) -> Tensor:

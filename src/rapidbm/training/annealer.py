@@ -8,6 +8,8 @@ they are from that the samples of each update show, `effective_beta`, β̂ ± er
 
 a filter with P, the variance of log β, which begins at 1 and grows by DRIFT² between updates: couplings
 that grow freeze an annealer at other temperatures. While they are too small to tell, so is the gain.
+Samples without a unit against its field say no more than that β is about β̂ or larger: those with β̂ > 1
+count with an error of β̂ itself, and leave P as it is.
 """
 
 from __future__ import annotations
@@ -90,9 +92,11 @@ class Annealer:
 
 def _corrected(log_beta: Tensor, variance: Tensor, seen: Estimate) -> tuple[Tensor, Tensor]:
     """Eq. (1)."""
-    told = (seen.value > 0) & seen.error.isfinite()
+    frozen = (seen.value > 1) & seen.error.isinf()
+    told = ((seen.value > 0) & seen.error.isfinite()) | frozen
     value = torch.where(told, seen.value, 1.0)
     noise = torch.where(told, (seen.error / value).square(), torch.inf)
+    noise = torch.where(frozen, 1.0, noise)
     before = (variance + DRIFT**2).clamp(max=1.0)
     gain = before / (before + noise)
     log_beta = log_beta + gain * value.log()
@@ -102,4 +106,4 @@ def _corrected(log_beta: Tensor, variance: Tensor, seen: Estimate) -> tuple[Tens
             "seems to scale them itself; turn that off by a parameter, auto_scale=False or a beta_range, "
             "or give corrected=False"
         )
-    return log_beta, (1 - gain) * before
+    return log_beta, torch.where(frozen, before, (1 - gain) * before)

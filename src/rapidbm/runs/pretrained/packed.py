@@ -202,6 +202,11 @@ def _opened(run: str | Path | Trained | Machine) -> Trained:
         return Single(run)
     if isinstance(run, Trained):
         return copy(run)  # data to measure on are none to train on
+    if not isinstance(run, (str, Path)):
+        raise InputError(
+            "give a machine, a Run, or the path of a run folder or of a machine's file, not a "
+            f"{type(run).__name__}; of an estimator take machine_"
+        )
     if str(run).startswith(PRETRAINED):
         return Pretrained(lookup("pretrained machine", str(run).removeprefix(PRETRAINED), known()))
     path = Path(run)
