@@ -24,6 +24,9 @@ from rapidbm.errors import InputError
         "0.0,1.0,1e0\n1,0,0",
         "False,true,YES\nTRUE,no,false\n",
         "\ufeff0,1,1\n1,0,0\n",
+        "0,0;1,0;1,0\n1;0;0\n",
+        "0,0\t1,0\t1,0\n1\t0\t0\n",
+        "# by hand, in May\n#\n0,1,1\n1,0,0\n",
     ],
 )
 def test_ways_to_write_a_table(tmp_path, text):
@@ -38,6 +41,19 @@ def test_names_of_columns(tmp_path, first):
     (tmp_path / "a.csv").write_text(f"{first}\n0;1;1\n1;0;0\n")
     values, names = read_table(tmp_path / "a.csv")
     assert (names, values.shape) == (("a", "b c", "d"), (2, 3))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_names_in_the_encodings_of_spreadsheets(tmp_path, encoding):
+    (tmp_path / "a.csv").write_text("größe,b\n0,1\n1,0\n", encoding=encoding)
+    assert read_table(tmp_path / "a.csv")[1] == ("größe", "b")
+
+
+@pytest.mark.parametrize("first", ["0,1,2", "1,2,3"])
+def test_columns_that_are_counted_have_these_names(tmp_path, first):
+    (tmp_path / "a.csv").write_text(f"{first}\n0,1,1\n1,0,0\n")
+    values, names = read_table(tmp_path / "a.csv")
+    assert (",".join(names), values.tolist()) == (first, [[0, 1, 1], [1, 0, 0]])
 
 
 def test_a_cell_may_hold_the_separator_in_quotes(tmp_path):
@@ -57,6 +73,9 @@ def test_a_cell_may_hold_the_separator_in_quotes(tmp_path):
         ),
         ("0,1\n\n1,0,1\n", "same number of columns in every row: line 3 has 3, those before 2"),
         ("a,b,c\n1,0\n", "line 2 has 2, those before 3"),
+        (",0,1,2\n0,1,0,1\n", r"line 1, column 1: this line names .* index=False"),
+        ("a,age\n0,44\n1,7\n", r"which 1 of 2 do not: 'age'; the first of them holds 7, 44\. Thres"),
+        ("0,44\n1,7\n", r"which 1 of 2 do not: 2; the first"),
         (",a,b\n0,1,0\n1,0,0\n", r"line 1, column 1: this line names .* index=False"),
         ("a,,b\n0,1,0\n", "line 1, column 2: this line names the columns, but for this one"),
         (",1,0\n0,1,0\n", r"line 1, column 1: a value is missing \(''\)"),
