@@ -149,8 +149,8 @@ def _check_levels(path: Path, values: Array, names: tuple[str, ...]) -> None:
     shown = ", ".join(f"{level:g}" for level in levels[:5]) + (", …" if levels.size > 5 else "")
     raise InputError(
         f"{path}: every column must have two levels, 0 and 1 or −1 and 1, which {len(wrong)} of "
-        f"{values.shape[1]} do not: {told}; the first of them holds {shown}. "
-        "Threshold it, make a column of 0 and 1 for each of its values, or leave it out"
+        f"{values.shape[1]} do not: {told} (the first of them holds {shown}); "
+        "threshold it, make a column of 0 and 1 for each of its values, or leave it out"
     )
 
 
