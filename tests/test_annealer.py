@@ -288,6 +288,12 @@ def test_bad_input_says_what_to_do(call, words):
         call()
 
 
+def test_what_a_sampler_refuses_is_bad_input():
+    machine = rb.rbm(visible=30, hidden=30, seed=0)
+    with pytest.raises(rb.InputError, match="refuses this machine of 60 units: maximum treewidth"):
+        read_spins(TreeDecompositionSampler(), machine, 1, torch.Generator())
+
+
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "dwave.samplers", None)
     with pytest.raises(rb.InputError, match=r"pip install 'rapidbm\[dwave\]'"):

@@ -85,6 +85,12 @@ def test_help_lists_every_command_and_version(rapidbm):
     assert rapidbm("--version")[1].startswith("rapidbm 0.")
 
 
+def test_paragraphs_of_help_fill_the_lines(rapidbm):
+    _, out, _ = rapidbm("sweep", "--help")
+    assert " Killed at any moment, the same command goes on where it was; " in out
+    assert "\n rapidbm sweep study.toml --dry-run" in out
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_each_says_itself(name):
     command = getattr(importlib.import_module(f"rapidbm.cli.{name}"), name)

@@ -24,6 +24,9 @@ from rapidbm.errors import InputError
         "0.0,1.0,1e0\n1,0,0",
         "False,true,YES\nTRUE,no,false\n",
         "\ufeff0,1,1\n1,0,0\n",
+        "0,0;1,0;1,0\n1;0;0\n",
+        "0,0\t1,0\t1,0\n1\t0\t0\n",
+        "# by hand, in May\n#\n0,1,1\n1,0,0\n",
     ],
 )
 def test_ways_to_write_a_table(tmp_path, text):
@@ -38,6 +41,19 @@ def test_names_of_columns(tmp_path, first):
     (tmp_path / "a.csv").write_text(f"{first}\n0;1;1\n1;0;0\n")
     values, names = read_table(tmp_path / "a.csv")
     assert (names, values.shape) == (("a", "b c", "d"), (2, 3))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_names_in_the_encodings_of_spreadsheets(tmp_path, encoding):
+    (tmp_path / "a.csv").write_text("größe,b\n0,1\n1,0\n", encoding=encoding)
+    assert read_table(tmp_path / "a.csv")[1] == ("größe", "b")
+
+
+@pytest.mark.parametrize("first", ["0,1,2", "1,2,3"])
+def test_columns_that_are_counted_have_these_names(tmp_path, first):
+    (tmp_path / "a.csv").write_text(f"{first}\n0,1,1\n1,0,0\n")
+    values, names = read_table(tmp_path / "a.csv")
+    assert (",".join(names), values.tolist()) == (first, [[0, 1, 1], [1, 0, 0]])
 
 
 def test_a_cell_may_hold_the_separator_in_quotes(tmp_path):
@@ -57,6 +73,9 @@ def test_a_cell_may_hold_the_separator_in_quotes(tmp_path):
         ),
         ("0,1\n\n1,0,1\n", "same number of columns in every row: line 3 has 3, those before 2"),
         ("a,b,c\n1,0\n", "line 2 has 2, those before 3"),
+        (",0,1,2\n0,1,0,1\n", r"line 1, column 1: this line names .* index=False"),
+        ("a,age\n0,44\n1,7\n", r"which 1 of 2 do not: 'age' \(the first of them holds 7, 44\); thres"),
+        ("0,44\n1,7\n", r"which 1 of 2 do not: 2 "),
         (",a,b\n0,1,0\n1,0,0\n", r"line 1, column 1: this line names .* index=False"),
         ("a,,b\n0,1,0\n", "line 1, column 2: this line names the columns, but for this one"),
         (",1,0\n0,1,0\n", r"line 1, column 1: a value is missing \(''\)"),
@@ -92,7 +111,7 @@ def test_named_columns_make_a_table_of_what_could_be_an_image(tmp_path):
 def test_samples_and_reconstructions_as_tables(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     bits = np.random.default_rng(0).integers(0, 2, (40, 4))
-    (tmp_path / "my.csv").write_bytes(write_table(bits, ("a", "b", "c", "d")))
+    (tmp_path / "my.csv").write_bytes(write_table(bits, ("a", "b", "c", "日本")))  # no glyphs
     small = ["--hidden", "3", "--patterns", "2", "--epochs", "1", "--device", "cpu"]
     commands = [
         ["train", "my.csv", *small, "--out", "R"],
@@ -105,12 +124,17 @@ def test_samples_and_reconstructions_as_tables(tmp_path, monkeypatch, capfd):
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 0, capfd.readouterr().err
+    out, err = capfd.readouterr()
+    assert "my: 32 rows to train, 8 to test" in out
+    assert ", 1 epoch →" in out
+    assert "of the unknown cells are wrong" in out
+    assert "Glyph" not in err
     with open("s.csv") as file:
         first, *rows = csv.reader(file)
-    assert first == ["a", "b", "c", "d"]
+    assert first == ["a", "b", "c", "日本"]
     assert len(rows) == 5
     assert {cell for row in rows for cell in row} <= {"0", "1"}
-    assert read_table(tmp_path / "f.csv")[1] == ("a", "b", "c", "d")
+    assert read_table(tmp_path / "f.csv")[1] == ("a", "b", "c", "日本")
 
 
 def test_an_ending_in_capitals(tmp_path):

@@ -8,6 +8,8 @@ from rapidbm.cli.terminal.console import record_line
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split, held_out
 from rapidbm.errors import InputError
+from rapidbm.estimates import Estimate
+from rapidbm.likelihood.following import Follower
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.files import load_tensors
 from rapidbm.machines.spins import to_spins
@@ -404,7 +406,21 @@ def test_a_budget_too_short_for_an_epoch_ends_the_training(tmp_path, table, cloc
     run = go(timed(tmp_path / "R", table, budget="1s", batch_size=1))
     assert clock.now - start < 1.2
     assert run.info["stopped"] == "after update 11: the budget of 1s is used up"
+    assert run.metrics()[-1]["update"] == 11  # though no look was due then
     assert go(Run(tmp_path / "R")).info["update"] == 11  # there is nothing left
+
+
+def test_the_start_is_no_best_machine_where_nothing_is_known_of_the_end(tmp_path, table, monkeypatch):
+    look = Follower.look
+
+    def unknown(self, machine, trained, *, last=False):
+        found = look(self, machine, trained, last=last)
+        return Estimate(found.value.masked_fill(torch.tensor(trained > 0), torch.nan), found.error)
+
+    monkeypatch.setattr(Follower, "look", unknown)
+    run = go(made(tmp_path / "R", table, epochs=2))
+    assert run.metrics()[-1]["log_likelihood_valid"] == [None, None]
+    assert run.chosen() == "last"
 
 
 def test_a_budget_is_made_larger(tmp_path, table, clock):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,6 +218,8 @@ def save(fig: Figure, path: Path) -> Path:
     """Writes a figure; the ending says how."""
     path.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
-    fig.savefig(buffer, dpi=160, format=path.suffix.removeprefix("."))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a name's script may not be in the font
+        fig.savefig(buffer, dpi=160, format=path.suffix.removeprefix("."))
     write_bytes(path, buffer.getvalue())
     return path

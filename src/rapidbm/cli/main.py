@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import cached_property
 from importlib import import_module
+from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -20,7 +22,7 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "report": "Everything about a run, or about a reproduction, on one page that needs no network.",
     "evaluate": "Likelihood, reconstruction errors and energies of a trained machine.",
     "diagnose": "Is it glassy, does it mix, what are its minima, how good are its samples?",
-    "sample": "Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing.",
+    "sample": "Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing.",
     "reconstruct": "Fill in the unknown pixels of images: the paper's task is one pass with nothing "
     "held.",
     "runs": "List the runs below a folder: status, machine, likelihood, size.",
@@ -48,7 +50,8 @@ class Deferred(TyperCommand):
         with Screen().gentle_warnings():  # other packages are loaded, too
             module = import_module(f".{self.name}", __package__)
         alone = typer.Typer(add_completion=False, **STYLE)
-        alone.command(self.name)(getattr(module, str(self.name)))
+        function = getattr(module, str(self.name))
+        alone.command(self.name, help=_flowing(function.__doc__))(function)
         return typer.main.get_command(alone)
 
     def make_context(self, *words: Any, **more: Any) -> Any:
@@ -63,6 +66,11 @@ class Deferred(TyperCommand):
         """They are the whole command's."""
 
 
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs fill the terminal's lines, but for commands on a line of their own."""
+    return re.sub(r"(?<!\n)\n(?!\n|\[bold\]rapidbm )", " ", cleandoc(text))
+
+
 for _name, _line in COMMANDS.items():
     app.command(_name, help=_line, cls=Deferred)(lambda: None)
 
@@ -73,8 +81,9 @@ def root(
 ) -> None:
     """Train Boltzmann machines without getting lost in a spin glass.
 
-    See digits at once: [bold]rapidbm sample pretrained:mnist[/]. Start with [bold]rapidbm demo[/]; then
-    [bold]rapidbm train bars4[/], which uses the paper's settings.
+    See digits at once: [bold]rapidbm sample pretrained:mnist[/].
+
+    Start with [bold]rapidbm demo[/], or with a table of your own: [bold]rapidbm train my.csv[/].
     """
     if version:
         from .. import __version__

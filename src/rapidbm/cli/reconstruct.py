@@ -80,10 +80,11 @@ def reconstruct(
             opened, part, mask, count, passes, clamp, replica, update, seed, device, path
         )
     screen.result({"run": str(run), **others(opened), "images": images, **wrong, "out": str(path)})
-    told = f"{wrong['wrong_unknown']:.4f} of the unknown pixels are wrong"
+    units = "cells" if opened.shape[0] == 1 else "pixels"
+    told = f"{wrong['wrong_unknown']:.4f} of the unknown {units} are wrong"
     if clamp:
         told += ", the known ones were held"
     else:
-        told += f"; nothing was held, Hamming distance over all pixels {wrong['hamming']:.4f}"
+        told += f"; nothing was held, Hamming distance over all {units} {wrong['hamming']:.4f}"
     screen.say(f"{opened.where(update)[1]}: {told} → {path}")
     tell_notes(opened, screen)

@@ -79,7 +79,7 @@ def sample(
     as_json: Json = False,
     **given: Any,
 ) -> None:
-    """Draw samples, as a picture or an array: by Gibbs sampling, tempering or annealing."""
+    """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
     screen, opened = Screen(as_json), trained(run, file)
     path = target(out, opened, "samples.png")
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)

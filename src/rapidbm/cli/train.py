@@ -256,12 +256,13 @@ def describe(run: Run) -> str:
     shape = "×".join(map(str, (data["shape"][0] * data["shape"][1], *recipe.hidden)))
     kind = f"K={recipe.patterns} patterns" if recipe.patterns else "dense couplings"
     sweeps = "" if recipe.sweeps is None else f"-{recipe.sweeps}"
-    long = f"{recipe.epochs} epochs"
+    long = f"{recipe.epochs:,} epoch{'s' if recipe.epochs > 1 else ''}"
     if recipe.budget is not None:
         long = f"{recipe.budget}, " + ("epochs to fit" if recipe.epochs >= OPEN else f"at most {long}")
     third = f", {data['valid']:,} to validate (measured, not trained on)" if "valid" in data else ""
+    rows = "rows" if data["shape"][0] == 1 else "images"
     return (
-        f"{data['name']}: {data['train']:,} images to train, {data['test']:,} to test{third}; "
+        f"{data['name']}: {data['train']:,} {rows} to train, {data['test']:,} to test{third}; "
         f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
         f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
         f"{long} → {run.folder}"

@@ -1,11 +1,13 @@
 """Tables of text: a row per sample; cells between commas, semicolons, tabs or blanks, in quotes or not.
 
-The first line may hold the names of the columns. What a cell may be: 0 or 1, −1 or 1, a number that
-`to_spins` takes or refuses, or a word for a boolean.
+The first line may hold the names of the columns; lines before it that begin with # are comments. What
+a cell may be: 0 or 1, −1 or 1, or a word for a boolean; other numbers are refused by the name of their
+column. 1,0 is a number where something else separates the cells.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -27,7 +29,7 @@ LONGEST = 2**20  # characters of a cell
 def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
     """The numbers (samples, columns), and the names of the columns if there are any."""
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        with path.open(encoding=_encoding(path), errors="replace", newline="") as file:
             names, rows = _parsed(path, _rows(file))
     except csv.Error as error:
         raise InputError(f"{path} is no table of text: {error}; mend the file") from error
@@ -35,7 +37,10 @@ def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
         raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
     if not rows:
         raise InputError(f"{path} holds no row of numbers; write one row per sample")
-    return np.stack(rows), names
+    values = np.stack(rows)
+    if values.dtype != np.int8:
+        _check_levels(path, values, names)
+    return values, names
 
 
 def write_table(values: Array, names: Sequence[str]) -> bytes:
@@ -48,11 +53,25 @@ def write_table(values: Array, names: Sequence[str]) -> bytes:
     return text.getvalue().encode()
 
 
+def _encoding(path: Path) -> str:
+    """UTF-16 if the file says so, as what spreadsheets call Unicode text does; else UTF-8, or where its
+    beginning is none, that of older Windows programs."""
+    with path.open("rb") as file:
+        start = file.read(LONGEST)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8-sig"
+
+
 def _rows(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     """Cells of each line that has any, with its number from 1."""
     skipped = 0
     for first in file:
-        if first.strip():
+        if first.strip() and not first.startswith("#"):
             break
         skipped += 1
     else:
@@ -60,6 +79,9 @@ def _rows(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(LONGEST)
     bare = "".join(first.split('"')[::2])  # outside quotes
     separator = max(SEPARATORS, key=bare.count)
+    for mark in ";\t":  # 1,0;0,0;1,0
+        if mark in bare and all(map(_is_number, bare.replace(",", ".").split(mark))):
+            separator = mark
     lines = chain([first], file)
     if not bare.count(separator):
         yield from ((skipped + n, line.split()) for n, line in enumerate(lines, 1) if line.strip())
@@ -67,8 +89,24 @@ def _rows(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     for cells in reader:
         cells = [cell.strip() for cell in cells]
+        if separator != ",":
+            cells = [_with_point(cell) for cell in cells]
         if any(cells):
             yield skipped + reader.line_num, cells
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_point(cell: str) -> str:
+    """A number with its decimal comma as a point; any other cell as it is."""
+    pointed = cell.replace(",", ".")
+    return pointed if pointed != cell and _is_number(pointed) else cell
 
 
 def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[str, ...], list[Array]]:
@@ -81,6 +119,9 @@ def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[s
                 f"{path} must have the same number of columns in every row: line {number} has "
                 f"{len(cells)}, those before {width} (truncated?); mend the file"
             )
+        if not (rows or names) and _count(cells):
+            names = tuple(cells)
+            continue
         try:
             row = np.array([float(cell) for cell in cells])
         except ValueError:
@@ -96,9 +137,27 @@ def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[s
     return names, rows
 
 
+def _check_levels(path: Path, values: Array, names: tuple[str, ...]) -> None:
+    """Names the columns that have more than two levels, if they are only some: `to_spins` tells of a
+    table that has no others."""
+    wrong = np.flatnonzero(~np.isin(values, (-1, 0, 1)).all(0)).tolist()
+    if len(wrong) == values.shape[1]:
+        return
+    told = ", ".join(repr(names[i][:40]) if names else str(i + 1) for i in wrong[:5])
+    told += ", …" if len(wrong) > 5 else ""
+    levels = np.unique(values[:, wrong[0]])
+    shown = ", ".join(f"{level:g}" for level in levels[:5]) + (", …" if levels.size > 5 else "")
+    raise InputError(
+        f"{path}: every column must have two levels, 0 and 1 or −1 and 1, which {len(wrong)} of "
+        f"{values.shape[1]} do not: {told} (the first of them holds {shown}); "
+        "threshold it, make a column of 0 and 1 for each of its values, or leave it out"
+    )
+
+
 def _are_names(path: Path, number: int, cells: list[str]) -> bool:
     """Whether the first line holds names rather than values."""
-    if any(map(_is_value, cells)):
+    index = cells[0] == "" and _count(cells[1:])
+    if any(map(_is_value, cells)) and not index:
         return False
     if "" in cells:
         raise InputError(
@@ -108,13 +167,14 @@ def _are_names(path: Path, number: int, cells: list[str]) -> bool:
     return True
 
 
+def _count(cells: list[str]) -> bool:
+    """Whether they are 0, 1, 2, … or 1, 2, …: names, as pandas gives; no row of two levels has a 2."""
+    return "2" in cells and cells in ([str(first + i) for i in range(len(cells))] for first in (0, 1))
+
+
 def _is_value(cell: str) -> bool:
     """Whether a line with this cell holds values rather than names."""
-    try:
-        float(cell)
-    except ValueError:
-        return cell.lower() in WORDS or (cell.lower() in MISSING and cell != "")
-    return True
+    return _is_number(cell) or cell.lower() in WORDS or (cell.lower() in MISSING and cell != "")
 
 
 def _value(path: Path, line: int, column: int, cell: str, names: tuple[str, ...]) -> float:

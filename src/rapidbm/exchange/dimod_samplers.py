@@ -77,7 +77,15 @@ def read_spins(
         if scale is not None:
             bqm.scale(float(scale[replica]))
         own = {"seed": seed} if takes(sampler, "seed") else {}
-        found.append(_spins(sampler, sampler.sample(bqm, **{**own, **given}), reads, machine))
+        try:
+            answer = sampler.sample(bqm, **{**own, **given})
+        except ValueError as error:  # so they say that a model or a parameter does not fit
+            why = next(iter(str(error).splitlines()), "it does not say why")
+            raise InputError(
+                f"{type(sampler).__name__} refuses this machine of {machine.layers.units} units: "
+                f"{why[:200].rstrip(' .:')}; take another sampler, other parameters or a smaller machine"
+            ) from error
+        found.append(_spins(sampler, answer, reads, machine))
     return torch.stack(found).to(machine.device, machine.dtype)
 
 

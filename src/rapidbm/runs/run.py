@@ -170,15 +170,16 @@ class Run(RunFolder):
                 self._save(trainer, seconds, history=True)
             self._started = self._wall(), trainer.update  # the first look has no part in the speed
             saved = began = time.monotonic()
-            for progress in () if self._stopped(trainer) else trainer.together(self._halts):
+            over = self._late(trainer) or self._impatient(trainer)
+            for progress in () if over else trainer.together(self._halts):
                 history = self._keeps(progress)
                 if progress.epoch_end or self._halts(progress):
                     trainer.wait()  # else the host runs ahead of a GPU
                 seconds += time.monotonic() - began
                 self._plan(trainer, seconds)
-                last = progress.update == trainer.epochs * trainer.per_epoch
-                yield self._look(trainer, data, seconds)
-                last = last or self._stopped(trainer)
+                last = progress.update == trainer.epochs * trainer.per_epoch or self._late(trainer)
+                yield self._look(trainer, data, seconds, last)
+                last = last or self._impatient(trainer)
                 halt = not last and stop()
                 if history or last or halt or time.monotonic() - saved > SAVE_SECONDS:
                     self._save(trainer, seconds, history=history or last)
@@ -198,16 +199,10 @@ class Run(RunFolder):
             self._describe(trainer, state, seconds)
             raise
         found = trainer.fit() if self._own is None else None
-        told = (
-            {}
-            if found is None
-            else {
-                "fit": {
-                    "log_likelihood_at_most": as_list(found.most),
-                    "independent_columns": found.columns,
-                }
-            }
-        )
+        told = {}
+        if found is not None:
+            most = as_list(found.most)
+            told = {"fit": {"log_likelihood_at_most": most, "independent_columns": found.columns}}
         self._describe(trainer, "finished", seconds, **told)
         warn_of_fit(found)
 
@@ -250,7 +245,7 @@ class Run(RunFolder):
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
-    def _look(self, trainer: Trainer, data: Dataset, seconds: float) -> Step:
+    def _look(self, trainer: Trainer, data: Dataset, seconds: float, last: bool = False) -> Step:
         progress = trainer.progress()
         record = None
         if self._own is not None:
@@ -258,10 +253,10 @@ class Run(RunFolder):
             if seen is not None:
                 values = {name: exact_list(value) for name, value in seen.items()}
                 record = self._write_line(progress, seconds, values)
-        elif self._looks_at(progress):
+        elif last or self._looks_at(progress):
             machine = progress.averaged() if self.recipe.average else progress.machine
-            values = self._evaluate(progress, machine, data)
-            self._keep_best(progress, machine, values)
+            values = self._evaluate(progress, machine, data, last)
+            self._keep_best(progress, machine, values, last)
             if values:
                 record = self._write_line(progress, seconds, values)
         if record is not None or progress.epoch_end:
@@ -278,20 +273,26 @@ class Run(RunFolder):
     def _looks_at(self, progress: Progress) -> bool:
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
-    def _keep_best(self, progress: Progress, machine: Machine, values: Record) -> None:
+    def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
         if self._best is None or "log_likelihood_valid" not in values:
+            return
+        if last and set(values["log_likelihood_valid"]) == {None} and not self._best.update.any():
+            self.best.unlink(missing_ok=True)  # nothing is known of what was trained
             return
         if self._best.better(values["log_likelihood_valid"], progress.update, machine):
             self._best.save(self.best, machine)
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
 
-    def _stopped(self, trainer: Trainer) -> bool:
-        """Whether patience or the budget has come to its end."""
-        patience, budget = self.recipe.patience, self.recipe.budget
-        if budget is not None and self._wall() > LATE * seconds_of(budget):
+    def _late(self, trainer: Trainer) -> bool:
+        budget = self.recipe.budget
+        late = budget is not None and self._wall() > LATE * seconds_of(budget)
+        if late:
             self.info["stopped"] = f"after update {trainer.update}: the budget of {budget} is used up"
-            return True
+        return late
+
+    def _impatient(self, trainer: Trainer) -> bool:
+        patience = self.recipe.patience
         if self._best is None or patience is None or self._since < patience:
             return False
         self.info["stopped"] = (
@@ -333,13 +334,13 @@ class Run(RunFolder):
         self._save(trainer, seconds, history=False)  # first: a kill between only plans once more
         self._describe(trainer, "running", seconds)
 
-    def _evaluate(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
+    def _evaluate(self, progress: Progress, machine: Machine, data: Dataset, last: bool) -> Record:
         rng = progress.rng
         values: Record = {}
         for name in self.recipe.metrics:
             metric = METRICS[name]
             if self._watch is not None and name == "log_likelihood":
-                values |= self._watch.look(progress, machine, data)
+                values |= self._watch.look(progress, machine, data, last=last)
                 continue
             for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
                 key = f"{name}_{part}" if part else name

@@ -47,10 +47,9 @@ class Watch:
         self.follower = Follower(data.train.spins, trainer.seed, rows)
         self.per_update = work_of(trainer)
 
-    def look(self, progress: Progress, machine: Machine, data: Dataset) -> Record:
+    def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
         """Values and errors per replica; nothing where the look would cost too much, but for the first
         and the last."""
-        last = progress.update == progress.updates
         if progress.update and not last and not self.affords(progress.update, machine):
             return {}
         found: Record = {}

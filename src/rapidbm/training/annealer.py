@@ -46,7 +46,7 @@ class Annealer:
     """
 
     sampler: str | Any = setting(
-        "sa", "sampler of dwave-samplers, sa (simulated annealing) or tree (exact)", flag="annealer"
+        "sa", "sampler of dwave-samplers, sa (simulated annealing), tree (exact) or tabu", flag="annealer"
     )
     reads: int = setting(100, "samples of the annealer per update")
     sweeps: int = setting(100, "sweeps of the annealer for each sample, if it has num_sweeps")
