@@ -46,3 +46,8 @@ def test_an_exact_value_is_all_of_its_interval():
     assert found.ess.tolist() == [math.inf, math.inf]
     assert found.largest.tolist() == [0.0, 0.0]
     assert (found.method, found.effort, found.gap, found.note) == ("exact", "4 states", None, "")
+
+
+def test_errors_that_are_not_known_are_counted_beside_the_largest():
+    value, error = torch.arange(6.0), torch.tensor([0.1, 0.2, math.inf, 0.3, math.nan, 0.1])
+    assert repr(Estimate(value, error)).endswith("errors up to 0.3, 2 of 6 not known")

@@ -36,7 +36,11 @@ class Estimate(Shown):
         known = self.error[self.error.isfinite()]
         if "±" in told or not len(known) or not bool((known > 0).any()):
             return told
-        return told if self.value.numel() == 1 else f"{told}, errors up to {float(known.max()):.2g}"
+        if self.value.numel() == 1:
+            return told
+        lost = self.error.numel() - len(known)
+        more = f", {lost} of {self.error.numel()} not known" if lost else ""
+        return f"{told}, errors up to {float(known.max()):.2g}{more}"
 
     def __repr__(self) -> str:
         return f"{self._title()}: {self._line()}"
