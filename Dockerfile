@@ -1,9 +1,10 @@
 # The command in a container:
 #   docker build -t rapidbm .
-#   docker run --rm -v "$PWD:/work" rapidbm sample pretrained:mnist
-# A GPU takes the CUDA build of torch and `docker run --gpus all`:
-#   docker build -t rapidbm --build-arg TORCH_INDEX=https://pypi.org/simple .
-# Files in /work belong to the user 1000 unless `docker run --user "$(id -u):$(id -g)"` says otherwise.
+#   docker run --rm -v "$PWD:/data" rapidbm sample pretrained:mnist
+# That has torch's CUDA build, for `docker run --gpus all`. Without a GPU its CPU build is a sixth as large; take it from the
+# index that PyTorch's page on installing names:
+#   docker build -t rapidbm --build-arg TORCH_INDEX=… .
+# Files in /data belong to the user 1000 unless `docker run --user "$(id -u):$(id -g)"` says otherwise.
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS build
@@ -15,16 +16,16 @@ COPY src src
 RUN python -m build --no-isolation --wheel --outdir /wheels
 
 FROM python:${PYTHON}-slim
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG TORCH_INDEX=
 COPY constraints.txt /wheels/
-RUN pip install --no-cache-dir --constraint /wheels/constraints.txt --index-url "${TORCH_INDEX}" torch
+RUN pip install --no-cache-dir --constraint /wheels/constraints.txt ${TORCH_INDEX:+--index-url "${TORCH_INDEX}"} torch
 COPY --from=build /wheels/*.whl /wheels/
 RUN pip install --no-cache-dir --constraint /wheels/constraints.txt /wheels/*.whl \
     && rm -r /wheels \
     && useradd --uid 1000 --create-home rapidbm \
-    && install --directory --owner rapidbm /work
+    && install --directory --owner rapidbm /data
 USER 1000
-WORKDIR /work
+WORKDIR /data
 # Caches where any user may write: `docker run --user` comes with no home.
 ENV MPLCONFIGDIR=/tmp/matplotlib XDG_CACHE_HOME=/tmp/cache
 ENTRYPOINT ["rapidbm"]
