@@ -1,7 +1,7 @@
 # The command in a container:
 #   docker build -t rapidbm .
 #   docker run --rm -v "$PWD:/data" rapidbm sample pretrained:mnist
-# That has torch's CUDA build, for `docker run --gpus all`. Without a GPU its CPU build is a sixth as large; take it from the
+# That has torch's CUDA build, for `docker run --gpus all`. Without a GPU its smaller CPU build is enough; take it from the
 # index that PyTorch's page on installing names:
 #   docker build -t rapidbm --build-arg TORCH_INDEX=… .
 # Files in /data belong to the user 1000 unless `docker run --user "$(id -u):$(id -g)"` says otherwise.

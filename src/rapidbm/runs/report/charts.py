@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 460.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 90.0, 14.0, 42.0  # margins: ticks, names of the curves, –, the axis
+LEFT, RIGHT, TOP, BOTTOM = 70.0, 90.0, 14.0, 42.0  # margins: ticks, names of the curves, –, the axis
 GAP = 15.0  # between two names of curves
 MANY = 10  # looks from which on the first fifth may leave the frame
 FAR = 1e4  # of the frame, for what is outside
