@@ -33,6 +33,10 @@ class TimeLimit(InputError):
     """A call came to its limit of seconds: the message says how far it was and how long it takes."""
 
 
+class LostRank(RuntimeError):
+    """One of the processes that work together is gone, and the others cannot go on."""
+
+
 class LoadWarning(UserWarning):
     """So many patterns that they are no longer low-energy states of the machine they build."""
 
