@@ -36,6 +36,16 @@ KINDS = {str(kind): kind for kind in (
 )}  # fmt: skip
 
 
+def portion(total: int, number: int, count: int) -> slice:
+    """Part `number` of so many things in `count` parts that are as equal as can be."""
+    return slice(total * number // count, total * (number + 1) // count)
+
+
+def portions(total: int, count: int) -> list[int]:
+    """How many things each of these parts has."""
+    return [part.stop - part.start for part in (portion(total, i, count) for i in range(count))]
+
+
 class Ranks:
     """One process alone: whatever is summed, gathered or told is its own."""
 
@@ -50,7 +60,13 @@ class Ranks:
 
     def share_of(self, shards: int) -> range:
         """Which of so many shards are this rank's."""
-        return range(shards * self.rank // self.world, shards * (self.rank + 1) // self.world)
+        if shards < self.world:
+            raise InputError(
+                f"{self.world} ranks have at least as many shards to work on, not {shards}; start fewer "
+                "ranks, or give a training as many --shards when it begins"
+            )
+        mine = portion(shards, self.rank, self.world)
+        return range(mine.start, mine.stop)
 
     def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors of one type, summed over the ranks in one reduction."""
@@ -84,9 +100,10 @@ class Joined(Ranks):
     """One of several processes, by the engine of torch: gloo, and NCCL for tensors on a GPU."""
 
     def __init__(self) -> None:
-        import torch.distributed as dist
+        import torch.distributed
 
         super().__init__()
+        dist: Any = torch.distributed
         self._dist = dist
         with self._reaching("joining the others"):
             store, self.rank, self.world = next(iter(dist.rendezvous("env://")))
@@ -125,7 +142,7 @@ class Joined(Ranks):
             ((name, only),) = parts.items()
             return {name: self.add(only.contiguous())}
         flat = self.add(torch.cat([part.reshape(-1) for part in parts.values()]))
-        pieces = flat.split([part.numel() for part in parts.values()])
+        pieces = torch.split(flat, [part.numel() for part in parts.values()])
         return {name: x.view(parts[name].shape) for name, x in zip(parts, pieces, strict=True)}
 
     def add(self, tensor: Tensor) -> Tensor:
@@ -160,7 +177,9 @@ class Joined(Ranks):
 
     def shared(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         given = {name: x.detach().cpu().contiguous() for name, x in (tensors or {}).items()}
-        told = self.told(lambda: {name: [list(x.shape), str(x.dtype)] for name, x in given.items()})
+        told: dict[str, Any] = self.told(
+            lambda: {name: [list(x.shape), str(x.dtype)] for name, x in given.items()}
+        )
         found = {}
         for name, (shape, kind) in told.items():
             found[name] = given[name] if self.first else torch.empty(shape, dtype=KINDS[kind])

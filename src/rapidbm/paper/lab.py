@@ -29,7 +29,8 @@ from ..random import stream
 from ..runs.recipe import Recipe
 from ..runs.run import Run
 from ..runs.spacing import on_log_grid
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress
+from ..training.trainer import Trainer
 from .observables import Observable
 from .records import Values
 

@@ -13,7 +13,7 @@ from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.log_z import log_likelihood, log_z
 from ..runs.metrics import hamming_distance
-from ..training.trainer import Progress
+from ..training.loop import Progress
 
 T = TypeVar("T")
 Observable = Callable[[Progress, Dataset, torch.Generator], Tensor]

@@ -26,7 +26,8 @@ from ..errors import InputError, LossWarning, check_choice
 from ..likelihood.independent import warn_of_fit
 from ..machines.files import check_sizes, load_tensors, save_tensors
 from ..machines.machine import Machine
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress
+from ..training.trainer import Trainer
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .metrics import METRICS
 from .recipe import Recipe

@@ -14,7 +14,7 @@ import math
 import re
 
 from ..errors import InputError
-from ..training.trainer import Progress
+from ..training.loop import Progress
 
 SPACINGS = ("log", "epoch", "end")
 PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget

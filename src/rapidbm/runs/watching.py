@@ -31,7 +31,8 @@ from ..likelihood.following import ROWS, Follower, mean_log_p
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress
+from ..training.trainer import Trainer
 from .folder import Record, as_list
 from .metrics import METRICS
 from .recipe import Recipe
