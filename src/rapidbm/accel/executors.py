@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from .devices import lone_thread
+from .ranks import Ranks
 from .recording import Recorded
 from .rounding import Precision, check_precision, current, of_training, precision
 
@@ -47,13 +48,15 @@ def executor_for(
     parameters: Iterable[Tensor],
     parts: Iterable[object],
     rounding: Precision | None = None,
-    alone: bool = True,
+    ranks: Ranks | None = None,
 ) -> Executor:
-    """What repeats updates on this device where all their parts may be captured, else the host: on a CPU
-    that is not `alone` as well, so that no rank waits for one that records."""
+    """What repeats updates on this device where all their parts may be captured, else the host: also on
+    the CPUs of several ranks, so that none waits for one that records."""
+    ranks = ranks or Ranks()
+    alone = ranks.world == 1
     check_precision(rounding, device)
     rounding = of_training(rounding, device)
-    if not all(getattr(part, "capturable", False) for part in parts):
+    if not ranks.captures or not all(getattr(part, "capturable", False) for part in parts):
         return Eager(rounding)
     if device.type == "cuda":
         return Graph(rngs, parameters, rounding, alone=alone)

@@ -15,8 +15,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -50,6 +52,7 @@ class Ranks:
     """One process alone: whatever is summed, gathered or told is its own."""
 
     rank, world = 0, 1
+    captures = True  # whether a device may repeat what it exchanges
 
     def __init__(self) -> None:
         self.sent: Counter[str] = Counter()  # bytes that this rank has given into each kind of exchange
@@ -87,6 +90,13 @@ class Ranks:
     def told(self, what: Callable[[], T]) -> T:
         """What the first rank finds, in the words of JSON; bad input that it raises is raised by all."""
         return what()
+
+    def every(self, true: bool) -> bool:
+        """Whether it is true of all of them."""
+        return not int(self.add(torch.tensor([int(not true)])))
+
+    def __deepcopy__(self, memo: object) -> Ranks:
+        return self
 
     def check_device(self, device: torch.device) -> None:
         """Refuses a GPU that several ranks would have to share."""
@@ -138,12 +148,7 @@ class Joined(Ranks):
             ) from error
 
     def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if len(parts) == 1:
-            ((name, only),) = parts.items()
-            return {name: self.add(only.contiguous())}
-        flat = self.add(torch.cat([part.reshape(-1) for part in parts.values()]))
-        pieces = torch.split(flat, [part.numel() for part in parts.values()])
-        return {name: x.view(parts[name].shape) for name, x in zip(parts, pieces, strict=True)}
+        return _at_once(parts, self.add)
 
     def add(self, tensor: Tensor) -> Tensor:
         self.sent["sum"] += tensor.nbytes
@@ -239,6 +244,58 @@ class Joined(Ranks):
             return True
 
 
+class Crew:
+    """Threads of one process in the place of ranks, a `Member` each: their sums go on to the ranks."""
+
+    def __init__(self, count: int, ranks: Ranks) -> None:
+        self.ranks, self.meeting = ranks, threading.Barrier(count)
+        self.brought: list[Tensor] = [torch.empty(0)] * count
+        self.members = [Member(self, number) for number in range(count)]
+        self.pool = ThreadPoolExecutor(count)
+
+    def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
+        """All of it at once, a thread each; of several errors the first that no other one led to."""
+        self.meeting.reset()
+        done = [self.pool.submit(self._work, each) for each in work]
+        errors = [error for error in (each.exception() for each in done) if error is not None]
+        for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+            raise error
+        return [each.result() for each in done]
+
+    def _work(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except BaseException:
+            self.meeting.abort()
+            raise
+
+    def add(self, number: int, tensor: Tensor) -> Tensor:
+        self.brought[number] = tensor
+        if self.meeting.wait() == 0:
+            total = self.brought[0].clone()
+            for other in self.brought[1:]:
+                total += other
+            self.total = self.ranks.add(total)
+        self.meeting.wait()
+        return tensor.copy_(self.total)
+
+
+class Member(Ranks):
+    """One thread of a crew."""
+
+    captures = False
+
+    def __init__(self, crew: Crew, number: int) -> None:
+        super().__init__()
+        self.crew, self.number = crew, number
+
+    def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return _at_once(parts, self.add)
+
+    def add(self, tensor: Tensor) -> Tensor:
+        return self.crew.add(self.number, tensor)
+
+
 _here = Ranks()
 
 
@@ -271,6 +328,16 @@ def joined(force: bool = False) -> Iterator[Ranks]:
     finally:
         _here = Ranks()
         joint.close()
+
+
+def _at_once(parts: Mapping[str, Tensor], add: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Tensors of one type, added side by side."""
+    if len(parts) == 1:
+        ((name, only),) = parts.items()
+        return {name: add(only.contiguous())}
+    flat = add(torch.cat([part.reshape(-1) for part in parts.values()]))
+    pieces = torch.split(flat, [part.numel() for part in parts.values()])
+    return {name: x.view(parts[name].shape) for name, x in zip(parts, pieces, strict=True)}
 
 
 def _bytes(tensor: Tensor) -> Tensor:

@@ -40,8 +40,8 @@ from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
 from ..training.negative import NegativePhase
 from .looking.trained import Trained, Which
+from .looking.trust import is_trusted, trust
 from .recipe import Recipe
-from .trust import is_trusted, trust
 
 FORMAT = 1
 PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package

@@ -26,13 +26,12 @@ from ..errors import InputError, LossWarning, check_choice
 from ..likelihood.independent import warn_of_fit
 from ..machines.files import check_sizes, load_tensors, save_tensors
 from ..machines.machine import Machine
-from ..training.loop import Progress
-from ..training.trainer import Trainer
+from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
+from .looking.trust import trust
 from .metrics import METRICS
 from .recipe import Recipe
 from .spacing import KEPT, OPEN, PLANS, due, epochs_within, seconds_of
-from .trust import trust
 from .watching import Best, Watch, watches
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
@@ -60,7 +59,7 @@ class Run(RunFolder):
     """A run folder that can be trained into."""
 
     _own: Look | None = None  # what the caller of `go` looks at
-    _ready: tuple[Trainer, Dataset] | None = None  # by `create`, so that neither is made twice
+    _ready: tuple[Training, Dataset] | None = None  # by `create`, so that neither is made twice
     _diverged: tuple[int, ...] = ()  # as far as was asked
     _lines = 0  # of metrics, so far
     _watch: Watch | None = None  # where the likelihood is measured
@@ -207,7 +206,7 @@ class Run(RunFolder):
         self._describe(trainer, "finished", seconds, **told)
         warn_of_fit(found)
 
-    def _restore(self, trainer: Trainer) -> float:
+    def _restore(self, trainer: Training) -> float:
         """Goes back to the newest checkpoint, if there is one; answers the seconds spent so far."""
         if not self.latest.is_file():
             if self.info.get("update"):
@@ -246,7 +245,7 @@ class Run(RunFolder):
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
-    def _look(self, trainer: Trainer, data: Dataset, seconds: float, last: bool = False) -> Step:
+    def _look(self, trainer: Training, data: Dataset, seconds: float, last: bool = False) -> Step:
         progress = trainer.progress()
         record = None
         if self._own is not None:
@@ -285,14 +284,14 @@ class Run(RunFolder):
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
 
-    def _late(self, trainer: Trainer) -> bool:
+    def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
         late = budget is not None and self._wall() > LATE * seconds_of(budget)
         if late:
             self.info["stopped"] = f"after update {trainer.update}: the budget of {budget} is used up"
         return late
 
-    def _impatient(self, trainer: Trainer) -> bool:
+    def _impatient(self, trainer: Training) -> bool:
         patience = self.recipe.patience
         if self._best is None or patience is None or self._since < patience:
             return False
@@ -306,7 +305,7 @@ class Run(RunFolder):
         """Seconds of this training so far, looks and all, breaks apart."""
         return time.monotonic() - self._clock
 
-    def _plan(self, trainer: Trainer, seconds: float) -> None:
+    def _plan(self, trainer: Training, seconds: float) -> None:
         """Fits the epochs into the budget; what was planned is written down, so that a resumed run goes
         on with it."""
         if self.recipe.budget is None:
@@ -357,7 +356,7 @@ class Run(RunFolder):
         self._lines += 1
         return record
 
-    def _save(self, trainer: Trainer, seconds: float, *, history: bool) -> None:
+    def _save(self, trainer: Training, seconds: float, *, history: bool) -> None:
         state = trainer.state()
         extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
         extra["wall"] = self._wall()
@@ -369,7 +368,7 @@ class Run(RunFolder):
             state |= self._watch.state()
         save_tensors(self.latest, trainer.machine, state, extra)
 
-    def _describe(self, trainer: Trainer, status: str, seconds: float, **more: Any) -> None:
+    def _describe(self, trainer: Training, status: str, seconds: float, **more: Any) -> None:
         self.info |= {
             "status": status,
             "update": trainer.update,

@@ -16,6 +16,7 @@ from ..machines.machine import Machine
 from ..progress import watch
 from ..random import stream
 from .negative import NegativePhase
+from .optimisers import Optimizer
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,6 +61,7 @@ class Training(ABC):
     per_epoch: int  # updates
     batch_size: int
     average: int | None
+    choice: Optimizer | None  # None: an optimiser of torch's that the caller made
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
@@ -101,6 +103,16 @@ class Training(ABC):
             trainer=self,
         )
 
+    def rates(self, update: int) -> tuple[float, ...]:
+        """One for all replicas, or one for each, in update number `update`."""
+        if self.choice is None:
+            return (0.0,)
+        start, schedule = self.choice.rate, self.choice.schedule
+        epoch = update // self.per_epoch
+        fraction = schedule.fraction(update, self.per_epoch, self.epochs)
+        each = start if isinstance(start, tuple) else (start,)
+        return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
+
     @abstractmethod
     def most(self) -> int:
         """Updates that may be asked for at once from here on."""
@@ -115,8 +127,13 @@ class Training(ABC):
         """Those that stay from update to update, wherever they are."""
 
     @abstractmethod
-    def configurations(self, rng: torch.Generator) -> Tensor:
-        """The spins that the negative phase averages over, of this process."""
+    def configurations(self, rng: torch.Generator) -> Tensor | None:
+        """The spins that the negative phase averages over, of this process; None where it has no whole
+        ones."""
+
+    def gather(self) -> None:
+        """Brings the machine up to date on the first process; all of them call it."""
+        return
 
     @abstractmethod
     def wait(self) -> None:

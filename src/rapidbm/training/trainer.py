@@ -64,7 +64,10 @@ class Trainer(Training):
         centred: bool = False,
         shards: int = 1,
         ranks: Ranks | None = None,
+        part: tuple[object, ...] = (),
     ) -> None:
+        """The `ranks` share the `shards`; `part` names the random numbers of a trainer that has a part of
+        the machine (`sharded/abreast.py`)."""
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
         check_choice("batch mean", batch_mean, BATCH_MEANS)
@@ -84,10 +87,10 @@ class Trainer(Training):
         self.per_epoch = math.ceil(len(spins) / batch_size)
         self.update = 0
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
-        self.rng = stream(seed, "training", device=machine.device)
-        ranks = ranks or Ranks()
-        self.shards = Shards(negative, machine, shards, ranks, self.rng, seed)
-        if isinstance(negative, PatternInduced) and machine.patterns is not None:
+        self.rng = stream(seed, "training", *part, device=machine.device)
+        self.shards = Shards(negative, machine, shards, ranks or Ranks(), self.rng, seed)
+        self.others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
+        if isinstance(negative, PatternInduced) and machine.patterns is not None and not part:
             warn_of_load(machine.layers, machine.patterns.shape[1])
         self.parameters = dict(machine.named_parameters())
         self.kind = (machine.dtype, machine.device)
@@ -99,7 +102,7 @@ class Trainer(Training):
             self.updater = optimizer.bind(self.parameters, self.per_epoch)
         else:
             self.updater = bind_torch(optimizer, self.parameters)
-        self.settled = self.projected()
+        self.settled = self.others.every(self.projected())
         self.centring = Centring(machine, spins) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(
@@ -108,7 +111,7 @@ class Trainer(Training):
             self.parameters.values(),
             parts,
             precision,
-            alone=ranks.world == 1,
+            self.others,
         )
         self.batches: Batches = InMemory(
             spins, self.executor, replicas=machine.replicas, size=batch_size, dtype=machine.dtype
@@ -218,15 +221,6 @@ class Trainer(Training):
             found[HIDDEN] = shard.hidden(machine, batch, size)
         return found
 
-    def rates(self, update: int) -> tuple[float, ...]:
-        if self.choice is None:
-            return (0.0,)
-        start, schedule = self.choice.rate, self.choice.schedule
-        epoch = update // self.per_epoch
-        fraction = schedule.fraction(update, self.per_epoch, self.epochs)
-        each = start if isinstance(start, tuple) else (start,)
-        return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
-
     def move(self, gradients: dict[str, Tensor], rates: Rates) -> None:
         """Moves the parameters; a replica stays where it is from the update on that would make one of its
         energies infinite."""
@@ -334,7 +328,7 @@ class Trainer(Training):
         self.executor.forget()  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
-        self.settled = self.projected()
+        self.settled = self.others.every(self.projected())
 
 
 def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
