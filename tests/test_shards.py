@@ -1,4 +1,4 @@
-"""A training cut into shards gives what eq. (1) of `training/sharded/shards.py` says, whoever computes them."""
+"""A training in shards is what eq. (1) of `training/sharded/shards.py` says, whoever computes them."""
 
 from __future__ import annotations
 
