@@ -22,8 +22,8 @@ from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe, one_or_each
-from ..runs.run import PROLONG, Run
-from ..runs.spacing import OPEN
+from ..runs.run import Run
+from ..runs.spacing import OPEN, PROLONG
 from ..runs.views.tensorboard import TensorBoard, check_installed
 from .terminal.console import Screen, Stopper, follow
 from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings

@@ -141,10 +141,18 @@ class RunFolder(Trained):
     def note(self, name: str, value: Any) -> None:
         """Writes down one more thing about the run."""
         self.info[name] = value
+        self._write()
+
+    def _write(self) -> None:
+        """Writes down what it says of itself."""
         write_json(self.folder / "run.json", self.info)
 
     def read(self) -> None:
         """Reads what it says of itself."""
+        self.info = self._said()
+        self.recipe = self._special or Recipe.from_dict(self.info["recipe"])
+
+    def _said(self) -> dict[str, Any]:
         path = inside(self.folder, "run.json")
         if str(self.folder).startswith(PRETRAINED):
             raise InputError(
@@ -160,8 +168,8 @@ class RunFolder(Trained):
                 f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
                 f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
             )
-        self.info = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
-        self.recipe = self._special or Recipe.from_dict(info["recipe"])
+        said: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
+        return said
 
     @property
     def status(self) -> str:

@@ -22,7 +22,7 @@ from ..accel.devices import device_named, words
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes, write_json
-from ..errors import InputError, LossWarning, check_choice
+from ..errors import InputError, LossWarning
 from ..likelihood.independent import warn_of_fit
 from ..machines.files import check_sizes, load_tensors, save_tensors
 from ..machines.machine import Machine
@@ -31,10 +31,9 @@ from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_
 from .looking.trust import trust
 from .metrics import METRICS
 from .recipe import Recipe
-from .spacing import KEPT, OPEN, PLANS, due, epochs_within, seconds_of
+from .spacing import KEPT, PLANS, due, epochs_within, longer, longer_time, seconds_of
 from .watching import Best, Watch, watches
 
-PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 WARM_UP = 50  # updates before speed is believed: the first ones are slower
 LATE = 1.05  # of a budget: a training that is not done by then ends
@@ -381,53 +380,15 @@ class Run(RunFolder):
         write_json(self.folder / "run.json", self.info)
 
     def _extend(self, epochs: int | None, rate: str | None, budget: str | None) -> str:
-        planned, falls = self.recipe.epochs, self.recipe.fall != "none"
-        if budget is not None:
-            return self._extend_time(budget, rate, falls)
-        if epochs is None or epochs <= planned:
-            raise InputError(
-                f"{self.folder} was planned for {planned} epochs and can only be made longer, not "
-                f"{epochs}; leave --epochs out or train anew"
-            )
-        if rate is not None:
-            check_choice("way to prolong a rate", rate, PROLONG)
-            if not falls:
-                raise InputError(
-                    f"the rate of {self.folder} does not fall to zero and goes on as it is, so that "
-                    f"--prolong {rate} has no effect; leave it out"
-                )
-        change: dict[str, Any] = {"epochs": epochs, "budget": None}
-        told = f"prolonged from {planned} to {epochs} epochs; the rate "
-        if not falls:
-            told += "goes on as it would have"
-        elif rate == "stretch":
-            told += f"is from here on that of a fall over all {epochs} epochs"
+        if budget is None:
+            change, rate, told = longer(str(self.folder), self.recipe, epochs, rate)
         else:
-            change["falls"] = [*self.recipe.falls, planned]
-            told += f"falls to zero again, from the full one, over epochs {planned} to {epochs}"
-        self._changed(change, (rate or "again") if falls else None)
+            wall = float(self.info.get("wall", self.info.get("seconds", 0.0)))
+            change, rate, told = longer_time(str(self.folder), self.recipe, wall, budget, rate)
+            update = self.info.get("update", 0)
+            self.info["plan"] = {"wall": wall, "update": update, "most": change["epochs"]}
+        self._changed(change, rate)
         return told
-
-    def _extend_time(self, budget: str, rate: str | None, falls: bool) -> str:
-        """The same by a larger budget; what was planned is done first."""
-        planned, before = self.recipe.epochs, self.recipe.budget
-        wall = float(self.info.get("wall", self.info.get("seconds", 0.0)))
-        if seconds_of(budget) <= max(wall, 0.0 if before is None else seconds_of(before)):
-            raise InputError(
-                f"{self.folder} has had {wall:.0f} s of a budget of {before or 'its epochs'}, which can "
-                f"only be made larger, not {budget}; leave --budget out or train anew"
-            )
-        if rate is not None:
-            raise InputError(f"--prolong {rate} goes with --epochs, not with --budget; leave it out")
-        change: dict[str, Any] = {"epochs": max(OPEN, 2 * planned), "budget": budget}
-        if planned >= OPEN:  # nothing is planned yet
-            change["epochs"] = planned
-        elif falls:
-            change["falls"] = [*self.recipe.falls, planned]
-        self.info["plan"] = {"wall": wall, "update": self.info.get("update", 0), "most": change["epochs"]}
-        self._changed(change, "again" if "falls" in change else None)
-        then = "; the rate then falls again, from the full one" if "falls" in change else ""
-        return f"prolonged to {budget}, as many epochs as fit, after those planned{then}"
 
     def _changed(self, change: dict[str, Any], rate: str | None) -> None:
         """Writes down a longer plan."""
