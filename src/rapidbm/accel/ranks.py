@@ -309,9 +309,14 @@ def launched() -> bool:
     return all(name in os.environ for name in LAUNCHED) and os.environ["WORLD_SIZE"] != "1"
 
 
+def restarts() -> int:
+    """How often torchrun would start the ranks again."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) if launched() else 0
+
+
 def restarted() -> bool:
     """Whether torchrun started the ranks again, after one was lost."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from .. import pictures
@@ -28,7 +29,8 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import watch
 from ..random import check_seed, stream
-from ..training.negative import HasConfigurations
+from ..training.negative import HasConfigurations, NegativePhase
+from ..training.sharded.shards import apart
 from .folder import as_list
 from .looking.trained import Trained, Which
 from .metrics import hamming_distance, mean_free_energy
@@ -132,14 +134,12 @@ def evaluation(
     negative = run.negative
     shows = isinstance(negative, HasConfigurations)
     if train is not None and negative is not None and shows:
-        rows["method_accessibility"] = method_accessibility(
-            machine,
-            train,
-            rng,
-            negative=negative,
-            chains=_chains(run, machine) if run.chosen(update) == "last" else None,
-            ground=ground.energy,
-        )
+        each = _chains(run, machine) if run.chosen(update) == "last" else None
+        found_by = [
+            method_accessibility(machine, train, rng, negative=phase, chains=chains, ground=ground.energy)
+            for phase, chains in each or [(negative, None)]
+        ]
+        rows["method_accessibility"] = torch.stack(found_by).amax(0)  # the lowest energy of any shard
     spins = machine.random(100, rng)
     rows["energy_random"] = machine.energy(spins).mean(1)
     if machine.patterns is not None:
@@ -183,19 +183,13 @@ def _normaliser(machine: Machine, data: Split | None, seed: int, likelihood: str
     return z, f"{told}; {z.note}" if z.note else told
 
 
-def _chains(run: Trained, machine: Machine) -> Tensor | None:
-    """The chains of the newest checkpoint, if the negative phase keeps any."""
+def _chains(run: Trained, machine: Machine) -> list[tuple[NegativePhase, Tensor | None]] | None:
+    """The chains of the newest checkpoint with their phase, in each shard, if the phase keeps any."""
     assert run.negative is not None  # it was asked for its configurations
-    wanted = run.negative.init(machine, stream(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
-    if chains is None or not wanted.shape[1]:
+    if chains is None or not chains.shape[1]:
         return None
-    if (chains.shape, chains.dtype) != (wanted.shape, wanted.dtype):
-        raise InputError(
-            f"{run.latest} has chains {tuple(chains.shape)}, its negative phase "
-            f"keeps {tuple(wanted.shape)}; take another checkpoint (--update)"
-        )
-    return chains.to(machine.device)
+    return [*apart(run.negative, machine, chains, run.shards)]
 
 
 def likelihood_curve(

@@ -135,6 +135,10 @@ class RunFolder(Trained):
         return self.recipe.replicas
 
     @property
+    def shards(self) -> int:  # type: ignore[override]
+        return self.recipe.shards if self.recipe.shard_by == "chains" else 1
+
+    @property
     def negative(self) -> NegativePhase:
         return self.recipe.negative_phase()
 

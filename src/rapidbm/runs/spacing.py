@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, check_choice
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SPACINGS = ("log", "epoch", "end")
 PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget
+WARM_UP = 50  # updates before speed is believed: the first ones are slower
 KEPT = 0.97  # of it is planned: the last look and the last save take their time
 OPEN = 1_000_000  # epochs of a training that is planned later
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
@@ -54,6 +56,31 @@ def seconds_of(budget: str) -> float:
 def epochs_within(left: float, update: int, per_epoch: int, speed: float) -> int:
     """Eq. (1), at `speed` updates a second; at least to the end of the epoch that has begun."""
     return max(update // per_epoch + 1, int((update + max(left, 0.0) * speed) / per_epoch))
+
+
+def planned(
+    plan: dict[str, Any], budget: str, wall: float, started: tuple[float, int], now: Progress
+) -> int | None:
+    """The epochs that fit into a budget, eq. (1), when it is time to plan, and notes them in the plan.
+
+    `wall` are the seconds that are over, and at `started` this process began: then, and at which update.
+    """
+    made, (since, update) = plan.setdefault("made", []), started
+    whole, wall, since = (x - plan["wall"] for x in (seconds_of(budget), wall, since))
+    if len(made) == len(PLANS) or now.update <= update:
+        return None
+    gone = max(wall / whole, now.update / now.updates)
+    early = now.update < WARM_UP and wall < PLANS[1] * whole
+    if early or gone < PLANS[len(made)]:
+        return None
+    if made and made[-1]["wall"] > since:
+        since, update = made[-1]["wall"], made[-1]["update"]
+    speed = (now.update - update) / (wall - since)
+    per_epoch = now.trainer.per_epoch
+    epochs = int(min(epochs_within(KEPT * whole - wall, now.update, per_epoch, speed), plan["most"]))
+    mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
+    made += [mark] * (bisect_right(PLANS, gone) - len(made))
+    return epochs
 
 
 def due(spacing: str, progress: Progress, *, by_epoch: bool = False) -> bool:
