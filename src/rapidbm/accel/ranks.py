@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from ..errors import InputError, LostRank, TimeLimit
 
 T = TypeVar("T")
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-SOON, LATE = timedelta(minutes=10), timedelta(hours=24)  # waiting for a sum, or for the first rank's word
+SOON, LATE = timedelta(minutes=30), timedelta(hours=24)  # to wait for a sum, or for the first rank's word
 FIRST = 256  # bytes of a message that need no second one
 KINDS = {str(kind): kind for kind in (
     torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int8,
@@ -117,14 +118,15 @@ class Joined(Ranks):
         self._dist = dist
         with self._reaching("joining the others"):
             store, self.rank, self.world = next(iter(dist.rendezvous("env://")))
-            self._store = store
+            # It outlives a restart: what earlier ranks have left there is not ours.
+            self._store = dist.PrefixStore(f"rapidbm/{_attempt()}", store)
             gpu = torch.cuda.is_available() and dist.is_nccl_available()
             self._local = int(os.environ.get("LOCAL_RANK", "0"))
             if gpu and self._local < torch.cuda.device_count():
                 torch.cuda.set_device(self._local)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if gpu else "gloo",
-                store=dist.PrefixStore("rapidbm", store),
+                store=self._store,
                 rank=self.rank,
                 world_size=self.world,
                 timeout=SOON,
@@ -142,7 +144,7 @@ class Joined(Ranks):
         except (RuntimeError, ValueError) as error:
             if isinstance(error, InputError | LostRank | torch.OutOfMemoryError):
                 raise
-            words = " ".join(str(error).split())[:160]
+            words = re.sub(r"\[\S*\.cc:\d+\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
             raise LostRank(
                 f"another rank was lost while rank {self.rank} of {self.world} was {doing} ({words})"
             ) from error
@@ -155,6 +157,12 @@ class Joined(Ranks):
         with self._reaching("summing"):
             self._dist.all_reduce(tensor)
         return tensor
+
+    def every(self, true: bool) -> bool:
+        wrong = torch.tensor([int(not true)])
+        with self._reaching("waiting for all"):
+            self._dist.all_reduce(wrong, group=self._patient)
+        return not int(wrong)
 
     def gathered(self, tensor: Tensor) -> list[Tensor]:
         mine = tensor.detach().cpu().contiguous()
@@ -239,7 +247,7 @@ class Joined(Ranks):
 
     def speaks(self) -> bool:
         try:
-            return int(self._store.add("rapidbm/error", 1)) == 1
+            return int(self._store.add("error", 1)) == 1
         except RuntimeError:  # whoever kept the count is gone
             return True
 
@@ -316,7 +324,11 @@ def restarts() -> int:
 
 def restarted() -> bool:
     """Whether torchrun started the ranks again, after one was lost."""
-    return launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return launched() and _attempt() > 0
+
+
+def _attempt() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 @contextmanager

@@ -89,6 +89,7 @@ class Shards:
             chains = phase.init(machine, own)
             chains = chains[:, :0] if share == 0.0 else chains
             self.mine.append(Shard(number, count, phase, share, own, chains))
+        ranks.every(True)  # one of them may have had to wait for its data
         self.rngs = (rng,) if count == 1 else (rng, *(shard.rng for shard in self.mine))
         counts = torch.zeros(count, dtype=torch.int64)
         for shard in self.mine:
