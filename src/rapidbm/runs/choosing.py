@@ -133,7 +133,7 @@ def chosen(
         f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
     )
     usual = usual_of_shapes(rivals)
-    best, kept, took = usual[-1], usual, 0  # of patterns, if any have some
+    best, kept, took, most = usual[-1], usual, 0, -math.inf  # of patterns, if any have some
     for part in (FIRST, SECOND):
         if part == SECOND:
             rivals = [replace(c, decay=decay) for c in kept for decay in decays]
@@ -145,10 +145,12 @@ def chosen(
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
             continue
-        found, best, took = judged[0], judged[0].candidate, judged[0].updates
+        found = judged[0]
+        if found.valid > most:  # a busy computer may have left less for a longer round
+            best, took, most = found.candidate, found.updates, found.valid
         tell(
-            f"auto: {best}: log p train {found.train:.2f}, valid {found.valid:.2f} ± {found.error:.2f}, "
-            f"best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
+            f"auto: {found.candidate}: log p train {found.train:.2f}, valid {found.valid:.2f} ± "
+            f"{found.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
         )
         kept = best_of_shapes(judged)
         # Couplings that could not be judged in a short time may be the best in a longer one.
@@ -156,8 +158,8 @@ def chosen(
     winner = replace(_with(recipe, [best]), replicas=recipe.replicas)
     rest = max(1.0, LEAST * whole, whole - (time.monotonic() - began))
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
-    most = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
-    updates = min(most * per_epoch, KEPT * rest * _speed(winner, data))
+    epochs = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
+    updates = min(epochs * per_epoch, KEPT * rest * _speed(winner, data))
     if "evaluate" not in fixed:
         winner = replace(winner, evaluate=str(max(per_epoch, int(updates) // LOOKS)))
     if took and "rate" not in fixed:
@@ -165,7 +167,7 @@ def chosen(
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))
-    return replace(winner, budget=f"{rest:.0f}s", epochs=most, valid=share, **shards)
+    return replace(winner, budget=f"{rest:.0f}s", epochs=epochs, valid=share, **shards)
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:

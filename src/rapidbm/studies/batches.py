@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..accel.devices import device_named
+from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..errors import InputError
 from ..runs.folder import RunFolder
@@ -25,7 +26,11 @@ def train(study: Path, batch: Batch, stop: Callable[[], bool] = lambda: False) -
     if found is not None and found.status == "finished":
         return
     folder = batch.folder(study)
-    run = Run(folder) if found is not None else Run.create(folder, batch.recipe, batch.preset)
+    if found is None:
+        run = Run.create(folder, batch.recipe, batch.preset)
+    else:  # whoever has the study has named its file
+        named = batch.recipe.dataset
+        run = Run(folder, named if is_file(named) else None)
     yield from run.go(stop)
 
 

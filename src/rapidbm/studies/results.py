@@ -78,7 +78,7 @@ class Table:
             lost = f", {row.diverged} diverged" if row.diverged else ""
             done = f"{row.trained} of {row.wanted}{lost}"
             cells.append([*map(shown, row.settings.values()), told, done])
-        return [*self.study.grid, measure, "trained"], cells
+        return [*self.study.varied, measure, "trained"], cells
 
     def __repr__(self) -> str:
         best = self.best
@@ -95,7 +95,7 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         measured = [word for name in self.measures for word in (name, f"{name}_error")]
-        writer.writerow([*self.study.grid, "wanted", "trained", "diverged", "seconds", *measured])
+        writer.writerow([*self.study.varied, "wanted", "trained", "diverged", "seconds", *measured])
         for row in self.rows:
             numbers = [x for name in self.measures for x in row.mean(name)]
             counts = [row.wanted, row.trained, row.diverged]
