@@ -12,6 +12,7 @@ python -m benchmarks pack --machines grid.safetensors --grid grid.json --device 
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
+python -m benchmarks ray --trainings 20 --seconds 10
 """
 
 import json
@@ -26,6 +27,7 @@ from . import (
     features,
     fuzz,
     grid,
+    on_ray,
     pack,
     peers,
     pid,
@@ -55,6 +57,7 @@ WITH_OPTIONS = {
     "pack": pack.run,
     "precision": precision.run,
     "ranks": ranks.run,
+    "ray": on_ray.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 

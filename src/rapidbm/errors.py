@@ -19,6 +19,7 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "dwave.samplers": "dwave",
     "h5py": "hdf5",
     "learnergy": "bench",
+    "ray.tune": "ray",
     "rbms": "bench",
     "tensorboard": "tensorboard",
     "torchebm": "bench",

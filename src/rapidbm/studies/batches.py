@@ -59,15 +59,20 @@ def finished(study: Path, batch: Batch) -> RunFolder | None:
 
 def check(batch: Batch, measure: str, loaded: dict[str, Dataset]) -> None:
     """Builds a training and lets it go: it says what does not fit. Data stay `loaded` for the next."""
-    recipe, words = batch.recipe, data_words(batch.recipe)
-    if words not in loaded:
-        loaded[words] = recipe.data()
-    data = loaded[words]
+    recipe, data = batch.recipe, data_of(batch.recipe, loaded)
     if measure.endswith("_valid") and data.valid is None:
         raise InputError(f"{measure} is that of a validation part; give valid = 0.1 under [fixed]")
     trainer = recipe.trainer(data, device_named(recipe.device))
     for name in recipe.metrics:
         METRICS[name].check(trainer.machine)
+
+
+def data_of(recipe: Recipe, loaded: dict[str, Dataset]) -> Dataset:
+    """Its data, which stay loaded."""
+    words = data_words(recipe)
+    if words not in loaded:
+        loaded[words] = recipe.data()
+    return loaded[words]
 
 
 def data_words(recipe: Recipe) -> str:
