@@ -16,6 +16,7 @@ import json
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 RETRIES = 3  # of a batch whose worker died
 STORE = 10**8  # bytes that Ray keeps for objects on this computer: batches lie in files
+LEAVING = 60.0  # seconds that a worker may take to leave
 WORST = -1e30  # of a measure that nobody could take
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -86,7 +88,7 @@ def sweep_on_ray(sweep: Sweep, tell: Callable[[str], None] = lambda line: None) 
             errors = tuner.fit().errors
         finally:
             shutil.rmtree(inside(sweep.folder, "ray"), ignore_errors=True)
-    asked.mark()  # by now all workers are gone
+    asked.settle()
     return [(str(error).strip().splitlines() or [type(error).__name__])[-1] for error in errors]
 
 
@@ -132,8 +134,14 @@ class Asked:
         self.mark()
         self.sweep.write(drawn=False)  # trainings wait for it
 
-    def mark(self) -> None:
-        """Marks runs that a scheduler has ended, once their workers have left them."""
+    def settle(self) -> None:
+        """Waits for workers that were told to leave."""
+        deadline = time.monotonic() + LEAVING
+        while self.mark() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def mark(self) -> bool:
+        """Marks runs that a scheduler has ended, once their workers have left; whether some have not."""
         by = str(getattr(self.sweep.study.search, "scheduler", NONE))
         for batch in list(self.ended):
             run = begun(self.sweep.folder, batch)
@@ -142,6 +150,7 @@ class Asked:
             elif not is_locked(run.folder):
                 stopped(run, by)
                 self.ended.remove(batch)
+        return bool(self.ended)
 
 
 class Searched(Asked):
