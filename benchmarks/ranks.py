@@ -124,7 +124,7 @@ def compared(two: Team, one: Team, case: Mapping[str, Any], rounds: int) -> Resu
 def work() -> None:
     import torch
 
-    from rapidbm.accel.ranks import Ranks, joined
+    from rapidbm.accel.ranks import Ranks, in_ranks
     from rapidbm.data.splits import Dataset, Split
     from rapidbm.random import stream
     from rapidbm.runs.recipe import Recipe
@@ -166,7 +166,7 @@ def work() -> None:
             times.append(time.perf_counter() - began)
         return {"seconds": min(times)}
 
-    with joined() as ranks:
+    with in_ranks() as ranks:
         while True:
             words: Result = ranks.told(lambda: json.loads(sys.stdin.readline() or "{}"))
             if not words:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 import rapidbm as rb
 import together
-from rapidbm.accel.ranks import Ranks, here, joined, launched
+from rapidbm.accel.ranks import Ranks, here, in_ranks, launched
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
@@ -230,7 +230,7 @@ def test_bad_input_comes_out_once(tmp_path):
 
 def test_a_process_without_a_launcher_is_alone(monkeypatch):
     assert not launched()
-    with joined() as ranks:
+    with in_ranks() as ranks:
         assert ranks is here()
         assert type(ranks) is Ranks
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):

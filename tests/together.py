@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 import rapidbm as rb
-from rapidbm.accel.ranks import Ranks, here, joined
+from rapidbm.accel.ranks import Ranks, here, in_ranks
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import LoadWarning, TimeLimit
 from rapidbm.runs.recipe import Recipe
@@ -110,7 +110,7 @@ def main(path: str) -> None:
     warnings.simplefilter("ignore", LoadWarning)
     warnings.simplefilter("ignore", rb.FitWarning)
     found: dict[str, torch.Tensor] = {}
-    with joined() if len(sys.argv) > 1 else nullcontext(Ranks()) as ranks:
+    with in_ranks() if len(sys.argv) > 1 else nullcontext(Ranks()) as ranks:
         if ranks.world > 1:
             exchanges(ranks)
         for name, settings in trainings().items():

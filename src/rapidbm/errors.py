@@ -19,7 +19,7 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "dwave.samplers": "dwave",
     "h5py": "hdf5",
     "learnergy": "bench",
-    "ray.tune": "ray",
+    "ray": "ray",
     "rbms": "bench",
     "tensorboard": "tensorboard",
     "torchebm": "bench",

@@ -53,14 +53,13 @@ def executor_for(
     """What repeats updates on this device where all their parts may be captured, else the host: also on
     the CPUs of several ranks, so that none waits for one that records."""
     ranks = ranks or Ranks()
-    alone = ranks.world == 1
     check_precision(rounding, device)
     rounding = of_training(rounding, device)
     if not ranks.captures or not all(getattr(part, "capturable", False) for part in parts):
         return Eager(rounding)
     if device.type == "cuda":
-        return Graph(rngs, parameters, rounding, alone=alone)
-    repeats = alone and device.type == "cpu"
+        return Graph(rngs, parameters, rounding, alone=ranks.alone)
+    repeats = ranks.alone and device.type == "cpu"
     return Recording(rngs, parameters, rounding) if repeats else Eager(rounding)
 
 

@@ -52,7 +52,7 @@ def portions(total: int, count: int) -> list[int]:
 class Ranks:
     """One process alone: whatever is summed, gathered or told is its own."""
 
-    rank, world = 0, 1
+    rank, world, alone = 0, 1, True
     captures = True  # whether a device may repeat what it exchanges
 
     def __init__(self) -> None:
@@ -96,6 +96,10 @@ class Ranks:
         """Whether it is true of all of them."""
         return not int(self.add(torch.tensor([int(not true)])))
 
+    def same(self, what: Callable[[], int]) -> bool:
+        """Whether a number is the same on all of them; alone nobody asks for it."""
+        return True
+
     def __deepcopy__(self, memo: object) -> Ranks:
         return self
 
@@ -109,6 +113,8 @@ class Ranks:
 
 class Joined(Ranks):
     """One of several processes, by the engine of torch: gloo, and NCCL for tensors on a GPU."""
+
+    alone = False
 
     def __init__(self) -> None:
         import torch.distributed
@@ -163,6 +169,10 @@ class Joined(Ranks):
         with self._reaching("waiting for all"):
             self._dist.all_reduce(wrong, group=self._patient)
         return not int(wrong)
+
+    def same(self, what: Callable[[], int]) -> bool:
+        mine = what()
+        return self.every(self.told(lambda: mine) == mine)
 
     def gathered(self, tensor: Tensor) -> list[Tensor]:
         mine = tensor.detach().cpu().contiguous()
@@ -291,7 +301,7 @@ class Crew:
 class Member(Ranks):
     """One thread of a crew."""
 
-    captures = False
+    alone = captures = False
 
     def __init__(self, crew: Crew, number: int) -> None:
         super().__init__()
@@ -322,6 +332,11 @@ def restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) if launched() else 0
 
 
+def restarts_left() -> int:
+    """How often it still would."""
+    return restarts() - _attempt()
+
+
 def restarted() -> bool:
     """Whether torchrun started the ranks again, after one was lost."""
     return launched() and _attempt() > 0
@@ -332,7 +347,7 @@ def _attempt() -> int:
 
 
 @contextmanager
-def joined(force: bool = False) -> Iterator[Ranks]:
+def in_ranks(force: bool = False) -> Iterator[Ranks]:
     """In this block the process is one of those that its launcher started; alone where there is none.
     With `force` even if it is the only one."""
     global _here  # noqa: PLW0603

@@ -32,10 +32,6 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "datasets": "What can be trained on, and where it comes from.",
 }
 SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
-LOST = (
-    "what was saved is there: go on with --resume, or have torchrun start all of them again "
-    "(--max-restarts)"
-)
 STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
     "pretty_exceptions_enable": False,
@@ -114,7 +110,7 @@ def main() -> None:
         except InputError as error:
             _fail(str(error), EXIT_BAD_INPUT)
         except LostRank as error:
-            _fail(f"{error}; {LOST}", EXIT_LOST)
+            _fail(f"{error}; {_after_loss()}", EXIT_LOST)
         except BrokenPipeError:  # the reader of our output has left
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
             _fail("standard output was closed; what was finished is saved", 1)
@@ -131,10 +127,10 @@ def main() -> None:
 
 def _join(stack: ExitStack) -> None:
     """Joins the other processes that a launcher started; the first one speaks for all."""
-    from ..accel.ranks import joined
+    from ..accel.ranks import in_ranks
     from ..errors import InputError
 
-    ranks = stack.enter_context(joined())
+    ranks = stack.enter_context(in_ranks())
     if not ranks.first:
         Screen.silent = True
         os.environ["RAPIDBM_PROGRESS"] = "off"
@@ -144,6 +140,16 @@ def _join(stack: ExitStack) -> None:
             f"rapidbm {named[0]} is the work of one process; start it without torchrun "
             f"({', '.join(SHARED)} are shared)"
         )
+
+
+def _after_loss() -> str:
+    from ..accel.ranks import restarts_left
+
+    if restarts_left():
+        return "all of them are started again and go on from the last checkpoint"
+    return (
+        "what was saved is there: go on with --resume, or have torchrun start them again (--max-restarts)"
+    )
 
 
 def _fail(text: str, code: int) -> NoReturn:

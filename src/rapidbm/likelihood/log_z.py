@@ -58,7 +58,7 @@ def log_z(
     the way back; without them the forward chains are drawn again by their weights and swept. There are
     500 `chains` from each base, on a GPU, which would idle, 2,000; `most` limits the temperatures.
     `shards` are parts of them with random numbers of their own, which the processes of a launcher share
-    (`rapidbm.joined`).
+    (`rapidbm.in_ranks`).
 
     Examples:
         >>> machine = rb.rbm(8, 6, patterns=2, scale=0.3, seed=0)

@@ -49,7 +49,7 @@ QUIET = {
 
 
 def check_installed() -> None:
-    require("ray.tune", "--on ray")
+    require("ray", "--on ray")
 
 
 def sweep_on_ray(sweep: Sweep, tell: Callable[[str], None] = lambda line: None) -> list[str]:

@@ -52,7 +52,7 @@ def train(
     a GPU (`rapidbm.precision`), where nobody chooses to the fastest form. `centred` leaves the means of
     units out of what couplings act on (`centring`), for restricted machines with biases. `shards` cuts
     batches and chains into parts with random numbers of their own, which the processes that a launcher
-    started share (`rapidbm.joined`, docs/scaling.md).
+    started share (`rapidbm.in_ranks`, docs/scaling.md).
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
 

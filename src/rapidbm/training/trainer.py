@@ -303,6 +303,8 @@ class Trainer(Training):
                 "rng": self.rng.get_state(),
             },
         }
+        if gathered:
+            self.shards.check_same(self.parameters.values())
         named = {f"{part}/{name}": x for part, values in parts.items() for name, x in values.items()}
         named |= self.shards.state(gathered=gathered)
         return {name: value.detach().clone() for name, value in named.items()}

@@ -12,7 +12,8 @@ are. One shard is the training without any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...accel.ranks import Ranks, portion
-from ...errors import InputError, check_count
+from ...errors import InputError, LostRank, check_count
 from ...machines.ensembles import Ensemble
 from ...machines.machine import Machine
 from ...random import stream
@@ -129,6 +130,21 @@ class Shards:
             if shard.share != 0.0 and isinstance(shard.negative, HasConfigurations)
         ]
         return torch.cat(used, 1)
+
+    def check_same(self, parameters: Iterable[Tensor]) -> None:
+        """Refuses to go on where ranks, which make the same steps, have come to different parameters."""
+
+        def checksum() -> int:
+            found = 0
+            for parameter in parameters:
+                found = zlib.crc32(parameter.detach().cpu().contiguous().numpy().data, found)
+            return found
+
+        if not self.ranks.same(checksum):
+            raise LostRank(
+                "the parameters of the ranks have come apart, which computers of one kind never do; the "
+                "last checkpoint is from before that"
+            )
 
     # -- saving -----------------------------------------------------------------------------------
 
