@@ -13,6 +13,7 @@ python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
 python -m benchmarks ray --trainings 20 --seconds 10
+python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
 """
 
 import json
@@ -34,6 +35,7 @@ from . import (
     precision,
     ranks,
     replicas,
+    scaling,
     thermodynamics,
     verdicts,
 )
@@ -58,6 +60,7 @@ WITH_OPTIONS = {
     "precision": precision.run,
     "ranks": ranks.run,
     "ray": on_ray.run,
+    "scaling": scaling.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 
