@@ -8,7 +8,7 @@ from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.runs.recipe import Recipe
-from rapidbm.training.centring import Centring
+from rapidbm.training.coordinates.centring import Centring
 from rapidbm.training.negative import ContrastiveDivergence, Exact, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.positive import Enumerated

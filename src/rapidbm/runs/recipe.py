@@ -94,6 +94,11 @@ class Recipe:
     continuous: bool = setting(
         False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
     )
+    strengths: tuple[float, ...] = setting(
+        (),
+        "What patterns of each layer are measured in, visible ones first (1); deep ones want √(cV/N).",
+        flag="strength",
+    )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
@@ -228,6 +233,8 @@ class Recipe:
             raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
+        if self.patterns is None and self.strengths:
+            raise InputError("strengths are those of patterns; give --patterns K or leave them out")
         check_count("the number of replicas", self.replicas)
         check_count("the number of shards", self.shards)
         check_choice("part of a shard", self.shard_by, SHARDED)
@@ -283,7 +290,7 @@ class Recipe:
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            drop |= {"scale", "projection", *_own_flags("projection")}
+            drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
         if values.get("budget") is not None and "epochs" not in chosen:
@@ -314,6 +321,7 @@ class Recipe:
             biases=self.biases,
             scale=self.scale,
             continuous=self.continuous,
+            strengths=self.strengths or None,
             seed=self.seed,
             device=device,
             dtype=DTYPES[self.dtype],

@@ -22,8 +22,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..machines.machine import Machine
+from ...errors import InputError
+from ...machines.machine import Machine
 
 FORGETS = 0.05  # the share of the newest means of hidden units
 
