@@ -57,7 +57,7 @@ class Patterns(Couplings):
         strengths: Sequence[float] | None = None,
     ) -> None:
         """`strengths` are what the ξ of each layer are measured in, the visible one first: where they
-        start, step and are put back to (`training/coordinates/strengths.py`). The energy knows nothing of them."""
+        start, step and are put back to (`training/coordinates`). The energy knows nothing of them."""
         super().__init__()
         self.layers, self.others = layers, others
         patterns = as_parameter(patterns, what="patterns")

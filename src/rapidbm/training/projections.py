@@ -4,7 +4,7 @@ Sign    ξ ← sign(ξ)                                                         
 Clip    ξ ← min(x, max(−x, ξ))                                                        (2)
 Gibbs   ξ_v ~ p(· | ξ_h),  ξ_h ~ p(· | ξ_v)                                           (3)
 
-Where the patterns of layers have strengths s (`coordinates/strengths.py`), s sign(ξ), bounds ± s x, and s times (3).
+Where the patterns of layers have strengths s (`coordinates/`), s sign(ξ), bounds ±s x, and s times (3).
 """
 
 from __future__ import annotations
