@@ -30,6 +30,8 @@ STUDIES = {
     "deep-steering": "deep.steering",
     "deep-moments": "deep.moments",
     "deep-mnist": "deep.likelihood",
+    "deep-glass": "deep.glass",
+    "deep-minima": "deep.minima",
 }
 # item: the module with a function of that name that draws it, in the order of the report
 ITEMS = {
@@ -58,6 +60,8 @@ ITEMS = {
     "deep-steering": "deep.steering",
     "deep-moments": "deep.moments",
     "deep-mnist": "deep.likelihood",
+    "deep-glass": "deep.glass",
+    "deep-minima": "deep.minima",
 }
 
 
