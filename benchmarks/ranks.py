@@ -172,11 +172,12 @@ def work() -> None:
             words = {"do": "updates", "count": 2}
         if words["do"] == "spread":
             done(ranks, {"do": "begin", "case": words["case"]})
-            single = [done(ranks, {"do": "updates", "count": 1})["seconds"] for _ in range(40)]
-            low, high = torch.tensor(single).log().quantile(torch.tensor([0.05, 0.5])).tolist()
-            return {
-                "spread": (high - low) / 1.64
-            }  # of a normal one; slower ones are other programs' doing
+            single = []
+            for _ in range(40):
+                began = time.process_time()  # of this process, whatever else runs
+                trainer.step()
+                single.append(time.process_time() - began)
+            return {"spread": float(torch.tensor(single).log().std())}
         if words["do"] == "move":
             values = {"x": torch.nn.Parameter(torch.zeros((1, words["numbers"])))}
             updater, gradient = adam(1e-3).bind(values), {"x": torch.ones((1, words["numbers"]))}
