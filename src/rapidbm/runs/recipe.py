@@ -94,6 +94,11 @@ class Recipe:
     continuous: bool = setting(
         False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
     )
+    strengths: tuple[float, ...] = setting(
+        (),
+        "What patterns of each layer are measured in, visible ones first (1); deep ones want √(cV/N).",
+        flag="strength",
+    )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
@@ -108,6 +113,7 @@ class Recipe:
     )
     sweeps: int | None = None
     particles: int | None = None
+    lifetime: int | None = None
     rungs: int | None = None
     pattern_units: str | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
@@ -149,7 +155,7 @@ class Recipe:
     )
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
     centred: bool = setting(
-        False, "Centred gradients: couplings act on what differs from the means (rbm with biases)."
+        False, "Centred gradients: couplings act on what differs from the means; needs biases."
     )
     batch_size: int = setting(100, "Images per update.")
     batch_mean: str = setting(
@@ -227,6 +233,8 @@ class Recipe:
             raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
+        if self.patterns is None and self.strengths:
+            raise InputError("strengths are those of patterns; give --patterns K or leave them out")
         check_count("the number of replicas", self.replicas)
         check_count("the number of shards", self.shards)
         check_choice("part of a shard", self.shard_by, SHARDED)
@@ -243,9 +251,9 @@ class Recipe:
                 raise InputError(
                     f"give one {what}, or one for each of the {self.replicas} replicas, not {len(given)}"
                 )
-        if self.centred and not (self.biases and self.model == "rbm"):
+        if self.centred and not self.biases:
             raise InputError(
-                "centred gradients are for an rbm with biases; give --biases, or leave --centred out"
+                "centred gradients are for machines with biases; give --biases, or leave --centred out"
             )
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
@@ -277,12 +285,12 @@ class Recipe:
         for key, owner in _owners().items():
             if owner in chosen and chosen[owner] != base.get(owner):
                 drop.add(key)
-        if chosen.get("biases") is False or chosen.get("model", "rbm") != "rbm":
+        if chosen.get("biases") is False:
             drop.add("centred")
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            drop |= {"scale", "projection", *_own_flags("projection")}
+            drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
         if values.get("budget") is not None and "epochs" not in chosen:
@@ -313,6 +321,7 @@ class Recipe:
             biases=self.biases,
             scale=self.scale,
             continuous=self.continuous,
+            strengths=self.strengths or None,
             seed=self.seed,
             device=device,
             dtype=DTYPES[self.dtype],

@@ -28,7 +28,8 @@ from ..likelihood.independent import Fit, fit
 from ..machines.machine import Machine
 from ..random import stream
 from .batches import Batches, InMemory
-from .centring import Centring
+from .coordinates.centring import Centring
+from .coordinates.strengths import Measured
 from .given import check_each, check_objects, fitting, spins_for
 from .load import warn_of_load
 from .loop import Training
@@ -102,8 +103,12 @@ class Trainer(Training):
             self.updater = optimizer.bind(self.parameters, self.per_epoch)
         else:
             self.updater = bind_torch(optimizer, self.parameters)
+        patterned = machine.couplings.patterned
+        if patterned is not None and patterned.measure is not None:
+            self.updater = Measured(self.updater, patterned.patterns, patterned.measure)
         self.settled = self.others.every(self.projected())
-        self.centring = Centring(machine, spins) if centred else None
+        follows = isinstance(negative, Persistent)
+        self.centring = Centring(machine, spins, persistent=follows) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(
             machine.device,
@@ -123,6 +128,8 @@ class Trainer(Training):
         """Whether the projection leaves in place what no update moves."""
         clip, patterns = self.projection, self.machine.patterns
         if not isinstance(clip, Clip) or clip.every != "update" or patterns is None:
+            return False
+        if self.machine.couplings.strengths is not None:
             return False
         sizes = patterns.detach().abs().flatten(1).amax(1).tolist()
         bounds = clip.each if len(clip.each) > 1 else clip.each * len(sizes)

@@ -147,7 +147,7 @@ class ByUnits(Split):
         only, patterns = range(shard, shard + 1), whole.patterns
         assert patterns is not None
         layers = Layers(tuple(self.sizes(only)), self.layers.edges)
-        couplings = Patterns(layers, self.cut(patterns.detach(), only), others)
+        couplings = Patterns(layers, self.cut(patterns.detach(), only), others, whole.couplings.strengths)
         biases = None if whole.biases is None else self.cut(whole.biases.detach(), only)
         return Machine(couplings, biases)
 
