@@ -203,6 +203,7 @@ WRONG = {
     "bm": ({"model": "bm", "negative": "pcd"}, "not coupled to themselves"),
     "pt": ({"negative": "pt"}, "pid, cd or pcd"),
     "exact": ({"negative": "exact"}, "pid, cd or pcd"),
+    "lifetime": ({"negative": "pcd", "lifetime": 50}, "lifetime"),
     "centred": ({"negative": "pcd", "centred": True, "biases": True}, "centred"),
     "enumerated": (
         {"negative": "pcd", "model": "dbm", "hidden": (5, 4), "positive": "enumerated"},

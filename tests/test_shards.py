@@ -161,6 +161,7 @@ CASES = {
     "cd": (rb.ContrastiveDivergence(), {"optimizer": rb.sgd(0.05, momentum=0.5)}),
     "pt": (rb.Tempered(6, 3), {}),
     "pid": (rb.PatternInduced(1), {"projection": GibbsProjection()}),
+    "lifetime": (rb.Persistent(7, lifetime=9), {}),
     "clamped": (rb.Persistent(4), {"positive": ClampedChains(2)}),
     "enumerated": (rb.Persistent(4), {"positive": Enumerated(), "centred": False}),
 }
