@@ -12,7 +12,7 @@ python -m benchmarks pack --machines grid.safetensors --grid grid.json --device 
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
-python -m benchmarks ray --trainings 20 --seconds 10
+python -m benchmarks on_ray --trainings 20 --seconds 10
 python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
 """
 
@@ -59,7 +59,7 @@ WITH_OPTIONS = {
     "pack": pack.run,
     "precision": precision.run,
     "ranks": ranks.run,
-    "ray": on_ray.run,
+    "on_ray": on_ray.run,
     "scaling": scaling.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}

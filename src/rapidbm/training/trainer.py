@@ -237,6 +237,8 @@ class Trainer(Training):
         """`move` and `project` in a few passes over the parameters, where kernels serve."""
         if not moves.serves(self.parameters) or not isinstance(self.updater, AtOnce):
             return False
+        if self.machine.couplings.others is not None:  # what diverges is a sum over all units
+            return False
         clip = self.projection if project and type(self.projection) is Clip else None
         clip = None if clip is None or len(clip.each) > 1 else clip
         guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.each[0])

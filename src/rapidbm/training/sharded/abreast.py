@@ -164,6 +164,8 @@ def check_units(
         wrong = "layers that are not coupled to themselves (rbm, dbm)"
     elif not isinstance(negative, kinds):
         wrong = f"the negative phase pid, cd or pcd, not {type(negative).__name__}"
+    elif getattr(negative, "lifetime", 0):
+        wrong = "chains that live for ever, without a lifetime"
     elif isinstance(positive, Enumerated):
         wrong = "a positive phase that does not enumerate"
     elif centred:
@@ -202,7 +204,8 @@ class Abreast(Training):
         self.machine = machine if ranks.first else first.machine
         self.negative, self.batch_size, self.average = first.negative, first.batch_size, first.average
         self.epochs, self.per_epoch, self.update = first.epochs, first.per_epoch, first.update
-        self.means = {name: p.data.clone() for name, p in machine.named_parameters()}
+        keeps = self.average is not None and ranks.first
+        self.means = {name: p.data.clone() for name, p in machine.named_parameters()} if keeps else {}
         self.alive = torch.ones(machine.replicas, dtype=torch.bool)
         if isinstance(self.negative, PatternInduced) and machine.patterns is not None:
             warn_of_load(machine.layers, machine.patterns.shape[1])
@@ -248,10 +251,12 @@ class Abreast(Training):
     def gather(self) -> None:
         for name in self.trainers[0].parameters:
             whole = self._whole([trainer.parameters[name].data for trainer in self.trainers])
-            means = self._whole([t.mean_of[name] for t in self.trainers]) if self.average else whole
             if self.ranks.first:
                 self.machine.get_parameter(name).data.copy_(whole)
-                self.means[name].copy_(means)
+            if self.average:
+                means = self._whole([trainer.mean_of[name] for trainer in self.trainers])
+                if self.ranks.first:
+                    self.means[name].copy_(means)
         alive = [trainer.alive for trainer in self.trainers]
         self.alive = alive[0].cpu() if self.split.meets else self._whole(alive).cpu()
 
