@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 import rapidbm as rb
 from rapidbm import disk
-from rapidbm.data import files
+from rapidbm.data import sources
 from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
 from rapidbm.machines.constructors import rbm
@@ -581,15 +581,15 @@ def test_what_nobody_asks_for_is_not_unpacked(tmp_path):
 
 def test_what_is_unpacked_has_room(tmp_path, monkeypatch):
     np.savez(tmp_path / "x.npz", samples=np.eye(20, 16) > 0)
-    monkeypatch.setattr(files, "room", lambda: 128 + 320)  # a header and the bits
+    monkeypatch.setattr(sources, "room", lambda: 128 + 320)  # a header and the bits
     assert len(rb.load(str(tmp_path / "x.npz")).train) == 16
-    monkeypatch.setattr(files, "room", lambda: 128 + 319)
+    monkeypatch.setattr(sources, "room", lambda: 128 + 319)
     with pytest.raises(InputError, match="more than half of this machine's memory"):
         rb.load(str(tmp_path / "x.npz"))
     monkeypatch.undo()
-    files._check_unpacked("x", 1100 * 3 + 1024, 3)
+    sources.check_unpacked("x", 1100 * 3 + 1024, 3)
     with pytest.raises(ValueError, match="not in the file"):
-        files._check_unpacked("x", 1100 * 3 + 1025, 3)
+        sources.check_unpacked("x", 1100 * 3 + 1025, 3)
 
 
 def test_claims_beyond_the_file(tmp_path):

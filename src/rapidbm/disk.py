@@ -12,6 +12,7 @@ import json
 import os
 import stat
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,6 +66,38 @@ def append_line(path: Path, text: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o666)
     with os.fdopen(handle, "a", encoding="utf-8") as file:
         file.write(text + "\n")
+
+
+class Steady:
+    """A file that stays as it was when it was opened, and is read at any place; ValueError where it has
+    changed, or ends too early. It is read, not mapped: a mapped one that is cut ends this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle = os.open(path, os.O_RDONLY | BINARY)
+        self.close = weakref.finalize(self, os.close, self.handle)
+        self.stamp = self._stamp()
+
+    def _stamp(self) -> tuple[int, int]:
+        found = os.fstat(self.handle)
+        return found.st_size, found.st_mtime_ns
+
+    @property
+    def size(self) -> int:
+        return self.stamp[0]
+
+    def read(self, start: int, count: int) -> bytearray:
+        """So many bytes from there on."""
+        found = bytearray(count)
+        view, at = memoryview(found), 0
+        while at < count:
+            got = os.preadv(self.handle, [view[at : at + 2**30]], start + at)
+            if not got:
+                raise ValueError(f"it ends after {start + at:,} bytes")
+            at += got
+        if self._stamp() != self.stamp:
+            raise ValueError("it has changed since it was opened")
+        return found
 
 
 @contextmanager

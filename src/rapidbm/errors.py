@@ -19,9 +19,11 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "dwave.samplers": "dwave",
     "h5py": "hdf5",
     "learnergy": "bench",
+    "pyarrow": "parquet",
     "rbms": "bench",
     "tensorboard": "tensorboard",
     "torchebm": "bench",
+    "zarr": "zarr",
 }
 
 

@@ -29,7 +29,9 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "sweep": "Train a grid of settings from one file; a table and a figure with error bars.",
     "bench": "How fast this machine and this library are, beside what else is installed.",
     "datasets": "What can be trained on, and where it comes from.",
+    "pack": "Write data as packed spins, eight to a byte, to train on from disk; or check such a file.",
 }
+HOMES = {"pack": "datasets"}  # commands in the module of another
 STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
     "pretty_exceptions_enable": False,
@@ -48,7 +50,7 @@ class Deferred(TyperCommand):
     @cached_property
     def whole(self) -> Any:
         with Screen().gentle_warnings():  # other packages are loaded, too
-            module = import_module(f".{self.name}", __package__)
+            module = import_module(f".{HOMES.get(str(self.name), self.name)}", __package__)
         alone = typer.Typer(add_completion=False, **STYLE)
         function = getattr(module, str(self.name))
         alone.command(self.name, help=_flowing(function.__doc__))(function)

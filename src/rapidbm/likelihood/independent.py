@@ -29,7 +29,7 @@ from ..display import Shown
 from ..errors import FitWarning
 from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins
+from ..machines.spins import as_spins, column_sums
 from ..machines.units import SPIN
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import relax, variational_bound
@@ -62,7 +62,7 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     """An upper bound on the log-likelihood beside that of independent columns; None where the sum over
     hidden units would take long."""
     spins = as_spins(data)
-    mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
+    mean = column_sums(spins) / (len(spins) + 2.0)
     images = spins[:: -(-len(spins) // IMAGES)]
     if len(images) * states_of(machine.layers, (0,)) > STATES:
         return None

@@ -61,7 +61,7 @@ RUN = Names(
                 "shape": Several(Whole(1, 2**31), count=2),
                 "sha256": Text(64),
             },
-            {"valid": _COUNT, "columns": Several(Text())},
+            {"valid": _COUNT, "columns": Several(Text()), "on_disk": Flag()},
         ),
     },
     {
@@ -208,7 +208,7 @@ class RunFolder(Trained):
                 f"{self.folder} was trained on the file {recipe.dataset}, which lies outside it and was "
                 "never trained on by you here; to say that it may be read, name it: --data FILE"
             )
-        elif is_file(recipe.dataset) and not Path(recipe.dataset).is_file():
+        elif is_file(recipe.dataset) and not Path(recipe.dataset).exists():
             raise InputError(
                 f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore "
                 "it, or if it lies elsewhere now, name it: --data FILE"
@@ -340,6 +340,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 "shape": data.shape,
                 "sha256": checksum(data),
                 **({"columns": data.columns} if data.columns else {}),
+                **({"on_disk": True} if data.train.on_disk else {}),
             },
             "versions": {
                 "python": platform.python_version(),
@@ -386,7 +387,8 @@ def exact_list(values: Tensor) -> list[float | None]:
 
 
 def checksum(data: Dataset) -> str:
+    """The SHA-256 of all spins; of those on disk that of what names them (`data.stored`)."""
     digest = hashlib.sha256()
     for split in data.parts.values():
-        digest.update(split.spins.contiguous().numpy().data)
+        digest.update(split.digest())
     return digest.hexdigest()

@@ -68,7 +68,7 @@ def _masked(data: Any) -> tuple[Split, Tensor]:
 
 
 def _split(data: Any) -> Split:
-    return data if isinstance(data, Split) else Split(data)
+    return data.some() if isinstance(data, Split) else Split(data)
 
 
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:

@@ -73,6 +73,11 @@ class Recipe:
         "Hold out this share of the training data to validate, drawn by --data-seed; 0 trains on a "
         "validation part that the data have.",
     )
+    stream: bool | None = setting(
+        None,
+        "Leave the rows of a file on disk, or read them all into memory (default: on disk from 2^31 "
+        "spins on).",
+    )
 
     model: str = setting(
         "rbm", "rbm (restricted), dbm (deep) or bm (fully connected).", choices=tuple(MODELS)
@@ -284,7 +289,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
-        return load(self.dataset, valid=self.valid, **options)
+        return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
         machine = MODELS[self.model](
@@ -300,14 +305,14 @@ class Recipe:
             dtype=DTYPES[self.dtype],
         )
         if self.biases and self.bias_start == "marginals":
-            machine.start_biases(data.train.spins)
+            machine.start_biases(data.train.some())
         return machine
 
     def trainer(self, data: Dataset, device: torch.device) -> Trainer:
         """The training that this recipe describes, before its first update."""
         return Trainer(
             self.machine(data, device),
-            data.train.spins,
+            data.train,
             self.negative_phase(),
             self.optimizer_choice(),
             epochs=self.epochs,

@@ -52,7 +52,7 @@ class Step:
     record: Record | None  # the evaluation, if there was one
     diverged: tuple[int, ...]  # replicas that were frozen when last looked at
     progress: Progress  # the machine and its trainer, as they are until the next step is asked for
-    data: Dataset
+    data: Dataset  # as many rows as memory holds
 
 
 class Run(RunFolder):
@@ -154,7 +154,7 @@ class Run(RunFolder):
         if ready is None:
             data = self.own_data()
             ready = self.recipe.trainer(data, device), data
-        trainer, data = ready
+        trainer, data = ready[0], ready[1].some()  # what is looked at is in memory
         inside(self.folder, "checkpoints").mkdir(exist_ok=True)
         self._best = self._watch = None
         if self._own is None and "log_likelihood" in self.recipe.metrics:

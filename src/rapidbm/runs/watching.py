@@ -44,7 +44,7 @@ class Watch:
 
     def __init__(self, trainer: Trainer, data: Dataset) -> None:
         rows = sum(min(len(split), ROWS) for split in data.parts.values())
-        self.follower = Follower(data.train.spins, trainer.seed, rows)
+        self.follower = Follower(data.train.some().spins, trainer.seed, rows)
         self.per_update = work_of(trainer)
 
     def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
@@ -65,7 +65,7 @@ class Watch:
     def log_p(self, update: int, machine: Machine, data: Dataset, *, last: bool) -> dict[str, Estimate]:
         """log p of every part of the data, nats per row; the last look may cost more."""
         z = self.follower.look(machine, update * self.per_update, last=last)
-        return {part: mean_log_p(machine, split.spins, z) for part, split in data.parts.items()}
+        return {part: mean_log_p(machine, split.some(), z) for part, split in data.parts.items()}
 
     def state(self) -> dict[str, Tensor]:
         return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}

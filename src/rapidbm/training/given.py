@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..data.stored import Stored
 from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -39,15 +40,16 @@ def check_each(optimizer: Optimizer, replicas: int) -> None:
             )
 
 
-def spins_for(machine: Machine, data: Any) -> Tensor:
+def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
+    """Spins (samples, v) of this machine on its device, a copy; rows that stay on disk as they are."""
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
             "train needs spins (samples, visible) or a Split, such as data.train, not "
             f"{type(data).__name__}"
         )
-    spins = as_spins(data, what="training data")
-    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
-        raise InputError(
-            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
-        )
-    return spins
+    spins = data if isinstance(data, Stored) else as_spins(data, what="training data")
+    shape = (len(data), data.visible) if isinstance(spins, Stored) else tuple(spins.shape)
+    if len(shape) != 2 or shape[1] != machine.visible or not shape[0]:
+        raise InputError(f"the data of this machine is (samples, {machine.visible}), not {shape}")
+    # A copy: what the caller writes into the array later is not part of the training.
+    return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True)

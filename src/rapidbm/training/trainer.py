@@ -23,15 +23,16 @@ from ..accel.executors import Plan, executor_for
 from ..accel.moves import Guard
 from ..accel.recording import unseen
 from ..accel.rounding import Precision
+from ..data.stored import Stored
 from ..display import Shown
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import stream
-from .batches import Batches, InMemory
+from .batches import batches_for
 from .centring import Centring
-from .given import check_each, check_objects, spins_for
+from .given import check_each, check_objects, rows_for
 from .load import warn_of_load
 from .negative import NegativePhase, PatternInduced, Persistent
 from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
@@ -101,15 +102,14 @@ class Trainer:
         check_objects(negative, positive, projection, optimizer)
         prepare(machine.device)
         self.machine, self.negative = machine, negative
-        # A copy: what the caller writes into the array later is not part of the training.
-        spins = spins_for(machine, spins).to(machine.device, copy=True)
+        rows = rows_for(machine, spins)
         self.positive = positive or positive_for(machine)
         self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
         self.projection.check(machine)
         self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
         self.seed = seed
-        self.per_epoch = math.ceil(len(spins) / batch_size)
+        self.per_epoch = math.ceil(len(rows) / batch_size)
         self.update = 0
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
         self.rng = stream(seed, "training", device=machine.device)
@@ -127,12 +127,11 @@ class Trainer:
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         self.settled = self.projected()
-        self.centring = Centring(machine, spins) if centred else None
+        some = rows.some().spins if isinstance(rows, Stored) else rows
+        self.centring = Centring(machine, some) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
-        self.batches: Batches = InMemory(
-            spins, self.executor, replicas=machine.replicas, size=batch_size, dtype=machine.dtype
-        )
+        self.batches = batches_for(rows, machine, self.executor, batch_size)
         self.average = average
         self.mean_of = {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
 
@@ -177,7 +176,10 @@ class Trainer:
 
     def most(self) -> int:
         """Updates that may be asked for at once from here on."""
-        return min(self.per_epoch - self.update % self.per_epoch, self.executor.together)
+        epoch, number = divmod(self.update, self.per_epoch)
+        most = min(self.per_epoch - number, self.executor.together)
+        ready = self.batches.together(self.seed, epoch, number) if most > 1 else 1
+        return most if ready is None else min(most, ready)
 
     def progress(self, update: int | None = None) -> Progress:
         """After this update, or now."""
