@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import random
 import resource
 import subprocess
@@ -23,8 +24,9 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,9 @@ import torch
 from safetensors.torch import load, save
 
 import rapidbm as rb
-from rapidbm.data import files, hdf5_child
+from rapidbm.data import files, packed, sources
+from rapidbm.data.reading import child as program
+from rapidbm.data.reading.parent import QUIET, Child
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_machine, load_tensors
 from rapidbm.paper.records import Record, read_record, write_record
@@ -43,6 +47,7 @@ from rapidbm.runs.run import Run
 from rapidbm.runs.samples import read_mask
 
 SLOW = 5.0  # seconds
+SHOWN = 20  # cases that went wrong, of a door
 ODD = [
     None,
     True,
@@ -81,6 +86,10 @@ class Door:
     honest: bytes
     enter: Callable[[], Any]
     damage: Callable[[bytes, random.Random], bytes]
+    put: Callable[[bytes], Any] | None = None  # where that is more than to write the file
+
+    def write(self, content: bytes) -> None:
+        (self.put or self.path.write_bytes)(content)
 
 
 @dataclass
@@ -89,7 +98,8 @@ class Outcome:
 
     loaded: int = 0
     refused: int = 0
-    slowest: float = 0.0
+    slowest: float = 0.0  # seconds of work
+    longest: float = 0.0  # seconds on the wall
     wrong: list[str] = field(default_factory=list)
 
 
@@ -204,6 +214,99 @@ def tensor_damaged(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     return value * rng.choice((-1.0, 1e30, 0.0))
 
 
+def ends_damaged(honest: bytes, rng: random.Random) -> bytes:
+    """The same for a file whose header is at its end."""
+    if rng.random() < 0.3:
+        return bytes_damaged(honest, rng)
+    size = int.from_bytes(honest[-8:-4], "little")
+    start = max(0, len(honest) - 8 - size) if rng.random() < 0.8 else 0
+    body = bytes_damaged(honest[start:-8], rng)
+    return (
+        honest[:start]
+        + body
+        + len(body).to_bytes(4, "little") * (start > 0)
+        + honest[-8 + 4 * (start > 0) :]
+    )
+
+
+def spins_damaged(honest: bytes, rng: random.Random) -> bytes:
+    """Bytes; or what the header says, under a checksum that agrees with it."""
+    if rng.random() < 0.3:
+        return bytes_damaged(honest, rng)
+    size = int.from_bytes(honest[:8], "little")
+    header = json.loads(honest[8 : 8 + size])
+    said = json.loads(header["__metadata__"]["rapidbm"])
+    if rng.random() < 0.5:
+        said = said_otherwise(said, rng)
+    else:
+        header = said_otherwise(header, rng)
+    if (
+        isinstance(said, dict)
+        and isinstance(header, dict)
+        and isinstance(header.get("__metadata__"), dict)
+    ):
+        body = honest[8 + size :]
+        parts = {}
+        for name in sources.PARTS:
+            checks = header.get(f"{name}_checks")
+            with suppress(TypeError, KeyError, ValueError, IndexError, AttributeError):
+                a, b = checks["data_offsets"]
+                table = np.frombuffer(body[a:b], np.uint8).reshape(-1, 16)
+                labels = 0 if sources.labels_of(name) in header else None
+                parts[name] = packed.Part(header[name]["shape"][0], 0, table, labels)
+        with suppress(TypeError, ValueError):
+            said["sha256"] = packed.identity(said, parts)
+        header["__metadata__"]["rapidbm"] = json.dumps(said)
+    text = json.dumps(header).replace("Infinity", "1e999").encode("utf-8", "surrogatepass")
+    return len(text).to_bytes(8, "little") + text + honest[8 + size :]
+
+
+def packed_read(path: Path) -> None:
+    """A packed file, whole and as rows that stay on disk."""
+    data = rb.load(path, stream=True)
+    data.some()
+    for number in range(len(data.train.sizes)):
+        data.train.chunk(number)
+    rb.load(path, stream=False)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of files as one: a case damages one of them, or takes it away."""
+
+    folder: Path
+
+    def door(self) -> Door:
+        paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        honest = {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
+        blob = json.dumps({file: content.hex() for file, content in honest.items()}).encode()
+        return Door(self.folder, blob, partial(served, self.folder), self.damage, self.write)
+
+    @staticmethod
+    def damage(honest: bytes, rng: random.Random) -> bytes:
+        found = json.loads(honest)
+        name = rng.choice(sorted(found, key=lambda n: (not n.endswith(("json", ".zarray")), n)))
+        if rng.random() < 0.05:
+            del found[name]
+        else:
+            before = bytes.fromhex(found[name])
+            words = name.endswith(("json", ".zarray", ".zgroup", ".zattrs"))
+            found[name] = (json_damaged if words else bytes_damaged)(before, rng).hex()
+        return json.dumps(found).encode()
+
+    def write(self, blob: bytes) -> None:
+        found = json.loads(blob)
+        for path in self.folder.rglob("*"):
+            if path.is_file() and str(path.relative_to(self.folder)) not in found:
+                path.unlink()
+        for name, content in found.items():
+            (self.folder / name).write_bytes(bytes.fromhex(content))
+
+
+def served(path: Path) -> None:
+    CHILDREN.served(path, stream=True)
+
+
 # -- doors --------------------------------------------------------------------------------------------
 
 
@@ -255,7 +358,17 @@ def doors(folder: Path) -> dict[str, Door]:
     np.save(folder / "mask.npy", np.arange(16) < 8)
     data = run.data()
     door("mask", folder / "mask.npy", lambda: read_mask(folder / "mask.npy", data))
-    door("h5", _hdf5(folder / "a.h5", bits, labels), lambda: served(folder / "a.h5"))
+    for name, made in {
+        "h5": _hdf5(folder / "a.h5", bits, labels),
+        "parquet": _parquet(folder / "a.parquet", bits, labels),
+        "lists": _lists(folder / "b.parquet", bits, labels),
+    }.items():
+        damage = bytes_damaged if name == "h5" else ends_damaged
+        door(name, made, partial(served, made), damage)
+    for version, name in ((3, "zarr"), (2, "zarr2")):
+        found[name] = Store(_zarr(folder / f"{name}.zarr", bits, labels, version)).door()
+    rb.pack(folder / "a.npz", folder / "a.spins")
+    door("spins", folder / "a.spins", partial(packed_read, folder / "a.spins"), spins_damaged)
     rb.save_rbms(rb.rbm(16, 4, biases=True, seed=0), folder / "rbms.h5", chains=bits)
     door("rbms", folder / "rbms.h5", lambda: rb.load_rbms(folder / "rbms.h5"))
     return found
@@ -282,37 +395,123 @@ def _hdf5(path: Path, bits: Any, labels: Any) -> Path:
     return path
 
 
-LOOP = """
+def _zarr(folder: Path, bits: Any, labels: Any, version: Any) -> Path:
+    import zarr
+
+    group = zarr.open_group(folder, mode="w", zarr_format=version)
+    whole = group.create_array("samples", shape=bits.shape, dtype="int8", chunks=(10, 16))
+    whole[:] = bits
+    group.create_array("labels", shape=labels.shape, dtype=labels.dtype, chunks=(30,))[:] = labels
+    if version == 3:
+        sharded = group.create_array("valid", shape=(8, 16), dtype="bool", chunks=(2, 16), shards=(4, 16))
+        sharded[:] = bits[:8] > 0
+    return folder
+
+
+def _parquet(path: Path, bits: Any, labels: Any) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: dict[str, Any] = {f"c{i}": bits[:, i] for i in range(5)}
+    columns |= {"b": bits[:, 5] > 0, "f": bits[:, 6].astype(np.float32), "labels": labels}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=12, compression="snappy")
+    return path
+
+
+def _lists(path: Path, bits: Any, labels: Any) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({"samples": pyarrow.array(list(bits)), "labels": labels})
+    pyarrow.parquet.write_table(table, path, row_group_size=12, compression="zstd")
+    return path
+
+
+GONE = "it made its reader end"
+
+
+class Children:
+    """Readers that stay, for one takes a fifth of a second to start; limited as they always are."""
+
+    LOOP = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("child", sys.argv[1])
 child = importlib.util.module_from_spec(spec)
+sys.modules["child"] = child
 spec.loader.exec_module(child)
-child.limit = lambda memory: None
-for line in sys.stdin:
-    child.main(line.rstrip("\\n"), int(sys.argv[2]), sys.argv[3:])
-    sys.stdout.flush()
+module = child.reader(sys.argv[2])
+child.limit(int(sys.argv[3]))
+lines = iter(sys.stdin.buffer.readline, b"")
+for line in lines:
+    child.main(module, line.decode().rstrip("\\n"), sys.argv[4:], lines, sys.stdout.buffer)
 """
-_SERVER: list[subprocess.Popen[bytes]] = []
 
+    def __init__(self) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.started = 0
+        self.most = 0.0  # MB that one took
 
-def served(path: Path) -> None:
-    """`rb.load` of an HDF5 file by a child that stays, for it takes a fifth of a second to start."""
-    if not _SERVER or _SERVER[-1].poll() is not None:
-        names = [name for part in files.PARTS for name in (part, files.labels_of(part))]
-        command = [sys.executable, "-P", "-c", LOOP, hdf5_child.__file__, str(2**26), *names]
-        pipe = subprocess.PIPE
-        _SERVER.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL))
-    child = _SERVER[-1]
-    assert child.stdin is not None
-    child.stdin.write(f"{path}\n".encode())
-    child.stdin.flush()
-    with files.reading(path, "HDF5", "write it again"):
+    def process(self, reader: str) -> subprocess.Popen[bytes]:
+        old = self.processes.get(reader)
+        if old is None or old.poll() is not None:
+            words = [program.__file__, reader, str(2**26), *sources.NAMES]
+            self.processes[reader] = subprocess.Popen(
+                [sys.executable, "-P", "-c", self.LOOP, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **QUIET},
+            )
+            self.started += 1
+        return self.processes[reader]
+
+    def seconds(self) -> float:
+        """Of work, of all that are there."""
+        spent = 0.0
+        for process in self.processes.values():
+            with suppress(OSError):
+                fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+                spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return spent
+
+    def served(self, path: Path, stream: bool) -> None:
+        """`rb.load` of a file that a C library reads, whole or some rows at a time."""
+        reader, kind, _ = sources.LIBRARIES[path.suffix]
+        process = self.process(reader)
+        assert process.stdin is not None
+        with sources.reading(path, kind, "write it again"):
+            try:
+                process.stdin.write(f"{path}\n".encode())
+                process.stdin.flush()
+                source = sources.Served(path, kind, Child(process, GONE))
+            except (ValueError, OSError) as error:
+                time.sleep(0.01)  # one that crashed may not be known to be dead yet
+                raise ValueError(str(error)) from error
         try:
-            arrays = files.answer(child)
-        except ValueError:
-            time.sleep(0.01)  # one that crashed may not be known to be dead yet
+            if stream:
+                for name in source.claims:
+                    for block in source.blocks(name):
+                        assert block.nbytes
+            files.from_named(path, source.arrays())
+        except InputError as error:
+            if GONE in str(error):  # or in the middle of an array
+                self.end(reader)
             raise
-    files.from_named(path, arrays)
+        finally:
+            with suppress(OSError):
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+
+    def end(self, reader: str) -> None:
+        process = self.processes.pop(reader)
+        with suppress(OSError, IndexError):
+            text = Path(f"/proc/{process.pid}/status").read_text()
+            self.most = max(self.most, int(text.split("VmHWM:")[1].split()[0]) / 1024)
+        process.kill()
+        process.communicate()
+
+
+CHILDREN = Children()
 
 
 @contextmanager
@@ -321,10 +520,8 @@ def serving() -> Iterator[None]:
     try:
         yield
     finally:
-        for child in _SERVER:
-            child.kill()
-            child.communicate()
-        _SERVER.clear()
+        for reader in list(CHILDREN.processes):
+            CHILDREN.end(reader)
 
 
 # -- the attack ---------------------------------------------------------------------------------------
@@ -335,8 +532,8 @@ def attack(name: str, door: Door, count: int, seed: int) -> Outcome:
     outcome = Outcome()
     for case in range(count):
         rng = random.Random(f"{name}/{seed}/{case}")
-        door.path.write_bytes(door.damage(door.honest, rng))
-        began = time.thread_time()
+        door.write(door.damage(door.honest, rng))
+        began, wall = time.thread_time() + CHILDREN.seconds(), time.monotonic()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -348,11 +545,12 @@ def attack(name: str, door: Door, count: int, seed: int) -> Outcome:
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}, line {last.lineno}"
             outcome.wrong.append(f"{name} {seed} {case}: {error!r:.200} ({where})")
-        spent = time.thread_time() - began
+        spent = time.thread_time() + CHILDREN.seconds() - began
         outcome.slowest = max(outcome.slowest, spent)
+        outcome.longest = max(outcome.longest, time.monotonic() - wall)
         if spent > SLOW:
             outcome.wrong.append(f"{name} {seed} {case}: {spent:.1f} s")
-    door.path.write_bytes(door.honest)
+    door.write(door.honest)
     return outcome
 
 
@@ -368,7 +566,9 @@ def run(words: list[str] | None = None) -> dict[str, object]:
         known = doors(Path(folder))
         for name in options.doors.split(",") if options.doors else known:
             found = attack(name, known[name], options.count, options.seed)
-            for line, times in Counter(found.wrong).items():
+            for reader in list(CHILDREN.processes):
+                CHILDREN.end(reader)  # so that its memory is known
+            for line, times in list(Counter(found.wrong).items())[:SHOWN]:
                 print(line, f"({times} times)" if times > 1 else "", file=sys.stderr)
             print(f"{name}: {len(found.wrong)} wrong of {options.count}", file=sys.stderr, flush=True)
             table[name] = {
@@ -376,6 +576,9 @@ def run(words: list[str] | None = None) -> dict[str, object]:
                 "refused": found.refused,
                 "wrong": len(found.wrong),
                 "slowest, s": found.slowest,
+                "longest, s": found.longest,
+                "children": CHILDREN.started,
                 "peak so far, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "of children": CHILDREN.most,
             }
     return table
