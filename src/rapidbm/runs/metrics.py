@@ -33,6 +33,7 @@ from ..sampling.gibbs import sweep, sweeps
 
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 ROOM = 2**20  # numbers at a time on a CPU
+TRIED, WIDE = 4000, 2**14  # reconstructions that a Hamming distance is the mean of, if they are not wide
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,8 @@ def hamming_distance(
 ) -> Tensor:
     """Eq. (1), averaged over images and tries: of all pixels, none of them held.
 
-    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
-    of more than 10,000 images the first 10,000.
+    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve, or
+    of more than 16,384 pixels as many pixels as that; of more than 10,000 images the first 10,000.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -142,7 +143,7 @@ def hamming_distance(
     rng = rng_from(seed, rng, "hamming", device=machine.device)
     split = _split(data)
     if tries is None:
-        tries = max(1, min(100, 4000 // len(split)))
+        tries = max(1, min(100, TRIED * min(WIDE, machine.visible) // (machine.visible * len(split))))
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins, means=True)
