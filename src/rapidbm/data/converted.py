@@ -4,7 +4,7 @@ Rows are trained on in random order, epoch after epoch, and compressed chunks of
 bad place for that: each would be unpacked many times, by a process that may die of it. So a large file
 that is no array of plain rows is packed once, row after row, into the user's cache, and trained on from
 there. What is in the cache belongs to the file as it was, by size and time of change; of another one the
-copy is made anew. `RAPIDBM_CACHE` names another folder for it.
+copy is made anew. `XDG_CACHE_HOME` names another folder for it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ..arrays import Array
-from ..disk import make_folder
+from ..disk import cache_folder, make_folder
 from ..errors import InputError
 from ..progress import Watch, watch
 from .packed import ENDING, Incoming, Packed, bytes_of, write_packed
@@ -103,26 +102,16 @@ def _check_disk(folder: Path, size: int) -> None:
     if size + SPARE > free:
         raise InputError(
             f"the packed rows take {size / 1e9:.3g} GB, and {folder} has {free / 1e9:.3g} GB left; make "
-            "room, or name another folder for them in RAPIDBM_CACHE"
+            "room, name another folder for the cache in XDG_CACHE_HOME, or another file"
         )
 
 
 # -- the cache ----------------------------------------------------------------------------------------
 
 
-def cache_folder() -> Path:
-    """Where packed copies lie."""
-    named = os.environ.get("RAPIDBM_CACHE")
-    if named:
-        return Path(named) / "packed"
-    import pooch
-
-    return Path(pooch.os_cache("rapidbm")) / "packed"
-
-
 def cached(path: Path, source: Source) -> Packed:
     """The packed copy of a file, made if there is none of the file as it is."""
-    folder = cache_folder()
+    folder = cache_folder() / "packed"
     make_folder(folder)
     name = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     copy, note = folder / f"{name}{ENDING}", folder / f"{name}.json"

@@ -127,8 +127,9 @@ class Trainer:
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         self.settled = self.projected()
+        follows = isinstance(negative, Persistent)
         some = rows.some().spins if isinstance(rows, Stored) else rows
-        self.centring = Centring(machine, some) if centred else None
+        self.centring = Centring(machine, some, persistent=follows) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
         self.batches = batches_for(rows, machine, self.executor, batch_size)
