@@ -13,7 +13,7 @@ import os
 import stat
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -51,11 +51,17 @@ def make_folder(path: Path) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file as a whole."""
+    write_pieces(path, (content,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """The same of pieces, none of which is copied."""
     temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

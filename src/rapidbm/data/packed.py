@@ -275,18 +275,18 @@ def write_packed(
 
 def _planned(said: dict[str, Any], parts: dict[str, Incoming]) -> tuple[Any, dict[str, int]]:
     """The header, which only lacks its SHA-256, and where each tensor begins in the file."""
+    wide, step = bytes_of(said["visible"]), chunk_rows(said["visible"])
+    # Numbers of several bytes first: so all of them lie where readers want them, with no gap between.
+    shapes: dict[str, tuple[str, list[int]]] = {}
+    shapes |= {labels_of(n): ("I64", [p.rows]) for n, p in parts.items() if p.labels is not None}
+    shapes |= {f"{n}_checks": ("U8", [-(-p.rows // step), CHECK]) for n, p in parts.items()}
+    shapes |= {n: ("U8", [p.rows, wide]) for n, p in parts.items()}
     tensors: dict[str, Any] = {}
-    at, wide, step = 0, bytes_of(said["visible"]), chunk_rows(said["visible"])
-    for name, part in parts.items():
-        shapes: dict[str, tuple[str, list[int]]] = {name: ("U8", [part.rows, wide])}
-        shapes[f"{name}_checks"] = ("U8", [-(-part.rows // step), CHECK])
-        if part.labels is not None:
-            shapes[labels_of(name)] = ("I64", [part.rows])
-        for tensor, (dtype, shape) in shapes.items():
-            size = math.prod(shape) * (8 if dtype == "I64" else 1)
-            at = -(-at // 8) * 8  # where readers of tensors want them
-            tensors[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
-            at += size
+    at = 0
+    for name, (dtype, shape) in shapes.items():
+        size = math.prod(shape) * (8 if dtype == "I64" else 1)
+        tensors[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
 
     def header(sha256: str) -> bytes:
         meta = {"rapidbm": json.dumps({**said, "sha256": sha256})}

@@ -40,6 +40,7 @@ IMAGES = 1000  # of the data that are judged, at most
 STATES = 2**22  # hidden states of all images together that are summed
 EXACT = 2**23  # numbers that an exact log Z may run through
 CHAINS, SWEEPS = 32, 10
+UNITS = 2**17  # of a machine, at most: chains of more take as much memory as its parameters
 CLEAR = 0.1  # nats below which nothing is said
 
 
@@ -60,7 +61,9 @@ class Fit(Shown):
 @torch.no_grad()
 def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     """An upper bound on the log-likelihood beside that of independent columns; None where the sum over
-    hidden units would take long."""
+    hidden units, or the bound, would take long."""
+    if machine.layers.units > UNITS:
+        return None
     spins = as_spins(data)
     mean = column_sums(spins) / (len(spins) + 2.0)
     images = spins[:: -(-len(spins) // IMAGES)]

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from ..disk import parse_json, reading, write_bytes
+from ..disk import parse_json, reading, write_pieces
 from ..errors import InputError
 from ..schema import Anything, Names, OneOf, Real, Several, Text, Whole
 from .couplings import Couplings
@@ -33,6 +32,18 @@ from .patterns import Patterns
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)
 HALF = torch.half
+KINDS = {  # words of safetensors
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 HEADER = Names(
     {
         "format": Whole(),
@@ -66,7 +77,30 @@ def save_tensors(
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     header["sha256"] = _checksum(plain, header)
-    write_bytes(path, save(plain, metadata={"rapidbm": json.dumps(header)}))
+    write_pieces(path, _pieces(plain, {"rapidbm": json.dumps(header)}))
+
+
+def _pieces(tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """A file of safetensors piece by piece: its own writer would copy all of it."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # so all are aligned
+    told: dict[str, Any] = {"__metadata__": dict(words)}
+    at = 0
+    for name in order:
+        value = tensors[name]
+        told[name] = {
+            "dtype": KINDS[value.dtype],
+            "shape": list(value.shape),
+            "data_offsets": [at, at + value.nbytes],
+        }
+        at += value.nbytes
+    text = json.dumps(told, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    yield len(text).to_bytes(8, "little") + text
+    yield from (_bytes(tensors[name]) for name in order if tensors[name].nbytes)
+
+
+def _bytes(value: Tensor) -> memoryview:
+    return memoryview(value.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
@@ -75,7 +109,7 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     for name in sorted(tensors):
         value = tensors[name].contiguous()
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes(value))
     return digest.hexdigest()
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
+from ..likelihood.independent import UNITS
 from ..likelihood.log_z import log_likelihood
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
@@ -194,6 +194,16 @@ def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
     check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
 
 
+def _check_likelihood(machine: Machine) -> None:
+    _check_hidden(machine, "log_likelihood")
+    if machine.layers.units > UNITS:
+        raise InputError(
+            f"the likelihood is followed for up to {UNITS:,} units, and this machine has "
+            f"{machine.layers.units:,}: it would cost more than the training; give --metric hamming, and a "
+            "--preset other than auto"
+        )
+
+
 def _adapted(thing: Any) -> Metric:
     if not callable(thing):
         raise TypeError(f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}")
@@ -204,9 +214,7 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     {
         "hamming": Metric(hamming_distance),
-        "log_likelihood": Metric(
-            mean_log_likelihood, check=partial(_check_hidden, name="log_likelihood")
-        ),
+        "log_likelihood": Metric(mean_log_likelihood, check=_check_likelihood),
         "free_energy": Metric(mean_free_energy, check=_check_hidden),
         "gibbs_accessibility": Metric(gibbs_accessibility, of_split=False),
     },

@@ -32,7 +32,7 @@ from .metrics import METRICS
 from .recipe import Recipe
 from .spacing import KEPT, OPEN, PLANS, due, epochs_within, seconds_of
 from .trust import trust
-from .watching import Best, Watch, watches
+from .watching import Best, Watch, suited, watches
 
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -84,6 +84,7 @@ class Run(RunFolder):
             check_free(folder)
         given, device = data, device_named(recipe.device)
         data = recipe.data(given)
+        recipe = suited(recipe, data)
         ready = recipe.trainer(data, device)  # says what does not fit before anything is written
         for name in recipe.metrics:
             METRICS[name].check(ready.machine)
@@ -357,7 +358,7 @@ class Run(RunFolder):
         return record
 
     def _save(self, trainer: Trainer, seconds: float, *, history: bool) -> None:
-        state = trainer.state()
+        state = trainer.state(copied=False)
         extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
         extra["wall"] = self._wall()
         if history:

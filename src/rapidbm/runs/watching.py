@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,9 +26,10 @@ from torch import Tensor
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..display import Shown
-from ..errors import InputError
+from ..errors import DataWarning, InputError
 from ..estimates import Estimate
 from ..likelihood.following import ROWS, Follower, mean_log_p
+from ..likelihood.independent import UNITS
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
@@ -186,6 +188,22 @@ class Best:
         tensors = {f"parameter/{name}": value for name, value in self.parameters.items()}
         tensors |= {"best/value": self.value, "best/update": self.update}
         save_tensors(path, machine, tensors, {"update": int(self.update.max())})
+
+
+def suited(recipe: Recipe, data: Dataset) -> Recipe:
+    """The recipe with the Hamming distance in place of a likelihood that would cost more than the
+    training."""
+    units = data.visible + sum(recipe.hidden)
+    if "log_likelihood" not in recipe.metrics or units <= UNITS:
+        return recipe
+    warnings.warn(
+        f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the Hamming "
+        "distance is measured in its place (--metric)",
+        DataWarning,
+        stacklevel=3,
+    )
+    metrics = dict.fromkeys("hamming" if name == "log_likelihood" else name for name in recipe.metrics)
+    return replace(recipe, metrics=tuple(metrics))
 
 
 def watches(recipe: Recipe, data: Dataset) -> bool:

@@ -343,8 +343,8 @@ class Trainer:
 
     # -- saving -----------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Tensor]:
-        """Copies of everything that later updates depend on."""
+    def state(self, *, copied: bool = True) -> dict[str, Tensor]:
+        """Copies of everything that later updates depend on, or the things themselves."""
         parts = {
             "parameter": {name: p.data for name, p in self.parameters.items()},
             "average": self.mean_of,
@@ -359,7 +359,7 @@ class Trainer:
             },
         }
         return {
-            f"{part}/{name}": value.detach().clone()
+            f"{part}/{name}": value.detach().clone() if copied else value.detach()
             for part, values in parts.items()
             for name, value in values.items()
         }
@@ -370,7 +370,7 @@ class Trainer:
         for key, value in state.items():
             part, _, name = key.partition("/")
             parts.setdefault(part, {})[name] = value
-        here = self.state()
+        here = self.state(copied=False)
         lost = [key for key in here if key not in state and not key.startswith("optimizer/")]
         if lost:
             raise InputError(f"the saved state lacks {lost[0]}; it is damaged, or of other settings")
