@@ -42,11 +42,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rapidbm"
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, remedy: str = "choose another --out") -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path} cannot be made: {error}; choose another --out") from error
+        raise InputError(f"{path} cannot be made: {error}; {remedy}") from error
 
 
 def write_bytes(path: Path, content: bytes) -> None:

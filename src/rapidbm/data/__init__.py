@@ -26,5 +26,5 @@ Others take besides
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     stored: Stored
-    tables: write_table
+    tables: no_formula, write_table
 """

@@ -112,7 +112,7 @@ def _check_disk(folder: Path, size: int) -> None:
 def cached(path: Path, source: Source) -> Packed:
     """The packed copy of a file, made if there is none of the file as it is."""
     folder = cache_folder() / "packed"
-    make_folder(folder)
+    make_folder(folder, "name another folder for the cache in XDG_CACHE_HOME")
     name = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     copy, note = folder / f"{name}{ENDING}", folder / f"{name}.json"
     stamp = {"file": str(path.resolve()), "stamp": _stamp(path)}

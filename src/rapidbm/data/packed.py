@@ -334,6 +334,8 @@ def _write_labels(file: BinaryIO, place: int, name: str, part: Incoming) -> None
 def _packed(blocks: Iterable[Array], levels: Levels, visible: int) -> Iterator[Array]:
     first = 0
     for block in blocks:
+        if not len(block):
+            continue
         rows = block.reshape(len(block), -1)
         if rows.shape[1] != visible:
             raise InputError(f"a row of {visible} spins is needed, not of {rows.shape[1]}")

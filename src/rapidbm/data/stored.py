@@ -245,7 +245,7 @@ class Stored(Split):
     def _read_some(self) -> Split:
         wanted = min(len(self), ROWS, max(1, SPINS // self.visible))
         full = [i for i, size in enumerate(self.sizes) if size]
-        chosen = [full[i] for i in surveyed(len(full))]
+        chosen = full if wanted == len(self) else [full[i] for i in surveyed(len(full))]
         rows, labels, left = [], [], wanted
         for at, number in enumerate(chosen):
             share = -(-left // (len(chosen) - at))

@@ -199,8 +199,8 @@ def _check_likelihood(machine: Machine) -> None:
     if machine.layers.units > UNITS:
         raise InputError(
             f"the likelihood is followed for up to {UNITS:,} units, and this machine has "
-            f"{machine.layers.units:,}: it would cost more than the training; give --metric hamming, and a "
-            "--preset other than auto"
+            f"{machine.layers.units:,}: it would cost more than the training; give --metric hamming, and "
+            "a --preset other than auto"
         )
 
 

@@ -197,8 +197,8 @@ def suited(recipe: Recipe, data: Dataset) -> Recipe:
     if "log_likelihood" not in recipe.metrics or units <= UNITS:
         return recipe
     warnings.warn(
-        f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the Hamming "
-        "distance is measured in its place (--metric)",
+        f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the "
+        "Hamming distance is measured in its place (--metric)",
         DataWarning,
         stacklevel=3,
     )
