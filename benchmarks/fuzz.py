@@ -498,7 +498,7 @@ for line in lines:
                 self.end(reader)
             raise
         finally:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # it may be gone
                 process.stdin.write(b"\n")
                 process.stdin.flush()
 

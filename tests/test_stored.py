@@ -202,7 +202,7 @@ def test_a_slice_is_taken_into_memory(folder, monkeypatch):
     monkeypatch.setattr(stored, "SPINS", 100 * VISIBLE)
     assert len(data.train.take(slice(0, 100))) == 100
     for wrong in (slice(0, 101), slice(0, 10, 2), slice(5, 5), torch.arange(3)):
-        with pytest.raises(InputError, match="slice|rows of"):
+        with pytest.raises(InputError, match=r"slice|rows of"):
             data.train.take(wrong)
 
 
@@ -220,7 +220,7 @@ def test_a_file_that_changes_is_noticed(folder):
     whole = (folder / "a.npy").read_bytes()
     data.train.chunk(0)
     (folder / "a.npy").write_bytes(whole[:-1])
-    with pytest.raises(InputError, match="it ends after|it has changed since it was opened"):
+    with pytest.raises(InputError, match=r"it ends after|it has changed since it was opened"):
         data.train.chunk(15)
     (folder / "a.npy").write_bytes(whole)
     os.utime(folder / "a.npy", ns=(1, 1))
@@ -301,7 +301,7 @@ def test_a_file_that_changes_while_it_is_packed(folder, cache, monkeypatch):
 def test_a_cache_that_cannot_be_made(folder, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="cannot be made.*XDG_CACHE_HOME"):
+    with pytest.raises(InputError, match=r"cannot be made.*XDG_CACHE_HOME"):
         rb.load(folder / "a.h5", stream=True)
 
 

@@ -110,7 +110,9 @@ def test_a_row_may_come_at_any_place(split):
             group = groups.read((0, t, number))
             spins = torch.from_numpy(packed.unpacked(group.rows.numpy(), VISIBLE))
             order = counted(spins)[group.order[0]]
-            places += [group.start + int(i) for i in torch.nonzero(torch.isin(order, rows[[0, 300, 799]]))]
+            places += [
+                group.start + int(i) for i in torch.nonzero(torch.isin(order, rows[[0, 300, 799]]))
+            ]
     seen = np.histogram(places, 10, (0, 800))[0]
     assert len(places) == 300
     assert ((seen - 30) ** 2 / 30).sum() < 27.9  # 0.1 %
@@ -271,9 +273,10 @@ def test_a_run_on_rows_that_stay_on_disk(path, tmp_path, monkeypatch):
 def test_a_run_is_resumed_to_the_same_bits(path, tmp_path):
     whole = run_on(path, tmp_path / "A", epochs=3)
     run = Run.create(tmp_path / "B", Recipe.made(str(path), CHOSEN | {"epochs": 3}, "small"))
-    for step in run.go(stop=lambda: step.update == 21):
+    updates = iter(range(1, 49))
+    for _ in run.go(stop=lambda: next(updates) == 21):
         pass
-    assert run.status == "interrupted"
+    assert (run.status, run.info["update"]) == ("interrupted", 21)
     for _ in Run(tmp_path / "B").go():
         pass
     a, b = whole.machine("last"), Run(tmp_path / "B").machine("last")
