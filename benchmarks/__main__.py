@@ -11,6 +11,8 @@ python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
+python -m benchmarks ranks --out ranks.json
+python -m benchmarks ray --trainings 20 --seconds 10
 python -m benchmarks streaming --gb 20 --folder /tmp
 """
 
@@ -26,10 +28,12 @@ from . import (
     features,
     fuzz,
     grid,
+    on_ray,
     pack,
     peers,
     pid,
     precision,
+    ranks,
     replicas,
     streaming,
     thermodynamics,
@@ -54,6 +58,8 @@ WITH_OPTIONS = {
     "grid": grid.run,
     "pack": pack.run,
     "precision": precision.run,
+    "ranks": ranks.run,
+    "ray": on_ray.run,
     "streaming": streaming.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}

@@ -1,11 +1,14 @@
 """The same contracts on a GPU; skipped where there is none."""
 
 import copy
+import socket
 
 import pytest
 import torch
 
 from rapidbm.accel import executors, fused, moves, rounding
+from rapidbm.accel.executors import Graph
+from rapidbm.accel.ranks import Ranks, in_ranks
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
@@ -268,3 +271,44 @@ def test_diagnosis(patterns):
     found = diagnose(machine, data, chains=8, sweeps=20, starts=20)
     assert set(found.figures) == {"phases", "landscape", "quality"}
     assert found.verdict
+
+
+@pytest.mark.parametrize("negative", [PatternInduced(2), Persistent(300, 3), Tempered(20, 4)], ids=str)
+@pytest.mark.parametrize("patterns", [5, None])
+def test_graphs_of_shards(monkeypatch, negative, patterns):
+    """Each shard draws from a generator of its own, which the graph knows."""
+    if patterns is None and isinstance(negative, PatternInduced):
+        pytest.skip("PID needs patterns")
+
+    def trainer_of(data):
+        machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
+        how = {"epochs": 20, "batch_size": 40, "seed": 0, "shards": 3}
+        return Trainer(machine, data, negative, adam(1e-3), **how)
+
+    assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
+
+
+def test_a_graph_sums_over_ranks(monkeypatch):
+    """NCCL, with one rank, in a graph: the same bits as without it."""
+    there = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        there["MASTER_PORT"] = str(found.getsockname()[1])
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
+    ends = []
+    with in_ranks(force=True) as ranks:
+        for who in (ranks, Ranks()):
+            machine = rbm(30, 200, 5, replicas=4, biases=True, seed=0, device="cuda")
+            how = {"epochs": 40, "batch_size": 40, "seed": 0, "shards": 2, "ranks": who}
+            trainer = Trainer(machine, data, Persistent(64, 2), adam(1e-3), **how)
+            assert isinstance(trainer.executor, Graph)
+            for _ in trainer.run("epoch"):
+                pass
+            assert not trainer.executor.replay.refused
+            assert any(trainer.executor.replay.graphs.values())
+            ends.append([*machine.parameters(), trainer.chains, *trainer.state().values()])
+        assert ranks.sent["sum"] > 0
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)

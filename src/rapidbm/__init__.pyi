@@ -97,6 +97,7 @@ from .sampling.temperature import effective_beta as effective_beta
 from .studies.study import Study as Study
 from .studies.sweep import Sweep as Sweep
 from .training.annealer import Annealer as Annealer
+from .training.loop import Progress as Progress
 from .training.negative import ContrastiveDivergence as ContrastiveDivergence
 from .training.negative import Exact as Exact
 from .training.negative import NegativePhase as NegativePhase
@@ -119,6 +120,5 @@ from .training.projections import Sign as Sign
 from .training.schedules import Schedule as Schedule
 from .training.train import log_likelihood_gradient as log_likelihood_gradient
 from .training.train import train as train
-from .training.trainer import Progress as Progress
 
 __version__: str

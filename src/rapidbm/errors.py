@@ -20,6 +20,7 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "h5py": "hdf5",
     "learnergy": "bench",
     "pyarrow": "parquet",
+    "ray": "ray",
     "rbms": "bench",
     "tensorboard": "tensorboard",
     "torchebm": "bench",
@@ -33,6 +34,10 @@ class InputError(ValueError):
 
 class TimeLimit(InputError):
     """A call came to its limit of seconds: the message says how far it was and how long it takes."""
+
+
+class LostRank(RuntimeError):
+    """One of the processes that work together is gone, and the others cannot go on."""
 
 
 class LoadWarning(UserWarning):

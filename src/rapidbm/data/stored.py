@@ -164,9 +164,18 @@ class Stored(Split):
 
     on_disk = True
     pieces: tuple[Piece, ...]
+    span: slice  # of a packed row: the bytes that `chunk` gives
+    bits: slice  # of these: the spins
 
-    def __init__(self, pieces: Sequence[Piece], known: Tensor | None) -> None:
+    def __init__(
+        self, pieces: Sequence[Piece], known: Tensor | None, columns: slice | None = None
+    ) -> None:
+        """Rows of these pieces; of their columns only some, one after the other, where that is said."""
         object.__setattr__(self, "pieces", tuple(pieces))
+        wide = self.pieces[0].rows.visible
+        first, last, _ = (columns or slice(None)).indices(wide)
+        object.__setattr__(self, "bits", slice(first % 8, first % 8 + last - first))
+        object.__setattr__(self, "span", slice(first // 8, -(-last // 8)))
         object.__setattr__(self, "known", known)
         object.__setattr__(self, "_some", None)
         if not len(self):
@@ -205,7 +214,7 @@ class Stored(Split):
 
     @property
     def visible(self) -> int:
-        return self.pieces[0].rows.visible
+        return int(self.bits.stop - self.bits.start)
 
     @property
     def share_up(self) -> float:
@@ -221,9 +230,17 @@ class Stored(Split):
         """Its rows (n, bytes) in a chunk, packed, and their labels."""
         for piece in self.pieces:
             if number < len(piece.sizes):
-                return piece.chunk(number)
+                packed, labels = piece.chunk(number)
+                return packed[:, self.span], labels
             number -= len(piece.sizes)
         raise IndexError(number)
+
+    def narrowed(self, columns: slice) -> Stored:
+        """The same rows with some columns, one after the other: what a shard of units has."""
+        start, stop, _ = columns.indices(self.visible)
+        first = 8 * self.span.start + self.bits.start
+        known = None if self.known is None else self.known[..., columns]
+        return Stored(self.pieces, known, slice(first + start, first + stop))
 
     def digest(self) -> bytes:
         """What names its rows."""
@@ -231,7 +248,7 @@ class Stored(Split):
         for piece in self.pieces:
             digest.update(piece.rows.digest())
             digest.update(repr(piece.cuts).encode())
-        return digest.digest()
+        return digest.digest()  # the same of all columns
 
     # -- what memory holds ------------------------------------------------------------------------
 
@@ -257,7 +274,8 @@ class Stored(Split):
         return self._held(rows, labels, of=len(self))
 
     def _held(self, rows: list[Array], labels: Sequence[Array | None], of: int | None = None) -> Split:
-        spins = torch.from_numpy(unpacked(np.concatenate(rows), self.visible))
+        whole = unpacked(np.concatenate(rows), self.bits.stop)[:, self.bits.start :]
+        spins = torch.from_numpy(np.ascontiguousarray(whole))
         known = [x for x in labels if x is not None]
         own = None
         if len(known) == len(rows):

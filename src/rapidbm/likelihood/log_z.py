@@ -26,6 +26,7 @@ from ..machines.machine import Machine, scaled
 from ..machines.spins import to_spins
 from ..progress import pulse, watch
 from ..random import seed_from, stream
+from ..sampling.spread import Spread
 from .annealed import annealed
 from .counting import log_z_by_counting
 from .exact import QUICK, TERMS, can_be_exact, exact_method
@@ -48,6 +49,7 @@ def log_z(
     samples: Tensor | None = None,
     chains: int | None = None,
     most: int = 10_000,
+    shards: int | None = None,
     limit: float | None = None,
 ) -> Bounds:
     """log Z, eq. (1); `auto` is exact where at most 2^20 terms do. After `limit` seconds it gives up.
@@ -56,6 +58,8 @@ def log_z(
     and with `data` from the data's marginals. `samples` (e, c, n) are equilibrated configurations for
     the way back; without them the forward chains are drawn again by their weights and swept. There are
     500 `chains` from each base, on a GPU, which would idle, 2,000; `most` limits the temperatures.
+    `shards` are parts of them with random numbers of their own, which the processes of a launcher share
+    (`rapidbm.in_ranks`).
 
     Examples:
         >>> machine = rb.rbm(8, 6, patterns=2, scale=0.3, seed=0)
@@ -80,6 +84,7 @@ def log_z(
         chains=chains,
         most=most,
         limit=limit,
+        spread=Spread.over(shards),
     ).bounds
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..accel.operands import Pair
+from ..accel.ranks import Ranks
 from ..arrays import as_tensor, finite
 from .layers import Layers
 
@@ -53,6 +54,7 @@ class Couplings(nn.Module, ABC):
     layers: Layers
     kind: str  # its word in files
     degree: int  # of J as a polynomial in the parameters
+    others: Ranks | None = None  # who has the other units, where some of them are elsewhere
 
     @property
     def patterned(self) -> Patterned | None:
@@ -91,8 +93,9 @@ class Couplings(nn.Module, ABC):
         """The same from ⟨s_i s_j⟩ (e, n_0, n_1) of two layers coupled to each other alone."""
 
     @abstractmethod
-    def pair(self, biases: Tensor | None) -> Pair:
-        """The two `layers.sides` as kernels read them, the biases (e, n) side by side, too."""
+    def pair(self, biases: Tensor | None) -> Pair | None:
+        """The two `layers.sides` as kernels read them, the biases (e, n) side by side, too; None where no
+        kernel can."""
 
     def across(self) -> Tensor:
         """J between the two sides, (e, n_even, n_odd): 0 between layers that are not coupled."""
@@ -142,6 +145,10 @@ class Couplings(nn.Module, ABC):
     @abstractmethod
     def limit(self) -> float:
         """Σ|θ| over the parameters of a replica from which on it is not `finite`."""
+
+    def everywhere(self, sums: Tensor) -> Tensor:
+        """Sums over the units here as sums over all units, in the same place; they may be elsewhere."""
+        return sums
 
     @abstractmethod
     def finite(self) -> Tensor:

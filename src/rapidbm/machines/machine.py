@@ -244,7 +244,7 @@ class Machine(Shown, nn.Module):
         finite = self.couplings.finite()
         if self.biases is None:
             return finite
-        return finite & (sum_of_sizes(self.biases) < math.inf)
+        return finite & (self.couplings.everywhere(sum_of_sizes(self.biases)) < math.inf)
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""

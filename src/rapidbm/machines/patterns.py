@@ -15,6 +15,10 @@ A layer coupled to itself has its self-terms taken out:
     field_i = (1/√K) ( Σ_k m_l^k ξ_i^k − s_i Σ_k (ξ_i^k)² )                               (6)
     ∂⟨E_l⟩/∂ξ_i^k = −(1/√K) ⟨ m_l^k s_i − ξ_i^k s_i² ⟩                                    (7)
 
+The units may be those of one process out of several (`others`): then its overlaps, summed over all of
+them, are the only thing that (2) to (4) take from elsewhere, and what is asked of the machine as a whole
+(its matrix, kernels) it does not have.
+
 The K patterns nearest to given couplings J = Σ_k σ_k u_k v_kᵀ between two layers are the first singular
 vectors (Eckart and Young 1936); what they leave is Σ_{k>K} σ_k²:
 
@@ -33,6 +37,7 @@ from torch import Tensor, nn
 from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
+from ..accel.ranks import Ranks
 from ..errors import InputError, check_count
 from .couplings import Couplings, as_parameter
 from .dense import Dense
@@ -44,9 +49,9 @@ class Patterns(Couplings):
 
     kind, degree = "patterns", 2
 
-    def __init__(self, layers: Layers, patterns: Any) -> None:
+    def __init__(self, layers: Layers, patterns: Any, others: Ranks | None = None) -> None:
         super().__init__()
-        self.layers = layers
+        self.layers, self.others = layers, others
         patterns = as_parameter(patterns, what="patterns")
         if patterns.dim() != 3 or patterns.shape[2] != layers.units or 0 in patterns.shape:
             raise InputError(
@@ -84,7 +89,9 @@ class Patterns(Couplings):
     def patterned(self) -> Patterns:
         return self
 
-    def pair(self, biases: Tensor | None) -> Pair:
+    def pair(self, biases: Tensor | None) -> Pair | None:
+        if self.others is not None:
+            return None
         assert self.layers.sides is not None
         even, odd = self.layers.sides
         sizes = sum(self.layers.sizes[i] for i in even), sum(self.layers.sizes[i] for i in odd)
@@ -98,7 +105,10 @@ class Patterns(Couplings):
         return math.sqrt(torch.finfo(self.patterns.dtype).max)
 
     def finite(self) -> Tensor:
-        return sum_of_sizes(self.patterns) < self.limit
+        return self.everywhere(sum_of_sizes(self.patterns)) < self.limit
+
+    def everywhere(self, sums: Tensor) -> Tensor:
+        return sums if self.others is None else self.others.add(sums)
 
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""
@@ -106,6 +116,16 @@ class Patterns(Couplings):
 
     def overlap(self, spins: Tensor, layer: int) -> Tensor:
         """m_l, (e, c, k)."""
+        return self.everywhere(self._own_overlap(spins, layer))
+
+    def overlaps(self, spins: Tensor) -> list[Tensor]:
+        """m_l of every layer, in one exchange with others."""
+        each = [self._own_overlap(spins, layer) for layer in range(len(self.layers.sizes))]
+        if self.others is None:
+            return each
+        return list(self.others.summed({str(i): m for i, m in enumerate(each)}).values())
+
+    def _own_overlap(self, spins: Tensor, layer: int) -> Tensor:
         return spins[..., self.layers.slices[layer]] @ self.of_layer(layer).mT
 
     def matrix(self, a: int, b: int) -> Tensor:
@@ -116,7 +136,7 @@ class Patterns(Couplings):
 
     def _matrix_is_cheaper(self, chains: int, a: int, b: int) -> bool:
         k, na, nb = self.patterns.shape[1], self.layers.sizes[a], self.layers.sizes[b]
-        return (chains + k) * na * nb < chains * k * (na + nb)
+        return self.others is None and (chains + k) * na * nb < chains * k * (na + nb)
 
     def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
         slices = self.layers.slices
@@ -142,7 +162,7 @@ class Patterns(Couplings):
 
     def energy(self, spins: Tensor) -> Tensor:
         slices = self.layers.slices
-        m = [self.overlap(spins, layer) for layer in range(len(self.layers.sizes))]
+        m = self.overlaps(spins)
         total = spins.new_zeros(spins.shape[:-1])
         for a, b in self.layers.edges:
             if a == b:  # eq. (5)
@@ -163,7 +183,7 @@ class Patterns(Couplings):
     def gradient(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
         slices = self.layers.slices
         signed = (-self.scale * weights)[..., None]  # (e, c, 1)
-        m = [self.overlap(spins, layer).mul_(signed) for layer in range(len(slices))]
+        m = [overlap.mul_(signed) for overlap in self.overlaps(spins)]
         parts = []
         for layer, where in enumerate(slices):
             mine = self.layers.self_coupled(layer)

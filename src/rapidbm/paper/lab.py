@@ -29,7 +29,8 @@ from ..random import stream
 from ..runs.recipe import Recipe
 from ..runs.run import Run
 from ..runs.spacing import on_log_grid
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress
+from ..training.trainer import Trainer
 from .observables import Observable
 from .records import Values
 
@@ -135,13 +136,15 @@ class Lab:
         """
 
         def look(progress: Progress, data: Dataset) -> dict[str, Tensor] | None:
+            trainer = progress.trainer
+            assert isinstance(trainer, Trainer)
             if before is not None and progress.update:
-                before(progress.trainer)
+                before(trainer)
             seen = None
             if progress.update in (0, progress.updates) or at(progress.epoch):
                 seen = {key: see(progress, data, progress.rng) for key, see in observables.items()}
             if after is not None and progress.update:
-                after(progress.trainer)
+                after(trainer)
             return seen
 
         folder = self.trainings / name

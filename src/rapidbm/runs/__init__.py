@@ -13,7 +13,7 @@ Others take besides
     choosing: chosen, usual_decay, usual_hidden
     folder: Record, RunFolder, check_free
     looking.trained: Trained
-    evaluation: LIKELIHOODS, curve_figure, likelihood_curve, measured_parts, middle
+    evaluation: LIKELIHOODS, assist, curve_figure, likelihood_curve, measured_parts, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
     pretrained.packed: known, trained
@@ -21,8 +21,8 @@ Others take besides
     recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS, one_or_each
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
-    run: PROLONG, Step
-    spacing: OPEN, on_log_grid, seconds_of
+    run: Step
+    spacing: OPEN, PROLONG, on_log_grid, seconds_of
     samples: STARTS, reconstructions, sampler_named, target, write_array
     views.listing: KEYS, LOW, Runs, with_spread
     views.tensorboard: TensorBoard, check_installed

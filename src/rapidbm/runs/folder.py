@@ -40,8 +40,8 @@ from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
 from ..training.negative import NegativePhase
 from .looking.trained import Trained, Which
+from .looking.trust import is_trusted, trust
 from .recipe import Recipe
-from .trust import is_trusted, trust
 
 FORMAT = 1
 PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package
@@ -135,16 +135,28 @@ class RunFolder(Trained):
         return self.recipe.replicas
 
     @property
+    def shards(self) -> int:  # type: ignore[override]
+        return self.recipe.shards if self.recipe.shard_by == "chains" else 1
+
+    @property
     def negative(self) -> NegativePhase:
         return self.recipe.negative_phase()
 
     def note(self, name: str, value: Any) -> None:
         """Writes down one more thing about the run."""
         self.info[name] = value
+        self._write()
+
+    def _write(self) -> None:
+        """Writes down what it says of itself."""
         write_json(self.folder / "run.json", self.info)
 
     def read(self) -> None:
         """Reads what it says of itself."""
+        self.info = self._said()
+        self.recipe = self._special or Recipe.from_dict(self.info["recipe"])
+
+    def _said(self) -> dict[str, Any]:
         path = inside(self.folder, "run.json")
         if str(self.folder).startswith(PRETRAINED):
             raise InputError(
@@ -160,8 +172,8 @@ class RunFolder(Trained):
                 f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
                 f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
             )
-        self.info = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
-        self.recipe = self._special or Recipe.from_dict(info["recipe"])
+        said: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
+        return said
 
     @property
     def status(self) -> str:

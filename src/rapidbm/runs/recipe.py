@@ -14,21 +14,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset, check_share, held_out
-from ..errors import InputError, check_choice, check_count, lookup, unknown
+from ..data.stored import Stored
+from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
+from ..training.loop import Training
 from ..training.negative import NEGATIVE, NegativePhase
-from ..training.optimisers import CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
+from ..training.optimisers import CLOCKS, Optimizer, torch_optimizers
 from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
-from ..training.schedules import FALLS, Schedule
+from ..training.schedules import FALLS
+from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
+from .choices import optimizer_of
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -192,6 +198,17 @@ class Recipe:
     precision: Precision | None = setting(
         None, "Products of matrices on a GPU: bf16 (default, the fastest), tf32 or float32."
     )
+    shards: int = setting(
+        1,
+        "Parts with random numbers of their own, which the processes of a launcher share (default: 1, "
+        "under torchrun one for each process).",
+        least=1,
+    )
+    shard_by: str = setting(
+        "chains",
+        "What a shard has a part of: chains (and images), replicas, or units (patterns; pid, cd, pcd).",
+        choices=SHARDED,
+    )
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -217,6 +234,8 @@ class Recipe:
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
         check_count("the number of replicas", self.replicas)
+        check_count("the number of shards", self.shards)
+        check_choice("part of a shard", self.shard_by, SHARDED)
         if self.budget is not None:
             seconds_of(self.budget)
         if self.valid is not None:
@@ -308,23 +327,42 @@ class Recipe:
             machine.start_biases(data.train.some())
         return machine
 
-    def trainer(self, data: Dataset, device: torch.device) -> Trainer:
-        """The training that this recipe describes, before its first update."""
+    def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:
+        """The training that this recipe describes, before its first update; its shards are shared by the
+        ranks."""
+        machine, ranks = self.machine(data, device), ranks or Ranks()
+        ranks.check_device(device)
+        if self.shard_by == "units":
+            check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
+        how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
+        rows = data.train if isinstance(data.train, Stored) else data.train.spins
+        return divided(machine, rows, self.optimizer_choice(), self._trainer, **how)
+
+    def _trainer(
+        self, machine: Machine, spins: Tensor | Stored, replicas: slice | None = None, **more: Any
+    ) -> Trainer:
+        own = self if replicas is None else self.of_replicas(replicas)
         return Trainer(
-            self.machine(data, device),
-            data.train,
-            self.negative_phase(),
-            self.optimizer_choice(),
+            machine,
+            spins,
+            own.negative_phase(),
+            own.optimizer_choice(),
             epochs=self.epochs,
             batch_size=self.batch_size,
             positive=self.positive_phase(),
-            projection=self.projection_choice(),
+            projection=own.projection_choice(),
             batch_mean="nominal" if self.batch_mean == "nominal" else "true",
             average=self.average,
-            seed=self.seed,
             precision=self.precision,
             centred=self.centred,
+            **{"seed": self.seed, **more},
         )
+
+    def of_replicas(self, some: slice) -> Recipe:
+        """The same with these replicas alone."""
+        each = {name: getattr(self, name) for name in PER_REPLICA}
+        own: Any = {k: v[some] for k, v in each.items() if isinstance(v, tuple) and len(v) > 1}
+        return replace(self, replicas=some.stop - some.start, **own)
 
     def negative_phase(self) -> NegativePhase:
         return build(NEGATIVE, self.negative, self._given("negative"))
@@ -362,35 +400,7 @@ class Recipe:
         raise InputError(f"a recipe has no {flag!r}, and no part of it has such an option")
 
     def optimizer_choice(self) -> Optimizer:
-        own = 0.02 if self.optimizer == "sgd" else 1e-3
-        rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
-        each: Any = self.weight_decay  # a tuple
-        decay = each if len(each) > 1 else (*each, 0.0)[0]
-        fall: Any = self.fall  # words that the schedule and Adam check
-        clock: Any = self.adam_clock or "update"
-        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, fall, self.falls)
-        if self.adam_clock is not None and self.optimizer != "adam":
-            raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
-        if self.optimizer == "sgd":
-            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=decay)
-            return replace(plain, schedule=schedule)
-        if self.optimizer == "adam":
-            if self.momentum is not None:
-                raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            moments = adam(rate, weight_decay=decay, clock=clock)
-            return replace(moments, schedule=schedule)
-        if isinstance(self.momentum, tuple):
-            raise InputError(f"{self.optimizer} takes one momentum for all replicas, not {self.momentum}")
-        names = {name.lower(): name for name in torch_optimizers()}
-        if self.optimizer not in names:
-            raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
-        if isinstance(decay, tuple):
-            raise InputError(f"{self.optimizer} takes one weight decay for all replicas, not {decay}")
-        given = {"momentum": self.momentum, "weight_decay": decay if each else None}
-        options = tuple((k, v) for k, v in given.items() if v is not None)
-        if not isinstance(rate, float):
-            raise InputError(f"{self.optimizer} takes one rate for all replicas, not {rate}")
-        return TorchOptimizer(names[self.optimizer], rate, options, schedule)
+        return optimizer_of(self)
 
     # -- as a file --------------------------------------------------------------------------------
 

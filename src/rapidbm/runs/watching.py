@@ -33,7 +33,7 @@ from ..likelihood.independent import UNITS
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress, Training
 from .folder import Record, as_list
 from .metrics import METRICS
 from .recipe import Recipe
@@ -45,7 +45,7 @@ JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (
 class Watch:
     """log p of every part of the data, with its standard error."""
 
-    def __init__(self, trainer: Trainer, data: Dataset, end: float = 2.0) -> None:
+    def __init__(self, trainer: Training, data: Dataset, end: float = 2.0) -> None:
         rows = sum(min(len(split), ROWS) for split in data.parts.values())
         self.follower = Follower(data.train.some().spins, trainer.seed, rows, end)
         self.per_update = work_of(trainer)
@@ -80,9 +80,9 @@ class Watch:
             self.follower.load(saved, like)
 
 
-def work_of(trainer: Trainer) -> int:
+def work_of(trainer: Training) -> int:
     """About how many sweeps of a chain an update takes, the data's part with them."""
-    chains = trainer.chains.shape[1] or trainer.batch_size
+    chains = trainer.count_of_chains or trainer.batch_size
     sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
     return int(chains * sweeps + 2 * trainer.batch_size)
 

@@ -86,7 +86,7 @@ class Streamed(Batches):
 
     def __init__(self, split: Stored, machine: Machine, executor: Executor, size: int) -> None:
         self.split, self.size, self.count, self.visible = split, size, len(split), split.visible
-        wide, replicas, device = bytes_of(self.visible), machine.replicas, machine.device
+        wide, replicas, device = bytes_of(split.bits.stop), machine.replicas, machine.device
         least = max(size, min(GROUP // wide, ORDERS // replicas, self.count))
         self.groups = Groups(split, replicas, least)
         self.room = min(self.count, least + max(split.sizes))  # rows of a group, at most
@@ -121,7 +121,7 @@ class Streamed(Batches):
     def spins(self, taken: Tensor) -> Tensor:
         rows = self.window.index_select(0, taken.reshape(-1)).int()
         spins = embedding(rows, self.table).view(*taken.shape, -1)
-        return spins if spins.shape[-1] == self.visible else spins[..., : self.visible].contiguous()
+        return spins if spins.shape[-1] == self.visible else spins[..., self.split.bits].contiguous()
 
     def some(self) -> Tensor:
         return self.split.some().spins

@@ -37,6 +37,7 @@ class Trained(Shown, ABC):
 
     info: dict[str, Any]  # of the shape `RUN`
     usual = Usual()
+    shards = 1  # that its chains are of
     notes: tuple[str, ...] = ()  # on what is measured
     other: Dataset | None = None  # data to measure on that are not its own
     other_name: str = ""  # as the user calls them
