@@ -32,18 +32,6 @@ from .patterns import Patterns
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)
 HALF = torch.half
-KINDS = {  # words of safetensors
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 HEADER = Names(
     {
         "format": Whole(),
@@ -88,7 +76,7 @@ def _pieces(tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> Iterator
     for name in order:
         value = tensors[name]
         told[name] = {
-            "dtype": KINDS[value.dtype],
+            "dtype": _kind(value),
             "shape": list(value.shape),
             "data_offsets": [at, at + value.nbytes],
         }
@@ -97,6 +85,17 @@ def _pieces(tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> Iterator
     text = text.ljust(-(-len(text) // 8) * 8)
     yield len(text).to_bytes(8, "little") + text
     yield from (_bytes(tensors[name]) for name in order if tensors[name].nbytes)
+
+
+def _kind(value: Tensor) -> str:
+    """A type in the words of safetensors."""
+    if value.dtype == torch.bool:
+        return "BOOL"
+    known = (*FLOATS, HALF, torch.uint8, torch.int8, torch.int32, torch.int64)
+    if value.dtype not in known:
+        raise InputError(f"a file of tensors holds no {value.dtype}; convert it first")
+    letter = "F" if value.is_floating_point() else "I" if value.is_signed() else "U"
+    return f"{letter}{8 * value.element_size()}"
 
 
 def _bytes(value: Tensor) -> memoryview:
