@@ -152,7 +152,10 @@ class Npz(Source):
         for name in members:
             if name in names:
                 with self._open(name) as packed:
-                    self.claims[name] = _header(packed)[0]
+                    self.claims[name] = claim = _header(packed)[0]
+                    there = members[name].file_size - packed.tell()
+                    if claim.size != there:
+                        raise ValueError(f"{name!r} claims {claim.size:,} bytes and has {there:,}")
 
     @contextmanager
     def _open(self, name: str) -> Iterator[BinaryIO]:
