@@ -8,6 +8,7 @@ Whatever somebody else's parser raises over a damaged file is the file's fault (
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -19,7 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from .errors import InputError
+from .errors import DiskError, InputError
 from .schema import Shape
 
 NO_FOLLOW, BINARY = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_BINARY", 0)
@@ -54,19 +55,50 @@ def write_bytes(path: Path, content: bytes) -> None:
     write_pieces(path, (content,))
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """The same of pieces, none of which is copied."""
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], *, before: Path | None = None) -> None:
+    """The same of pieces, none of which is copied; what there was is then under the name `before`. At
+    every moment one of the two is there and whole."""
     temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+    with writing(path):
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            if before is not None:
+                _keep(path, before)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _keep(path: Path, before: Path) -> None:
+    """Gives a file a second name, or another one where files have one name only."""
+    spare = before.with_name(f".{before.name}.{token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        os.link(path, spare, follow_symlinks=False)
+        os.replace(spare, before)
+    except FileNotFoundError:  # the first of them
+        return
+    except OSError:
+        spare.unlink(missing_ok=True)
+        os.replace(path, before)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses to write is told with its place."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room on the disk" if full else "check its permissions, and the disk"
+        raise DiskError(f"{path} cannot be written: {reason}; {remedy}") from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -74,9 +106,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def append_line(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o666)
-    with os.fdopen(handle, "a", encoding="utf-8") as file:
-        file.write(text + "\n")
+    with writing(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o666)
+        with os.fdopen(handle, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
 
 
 class Steady:
@@ -155,6 +188,11 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
+            raise DiskError(
+                f"{folder} cannot be written to: {error.strerror}; {doing} needs that: give the right to "
+                "it, make room, or copy the folder to where you may write"
+            ) from error
         raise InputError(f"{path} cannot be opened: {error.strerror}; remove it") from error
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

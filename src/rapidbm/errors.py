@@ -40,6 +40,10 @@ class LostRank(RuntimeError):
     """One of the processes that work together is gone, and the others cannot go on."""
 
 
+class DiskError(InputError):
+    """Something could not be written: the message says where, why, and what is left of it."""
+
+
 class LoadWarning(UserWarning):
     """So many patterns that they are no longer low-energy states of the machine they build."""
 

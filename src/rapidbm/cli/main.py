@@ -98,7 +98,7 @@ def root(
 
 def main() -> None:
     """Runs the command; bad input ends it with its message and exit code 2."""
-    from ..errors import InputError, LostRank
+    from ..errors import DiskError, InputError, LostRank
 
     if "OMP_WAIT_POLICY" not in os.environ:
         # Read when torch is loaded: how long its threads spin before they sleep
@@ -109,6 +109,8 @@ def main() -> None:
             if os.environ.get("WORLD_SIZE", "1") != "1":
                 _join(stack)
             app(prog_name="rapidbm")
+        except DiskError as error:
+            _fail(str(error), 1)
         except InputError as error:
             _fail(str(error), EXIT_BAD_INPUT)
         except LostRank as error:

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..arrays import Array, as_labels
-from ..disk import BINARY, Steady, parse_json, reading
+from ..disk import BINARY, Steady, parse_json, reading, writing
 from ..errors import InputError
 from ..schema import Names, Several, Text, Whole
 from .reading.parent import Claim
@@ -252,7 +252,7 @@ def write_packed(
     said = {"format": FORMAT, "visible": visible, "shape": list(shape), "columns": list(columns)}
     header, places = _planned(said, parts)
     temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")
-    try:
+    with writing(path):
         handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
         try:
             with os.fdopen(handle, "r+b") as file:
@@ -266,10 +266,6 @@ def write_packed(
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}; make room, or name another place"
-        ) from error
     return name
 
 

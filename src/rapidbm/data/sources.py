@@ -149,11 +149,11 @@ class Npz(Source):
         self.path, self.members = path, members
         self.left = [name for name in members if name not in names]
         self.claims = {}
-        for name in members:
+        for name, member in members.items():
             if name in names:
                 with self._open(name) as packed:
                     self.claims[name] = claim = _header(packed)[0]
-                    there = members[name].file_size - packed.tell()
+                    there = member.file_size - packed.tell()
                     if claim.size != there:
                         raise ValueError(f"{name!r} claims {claim.size:,} bytes and has {there:,}")
 

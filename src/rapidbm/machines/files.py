@@ -52,9 +52,14 @@ HEADER = Names(
 
 
 def save_tensors(
-    path: Path, machine: Machine, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]
+    path: Path,
+    machine: Machine,
+    tensors: Mapping[str, Tensor],
+    extra: Mapping[str, Any],
+    *,
+    before: Path | None = None,
 ) -> None:
-    """Tensors with a header that says which machine they belong to."""
+    """Tensors with a header that says which machine they belong to; what there was is then `before`."""
     machine.layers.check_spins("a file of a machine")
     header = {
         "format": FORMAT,
@@ -65,7 +70,7 @@ def save_tensors(
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     header["sha256"] = _checksum(plain, header)
-    write_pieces(path, _pieces(plain, {"rapidbm": json.dumps(header)}))
+    write_pieces(path, _pieces(plain, {"rapidbm": json.dumps(header)}), before=before)
 
 
 def _pieces(tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> Iterator[bytes | memoryview]:

@@ -5,6 +5,7 @@
     .lock                held by the process that makes the folder or trains into it
     checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
                          latest.safetensors: the newest, with the trainer's state
+                         previous.safetensors: the one before it
                          best.safetensors: the best by a validation part, where one was watched
     figures/             pictures
     tensorboard/         what TensorBoard shows, where that was asked for
@@ -34,7 +35,7 @@ from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import inside, is_free, make_folder, parse_json, read_json, reading, write_json
 from ..display import words
-from ..errors import DataWarning, InputError
+from ..errors import DataWarning, InputError, LossWarning
 from ..machines.files import check_sizes, load_machine, load_tensors
 from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
@@ -71,6 +72,10 @@ RUN = Names(
         "updates": _COUNT,
         "seconds": Real(0),
         "diverged": Several(_COUNT),
+        "divergences": Several(
+            Names({"replica": _COUNT, "update": _COUNT, "epoch": _COUNT, "why": Text()})
+        ),
+        "restored": Names({"update": _COUNT, "because": Text()}),
         "prolonged": Several(Names({"update": _COUNT}, others=Anything())),
         "plan": Names(
             {"wall": Real(0), "update": _COUNT, "most": _COUNT},
@@ -235,6 +240,40 @@ class RunFolder(Trained):
     @property
     def latest(self) -> Path:
         return inside(self.folder, "checkpoints", "latest.safetensors")
+
+    @property
+    def previous(self) -> Path:
+        return inside(self.folder, "checkpoints", "previous.safetensors")
+
+    def newest(self, sizes: tuple[int, ...]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The state to go on from, of a machine of these sizes, and its header: the latest, or the one
+        before it where that is gone or damaged. None where nothing was trained yet."""
+        wrong = {}
+        for path in (self.latest, self.previous):
+            try:
+                tensors, header = load_tensors(path)
+            except InputError as error:
+                wrong[path] = str(error)
+                continue
+            check_sizes(path, header["sizes"], sizes)
+            if wrong:
+                told = {"update": header.get("update", 0), "because": wrong[self.latest]}
+                self.info["restored"] = told
+                warnings.warn(
+                    f"the training goes on from the state before the latest, of update {told['update']}: "
+                    f"{told['because']}",
+                    LossWarning,
+                    stacklevel=2,
+                )
+            return tensors, header
+        if not self.info.get("update") and not any(path.is_file() for path in wrong):
+            return None
+        kept = ", ".join(map(str, list(self.checkpoints())[-3:])) or "none"
+        raise InputError(
+            f"{self.folder} was trained for {self.info.get('update', 0)} updates, and no state to go on "
+            f"from is left: {'; '.join(wrong.values())}. Parameters alone are kept of updates {kept} "
+            "(--update); restore a file, or train anew into another folder"
+        )
 
     @property
     def best(self) -> Path:

@@ -13,7 +13,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,9 @@ from ..accel.ranks import Ranks, here
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
-from ..errors import InputError, LossWarning, LostRank
+from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import check_sizes, load_tensors, save_tensors
+from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
@@ -36,7 +36,7 @@ from .looking.trust import trust
 from .metrics import METRICS
 from .recipe import Recipe
 from .spacing import due, longer, longer_time, planned, seconds_of
-from .watching import Best, Watch, suited, watches
+from .watching import Best, Watch, divergences, suited, watches
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 LATE = 1.05  # of a budget: a training that is not done by then ends
@@ -67,6 +67,7 @@ class Run(RunFolder):
     _watch: Watch | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
+    _saved = 0  # the update of the newest state on disk
     _started = 0.0, 0  # wall time and update when this process began to train
     _clock = 0.0  # when this training would have begun without breaks
 
@@ -212,9 +213,17 @@ class Run(RunFolder):
                 self._save(trainer, seconds, history=False)
             self._describe(trainer, "interrupted", seconds)
             raise
+        except DiskError as error:
+            with suppress(DiskError):  # the old description stays
+                self._describe(trainer, "interrupted", seconds)
+            raise DiskError(
+                f"{error}. The training was at update {trainer.update}, and its state of update "
+                f"{self._saved} is on disk: go on with rapidbm train --resume --out {self.folder}"
+            ) from error
         except BaseException as error:
             failed = isinstance(error, Exception) and not isinstance(error, LostRank)
-            self._describe(trainer, "failed" if failed else "interrupted", seconds)
+            with suppress(DiskError):
+                self._describe(trainer, "failed" if failed else "interrupted", seconds)
             raise
         found = trainer.fit() if self._own is None and self.ranks.first else None
         told = {}
@@ -229,7 +238,7 @@ class Run(RunFolder):
         if self._own is None and "log_likelihood" in self.recipe.metrics:
             self._watch = Watch(trainer, data)
         if self._watch is not None and data.valid is not None:
-            self._best = Best.read(self.best, trainer.machine)
+            self._best = Best.kept(self.best, trainer.machine)
 
     def _judged(
         self, trainer: Training, last: bool, stop: Callable[[], bool], saved: float
@@ -243,17 +252,9 @@ class Run(RunFolder):
         tensors: dict[str, Tensor] = {}
 
         def read() -> Record | None:
-            if not self.latest.is_file():
-                if self.info.get("update"):
-                    raise InputError(
-                        f"{self.latest} is gone, but {self.folder} was trained for "
-                        f"{self.info['update']} updates; restore it, or train anew into another folder"
-                    )
-                return None
-            found, header = load_tensors(self.latest)
-            check_sizes(self.latest, header["sizes"], trainer.machine.layers.sizes)
-            tensors.update(found)
-            return header
+            found = self.newest(trainer.machine.layers.sizes)
+            tensors.update({} if found is None else found[0])
+            return None if found is None else found[1]
 
         header = self.ranks.told(read)
         if header is not None:
@@ -405,7 +406,8 @@ class Run(RunFolder):
             save_tensors(path, trainer.machine, kept, {"update": trainer.update})
         if self._watch is not None:
             state |= self._watch.state()
-        save_tensors(self.latest, trainer.machine, state, extra)
+        save_tensors(self.latest, trainer.machine, state, extra, before=self.previous)
+        self._saved = trainer.update
 
     def _describe(self, trainer: Training, status: str, seconds: float, **more: Any) -> None:
         self.info |= {
@@ -415,6 +417,7 @@ class Run(RunFolder):
             "seconds": round(seconds, 3),
             "wall": round(self._wall(), 3),
             "diverged": list(trainer.diverged()),
+            **divergences(self.info, trainer),
             **more,
         }
         self._write()

@@ -17,7 +17,7 @@ import copy
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..display import Shown
-from ..errors import DataWarning, InputError
+from ..errors import DataWarning, InputError, LossWarning
 from ..estimates import Estimate
 from ..likelihood.following import ROWS, Follower, mean_log_p
 from ..likelihood.independent import UNITS
@@ -173,6 +173,22 @@ class Best:
         kept = {name: p.data.cpu().clone() for name, p in machine.named_parameters()}
         return Best(value, torch.zeros(machine.replicas, dtype=torch.int64), kept)
 
+    @staticmethod
+    def kept(path: Path, machine: Machine) -> Best:
+        """The same; a file that is damaged is put aside, and the best begins anew."""
+        try:
+            return Best.read(path, machine)
+        except InputError as error:
+            aside = path.with_name("best.damaged")
+            path.replace(aside)
+            warnings.warn(
+                f"the best machine so far is lost: {error}. It is put aside as {aside.name}, and the "
+                "best from here on is kept",
+                LossWarning,
+                stacklevel=2,
+            )
+            return Best.read(path, machine)
+
     def better(self, seen: Sequence[float | None], update: int, machine: Machine) -> bool:
         """Takes over the replicas that are better than before; whether there are any."""
         value = torch.tensor([-torch.inf if x is None else x for x in seen], dtype=torch.float64)
@@ -188,6 +204,14 @@ class Best:
         tensors = {f"parameter/{name}": value for name, value in self.parameters.items()}
         tensors |= {"best/value": self.value, "best/update": self.update}
         save_tensors(path, machine, tensors, {"update": int(self.update.max())})
+
+
+def divergences(info: Record, trainer: Training) -> Record:
+    """When and why replicas diverged, of each what was first written down."""
+    known = {each["replica"]: each for each in info.get("divergences", [])}
+    for each in trainer.divergences():
+        known.setdefault(each.replica, asdict(each))
+    return {"divergences": list(known.values())} if known else {}
 
 
 def suited(recipe: Recipe, data: Dataset) -> Recipe:

@@ -87,6 +87,8 @@ class Trainer(Training):
         self.per_epoch = math.ceil(len(rows) / batch_size)
         self.update = 0
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
+        self.lived = torch.zeros(machine.replicas, dtype=torch.int64, device=machine.device)
+        self.grown = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
         self.rng = stream(seed, "training", *part, device=machine.device)
         self.shards = Shards(negative, machine, shards, ranks or Ranks(), self.rng, seed)
         self.others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
@@ -186,6 +188,7 @@ class Trainer(Training):
             self.change(self.centring.gradient(gradient), rates, project)
             self.centring.move(before)
             self.centring.follow(hidden)
+        self.lived += self.alive
         if self.average:
             if isinstance(share, Tensor):
                 share = share.to(self.machine.dtype)
@@ -255,7 +258,7 @@ class Trainer(Training):
         change()
         self.alive &= self.machine.finite()
         if self.executor.looks:
-            unseen(_put_back_if_any, now, kept, self.alive)
+            unseen(_put_back_if_any, [*now, self.grown], kept, self.alive)
         else:
             _put_back(now, kept, self.alive)
 
@@ -304,6 +307,7 @@ class Trainer(Training):
                 "seed": torch.tensor(self.seed),
                 "update": torch.tensor(self.update),
                 "alive": self.alive,
+                "lived": self.lived,
                 "rng": self.rng.get_state(),
             },
         }
@@ -314,7 +318,7 @@ class Trainer(Training):
         return {name: x.detach().clone() if copied else x.detach() for name, x in named.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        state = self.shards.own(state)
+        state = self.shards.own({"training/lived": _lived(state), **state})
         parts = fitting(self, state)
         try:
             self.updater.load(parts["optimizer"])
@@ -330,11 +334,19 @@ class Trainer(Training):
             self.centring.offsets.copy_(parts["centring"]["offsets"])
         training = parts["training"]
         self.alive.copy_(training["alive"])
+        self.lived.copy_(training["lived"])
+        self.grown.zero_()
         self.shards.load(state)
         self.executor.forget()  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
         self.settled = self.others.every(self.projected())
+
+
+def _lived(state: Mapping[str, Tensor]) -> Tensor:
+    """Updates of each replica, in a state of before they were counted: those of all."""
+    alive, update = state.get("training/alive", torch.empty(0)), state.get("training/update", 0)
+    return torch.full(alive.shape, int(update), dtype=torch.int64)
 
 
 def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
@@ -345,9 +357,13 @@ def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
             yield from _parameters(part)
 
 
-def _put_back_if_any(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
-    if not bool(alive.all()):
-        _put_back(now, kept, alive)
+def _put_back_if_any(into: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
+    if bool(alive.all()):
+        return
+    *now, grown = into
+    for replica in torch.nonzero(~alive & (grown == 0)).flatten().tolist():  # how far the step went
+        grown[replica] = sum(x[replica].abs().sum(dtype=torch.float64) for x in now)
+    _put_back(now, kept, alive)
 
 
 def _put_back(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:

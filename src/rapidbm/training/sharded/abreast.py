@@ -205,6 +205,8 @@ class Abreast(Training):
         self.epochs, self.per_epoch, self.update = first.epochs, first.per_epoch, first.update
         self.means = {name: p.data.clone() for name, p in machine.named_parameters()}
         self.alive = torch.ones(machine.replicas, dtype=torch.bool)
+        self.lived = torch.zeros(machine.replicas, dtype=torch.int64)
+        self.grown = torch.zeros(machine.replicas, dtype=torch.float64)
         if isinstance(self.negative, PatternInduced) and machine.patterns is not None:
             warn_of_load(machine.layers, machine.patterns.shape[1])
 
@@ -254,8 +256,13 @@ class Abreast(Training):
             if self.ranks.first:
                 self.machine.get_parameter(name).data.copy_(whole)
                 self.means[name].copy_(means)
-        alive = [trainer.alive for trainer in self.trainers]
-        self.alive = alive[0].cpu() if self.split.meets else self._whole(alive).cpu()
+        self.alive = self._of_replicas([trainer.alive for trainer in self.trainers])
+        self.lived = self._of_replicas([trainer.lived for trainer in self.trainers])
+        if not self.split.meets:  # of units each knows its own part
+            self.grown = self._of_replicas([trainer.grown for trainer in self.trainers])
+
+    def _of_replicas(self, parts: Sequence[Tensor]) -> Tensor:
+        return parts[0].cpu() if self.split.meets else self._whole(parts).cpu()
 
     def _whole(self, parts: Sequence[Tensor]) -> Tensor:
         """The parts of all shards side by side; on the others than the first process those here."""
