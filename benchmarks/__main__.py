@@ -13,6 +13,7 @@ python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
 python -m benchmarks ray --trainings 20 --seconds 10
+python -m benchmarks soak --kills 300
 python -m benchmarks streaming --gb 20 --folder /tmp
 """
 
@@ -35,6 +36,7 @@ from . import (
     precision,
     ranks,
     replicas,
+    soak,
     streaming,
     thermodynamics,
     verdicts,
@@ -60,6 +62,7 @@ WITH_OPTIONS = {
     "precision": precision.run,
     "ranks": ranks.run,
     "ray": on_ray.run,
+    "soak": soak.run,
     "streaming": streaming.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}

@@ -859,7 +859,7 @@ def test_evaluate_leaves_out_replicas_that_diverged(rapidbm):
         30,
     ]
     code, _, err = rapidbm("train", "bars4", "--hidden", 20, "--patterns", 3, *words, "--out", "R")
-    assert (code, "replica 0 diverged at update" in err) == (0, True)
+    assert (code, "replica 0 diverged in update" in err) == (0, True)
     code, out, _ = rapidbm("evaluate", "R")
     assert (code, "replica 0 diverged" in out) == (0, True)
     line = next(line for line in out.splitlines() if "log_z" in line)

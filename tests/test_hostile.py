@@ -115,7 +115,7 @@ def test_the_attack_notices_a_reader_that_fails(fuzz, tmp_path):
 
 
 def test_one_flipped_bit_of_a_checkpoint_is_noticed(run):
-    whole = bytearray(run.latest.read_bytes())
+    whole, before = bytearray(run.latest.read_bytes()), run.previous.read_bytes()
     start = 8 + int.from_bytes(whole[:8], "little")
     for where in (start, (start + len(whole)) // 2, len(whole) - 5):  # the last two are booleans
         flipped = whole.copy()
@@ -123,8 +123,14 @@ def test_one_flipped_bit_of_a_checkpoint_is_noticed(run):
         run.latest.write_bytes(flipped)
         with pytest.raises(InputError, match="checksum differs"):
             run.machine()
-        with pytest.raises(InputError, match="checksum differs"):
+        with pytest.warns(LossWarning, match=r"before the latest, of update 8: .*checksum differs"):
             next(Run(run.folder).go(epochs=9))
+        assert run.previous.read_bytes() == before  # it was not pushed out by the damaged one
+        run.latest.write_bytes(flipped)
+        run.previous.write_bytes(flipped)
+        with pytest.raises(InputError, match=r"no state to go on from is left: .*checksum differs"):
+            next(Run(run.folder).go(epochs=9))
+        run.previous.write_bytes(before)
 
 
 def test_checkpoints_without_a_checksum_are_read(run):

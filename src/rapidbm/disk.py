@@ -83,8 +83,9 @@ def _keep(path: Path, before: Path) -> None:
     except FileNotFoundError:  # the first of them
         return
     except OSError:
-        spare.unlink(missing_ok=True)
         os.replace(path, before)
+    finally:
+        spare.unlink(missing_ok=True)  # it stays where both were names of one file already
 
 
 @contextmanager

@@ -41,7 +41,12 @@ class LostRank(RuntimeError):
 
 
 class DiskError(InputError):
-    """Something could not be written: the message says where, why, and what is left of it."""
+    """Something could not be written: the message says where, why, and what is left of it. `stopped`
+    where work that had begun came to its end by it."""
+
+    def __init__(self, message: str, *, stopped: bool = False) -> None:
+        super().__init__(message)
+        self.stopped = stopped
 
 
 class LoadWarning(UserWarning):

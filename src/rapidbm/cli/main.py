@@ -110,7 +110,7 @@ def main() -> None:
                 _join(stack)
             app(prog_name="rapidbm")
         except DiskError as error:
-            _fail(str(error), 1)
+            _fail(str(error), 1 if error.stopped else EXIT_BAD_INPUT)
         except InputError as error:
             _fail(str(error), EXIT_BAD_INPUT)
         except LostRank as error:

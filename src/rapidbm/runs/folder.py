@@ -100,6 +100,7 @@ class RunFolder(Trained):
     """A run folder as it lies there."""
 
     recipe: Recipe
+    _sound = True  # whether the latest state is worth keeping when there is a newer one
 
     def __init__(
         self,
@@ -256,6 +257,7 @@ class RunFolder(Trained):
                 wrong[path] = str(error)
                 continue
             check_sizes(path, header["sizes"], sizes)
+            self._sound = not wrong
             if wrong:
                 told = {"update": header.get("update", 0), "because": wrong[self.latest]}
                 self.info["restored"] = told

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
-from ..data.splits import Split
+from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
 from ..likelihood.independent import UNITS
@@ -52,6 +52,14 @@ class Metric:
                 f"{getattr(found, 'shape', type(found).__name__)}; mend it or leave it out"
             )
         return found
+
+
+def measured(name: str, machine: Machine, data: Dataset, rng: torch.Generator) -> dict[str, Tensor]:
+    """A metric of every part of the data, or of the machine alone, by the key it is written under."""
+    metric = METRICS[name]
+    if not metric.of_split:
+        return {name: metric(machine, data.train, rng)}
+    return {f"{name}_{part}": metric(machine, split, rng) for part, split in data.parts.items()}
 
 
 def corrupt(data: Any) -> Tensor:

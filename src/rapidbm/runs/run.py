@@ -33,7 +33,7 @@ from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .looking.trust import trust
-from .metrics import METRICS
+from .metrics import METRICS, measured
 from .recipe import Recipe
 from .spacing import due, longer, longer_time, planned, seconds_of
 from .watching import Best, Watch, divergences, suited, watches
@@ -216,10 +216,9 @@ class Run(RunFolder):
         except DiskError as error:
             with suppress(DiskError):  # the old description stays
                 self._describe(trainer, "interrupted", seconds)
-            raise DiskError(
-                f"{error}. The training was at update {trainer.update}, and its state of update "
-                f"{self._saved} is on disk: go on with rapidbm train --resume --out {self.folder}"
-            ) from error
+            where = f"the training was at update {trainer.update}, that of update {self._saved} is saved"
+            goes_on = f"rapidbm train --resume --out {self.folder}"
+            raise DiskError(f"{error}: {where}; go on with {goes_on}", stopped=True) from error
         except BaseException as error:
             failed = isinstance(error, Exception) and not isinstance(error, LostRank)
             with suppress(DiskError):
@@ -264,7 +263,7 @@ class Run(RunFolder):
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
         if header is None:
             return 0.0
-        if self._watch is not None:
+        if self._watch is not None and trainer.update:  # else the first look is yet to come, again
             self._watch.load(tensors, trainer.machine)
         seconds = float(header.get("seconds", 0.0))
         self._clock -= float(header.get("wall", seconds))
@@ -298,8 +297,9 @@ class Run(RunFolder):
             record = self._record(progress, data, seconds, last) if self.ranks.first else None
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
-        when = (progress.epoch, progress.update, progress.updates)
-        return Step(*when, record, self._diverged, progress, data)
+        return Step(
+            progress.epoch, progress.update, progress.updates, record, self._diverged, progress, data
+        )
 
     def _record(self, progress: Progress, data: Dataset, seconds: float, last: bool) -> Record | None:
         """What there is to see now, written down."""
@@ -376,13 +376,10 @@ class Run(RunFolder):
         rng = progress.rng
         values: Record = {}
         for name in self.recipe.metrics:
-            metric = METRICS[name]
             if self._watch is not None and name == "log_likelihood":
                 values |= self._watch.look(progress, machine, data, last=last)
-                continue
-            for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
-                key = f"{name}_{part}" if part else name
-                values[key] = as_list(metric(machine, split, rng))
+            else:
+                values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
@@ -398,16 +395,19 @@ class Run(RunFolder):
         state = trainer.state(copied=False)
         if not self.ranks.first:
             return
-        extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
-        extra["wall"] = self._wall()
+        when = {"update": trainer.update, "seconds": seconds, "wall": self._wall()}
         if history:
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
-            path = self.checkpoint(trainer.update)
-            save_tensors(path, trainer.machine, kept, {"update": trainer.update})
+            save_tensors(
+                self.checkpoint(trainer.update), trainer.machine, kept, {"update": trainer.update}
+            )
         if self._watch is not None:
             state |= self._watch.state()
-        save_tensors(self.latest, trainer.machine, state, extra, before=self.previous)
-        self._saved = trainer.update
+        before = self.previous if self._sound else None  # a damaged one does not push out a good one
+        save_tensors(
+            self.latest, trainer.machine, state, when | {"evaluations": self._lines}, before=before
+        )
+        self._saved, self._sound = trainer.update, True
 
     def _describe(self, trainer: Training, status: str, seconds: float, **more: Any) -> None:
         self.info |= {
