@@ -26,7 +26,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -80,7 +80,11 @@ def forked(words: tuple[str, ...]) -> int:
     """A process that runs the command, without the time that it takes to start."""
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # threads do not survive it, and none is needed
+        child = os.fork()
     if child:
         return child
     try:
@@ -136,12 +140,22 @@ def data_in(folder: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def trainings(folder: Path, names: list[str]) -> Iterator[Training]:
+def trainings(
+    folder: Path, names: Sequence[str], kinds: Sequence[str] = ("memory", "npy", "spins")
+) -> Iterator[Training]:
     """Each once undisturbed."""
-    for kind, source in data_in(folder).items():
+    sources = data_in(folder)
+    for kind in kinds:
         for name in names:
             whole = folder / f"{name}-{kind}"
-            words = ("train", *source, *COMMON.split(), *TRAININGS[name].split(), "--preset", "small")
+            words = (
+                "train",
+                *sources[kind],
+                *COMMON.split(),
+                *TRAININGS[name].split(),
+                "--preset",
+                "small",
+            )
             began = time.monotonic()
             code, _ = waited(forked((*words, "--out", str(whole))), None)
             if code:

@@ -177,7 +177,7 @@ class Full:
 
 
 def test_a_disk_that_is_full_at_any_moment(whole, tmp_path, monkeypatch):
-    """Every third write of a training is the first that fails: it says so, and goes on to the same bits."""
+    """Every third write is the first that fails: the training says so, and goes on to the same bits."""
     with monkeypatch.context() as patch:
         counted = Full(patch, left=10**9)
         trained(new(tmp_path / "count"))

@@ -20,7 +20,7 @@ def test_ten_kills(soak, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # others would not survive a fork
     try:
-        known = list(soak.trainings(tmp_path, ["pid", "pcd"]))
+        known = list(soak.trainings(tmp_path, ["pid", "pcd"], ["memory", "spins"]))
         over = lambda soaked: sum(soaked.kills.values()) >= 10  # noqa: E731
         found = soak.soak(known, tmp_path, random.Random(7), over)
     finally:
@@ -32,7 +32,7 @@ def test_ten_kills(soak, tmp_path):
 
 
 def test_what_differs_is_told(soak, tmp_path):
-    (one, *_) = soak.trainings(tmp_path, ["pid"])
+    (one,) = soak.trainings(tmp_path, ["pid"], ["memory"])
     assert not soak.differences(one.whole, one.whole)
     other = tmp_path / "other"
     words = [*one.words]
