@@ -81,9 +81,7 @@ def forked(words: tuple[str, ...]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # threads do not survive it, and none is needed
+        warnings.simplefilter("ignore", DeprecationWarning)  # no thread is needed there
         child = os.fork()
     if child:
         return child
@@ -148,14 +146,8 @@ def trainings(
     for kind in kinds:
         for name in names:
             whole = folder / f"{name}-{kind}"
-            words = (
-                "train",
-                *sources[kind],
-                *COMMON.split(),
-                *TRAININGS[name].split(),
-                "--preset",
-                "small",
-            )
+            line = f"{COMMON} {TRAININGS[name]} --preset small"
+            words = ("train", *sources[kind], *line.split())
             began = time.monotonic()
             code, _ = waited(forked((*words, "--out", str(whole))), None)
             if code:

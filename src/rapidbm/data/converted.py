@@ -119,8 +119,7 @@ def cached(path: Path, source: Source) -> Packed:
     with suppress(OSError, ValueError, InputError):
         if json.loads(note.read_text()) == stamp:
             return Packed(copy)
-    note.unlink(missing_ok=True)
-    copy.unlink(missing_ok=True)
+    note.unlink(missing_ok=True)  # another process may be at the same: what it writes is the same, too
     _packed(path, source, copy)
     if _stamp(path) != stamp["stamp"]:
         copy.unlink(missing_ok=True)

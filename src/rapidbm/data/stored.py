@@ -271,7 +271,7 @@ class Stored(Split):
             rows.append(packed[kept])
             labels.append(None if own is None else own[kept])
             left -= len(kept)
-        return self._held(rows, labels, of=len(self))
+        return self._held(rows, labels, of=len(self) if wanted < len(self) else None)
 
     def _held(self, rows: list[Array], labels: Sequence[Array | None], of: int | None = None) -> Split:
         whole = unpacked(np.concatenate(rows), self.bits.stop)[:, self.bits.start :]
