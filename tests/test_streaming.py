@@ -234,6 +234,43 @@ def test_rows_of_any_width(visible, tmp_path):
     assert machine.finite().all()
 
 
+@pytest.mark.parametrize("by", ["chains", "units", "replicas"])
+def test_shards_of_rows_on_disk(path, by):
+    """PID draws nothing: the parts of a batch, or of its columns, add up to what the whole gives."""
+    chosen = CHOSEN | {"negative": "pid", "particles": None, "dtype": "float64", "metrics": ()}
+    chosen |= {"optimizer": "sgd", "rate": (0.02,), "fall": "none", "replicas": 2}
+    found = []
+    for shards in (1, 2):
+        recipe = Recipe.made(str(path), chosen | {"shards": shards, "shard_by": by}, "small")
+        trainer = recipe.trainer(recipe.data(), torch.device("cpu"))
+        for _ in range(20):
+            trainer.step()
+        trainer.gather()
+        found.append(trainer.machine.patterns.detach().clone())
+    if by == "replicas":  # each has an order of its own
+        assert torch.isfinite(found[1]).all()
+    else:
+        assert torch.allclose(found[0], found[1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [slice(0, 7), slice(3, 20), slice(8, 16), slice(9, 10), slice(0, 20)])
+def test_some_columns_of_rows_on_disk(split, columns):
+    narrow = split.narrowed(columns)
+    assert (len(narrow), narrow.visible) == (len(split), columns.stop - columns.start)
+    assert torch.equal(narrow.some().spins, split.some().spins[:, columns])
+    assert torch.equal(narrow.take(slice(5, 9)).spins, split.take(slice(5, 9)).spins[:, columns])
+    assert torch.equal(narrow.known, split.known[columns])
+    again = narrow.narrowed(slice(0, 1))
+    assert torch.equal(again.some().spins, split.some().spins[:, columns.start : columns.start + 1])
+    whole, part = (made_for(x) for x in (split, narrow))
+    assert torch.equal(part.spins(part.taken(1, 0, 3)), whole.spins(whole.taken(1, 0, 3))[..., columns])
+
+
+def made_for(split):
+    machine = rb.rbm(split.visible, 3, replicas=2, seed=0)
+    return batches.Streamed(split, machine, Eager(), 37)
+
+
 # -- runs ---------------------------------------------------------------------------------------------
 
 CHOSEN = {
