@@ -13,6 +13,7 @@ python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
 python -m benchmarks ray --trainings 20 --seconds 10
+python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
 python -m benchmarks soak --kills 300
 python -m benchmarks streaming --gb 20 --folder /tmp
 """
@@ -36,6 +37,7 @@ from . import (
     precision,
     ranks,
     replicas,
+    scaling,
     soak,
     streaming,
     thermodynamics,
@@ -62,6 +64,7 @@ WITH_OPTIONS = {
     "precision": precision.run,
     "ranks": ranks.run,
     "ray": on_ray.run,
+    "scaling": scaling.run,
     "soak": soak.run,
     "streaming": streaming.run,
 }

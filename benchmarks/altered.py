@@ -16,7 +16,7 @@ from rapidbm.training.trainer import Trainer
 
 
 class Centred(Trainer):
-    """Centred gradients (`training/centring.py`)."""
+    """Centred gradients (`training/coordinates/centring.py`)."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, centred=True, **options)

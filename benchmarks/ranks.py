@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
-ROUNDS = 6
-SECONDS = 1.5  # of a round, about
+ROUNDS = 20
+SECONDS = 0.5  # of a round, about
 SUMS = tuple(10**i for i in range(1, 8))  # numbers that are summed
+MOVED = 10**7  # parameters that a step of Adam moves
+MACHINES = ((784, 3000, 190), (10_000, 5_000, 100))  # V, H, K: gradients of ξ and of J
 LARGE = {"hidden": (3000,), "batch_size": 1000, "particles": 1000, "sweeps": 1, "metrics": ()}
 CASES: dict[str, Result] = {
     "pcd, K=200": {**LARGE, "negative": "pcd", "patterns": 200},
@@ -83,38 +85,60 @@ def teams(*shapes: tuple[int, int]) -> Iterator[list[Team]]:
 
 def run(options: list[str]) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ranks", description=__doc__)
-    parser.add_argument(
-        "--cases", default=",".join(CASES).replace(", ", "+"), help="by name, with + for ', '"
-    )
+    parser.add_argument("--cases", default="all", help=f"{'; '.join(CASES)}, or sums alone")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(options)
+    chosen = list(CASES) if given.cases == "all" else [name for name in CASES if name in given.cases]
     found: Result = {}
-    with teams((2, 1), (1, 2)) as (two, one):
-        for name in given.cases.split(","):
-            case = name.replace("+", ", ")
-            found[case] = compared(two, one, CASES[case], given.rounds)
-        sums = {str(n): two.ask(do="sum", numbers=n)["seconds"] for n in SUMS}
-    found["sums over loopback"] = {f"10^{len(n) - 1} numbers, ms": 1e3 * t for n, t in sums.items()}
+    began = time.monotonic()
+    with teams((2, 1)) as (both,):
+        both.ask(do="sum", numbers=1)
+        start = time.monotonic() - began
+    with teams((2, 1), (1, 2), (1, 1)) as (two, threads, one):
+        for name in chosen:
+            found[name] = compared(two, threads, one, CASES[name], given.rounds)
+        sums = {n: two.ask(do="sum", numbers=n)["seconds"] for n in SUMS}
+        moved = one.ask(do="move", numbers=MOVED)["seconds"]
+        spread = one.ask(do="spread", case={**CASES["pcd, K=200"], "shards": 1})["spread"]
+        for v, h, k in MACHINES:
+            shared, dense = (two.ask(do="sum", numbers=n)["seconds"] for n in (k * (v + h), v * h))
+            found[f"{v}×{h}, K={k}"] = {
+                "sum of K(V+H), ms": 1e3 * shared,
+                "sum of VH, ms": 1e3 * dense,
+                "times shorter": dense / shared,
+                "numbers": v * h / (k * (v + h)),
+            }
+    found["sums over loopback"] = {f"10^{len(str(n)) - 1}, ms": 1e3 * t for n, t in sums.items()}
     if given.out is not None:
-        given.out.write_text(json.dumps({"cases": found, "sums": sums}, indent=1) + "\n")
+        told = {"cases": found, "sums": sums, "processor": _processor()}
+        told |= {"moved a second": MOVED / moved, "spread": spread, "start": start}
+        given.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
     return found
 
 
-def compared(two: Team, one: Team, case: Mapping[str, Any], rounds: int) -> Result:
+def _processor() -> str:
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().splitlines() if told.exists() else []
+    return next((x.partition(": ")[2] for x in lines if x.startswith("model name")), "unknown")
+
+
+def compared(two: Team, threads: Team, one: Team, case: Mapping[str, Any], rounds: int) -> Result:
     """Seconds of an update, the least of some rounds that alternate."""
-    first = [team.ask(do="begin", case={**case, "shards": 2}) for team in (two, one)]
-    updates = max(2, int(SECONDS / max(x["seconds"] for x in first)))
-    times: list[list[float]] = [[], []]
+    every = (two, threads, one)
+    first = [team.ask(do="begin", case={**case, "shards": 2}) for team in every]
+    updates = max(1, int(SECONDS / max(x["seconds"] for x in first)))
+    times: list[list[float]] = [[] for _ in every]
     for _ in range(rounds):
-        for team, mine in zip((two, one), times, strict=True):
+        for team, mine in zip(every, times, strict=True):
             mine.append(team.ask(do="updates", count=updates)["seconds"])
-    ranks, alone = map(min, times)
+    ranks, both, alone = map(min, times)
     return {
         "2 ranks, ms": 1e3 * ranks,
-        "2 threads, ms": 1e3 * alone,
-        "ranks' throughput": alone / ranks,
-        "MB summed an update": two.ask(do="sent")["bytes"] / 1e6,
+        "2 threads, ms": 1e3 * both,
+        "ranks over threads": both / ranks,
+        "1 thread, ms": 1e3 * alone,
+        "MB summed": two.ask(do="sent")["bytes"] / 1e6,
     }
 
 
@@ -128,6 +152,7 @@ def work() -> None:
     from rapidbm.data.splits import Dataset, Split
     from rapidbm.random import stream
     from rapidbm.runs.recipe import Recipe
+    from rapidbm.training.optimisers import adam
 
     trainer: Any = None
 
@@ -145,6 +170,22 @@ def work() -> None:
             trainer = recipe.trainer(data, torch.device("cpu"), ranks)
             trainer.step()
             words = {"do": "updates", "count": 2}
+        if words["do"] == "spread":
+            done(ranks, {"do": "begin", "case": words["case"]})
+            single = [done(ranks, {"do": "updates", "count": 1})["seconds"] for _ in range(40)]
+            low, high = torch.tensor(single).log().quantile(torch.tensor([0.05, 0.5])).tolist()
+            return {
+                "spread": (high - low) / 1.64
+            }  # of a normal one; slower ones are other programs' doing
+        if words["do"] == "move":
+            values = {"x": torch.nn.Parameter(torch.zeros((1, words["numbers"])))}
+            updater, gradient = adam(1e-3).bind(values), {"x": torch.ones((1, words["numbers"]))}
+            times = []
+            for _ in range(10):
+                began = time.perf_counter()
+                updater.step(gradient, (1e-3,))
+                times.append(time.perf_counter() - began)
+            return {"seconds": min(times)}
         if words["do"] == "updates":
             ranks.sent.clear()
             ranks.every(True)

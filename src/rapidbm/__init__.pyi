@@ -1,6 +1,8 @@
 """The public names, for type checkers and for the package itself."""
 
 from . import plot as plot
+from .accel.ranks import Ranks as Ranks
+from .accel.ranks import in_ranks as in_ranks
 from .accel.rounding import precision as precision
 from .bench.run import Benchmark as Benchmark
 from .bench.run import benchmark as benchmark
@@ -14,6 +16,7 @@ from .errors import DataWarning as DataWarning
 from .errors import FitWarning as FitWarning
 from .errors import InputError as InputError
 from .errors import LoadWarning as LoadWarning
+from .errors import LostRank as LostRank
 from .errors import PluginWarning as PluginWarning
 from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds

@@ -93,6 +93,11 @@ class Split(Shown):
     def visible(self) -> int:
         return self.spins.shape[1]
 
+    @property
+    def rows(self) -> Tensor | Split:
+        """What a training takes: the spins; of rows on disk the split itself."""
+        return self.spins
+
     def some(self) -> Split:
         """As many of the samples as memory holds: here all of them."""
         return self
@@ -107,6 +112,11 @@ class Split(Shown):
         order = torch.randperm(count, generator=stream(seed, word))
         cut = min(max(1, round(share * count)), count - 1)
         return self.take(order[cut:].sort().values), self.take(order[:cut].sort().values)
+
+    def narrowed(self, columns: slice) -> Split:
+        """The same rows with some columns, one after the other."""
+        known = None if self.known is None else self.known[..., columns]
+        return Split.owning(self.spins[:, columns], self.labels, known, self.of)
 
     def __add__(self, other: Split) -> Split:
         """The samples of both; what only one of them has is left out."""

@@ -192,6 +192,10 @@ class Stored(Split):
         )
 
     @property
+    def rows(self) -> Stored:
+        return self
+
+    @property
     def labels(self) -> Tensor | None:
         if not self.labelled:
             return None

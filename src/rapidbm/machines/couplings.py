@@ -39,6 +39,11 @@ class Patterned(Protocol):
         """ξ, (e, k, n)."""
         ...
 
+    @property
+    def measure(self) -> Tensor | None:
+        """What the ξ of every unit are measured in, (n,); None where that is 1."""
+        ...
+
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""
         ...
@@ -54,6 +59,7 @@ class Couplings(nn.Module, ABC):
     layers: Layers
     kind: str  # its word in files
     degree: int  # of J as a polynomial in the parameters
+    strengths: tuple[float, ...] | None = None  # what the parameters of each layer are measured in
     others: Ranks | None = None  # who has the other units, where some of them are elsewhere
 
     @property

@@ -46,6 +46,7 @@ HEADER = Names(
         "wall": Real(0),
         "sha256": Text(64),
         "precision": OneOf(("half",)),
+        "strengths": Several(Real(0)),
         "card": Anything(),  # of a machine of the package: `runs/pretrained`
     },
 )
@@ -66,6 +67,7 @@ def save_tensors(
         "sizes": machine.layers.sizes,
         "edges": machine.layers.edges,
         "couplings": machine.couplings.kind,
+        **({} if machine.couplings.strengths is None else {"strengths": machine.couplings.strengths}),
         **extra,
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
@@ -191,7 +193,8 @@ def load_machine(path: str | Path, *, averaged: bool = False, replica: int | Non
         found = {name: value.float() for name, value in found.items()}
     couplings: Couplings
     if kind == "patterns":
-        couplings = Patterns(layers, found["couplings.patterns"])
+        xi, strengths = found["couplings.patterns"], header.get("strengths")
+        couplings = Patterns(layers, xi, strengths=strengths)
     else:
         couplings = Dense(layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges})
     machine = Machine(couplings, found.get("biases"))

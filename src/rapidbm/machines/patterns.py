@@ -38,7 +38,7 @@ from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
 from ..accel.ranks import Ranks
-from ..errors import InputError, check_count
+from ..errors import InputError, check_count, is_number
 from .couplings import Couplings, as_parameter
 from .dense import Dense
 from .layers import Layers
@@ -49,7 +49,15 @@ class Patterns(Couplings):
 
     kind, degree = "patterns", 2
 
-    def __init__(self, layers: Layers, patterns: Any, others: Ranks | None = None) -> None:
+    def __init__(
+        self,
+        layers: Layers,
+        patterns: Any,
+        others: Ranks | None = None,
+        strengths: Sequence[float] | None = None,
+    ) -> None:
+        """`strengths` are what the ξ of each layer are measured in, the visible one first: where they
+        start, step and are put back to (`training/coordinates`). The energy knows nothing of them."""
         super().__init__()
         self.layers, self.others = layers, others
         patterns = as_parameter(patterns, what="patterns")
@@ -58,6 +66,7 @@ class Patterns(Couplings):
                 f"patterns must be (replicas, K, {layers.units}) with K ≥ 1, not {tuple(patterns.shape)}"
             )
         self.patterns = nn.Parameter(patterns)
+        self.strengths = None if strengths is None else checked_strengths(layers, strengths)
         self.scale = 1.0 / math.sqrt(patterns.shape[1])
 
     @staticmethod
@@ -84,6 +93,11 @@ class Patterns(Couplings):
     @property
     def first(self) -> Tensor:
         return self.patterns
+
+    @property
+    def measure(self) -> Tensor | None:
+        """The strength of every unit's layer, (n,); None where all are 1."""
+        return None if self.strengths is None else spread(self.layers, self.strengths, self.patterns)
 
     @property
     def patterned(self) -> Patterns:
@@ -267,6 +281,23 @@ class Patterns(Couplings):
 
     def running(self, spins: Tensor, layer: int) -> RunningOverlaps:
         return RunningOverlaps(self, spins, layer)
+
+
+def checked_strengths(layers: Layers, given: Sequence[float]) -> tuple[float, ...]:
+    """One positive number for each layer."""
+    found = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if len(found) != len(layers.sizes) or not all(is_number(x) and x > 0 for x in found):
+        raise InputError(
+            f"strengths of the patterns are positive numbers, one for each of the layers {layers.sizes}, "
+            f"not {given!r}; give {len(layers.sizes)} of them, the visible layer's first"
+        )
+    return tuple(map(float, found))
+
+
+def spread(layers: Layers, values: Sequence[float], like: Tensor) -> Tensor:
+    """One number for each layer as one for each unit, (n,)."""
+    sizes = torch.tensor(layers.sizes, device=like.device)
+    return torch.tensor(values, dtype=like.dtype, device=like.device).repeat_interleave(sizes)
 
 
 class RunningOverlaps:

@@ -23,7 +23,7 @@ H units moves the fields of many others, and few rows overfit,
 
 Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, decays 0, 1, 4 and 12 times (3): (3) is what
 60,000 images want, 1,600 rows of 180 columns want 12 times as much. Gradients are centred
-(`training/centring.py`). Nothing that the caller has chosen is varied.
+(`training/coordinates/centring.py`). Nothing that the caller has chosen is varied.
 """
 
 from __future__ import annotations

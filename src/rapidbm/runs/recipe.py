@@ -19,8 +19,7 @@ from torch import Tensor
 from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
-from ..data.splits import Dataset, check_share, held_out
-from ..data.stored import Stored
+from ..data.splits import Dataset, Split, check_share, held_out
 from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
@@ -34,7 +33,7 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.schedules import FALLS
 from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
-from .choices import optimizer_of
+from .choices import one_or_each, optimizer_of
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -100,6 +99,11 @@ class Recipe:
     continuous: bool = setting(
         False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
     )
+    strengths: tuple[float, ...] = setting(
+        (),
+        "What patterns of each layer are measured in, visible ones first (1); deep ones want √(cV/N).",
+        flag="strength",
+    )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
@@ -114,6 +118,7 @@ class Recipe:
     )
     sweeps: int | None = None
     particles: int | None = None
+    lifetime: int | None = None
     rungs: int | None = None
     pattern_units: str | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
@@ -233,6 +238,8 @@ class Recipe:
             raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
+        if self.patterns is None and self.strengths:
+            raise InputError("strengths are those of patterns; give --patterns K or leave them out")
         check_count("the number of replicas", self.replicas)
         check_count("the number of shards", self.shards)
         check_choice("part of a shard", self.shard_by, SHARDED)
@@ -288,7 +295,7 @@ class Recipe:
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            drop |= {"scale", "projection", *_own_flags("projection")}
+            drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
         if values.get("budget") is not None and "epochs" not in chosen:
@@ -319,6 +326,7 @@ class Recipe:
             biases=self.biases,
             scale=self.scale,
             continuous=self.continuous,
+            strengths=self.strengths or None,
             seed=self.seed,
             device=device,
             dtype=DTYPES[self.dtype],
@@ -335,11 +343,10 @@ class Recipe:
         if self.shard_by == "units":
             check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
         how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
-        rows = data.train if isinstance(data.train, Stored) else data.train.spins
-        return divided(machine, rows, self.optimizer_choice(), self._trainer, **how)
+        return divided(machine, data.train.rows, self.optimizer_choice(), self._trainer, **how)
 
     def _trainer(
-        self, machine: Machine, spins: Tensor | Stored, replicas: slice | None = None, **more: Any
+        self, machine: Machine, spins: Tensor | Split, replicas: slice | None = None, **more: Any
     ) -> Trainer:
         own = self if replicas is None else self.of_replicas(replicas)
         return Trainer(
@@ -419,13 +426,6 @@ class Recipe:
             raise
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a recipe: {error}; restore the file") from error
-
-
-def one_or_each(value: Any) -> Any:
-    """None, a number, or a tuple of several."""
-    if isinstance(value, tuple) and len(value) < 2:
-        return value[0] if value else None
-    return value
 
 
 FIELDS = frozenset(f.name for f in fields(Recipe))

@@ -87,7 +87,9 @@ class Streamed(Batches):
     def __init__(self, split: Stored, machine: Machine, executor: Executor, size: int) -> None:
         self.split, self.size, self.count, self.visible = split, size, len(split), split.visible
         wide, replicas, device = bytes_of(split.bits.stop), machine.replicas, machine.device
-        whole = bytes_of(split.pieces[0].rows.visible)  # whatever columns are taken: the order is the same
+        whole = bytes_of(
+            split.pieces[0].rows.visible
+        )  # whatever columns are taken: the order is the same
         least = max(size, min(GROUP // whole, ORDERS // replicas, self.count))
         self.groups = Groups(split, replicas, least)
         self.room = min(self.count, least + max(split.sizes))  # rows of a group, at most

@@ -29,7 +29,8 @@ from ..likelihood.independent import Fit, fit
 from ..machines.machine import Machine
 from ..random import stream
 from .batches import batches_for
-from .centring import Centring
+from .coordinates.centring import Centring
+from .coordinates.strengths import Measured
 from .given import check_each, check_objects, fitting, rows_for
 from .load import warn_of_load
 from .loop import Training
@@ -104,6 +105,9 @@ class Trainer(Training):
             self.updater = optimizer.bind(self.parameters, self.per_epoch)
         else:
             self.updater = bind_torch(optimizer, self.parameters)
+        patterned = machine.couplings.patterned
+        if patterned is not None and patterned.measure is not None:
+            self.updater = Measured(self.updater, patterned.patterns, patterned.measure)
         self.settled = self.others.every(self.projected())
         follows = isinstance(negative, Persistent)
         some = rows.some().spins if isinstance(rows, Stored) else rows
@@ -125,6 +129,8 @@ class Trainer(Training):
         """Whether the projection leaves in place what no update moves."""
         clip, patterns = self.projection, self.machine.patterns
         if not isinstance(clip, Clip) or clip.every != "update" or patterns is None:
+            return False
+        if self.machine.couplings.strengths is not None:
             return False
         sizes = patterns.detach().abs().flatten(1).amax(1).tolist()
         bounds = clip.each if len(clip.each) > 1 else clip.each * len(sizes)

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ...accel.ranks import Crew, Ranks, portion
-from ...data.stored import Stored
+from ...data import splits
 from ...errors import InputError, LoadWarning
 from ...likelihood.independent import Fit, fit
 from ...machines.layers import Layers
@@ -148,7 +148,7 @@ class ByUnits(Split):
         only, patterns = range(shard, shard + 1), whole.patterns
         assert patterns is not None
         layers = Layers(tuple(self.sizes(only)), self.layers.edges)
-        couplings = Patterns(layers, self.cut(patterns.detach(), only), others)
+        couplings = Patterns(layers, self.cut(patterns.detach(), only), others, whole.couplings.strengths)
         biases = None if whole.biases is None else self.cut(whole.biases.detach(), only)
         return Machine(couplings, biases)
 
@@ -183,7 +183,7 @@ class Abreast(Training):
     def __init__(
         self,
         machine: Machine,
-        spins: Tensor | Stored,
+        spins: Tensor | splits.Split,
         choice: Optimizer,
         split: Split,
         ranks: Ranks,
@@ -244,7 +244,7 @@ class Abreast(Training):
 
     def fit(self) -> Fit | None:
         machine = self.averaged() if self.average else self.machine
-        rows = self.spins.some().spins if isinstance(self.spins, Stored) else self.spins
+        rows = self.spins if isinstance(self.spins, Tensor) else self.spins.some().spins
         return fit(machine, rows, stream(self.seed, "fit", device=machine.device))
 
     # -- the parts and the whole ------------------------------------------------------------------
@@ -314,13 +314,13 @@ class Made(Protocol):
     """Makes the trainer of a machine; of some replicas with their own numbers, if that is said."""
 
     def __call__(
-        self, machine: Machine, spins: Tensor | Stored, replicas: slice | None = None, **more: Any
+        self, machine: Machine, spins: Tensor | splits.Split, replicas: slice | None = None, **more: Any
     ) -> Trainer: ...
 
 
 def divided(
     machine: Machine,
-    spins: Tensor | Stored,
+    spins: Tensor | splits.Split,
     choice: Optimizer,
     made: Made,
     *,
@@ -347,7 +347,7 @@ def divided(
         def part(number: int, others: Ranks) -> Trainer:
             columns = units.within(range(number, number + 1))[0]
             slice_of = units.machine(machine, number, others)
-            rows = spins.narrowed(columns) if isinstance(spins, Stored) else spins[:, columns]
+            rows = spins[:, columns] if isinstance(spins, Tensor) else spins.narrowed(columns)
             return made(slice_of, rows, part=("units", number, count))
 
     return Abreast(machine, spins, choice, split, ranks, part, seed=seed)

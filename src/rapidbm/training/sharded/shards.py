@@ -60,7 +60,7 @@ class Shard:
         """Means of the hidden units, (e, 1, h), times its share: of the chains, and without any that stay
         those given the images."""
         if isinstance(self.negative, Persistent):
-            spins, share = self.chains, self.share or 0.0
+            spins, share = self.chains[..., : machine.layers.units], self.share or 0.0
         else:
             spins, share = machine.complete(batch.to(machine.dtype), means=True), batch.shape[1] / size
         mean = spins[..., machine.visible :].mean(1, keepdim=True)

@@ -22,9 +22,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..machines.machine import Machine
-from ..machines.spins import column_sums
+from ...errors import InputError
+from ...machines.machine import Machine
+from ...machines.spins import column_sums
 
 FORGETS = 0.05  # the share of the newest means of hidden units
 
