@@ -14,6 +14,8 @@ python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
 python -m benchmarks on_ray --trainings 20 --seconds 10
 python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
+python -m benchmarks soak --kills 300
+python -m benchmarks streaming --gb 20 --folder /tmp
 """
 
 import json
@@ -36,6 +38,8 @@ from . import (
     ranks,
     replicas,
     scaling,
+    soak,
+    streaming,
     thermodynamics,
     verdicts,
 )
@@ -61,6 +65,8 @@ WITH_OPTIONS = {
     "ranks": ranks.run,
     "on_ray": on_ray.run,
     "scaling": scaling.run,
+    "soak": soak.run,
+    "streaming": streaming.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 

@@ -106,6 +106,9 @@ def evaluation(
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = list(run.notes)
+    for part, split in splits.items():
+        if split.of is not None:
+            notes.append(f"{part}: measured on {len(split):,} of {split.of:,} rows, evenly spread")
     if train is None:
         notes.append("without data there is neither a likelihood nor a reconstruction; name some: --data")
     for part, split in splits.items():
@@ -181,7 +184,7 @@ def likelihoods(
     z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
     rows = named("log_z", z)
     for part, split in parts.items():
-        found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+        found = log_likelihood(machine, split, normaliser=z, seed=seed)
         rows |= named(f"log_likelihood_{part}", found)
         if found.gap is not None:
             rows[f"variational_gap_{part}"] = found.gap
@@ -238,7 +241,7 @@ def likelihood_curve(
     for update, machine, z in zip(updates, machines, found, strict=True):
         values = named("log_z", z)
         for part, split in parts.items():
-            bounds = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+            bounds = log_likelihood(machine, split, normaliser=z, seed=seed)
             values[f"log_likelihood_{part}_from"] = bounds.interval[0]
             values[f"log_likelihood_{part}_to"] = bounds.interval[1]
         how = "ais" if bounds.method != "exact" == z.method else z.method  # hidden sums annealed
