@@ -128,7 +128,8 @@ def log_likelihood(
 
     The marginals of the data are one of the bases of annealing. Where hidden units are coupled to each
     other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
-    variational bound (mean field) lies below it.
+    variational bound (mean field) lies below it; of many samples the gap is that of some, evenly spaced,
+    as many as `effort` says.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -181,7 +182,11 @@ def _with_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bou
         torch.where(z.ess.isinf(), torch.nan, z.ess),  # of the hidden sums there is one per image
         z.largest,
         "ais",
-        f"{z.effort}; hidden units over {sums.steps:,} temperatures",
+        f"{z.effort}; hidden units over {sums.steps:,} temperatures{_some(sums.images, spins)}",
         value - sums.mean_field,
         z.note,
     )
+
+
+def _some(annealed: int, spins: Tensor) -> str:
+    return "" if annealed == len(spins) else f", those of {annealed:,} of {len(spins):,} samples"

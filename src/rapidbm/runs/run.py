@@ -33,10 +33,10 @@ from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .looking.trust import trust
-from .metrics import METRICS
+from .metrics import BOUND, METRICS, WATCHED
 from .recipe import Recipe
 from .spacing import due, longer, longer_time, planned, seconds_of
-from .watching import Best, Watch, watches
+from .watching import Best, Watch, watched, watches
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 LATE = 1.05  # of a budget: a training that is not done by then ends
@@ -90,7 +90,7 @@ class Run(RunFolder):
         if recipe.patience is not None and not watches(recipe, data):
             raise InputError(
                 "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
-                "valid, and --metric log_likelihood"
+                "valid, and --metric log_likelihood, or log_bound for a deep or full machine"
             )
 
         def made() -> str:
@@ -225,8 +225,8 @@ class Run(RunFolder):
 
     def _watched(self, trainer: Training, data: Dataset) -> None:
         """Begins to watch the likelihood, where that is measured."""
-        if self._own is None and "log_likelihood" in self.recipe.metrics:
-            self._watch = Watch(trainer, data)
+        if self._own is None and (names := watched(self.recipe)):
+            self._watch = Watch(trainer, data, names)
         if self._watch is not None and data.valid is not None:
             self._best = Best.read(self.best, trainer.machine)
 
@@ -320,12 +320,13 @@ class Run(RunFolder):
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
     def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
-        if self._best is None or "log_likelihood_valid" not in values:
+        seen = None if self._watch is None else values.get(self._watch.judges)
+        if self._best is None or seen is None:
             return
-        if last and set(values["log_likelihood_valid"]) == {None} and not self._best.update.any():
+        if last and set(seen) == {None} and not self._best.update.any():
             self.best.unlink(missing_ok=True)  # nothing is known of what was trained
             return
-        if self._best.better(values["log_likelihood_valid"], progress.update, machine):
+        if self._best.better(seen, progress.update, machine):
             self._best.save(self.best, machine)
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
@@ -341,8 +342,9 @@ class Run(RunFolder):
         patience = self.recipe.patience
         if self._best is None or patience is None or self._since < patience:
             return False
+        what = "bound on the likelihood" if BOUND in watched(self.recipe)[:1] else "likelihood"
         self.info["stopped"] = (
-            f"after update {trainer.update}: no better likelihood of the validation part in "
+            f"after update {trainer.update}: no better {what} of the validation part in "
             f"{self._since} looks"
         )
         return True
@@ -375,8 +377,9 @@ class Run(RunFolder):
         values: Record = {}
         for name in self.recipe.metrics:
             metric = METRICS[name]
-            if self._watch is not None and name == "log_likelihood":
-                values |= self._watch.look(progress, machine, data, last=last)
+            if self._watch is not None and name in WATCHED:
+                if name == self._watch.names[0]:  # all of them
+                    values |= self._watch.look(progress, machine, data, last=last)
                 continue
             for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
                 key = f"{name}_{part}" if part else name
