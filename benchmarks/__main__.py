@@ -12,8 +12,10 @@ python -m benchmarks pack --machines grid.safetensors --grid grid.json --device 
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks ranks --out ranks.json
-python -m benchmarks ray --trainings 20 --seconds 10
+python -m benchmarks on_ray --trainings 20 --seconds 10
 python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
+python -m benchmarks soak --kills 300
+python -m benchmarks streaming --gb 20 --folder /tmp
 """
 
 import json
@@ -36,6 +38,8 @@ from . import (
     ranks,
     replicas,
     scaling,
+    soak,
+    streaming,
     thermodynamics,
     verdicts,
 )
@@ -59,8 +63,10 @@ WITH_OPTIONS = {
     "pack": pack.run,
     "precision": precision.run,
     "ranks": ranks.run,
-    "ray": on_ray.run,
+    "on_ray": on_ray.run,
     "scaling": scaling.run,
+    "soak": soak.run,
+    "streaming": streaming.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 

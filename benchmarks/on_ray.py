@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def run(options: list[str]) -> dict[str, float]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks ray", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks on_ray", description=__doc__)
     parser.add_argument("--trainings", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--cores", type=int, default=os.cpu_count())

@@ -196,6 +196,50 @@ def h200(path: Path) -> Processor:
     return Processor(work.products(False) / seconds, copy / (BYTES * COPIES), SPREAD)
 
 
+def curves(known: Mapping[str, Any], gpu_file: Path) -> dict[str, dict[int, dict[str, float]]]:
+    """Every place, machine, link and scheme: what `simulated` answers, by the number of ranks."""
+    cpu, gpu = core(known), h200(gpu_file)
+    places = {
+        "cores": (cpu, {"loopback": loopback(known["sums"]), **_some("10 Gb/s Ethernet")}),
+        "H200s": (gpu, _some("NVLink", "100 Gb/s InfiniBand", "10 Gb/s Ethernet")),
+        "anybody": (gpu, _some("internet, 100 Mb/s")),
+    }
+    return {
+        f"{place}; {name}; {link_name}; {scheme}": {
+            w: simulated(work, scheme, w, link, processor) for w in RANKS
+        }
+        for place, (processor, links) in places.items()
+        for name, work in WORKS.items()
+        for link_name, link in links.items()
+        for scheme in SCHEMES
+    }
+
+
+def markdown(found: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:
+    """The table of docs/scaling.md: ranks up to which each scheme pays, and an update's time there."""
+    names = {"paper": "784×3000, K=190", "wide": "10⁵×10⁴, K=300", "million": "10⁶×10⁵, K=1000"}
+    lines = ["| machine | on | patterns, chains | dense, chains | patterns, units |", "|" + " --- |" * 5]
+    for key in dict.fromkeys(key.rpartition("; ")[0] for key in found):
+        place, name, link = key.split("; ")
+        cells = []
+        for scheme in SCHEMES:
+            times = {w: x["seconds"] for w, x in found[f"{key}; {scheme}"].items()}
+            most = pays_up_to(times)
+            cells.append(f"{most:,} ({_time(times[most])})")
+        where = {"cores": "cores, ", "H200s": "H200s, ", "anybody": "H200s, "}[place] + link
+        lines.append(f"| {names[name]} | {where} | {' | '.join(cells)} |")
+    return lines
+
+
+def _time(seconds: float) -> str:
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return (
+                f"{seconds / size:.2g} {unit}" if seconds / size < 100 else f"{seconds / size:.0f} {unit}"
+            )
+    return "0"
+
+
 def run(options: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
     parser.add_argument("--constants", type=Path, default=Path("docs/performance/ranks.json"))
@@ -204,19 +248,7 @@ def run(options: list[str]) -> dict[str, Any]:
     parser.add_argument("--figures", type=Path, help="a folder for the pictures")
     given = parser.parse_args(options)
     known = constants(given.constants)
-    cpu, gpu = core(known), h200(given.gpu)
-    places = {
-        "cores": (cpu, {"loopback": loopback(known["sums"]), **_some("10 Gb/s Ethernet")}),
-        "H200s": (gpu, _some("NVLink", "100 Gb/s InfiniBand", "10 Gb/s Ethernet")),
-        "anybody": (gpu, _some("internet, 100 Mb/s")),
-    }
-    found: dict[str, Any] = {}
-    for place, (processor, links) in places.items():
-        for name, work in WORKS.items():
-            for link_name, link in links.items():
-                for scheme in SCHEMES:
-                    curve = {w: simulated(work, scheme, w, link, processor) for w in RANKS}
-                    found[f"{place}; {name}; {link_name}; {scheme}"] = curve
+    found: dict[str, Any] = dict(curves(known, given.gpu))
     table = {
         key: {
             "ms, 1 rank": 1e3 * curve[1]["seconds"],

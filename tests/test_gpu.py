@@ -3,12 +3,14 @@
 import copy
 import socket
 
+import numpy as np
 import pytest
 import torch
 
 from rapidbm.accel import executors, fused, moves, rounding
 from rapidbm.accel.executors import Graph
 from rapidbm.accel.ranks import Ranks, in_ranks
+from rapidbm.data import packed
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
@@ -28,6 +30,7 @@ from rapidbm.sampling.gibbs import sweep
 from rapidbm.sampling.paths import Trajectory
 from rapidbm.sampling.samplers import ParallelTempering, sample
 from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
+from rapidbm.training import batches
 from rapidbm.training.negative import PatternInduced, Persistent, Tempered
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
@@ -313,3 +316,31 @@ def test_a_graph_sums_over_ranks(monkeypatch):
         assert ranks.sent["sum"] > 0
     for a, b in zip(*ends, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("negative", [PatternInduced(), Persistent(10)])
+def test_rows_that_stay_on_disk(negative, tmp_path, monkeypatch):
+    """Batches through a window on the device are those of the host, and a graph of several updates makes
+    what updates one by one do, from group to group."""
+    monkeypatch.setattr(packed, "CHUNK", 16 * 3)
+    monkeypatch.setattr(batches, "GROUP", 200 * 3)
+    bits = torch.rand((1000, 20), generator=stream(0)) < 0.4
+    np.save(tmp_path / "a.npy", bits.numpy())
+    split = load(tmp_path / "a.npy", stream=True).train
+
+    def trainer(device, together):
+        machine = rbm(20, 8, 3, replicas=2, seed=0, biases=True).to(device)
+        made = Trainer(machine, split, negative, sgd(0.01), epochs=3, batch_size=10, seed=1)
+        made.executor.together = together
+        return made
+
+    several, single, host = trainer("cuda", 16), trainer("cuda", 1), trainer("cpu", 1)
+    for number in (0, 30, 79):
+        ours, theirs = (x.batches.spins(x.batches.taken(1, 0, number)) for x in (several, host))
+        assert torch.equal(ours.cpu().float(), theirs)
+    for made in (several, single):
+        for _ in made.run("epoch"):
+            pass
+    assert isinstance(several.executor, Graph)
+    for name, value in several.state().items():
+        assert torch.equal(value, single.state()[name]), name

@@ -73,12 +73,14 @@ def both(tmp_path_factory):
 
 @pytest.mark.parametrize("name", together.trainings())
 def test_two_ranks_train_to_the_parameters_of_one_process(both, name):
-    """Bar: 10⁻¹⁰ in float64 after 100 updates. Two terms add to the same in either order, so it is 0."""
+    """Bar: 10⁻¹⁰ in float64 after 100 updates. Two terms add to the same in either order, so it is 0; of
+    three shards the ranks add two first, and the last digits differ."""
     two, one = ({k: v for k, v in x.items() if k.startswith(f"{name}/")} for x in both)
     assert two.keys() == one.keys()
     assert int(two[f"{name}/training/update"]) == together.UPDATES
+    tolerance = 1e-10 if name == "three shards" else 0.0
     for key, value in two.items():
-        assert torch.equal(value, one[key]), key
+        assert torch.allclose(value.double(), one[key].double(), rtol=0, atol=tolerance), key
     start = together.training(together.trainings()[name])
     for key, parameter in start.machine.named_parameters():
         assert not torch.allclose(two[f"{name}/parameter/{key}"], parameter.data, atol=1e-4), key

@@ -7,6 +7,11 @@ import torch
 
 import rapidbm as rb
 from rapidbm.accel.ranks import Ranks, portion, portions
+from rapidbm.machines.files import load_tensors
+from rapidbm.runs.evaluation import evaluation
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.runs.samples import samples
 from rapidbm.training.positive import ClampedChains, Enumerated, MeanField
 from rapidbm.training.projections import GibbsProjection
 from rapidbm.training.sharded.shards import apart
@@ -49,7 +54,7 @@ def test_portions_are_as_equal_as_can_be():
 
 
 @pytest.mark.parametrize("batch_mean", ["true", "nominal"])
-@pytest.mark.parametrize("shards", [2, 3, 7])
+@pytest.mark.parametrize("shards", [2, 7])
 @pytest.mark.parametrize("kind", ["rbm", "dbm"])
 def test_a_phase_without_random_numbers_does_not_notice_shards(kind, shards, batch_mean):
     """PID without sweeps and the exact phase: batches of 10, 10 and 3 rows, 5 patterns."""
@@ -62,7 +67,7 @@ def test_a_phase_without_random_numbers_does_not_notice_shards(kind, shards, bat
                 batch_mean=batch_mean,
                 average=4,
                 optimizer=rb.sgd(0.1),  # Adam would divide rounding by rounding where a gradient is 0
-                positive=None if kind == "rbm" else MeanField(),
+                positive=None if kind == "rbm" else MeanField(5),
             )
             for count in (1, shards)
         ]
@@ -156,6 +161,7 @@ CASES = {
     "cd": (rb.ContrastiveDivergence(), {"optimizer": rb.sgd(0.05, momentum=0.5)}),
     "pt": (rb.Tempered(6, 3), {}),
     "pid": (rb.PatternInduced(1), {"projection": GibbsProjection()}),
+    "lifetime": (rb.Persistent(7, lifetime=9), {}),
     "clamped": (rb.Persistent(4), {"positive": ClampedChains(2)}),
     "enumerated": (rb.Persistent(4), {"positive": Enumerated(), "centred": False}),
 }
@@ -252,6 +258,11 @@ def test_what_cannot_be_cut_is_refused():
 def test_alone_a_process_has_all_shards_and_nothing_travels():
     ranks = Ranks()
     assert list(ranks.share_of(3)) == [0, 1, 2]
+    several = Ranks()
+    several.rank, several.world = 2, 3
+    assert list(several.share_of(4)) == [2, 3]
+    with pytest.raises(rb.InputError, match="3 ranks share at least as many shards, not 2"):
+        several.share_of(2)
     tensors = {"a": torch.ones(2)}
     assert ranks.summed(tensors)["a"] is tensors["a"]
     assert ranks.told(lambda: 3) == 3
@@ -269,3 +280,64 @@ def test_train_takes_shards():
         assert last.trainer.shards.count == 2
         found.append(machine.couplings.weights["0-1"].detach().clone())
     assert torch.equal(*found)
+
+
+# -- runs, samples, likelihoods -----------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::rapidbm.LoadWarning")
+def test_a_run_in_shards_is_resumed_looked_at_and_evaluated(tmp_path):
+    """Tempered chains lie in the checkpoint shard by shard, and are taken apart again."""
+    chosen = {"hidden": (6,), "patterns": 3, "negative": "pt", "particles": 5, "rungs": 3, "epochs": 4}
+    recipe = Recipe.made("bars4", {**chosen, "shards": 2, "device": "cpu", "metrics": ()}, "small")
+    whole = Run.create(tmp_path / "whole", recipe)
+    for _ in whole.go():
+        pass
+    cut = Run.create(tmp_path / "cut", recipe)
+    seen = [0]
+    for step in cut.go(lambda: seen[-1] == 2):
+        seen.append(step.update)
+    assert cut.status == "interrupted"
+    again = Run(tmp_path / "cut")
+    assert again.recipe.shards == 2
+    for _ in again.go():
+        pass
+    ends = [load_tensors(run.latest)[0] for run in (whole, again)]
+    assert {k: v.tolist() for k, v in ends[0].items()} == {k: v.tolist() for k, v in ends[1].items()}
+    found = evaluation(whole, likelihood="none")
+    machine, chains = whole.machine().requires_grad_(False), ends[0]["training/chains"]
+    cold = torch.cat([chains[:, 4:6, :-1], chains[:, 6 + 6 :, :-1]], 1)  # of 2 and of 3 particles
+    lowest = machine.energy(cold).amin(1)
+    ground = rb.ground_state(machine, seed=0).energy
+    assert found["method_accessibility"][0] == pytest.approx(float(lowest / ground), rel=1e-5)
+
+
+def test_samples_in_shards_are_those_of_their_streams():
+    machine = MACHINES["rbm"](patterns=3)
+    found, steps, _ = samples(machine, rb.Gibbs(), 5, 3, 1.0, 7, shards=2)
+    assert (tuple(found.shape), steps) == ((5, 12), 3)
+    parts = []
+    for number, count in ((0, 2), (1, 3)):
+        rng = rb.stream(7, "sample", "shard", number, 2)
+        spins = machine.random(count, rng)
+        for _ in range(3):
+            spins = rb.sweep(machine, spins, rng)
+        parts.append(spins[0, :, :12])
+    assert torch.equal(found, torch.cat(parts))
+    start = machine.random(3, seed=1)
+    begun, _, _ = samples(machine, rb.Gibbs(start=start), 5, 0, 1.0, 7, shards=2)
+    assert torch.equal(begun, start[0, [0, 1, 2, 0, 1], :12])
+    with pytest.raises(rb.InputError, match="5 chains cannot be cut into 6 shards"):
+        samples(machine, rb.Gibbs(), 5, 1, 1.0, 7, shards=6)
+
+
+def test_intervals_of_an_annealing_in_shards_hold_the_exact_value():
+    machine = rb.rbm(10, 8, 3, scale=0.5, biases=True, seed=3, replicas=4, dtype=torch.float64)
+    machine.biases.data.normal_(generator=rb.stream(1))
+    exact, hits = rb.log_z(machine, method="exact").value, 0
+    for seed in range(5):
+        found = rb.log_z(machine, method="ais", seed=seed, chains=40, shards=3)
+        hits += int(((found.lower <= exact) & (exact <= found.upper)).sum())
+        alone = rb.log_z(machine, method="ais", seed=seed, chains=40)
+        assert not torch.equal(found.value, alone.value)
+    assert hits >= 18  # of 20, at 95 %

@@ -49,6 +49,7 @@ def trainings() -> dict[str, dict]:
             found[f"{name}, dense"] = {"patterns": None, **settings}
         plain = {k: v for k, v in settings.items() if k != "centred"}
         found[f"{name}, units"] = {"patterns": K, "shard_by": "units", **plain}
+    found["three shards"] = {"patterns": K, **NEGATIVE["pcd"], "shards": 3}
     found["dbm"] = {"patterns": K, **DEEP}
     found["dbm, units"] = {"patterns": K, "shard_by": "units", **DEEP}
     found["bm"] = {"patterns": K, **BM}

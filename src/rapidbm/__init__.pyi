@@ -8,6 +8,7 @@ from .bench.run import Benchmark as Benchmark
 from .bench.run import benchmark as benchmark
 from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
+from .data.converted import pack as pack
 from .data.files import from_arrays as from_arrays
 from .data.splits import Dataset as Dataset
 from .data.splits import Split as Split

@@ -80,6 +80,10 @@ class Executor(ABC):
     def stored(self, spins: Tensor) -> Tensor:
         """The data as updates read it."""
 
+    def kind(self, dtype: torch.dtype) -> torch.dtype:
+        """The type in which phases of a machine of this type get their batches."""
+        return dtype
+
     @abstractmethod
     def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
         """These images (e, b) of the stored data as a phase gets them, (e, b, v)."""
@@ -211,6 +215,9 @@ class Graph(Repeating):
     def meet(self) -> None:
         if self.side is not None:
             torch.cuda.current_stream(self.side.device).wait_stream(self.side)
+
+    def kind(self, dtype: torch.dtype) -> torch.dtype:
+        return torch.bfloat16
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins.to(torch.bfloat16)  # read faster than from one byte

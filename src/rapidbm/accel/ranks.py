@@ -66,8 +66,8 @@ class Ranks:
         """Which of so many shards are this rank's."""
         if shards < self.world:
             raise InputError(
-                f"{self.world} ranks have at least as many shards to work on, not {shards}; start fewer "
-                "ranks, or give a training as many --shards when it begins"
+                f"{self.world} ranks share at least as many shards, not {shards}: start fewer ranks, or "
+                f"give as many shards when a training begins (--shards {self.world})"
             )
         mine = portion(shards, self.rank, self.world)
         return range(mine.start, mine.stop)

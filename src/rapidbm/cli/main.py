@@ -30,7 +30,9 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "sweep": "Train a grid of settings from one file; a table and a figure with error bars.",
     "bench": "How fast this machine and this library are, beside what else is installed.",
     "datasets": "What can be trained on, and where it comes from.",
+    "pack": "Write data as packed spins, eight to a byte, to train on from disk; or check such a file.",
 }
+HOMES = {"pack": "datasets"}  # commands in the module of another
 SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
 STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -50,7 +52,7 @@ class Deferred(TyperCommand):
     @cached_property
     def whole(self) -> Any:
         with Screen().gentle_warnings():  # other packages are loaded, too
-            module = import_module(f".{self.name}", __package__)
+            module = import_module(f".{HOMES.get(str(self.name), self.name)}", __package__)
         alone = typer.Typer(add_completion=False, **STYLE)
         function = getattr(module, str(self.name))
         alone.command(self.name, help=_flowing(function.__doc__))(function)
@@ -96,7 +98,7 @@ def root(
 
 def main() -> None:
     """Runs the command; bad input ends it with its message and exit code 2."""
-    from ..errors import InputError, LostRank
+    from ..errors import DiskError, InputError, LostRank
 
     if "OMP_WAIT_POLICY" not in os.environ:
         # Read when torch is loaded: how long its threads spin before they sleep
@@ -107,6 +109,8 @@ def main() -> None:
             if os.environ.get("WORLD_SIZE", "1") != "1":
                 _join(stack)
             app(prog_name="rapidbm")
+        except DiskError as error:
+            _fail(str(error), 1 if error.stopped else EXIT_BAD_INPUT)
         except InputError as error:
             _fail(str(error), EXIT_BAD_INPUT)
         except LostRank as error:

@@ -19,10 +19,11 @@ from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
 from ..registry import by_flag, options_of
 from ..runs import choosing
+from ..runs.choices import one_or_each
 from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
-from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe, one_or_each
+from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe
 from ..runs.run import Run
 from ..runs.spacing import OPEN, PROLONG
 from ..runs.views.tensorboard import TensorBoard, check_installed

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
+from ..data.splits import Split
 from ..errors import InputError, TimeLimit
 from ..estimates import WIDE, Estimate
 from ..machines.enumeration import states_of
@@ -281,13 +282,17 @@ def work_of_rows(machine: Machine, counts: Iterable[int], *, bound: bool) -> int
 
 
 @torch.no_grad()
-def mean_log_p(machine: Machine, data: Tensor, normaliser: Estimate, *, bound: bool = False) -> Estimate:
+def mean_log_p(
+    machine: Machine, data: Tensor | Split, normaliser: Estimate, *, bound: bool = False
+) -> Estimate:
     """Mean log p of some data, in nats per row, or the lower `bound` on it that mean field proves; of
-    very many rows some, evenly spaced, and the error says so."""
+    very many rows some, evenly spaced, and the error says so, as it does of rows that were taken from
+    many on disk."""
     spins = as_spins(data)
+    rows = data.of if isinstance(data, Split) and data.of else len(spins)
     some = spins[:: -(-len(spins) // most_rows(machine, bound=bound))]
     logs = bounds_of(machine, some) if bound else _log_sums(machine, some)  # (e, rows)
-    left = 1.0 - len(some) / len(spins)
+    left = 1.0 - len(some) / rows
     drawn = logs.std(1, correction=0) * (left / len(some)) ** 0.5
     return Estimate(logs.mean(1) - normaliser.value, torch.hypot(normaliser.error, drawn))
 

@@ -3,12 +3,12 @@
     log p*(v) = log Σ_h exp(−E(v, h))                                                     (1)
     log p*(v) ≥ −E(v, μ) − Σ_i [ (1+μ_i)/2 log (1+μ_i)/2 + (1−μ_i)/2 log (1−μ_i)/2 ]      (2)
 
-(2) is the variational bound at the mean-field means μ; what it lacks is the variational gap, which differs
-far less from image to image than (1) does: of many images some are annealed, and their mean gap is added
-to the bound of all. Annealing
-with the visible units held, from independent hidden units, gives (1) from below, and back from there
-from above (`annealing.py`). It starts from two bases: the means μ, which are near a posterior of one mode
-and miss the others where there are more, and half of the field of the visible units, far from all.
+(2) is the variational bound at the mean-field means μ; what it lacks is the variational gap, which
+differs far less from image to image than (1) does: of many images some are annealed, and their mean gap
+is added to the bound of all. Annealing with the visible units held, from independent hidden units, gives
+(1) from below, and back from there from above (`annealing.py`). It starts from two bases: the means μ,
+which are near a posterior of one mode and miss the others where there are more, and half of the field of
+the visible units, far from all.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ from ..sampling.paths import Cooling
 SETTLE = 20  # sweeps between the two directions
 MOST = 3200  # temperatures
 AT_ONCE = 2**22  # units of all the chains of some images
-ANNEALED, FEWEST = (
-    (2**19, 2**22),
-    100,
-)  # units of all the images that are, on a CPU, on a GPU; least images
+ANNEALED = (2**19, 2**22)  # units of all the images that are, on a CPU, on a GPU
+FEWEST = 100  # images that are
 ITERATIONS = 10  # of mean field where the bound alone is wanted: it has settled by then
 
 
@@ -92,8 +90,8 @@ def most_annealed(machine: Machine) -> int:
 
 @torch.no_grad()
 def bounds_of(machine: Machine, visible: Tensor) -> Tensor:
-    """Eq. (2) for images (d, v) in float64, (e, d): log p* is not smaller, and that of a restricted machine
-    no larger."""
+    """Eq. (2) for images (d, v) in float64, (e, d): log p* is not smaller, and that of a restricted
+    machine no larger."""
     step = max(1, AT_ONCE // (machine.layers.units * machine.replicas))
     parts = []
     for images in torch.split(visible, step):

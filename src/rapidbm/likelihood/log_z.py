@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
+from ..data.splits import Split
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import WIDE, Bounds
 from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
@@ -29,7 +30,7 @@ from ..sampling.spread import Spread
 from .annealed import annealed
 from .counting import log_z_by_counting
 from .exact import QUICK, TERMS, can_be_exact, exact_method
-from .hidden_sums import hidden_sums
+from .hidden_sums import bounds_of, hidden_sums
 from .quadrature import log_z_by_quadrature
 
 HIDDEN = 2**16  # hidden states per image that are summed one by one
@@ -129,7 +130,8 @@ def log_likelihood(
     The marginals of the data are one of the bases of annealing. Where hidden units are coupled to each
     other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
     variational bound (mean field) lies below it; of many samples the gap is that of some, evenly spaced,
-    as many as `effort` says.
+    as many as `effort` says. Of a split on disk some rows are taken, and the interval is that of the mean
+    over all.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -137,6 +139,7 @@ def log_likelihood(
         -11.09
     """
     check_beta(beta)
+    data = data.some() if isinstance(data, Split) else data
     spins = to_spins(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
@@ -146,14 +149,29 @@ def log_likelihood(
     with watch("log-likelihood", limit=limit, remedy="take fewer samples or method='exact'"):
         z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
         if states_of(machine.layers, (0,)) > HIDDEN:
-            return _with_hidden(machine, spins, beta, seed, z)
+            return _of_rows(_with_hidden(machine, spins, beta, seed, z), data, None)
         double = copy.deepcopy(machine).double()
         step = max(1, 2**24 // (machine.layers.units * machine.replicas))
-        total = torch.zeros_like(z.value)
+        total, squares = torch.zeros_like(z.value), torch.zeros_like(z.value)
         for images in torch.split(spins, step):
-            total += double.log_prob_unnormalised(images, beta).sum(1)
+            each = double.log_prob_unnormalised(images, beta)
+            total += each.sum(1)
+            squares += each.square().sum(1)
             pulse()
     mean = total / len(spins)
+    return _of_rows(_less(mean, z), data, (squares / len(spins) - mean.square()).clamp(min=0.0))
+
+
+def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
+    """The same with the sum over hidden units bounded from below by mean field: what is proven of mean
+    log p, as far as log Z is known."""
+    data = data.some() if isinstance(data, Split) else data
+    logs = bounds_of(machine, to_spins(data))  # (e, rows)
+    return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))
+
+
+def _less(mean: Tensor, z: Bounds) -> Bounds:
+    """A mean less log Z."""
     return replace(
         z,
         value=mean - z.value,
@@ -161,6 +179,25 @@ def log_likelihood(
         upper=mean - z.lower,
         forward=mean - z.forward,
         back=mean - z.back,
+    )
+
+
+def _of_rows(found: Bounds, data: Any, variance: Tensor | None) -> Bounds:
+    """The interval of the mean over all rows, where some were taken: wider by the error of the draw, with
+    the variance of log p among rows, if that is known."""
+    if not isinstance(data, Split) or data.of is None or data.of <= len(data):
+        return found
+    told = f"{len(data):,} of {data.of:,} rows"
+    if variance is None:
+        note = f"{found.note}; " if found.note else ""
+        return replace(found, note=f"{note}of {told}, and the interval knows nothing of the others")
+    drawn = WIDE * (variance * (1.0 - len(data) / data.of) / len(data)).sqrt()
+    return replace(
+        found,
+        lower=found.value - torch.hypot(found.value - found.lower, drawn),
+        upper=found.value + torch.hypot(found.upper - found.value, drawn),
+        method="rows" if found.method == "exact" else found.method,
+        effort=f"{found.effort}; {told}",
     )
 
 

@@ -89,6 +89,11 @@ class Couplings(nn.Module, ABC):
         """∂⟨E⟩/∂θ of every parameter, under its name in `named_parameters()`, over configurations
         (e, c, n) with weights (e, c)."""
 
+    def add_gradient(self, total: dict[str, Tensor], spins: Tensor, weights: Tensor) -> None:
+        """Adds the same to what there is, with no second copy of it where that can be avoided."""
+        for name, value in self.gradient(spins, weights).items():
+            total[name].add_(value)
+
     @abstractmethod
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         """The same from ⟨s_i s_j⟩ (e, n_0, n_1) of two layers coupled to each other alone."""

@@ -215,6 +215,17 @@ class Patterns(Couplings):
             parts.append(part)
         return {"patterns": torch.cat(parts, -1)}
 
+    @torch.no_grad()
+    def add_gradient(self, total: dict[str, Tensor], spins: Tensor, weights: Tensor) -> None:
+        if not self.layers.two:
+            super().add_gradient(total, spins, weights)
+            return
+        signed = (-self.scale * weights)[..., None]  # (e, c, 1)
+        for layer, where in enumerate(self.layers.slices):
+            around = self.overlap(spins, 1 - layer).mul_(signed)  # eq. (4)
+            for out, m, s in zip(total["patterns"], around, spins, strict=True):
+                out[:, where].addmm_(m.mT, s[:, where])
+
     def dense(self) -> Dense:
         """The same couplings as `Dense`."""
         return Dense(self.layers, {(a, b): self.matrix(a, b).detach() for a, b in self.layers.edges})

@@ -18,7 +18,8 @@ Others take besides
     presets: preset_for
     pretrained.packed: known, trained
     probes: fit, hidden_samples
-    recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS, one_or_each
+    choices: one_or_each
+    recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     run: Step

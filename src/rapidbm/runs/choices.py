@@ -1,4 +1,4 @@
-"""The optimiser that a recipe names."""
+"""What a recipe's choices mean: one number or each replica's, the optimiser that it names."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from ..training.schedules import Schedule
 
 if TYPE_CHECKING:
     from .recipe import Recipe
+
+
+def one_or_each(value: Any) -> Any:
+    """None, a number, or a tuple of several."""
+    if isinstance(value, tuple) and len(value) < 2:
+        return value[0] if value else None
+    return value
 
 
 def optimizer_of(recipe: Recipe) -> Optimizer:

@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,7 @@ from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
-from ..likelihood.hidden_sums import bounds_of
-from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
+from ..likelihood.log_z import HIDDEN, log_bound, log_likelihood, log_z
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
@@ -107,6 +106,9 @@ def evaluation(
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = list(run.notes)
+    for part, split in splits.items():
+        if split.of is not None:
+            notes.append(f"{part}: measured on {len(split):,} of {split.of:,} rows, evenly spread")
     if train is None:
         notes.append("without data there is neither a likelihood nor a reconstruction; name some: --data")
     for part, split in splits.items():
@@ -186,15 +188,15 @@ def likelihoods(
     rows = named("log_z", z)
     if states_of(machine.layers, (0,)) <= HIDDEN:
         for part, split in parts.items():
-            found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+            found = log_likelihood(machine, split, normaliser=z, seed=seed)
             rows |= named(f"log_likelihood_{part}", found)
         return rows, note
     limit = WAIT / max(1, len(parts)) if likelihood == "auto" else None
     told = [note]
     for part, split in parts.items():
-        rows |= named(f"log_bound_{part}", log_bound(machine, split.spins, z))
+        rows |= named(f"log_bound_{part}", log_bound(machine, split, z))
         try:
-            found = log_likelihood(machine, split.spins, normaliser=z, seed=seed, limit=limit)
+            found = log_likelihood(machine, split, normaliser=z, seed=seed, limit=limit)
         except TimeLimit as error:
             told.append(f"no likelihood of {part} beside its bound: {error} (--likelihood ais insists)")
             continue
@@ -202,13 +204,6 @@ def likelihoods(
         rows[f"variational_gap_{part}"] = torch.as_tensor(found.gap)
         told.append(f"{part}: hidden units annealed too,{found.effort.removeprefix(z.effort)[1:]}")
     return rows, "; ".join([*told, "log_bound is what mean field proves: log p is not smaller"])
-
-
-def log_bound(machine: Machine, spins: Tensor, z: Bounds) -> Bounds:
-    """The variational bound on mean log p, of all rows; its interval is that of log Z."""
-    mean = bounds_of(machine, spins).mean(1)
-    ways: dict[str, Any] = {"forward": mean - z.forward, "back": mean - z.back}
-    return replace(z, value=mean - z.value, lower=mean - z.upper, upper=mean - z.lower, **ways)
 
 
 def named(name: str, found: Bounds) -> dict[str, Tensor]:
@@ -264,9 +259,9 @@ def likelihood_curve(
         values = named("log_z", z)
         for part, split in parts.items():
             if deep:
-                name, bounds = BOUND, log_bound(machine, split.spins, z)
+                name, bounds = BOUND, log_bound(machine, split, z)
             else:
-                name, bounds = LIKELIHOOD, log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+                name, bounds = LIKELIHOOD, log_likelihood(machine, split, normaliser=z, seed=seed)
             values[f"{name}_{part}_from"] = bounds.interval[0]
             values[f"{name}_{part}_to"] = bounds.interval[1]
         record: dict[str, Any] = {"update": update, "method": z.method, "effort": z.effort}

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
-from ..data.splits import Split
+from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
 from ..likelihood.following import mean_log_p
+from ..likelihood.independent import UNITS
 from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
@@ -35,6 +35,7 @@ from ..sampling.gibbs import sweep, sweeps
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 LIKELIHOOD, BOUND = WATCHED = ("log_likelihood", "log_bound")  # for which a run follows log Z
 ROOM = 2**20  # numbers at a time on a CPU
+TRIED, WIDE = 4000, 2**14  # reconstructions that a Hamming distance is the mean of, if they are not wide
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ class Metric:
         return found
 
 
+def measured(name: str, machine: Machine, data: Dataset, rng: torch.Generator) -> dict[str, Tensor]:
+    """A metric of every part of the data, or of the machine alone, by the key it is written under."""
+    metric = METRICS[name]
+    if not metric.of_split:
+        return {name: metric(machine, data.train, rng)}
+    return {f"{name}_{part}": metric(machine, split, rng) for part, split in data.parts.items()}
+
+
 def corrupt(data: Any) -> Tensor:
     """The images with their unknown pixels at NaN, which nothing takes for data, (samples, v)."""
     split, known = _masked(data)
@@ -70,7 +79,7 @@ def _masked(data: Any) -> tuple[Split, Tensor]:
 
 
 def _split(data: Any) -> Split:
-    return data if isinstance(data, Split) else Split(data)
+    return data.some() if isinstance(data, Split) else Split(data)
 
 
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
@@ -132,8 +141,8 @@ def hamming_distance(
 ) -> Tensor:
     """Eq. (1), averaged over images and tries: of all pixels, none of them held.
 
-    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
-    of more than 10,000 images the first 10,000.
+    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve, or
+    of more than 16,384 pixels as many pixels as that; of more than 10,000 images the first 10,000.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -144,7 +153,7 @@ def hamming_distance(
     rng = rng_from(seed, rng, "hamming", device=machine.device)
     split = _split(data)
     if tries is None:
-        tries = max(1, min(100, 4000 // len(split)))
+        tries = max(1, min(100, TRIED * min(WIDE, machine.visible) // (machine.visible * len(split))))
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins, means=True)
@@ -179,8 +188,8 @@ def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> T
 def mean_log_bound(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
     """A lower bound on the same, where the sum over hidden units is bounded by mean field: below log p by
     the variational gap, and known as well as log Z is."""
-    spins = _split(split).spins
-    return mean_log_p(machine, spins, log_z(machine, rng=rng, data=spins), bound=True).value
+    rows = _split(split).some()
+    return mean_log_p(machine, rows, log_z(machine, rng=rng, data=rows.spins), bound=True).value
 
 
 @torch.no_grad()
@@ -207,6 +216,20 @@ def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
         raise InputError(f"{error}, or its lower bound, the metric {BOUND}") from error
 
 
+def _check_likelihood(machine: Machine) -> None:
+    _check_hidden(machine, LIKELIHOOD)
+    _check_size(machine)
+
+
+def _check_size(machine: Machine) -> None:
+    if machine.layers.units > UNITS:
+        raise InputError(
+            f"the likelihood is followed for up to {UNITS:,} units, and this machine has "
+            f"{machine.layers.units:,}: it would cost more than the training; give --metric hamming, and "
+            "a --preset other than auto"
+        )
+
+
 def _adapted(thing: Any) -> Metric:
     if not callable(thing):
         raise TypeError(f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}")
@@ -217,10 +240,8 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     {
         "hamming": Metric(hamming_distance),
-        "log_likelihood": Metric(
-            mean_log_likelihood, check=partial(_check_hidden, name="log_likelihood")
-        ),
-        "log_bound": Metric(mean_log_bound),
+        LIKELIHOOD: Metric(mean_log_likelihood, check=_check_likelihood),
+        BOUND: Metric(mean_log_bound, check=_check_size),
         "free_energy": Metric(mean_free_energy, check=_check_hidden),
         "gibbs_accessibility": Metric(gibbs_accessibility, of_split=False),
     },

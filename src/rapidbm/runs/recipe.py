@@ -19,7 +19,7 @@ from torch import Tensor
 from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
-from ..data.splits import Dataset, check_share, held_out
+from ..data.splits import Dataset, Split, check_share, held_out
 from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
@@ -33,7 +33,7 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.schedules import FALLS
 from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
-from .choices import check_machine, optimizer_of
+from .choices import check_machine, one_or_each, optimizer_of
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -77,6 +77,11 @@ class Recipe:
         None,
         "Hold out this share of the training data to validate, drawn by --data-seed; 0 trains on a "
         "validation part that the data have.",
+    )
+    stream: bool | None = setting(
+        None,
+        "Leave the rows of a file on disk, or read them all into memory (default: on disk from 2^31 "
+        "spins on).",
     )
 
     model: str = setting(
@@ -305,7 +310,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
-        return load(self.dataset, valid=self.valid, **options)
+        return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
         machine = MODELS[self.model](
@@ -322,7 +327,7 @@ class Recipe:
             dtype=DTYPES[self.dtype],
         )
         if self.biases and self.bias_start == "marginals":
-            machine.start_biases(data.train.spins)
+            machine.start_biases(data.train.some())
         return machine
 
     def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:
@@ -333,10 +338,10 @@ class Recipe:
         if self.shard_by == "units":
             check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
         how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
-        return divided(machine, data.train.spins, self.optimizer_choice(), self._trainer, **how)
+        return divided(machine, data.train.rows, self.optimizer_choice(), self._trainer, **how)
 
     def _trainer(
-        self, machine: Machine, spins: Tensor, replicas: slice | None = None, **more: Any
+        self, machine: Machine, spins: Tensor | Split, replicas: slice | None = None, **more: Any
     ) -> Trainer:
         own = self if replicas is None else self.of_replicas(replicas)
         return Trainer(
@@ -416,13 +421,6 @@ class Recipe:
             raise
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a recipe: {error}; restore the file") from error
-
-
-def one_or_each(value: Any) -> Any:
-    """None, a number, or a tuple of several."""
-    if isinstance(value, tuple) and len(value) < 2:
-        return value[0] if value else None
-    return value
 
 
 FIELDS = frozenset(f.name for f in fields(Recipe))

@@ -13,7 +13,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,17 +26,17 @@ from ..accel.ranks import Ranks, here
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
-from ..errors import InputError, LossWarning, LostRank
+from ..errors import DiskError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import check_sizes, load_tensors, save_tensors
+from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .looking.trust import trust
-from .metrics import BOUND, METRICS, WATCHED
+from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
 from .spacing import due, longer, longer_time, planned, seconds_of
-from .watching import Best, Watch, watched, watches
+from .watching import Best, Watch, check_patience, divergences, suited, watched
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 LATE = 1.05  # of a budget: a training that is not done by then ends
@@ -54,7 +54,7 @@ class Step:
     record: Record | None  # the evaluation, if there was one
     diverged: tuple[int, ...]  # replicas that were frozen when last looked at
     progress: Progress  # the machine and its trainer, as they are until the next step is asked for
-    data: Dataset
+    data: Dataset  # as many rows as memory holds
 
 
 class Run(RunFolder):
@@ -67,6 +67,7 @@ class Run(RunFolder):
     _watch: Watch | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
+    _saved = 0  # the update of the newest state on disk
     _started = 0.0, 0  # wall time and update when this process began to train
     _clock = 0.0  # when this training would have begun without breaks
 
@@ -86,12 +87,9 @@ class Run(RunFolder):
             ranks.told(lambda: check_free(folder))
         given, device = data, device_named(recipe.device)
         data = recipe.data(given)
+        recipe = suited(recipe, data)
         ready = recipe.trainer(data, device, ranks)  # says what does not fit before anything is written
-        if recipe.patience is not None and not watches(recipe, data):
-            raise InputError(
-                "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
-                "valid, and --metric log_likelihood, or log_bound for a deep or full machine"
-            )
+        check_patience(recipe, data)
 
         def made() -> str:
             for name in recipe.metrics:
@@ -174,7 +172,7 @@ class Run(RunFolder):
         if ready is None:
             data = self.own_data()
             ready = self.recipe.trainer(data, device, self.ranks), data
-        trainer, data = ready
+        trainer, data = ready[0], ready[1].some()  # what is looked at is in memory
         self._best = self._watch = None
         if self.ranks.first:
             inside(self.folder, "checkpoints").mkdir(exist_ok=True)
@@ -211,9 +209,16 @@ class Run(RunFolder):
                 self._save(trainer, seconds, history=False)
             self._describe(trainer, "interrupted", seconds)
             raise
+        except DiskError as error:
+            with suppress(DiskError):  # the old description stays
+                self._describe(trainer, "interrupted", seconds)
+            where = f"the training was at update {trainer.update}, that of update {self._saved} is saved"
+            goes_on = f"rapidbm train --resume --out {self.folder}"
+            raise DiskError(f"{error}: {where}; go on with {goes_on}", stopped=True) from error
         except BaseException as error:
             failed = isinstance(error, Exception) and not isinstance(error, LostRank)
-            self._describe(trainer, "failed" if failed else "interrupted", seconds)
+            with suppress(DiskError):
+                self._describe(trainer, "failed" if failed else "interrupted", seconds)
             raise
         found = trainer.fit() if self._own is None and self.ranks.first else None
         told = {}
@@ -228,7 +233,7 @@ class Run(RunFolder):
         if self._own is None and (names := watched(self.recipe)):
             self._watch = Watch(trainer, data, names)
         if self._watch is not None and data.valid is not None:
-            self._best = Best.read(self.best, trainer.machine)
+            self._best = Best.kept(self.best, trainer.machine)
 
     def _judged(
         self, trainer: Training, last: bool, stop: Callable[[], bool], saved: float
@@ -242,17 +247,9 @@ class Run(RunFolder):
         tensors: dict[str, Tensor] = {}
 
         def read() -> Record | None:
-            if not self.latest.is_file():
-                if self.info.get("update"):
-                    raise InputError(
-                        f"{self.latest} is gone, but {self.folder} was trained for "
-                        f"{self.info['update']} updates; restore it, or train anew into another folder"
-                    )
-                return None
-            found, header = load_tensors(self.latest)
-            check_sizes(self.latest, header["sizes"], trainer.machine.layers.sizes)
-            tensors.update(found)
-            return header
+            found = self.newest(trainer.machine.layers.sizes)
+            tensors.update({} if found is None else found[0])
+            return None if found is None else found[1]
 
         header = self.ranks.told(read)
         if header is not None:
@@ -262,7 +259,7 @@ class Run(RunFolder):
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
         if header is None:
             return 0.0
-        if self._watch is not None:
+        if self._watch is not None and trainer.update:  # else the first look is yet to come, again
             self._watch.load(tensors, trainer.machine)
         seconds = float(header.get("seconds", 0.0))
         self._clock -= float(header.get("wall", seconds))
@@ -296,8 +293,9 @@ class Run(RunFolder):
             record = self._record(progress, data, seconds, last) if self.ranks.first else None
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
-        when = (progress.epoch, progress.update, progress.updates)
-        return Step(*when, record, self._diverged, progress, data)
+        return Step(
+            progress.epoch, progress.update, progress.updates, record, self._diverged, progress, data
+        )
 
     def _record(self, progress: Progress, data: Dataset, seconds: float, last: bool) -> Record | None:
         """What there is to see now, written down."""
@@ -376,14 +374,10 @@ class Run(RunFolder):
         rng = progress.rng
         values: Record = {}
         for name in self.recipe.metrics:
-            metric = METRICS[name]
-            if self._watch is not None and name in WATCHED:
-                if name == self._watch.names[0]:  # all of them
-                    values |= self._watch.look(progress, machine, data, last=last)
-                continue
-            for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
-                key = f"{name}_{part}" if part else name
-                values[key] = as_list(metric(machine, split, rng))
+            if self._watch is None or name not in WATCHED:
+                values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
+            elif name == self._watch.names[0]:  # all of them
+                values |= self._watch.look(progress, machine, data, last=last)
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
@@ -396,18 +390,22 @@ class Run(RunFolder):
         return record
 
     def _save(self, trainer: Training, seconds: float, *, history: bool) -> None:
-        state = trainer.state()
+        state = trainer.state(copied=False)
         if not self.ranks.first:
             return
-        extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
-        extra["wall"] = self._wall()
+        when = {"update": trainer.update, "seconds": seconds, "wall": self._wall()}
         if history:
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
-            path = self.checkpoint(trainer.update)
-            save_tensors(path, trainer.machine, kept, {"update": trainer.update})
+            save_tensors(
+                self.checkpoint(trainer.update), trainer.machine, kept, {"update": trainer.update}
+            )
         if self._watch is not None:
             state |= self._watch.state()
-        save_tensors(self.latest, trainer.machine, state, extra)
+        before = self.previous if self._sound else None  # a damaged one does not push out a good one
+        save_tensors(
+            self.latest, trainer.machine, state, when | {"evaluations": self._lines}, before=before
+        )
+        self._saved, self._sound = trainer.update, True
 
     def _describe(self, trainer: Training, status: str, seconds: float, **more: Any) -> None:
         self.info |= {
@@ -417,6 +415,7 @@ class Run(RunFolder):
             "seconds": round(seconds, 3),
             "wall": round(self._wall(), 3),
             "diverged": list(trainer.diverged()),
+            **divergences(self.info, trainer),
             **more,
         }
         self._write()

@@ -204,7 +204,7 @@ def reconstructions(
 
 def read_mask(path: Path, data: Dataset) -> Tensor:
     """The known pixels, as booleans."""
-    from ..data.files import numpy_arrays
+    from ..data.sources import numpy_arrays
 
     if not path.is_file():
         raise InputError(f"there is no mask {path}; check the path")

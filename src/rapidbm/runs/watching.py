@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -27,9 +28,10 @@ from torch import Tensor
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..display import Shown
-from ..errors import InputError
+from ..errors import DataWarning, InputError, LossWarning
 from ..estimates import Estimate
 from ..likelihood.following import Follower, mean_log_p, work_of_rows
+from ..likelihood.independent import UNITS
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
@@ -51,7 +53,7 @@ class Watch:
         """`names` are those of `WATCHED` that are measured; the first of them counts."""
         self.names, counts = names, [len(split) for split in data.parts.values()]
         rows = sum(work_of_rows(trainer.machine, counts, bound=name == BOUND) for name in names)
-        self.follower = Follower(data.train.spins, trainer.seed, rows, end)
+        self.follower = Follower(data.train.some().spins, trainer.seed, rows, end)
         self.per_update = work_of(trainer)
 
     @property
@@ -95,7 +97,7 @@ class Watch:
 
 def _parts(machine: Machine, data: Dataset, z: Estimate, name: str) -> dict[str, Estimate]:
     how = name == BOUND
-    return {p: mean_log_p(machine, split.spins, z, bound=how) for p, split in data.parts.items()}
+    return {p: mean_log_p(machine, split.some(), z, bound=how) for p, split in data.parts.items()}
 
 
 def work_of(trainer: Training) -> int:
@@ -203,6 +205,22 @@ class Best:
         kept = {name: p.data.cpu().clone() for name, p in machine.named_parameters()}
         return Best(value, torch.zeros(machine.replicas, dtype=torch.int64), kept)
 
+    @staticmethod
+    def kept(path: Path, machine: Machine) -> Best:
+        """The same; a file that is damaged is put aside, and the best begins anew."""
+        try:
+            return Best.read(path, machine)
+        except InputError as error:
+            aside = path.with_name("best.damaged")
+            path.replace(aside)
+            warnings.warn(
+                f"the best machine so far is lost: {error}. It is put aside as {aside.name}, and the "
+                "best from here on is kept",
+                LossWarning,
+                stacklevel=2,
+            )
+            return Best.read(path, machine)
+
     def better(self, seen: Sequence[float | None], update: int, machine: Machine) -> bool:
         """Takes over the replicas that are better than before; whether there are any."""
         value = torch.tensor([-torch.inf if x is None else x for x in seen], dtype=torch.float64)
@@ -220,6 +238,30 @@ class Best:
         save_tensors(path, machine, tensors, {"update": int(self.update.max())})
 
 
+def divergences(info: Record, trainer: Training) -> Record:
+    """When and why replicas diverged, of each what was first written down."""
+    known = {each["replica"]: each for each in info.get("divergences", [])}
+    for each in trainer.divergences():
+        known.setdefault(each.replica, asdict(each))
+    return {"divergences": list(known.values())} if known else {}
+
+
+def suited(recipe: Recipe, data: Dataset) -> Recipe:
+    """The recipe with the Hamming distance in place of a likelihood that would cost more than the
+    training."""
+    units = data.visible + sum(recipe.hidden)
+    if not watched(recipe) or units <= UNITS:
+        return recipe
+    warnings.warn(
+        f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the "
+        "Hamming distance is measured in its place (--metric)",
+        DataWarning,
+        stacklevel=3,
+    )
+    metrics = dict.fromkeys("hamming" if name in WATCHED else name for name in recipe.metrics)
+    return replace(recipe, metrics=tuple(metrics))
+
+
 def watched(recipe: Recipe) -> tuple[str, ...]:
     """The metrics for which log Z is followed, the one that counts first."""
     return tuple(name for name in WATCHED if name in recipe.metrics)
@@ -228,3 +270,12 @@ def watched(recipe: Recipe) -> tuple[str, ...]:
 def watches(recipe: Recipe, data: Dataset) -> bool:
     """Whether the likelihood of a validation part is measured, or its bound."""
     return data.valid is not None and bool(watched(recipe))
+
+
+def check_patience(recipe: Recipe, data: Dataset) -> None:
+    """Patience has something to wait for."""
+    if recipe.patience is not None and not watches(recipe, data):
+        raise InputError(
+            "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
+            "valid, and --metric log_likelihood, or log_bound for a deep or full machine"
+        )

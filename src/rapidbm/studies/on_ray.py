@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..accel.devices import device_named
 from ..disk import inside, is_locked, write_json
 from ..errors import InputError, require
 from ..runs.folder import Record, RunFolder
@@ -64,7 +65,7 @@ def sweep_on_ray(sweep: Sweep, tell: Callable[[str], None] = lambda line: None) 
     asked = _asked(sweep, tell)
     with _cluster(ray):
         own = study.ray
-        needs = {"cpu": own.get("cpus", 1), "gpu": own.get("gpus", 0)}
+        needs = {"cpu": own.get("cpus", 1), "gpu": own.get("gpus", int(_takes_gpu(sweep)))}
         trainable = tune.with_resources(trained, needs)
         tuner = tune.Tuner(
             trainable,
@@ -143,14 +144,14 @@ class Asked:
     def mark(self) -> bool:
         """Marks runs that a scheduler has ended, once their workers have left; whether some have not."""
         by = str(getattr(self.sweep.study.search, "scheduler", NONE))
-        for batch in list(self.ended):
+        for batch in list(self.ended) if by != NONE else ():
             run = begun(self.sweep.folder, batch)
             if run is None or run.status == "finished":
                 self.ended.remove(batch)
             elif not is_locked(run.folder):
                 stopped(run, by)
                 self.ended.remove(batch)
-        return bool(self.ended)
+        return by != NONE and bool(self.ended)
 
 
 class Searched(Asked):
@@ -283,6 +284,12 @@ def stopped(run: RunFolder, scheduler: str) -> None:
     run.info["stopped"] = f"after update {update}: the scheduler {scheduler} let others go on"
     run.info["scheduler"] = scheduler
     write_json(inside(run.folder, "run.json"), run.info)
+
+
+def _takes_gpu(sweep: Sweep) -> bool:
+    """Whether batches would train on a GPU here."""
+    names = {batch.recipe.device for batch in sweep.plan.batches}
+    return any(device_named(name).type == "cuda" for name in names)
 
 
 def _room(there: Mapping[str, float], needs: Mapping[str, float]) -> int:

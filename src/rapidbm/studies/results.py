@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ..data.tables import no_formula
 from ..display import as_html, as_text
 from ..errors import InputError, printable
 from ..runs.folder import Record, RunFolder
@@ -103,7 +104,8 @@ class Table:
             numbers = [x for name in self.measures for x in row.mean(name)]
             counts = [row.wanted, row.trained, row.diverged]
             told = ["" if math.isnan(x) else f"{x:.9g}" for x in (row.seconds, *numbers)]
-            writer.writerow([*map(shown, row.settings.values()), *counts, *told])
+            words = [no_formula(shown(value)) for value in row.settings.values()]
+            writer.writerow([*words, *counts, *told])
         return out.getvalue().encode()
 
     def as_dicts(self) -> list[dict[str, Any]]:

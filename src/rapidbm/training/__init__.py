@@ -29,6 +29,6 @@ Others take besides
     schedules: FALLS, Schedule
     sharded.abreast: SHARDED, check_units, divided
     sharded.shards: apart
-    loop: Progress, Training
+    loop: Divergence, Progress, Training
     trainer: BATCH_MEANS, Trainer
 """

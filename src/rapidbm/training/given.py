@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..data.stored import Stored
 from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -45,18 +46,19 @@ def check_each(optimizer: Optimizer, replicas: int) -> None:
             )
 
 
-def spins_for(machine: Machine, data: Any) -> Tensor:
+def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
+    """Spins (samples, v) of this machine on its device, a copy; rows that stay on disk as they are."""
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
             "train needs spins (samples, visible) or a Split, such as data.train, not "
             f"{type(data).__name__}"
         )
-    spins = as_spins(data, what="training data")
-    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
-        raise InputError(
-            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
-        )
-    return spins
+    spins = data if isinstance(data, Stored) else as_spins(data, what="training data")
+    shape = (len(data), data.visible) if isinstance(spins, Stored) else tuple(spins.shape)
+    if len(shape) != 2 or shape[1] != machine.visible or not shape[0]:
+        raise InputError(f"the data of this machine is (samples, {machine.visible}), not {shape}")
+    # A copy: what the caller writes into the array later is not part of the training.
+    return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True)
 
 
 def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> Parts:
@@ -65,7 +67,7 @@ def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> Parts:
     for key, value in state.items():
         part, _, name = key.partition("/")
         parts.setdefault(part, {})[name] = value
-    here = trainer.state(gathered=False)
+    here = trainer.state(gathered=False, copied=False)
     lost = [key for key in here if key not in state and not key.startswith("optimizer/")]
     if lost:
         raise InputError(f"the saved state lacks {lost[0]}; it is damaged, or of other settings")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,19 @@ class Progress(Shown):
         return self.trainer.state()
 
 
+@dataclass(frozen=True)
+class Divergence:
+    """A replica that is frozen as it was before the update that would have made an energy infinite."""
+
+    replica: int
+    update: int  # the first is 1
+    epoch: int  # the first is 1
+    why: str
+
+    def __str__(self) -> str:
+        return f"replica {self.replica} diverged in update {self.update}, epoch {self.epoch}: {self.why}"
+
+
 class Training(ABC):
     """A training between two updates: of one machine (`Trainer`), or of its parts (`Abreast`)."""
 
@@ -62,6 +76,8 @@ class Training(ABC):
     batch_size: int
     average: int | None
     choice: Optimizer | None  # None: an optimiser of torch's that the caller made
+    lived: Tensor  # (e,): updates that each replica took part in
+    grown: Tensor  # (e,): Σ|θ| that the step of one that diverged would have led to; 0 if not known
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
@@ -143,6 +159,23 @@ class Training(ABC):
     def diverged(self) -> tuple[int, ...]:
         """Replicas that are frozen by now."""
 
+    def divergences(self) -> tuple[Divergence, ...]:
+        """When and why each replica that is frozen was."""
+        return tuple(self._divergence(replica) for replica in self.diverged())
+
+    def _divergence(self, replica: int) -> Divergence:
+        update, after = int(self.lived[replica]), float(self.grown[replica])
+        before = sum(float(p.data[replica].abs().sum()) for p in self.machine.parameters())
+        rates, limit = self.rates(update), self.machine.couplings.limit
+        rate = rates[replica] if len(rates) > 1 else rates[0]
+        step = f"the step at rate {rate:g}" if self.choice is not None else "the step"
+        if math.isnan(after):
+            why = f"{step} is not a number: with Σ|θ| = {before:.2g} the fields overflow"
+        else:
+            to = f" to {after:.2g}" if after else ""
+            why = f"{step} leads from Σ|θ| = {before:.2g}{to}, and beyond {limit:.2g} energies overflow"
+        return Divergence(replica, update + 1, update // self.per_epoch + 1, why)
+
     @abstractmethod
     def averaged(self) -> Machine:
         """A copy of the machine with the running average of its parameters."""
@@ -152,8 +185,9 @@ class Training(ABC):
         """What is proven about the likelihood of the training data, by a stream of its own."""
 
     @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Copies of everything that later updates depend on, of all processes on the first of them."""
+    def state(self, *, copied: bool = True) -> dict[str, Tensor]:
+        """Copies of everything that later updates depend on, or the things themselves where there is no
+        need for a copy, of all processes on the first of them."""
 
     @abstractmethod
     def load(self, state: Mapping[str, Tensor]) -> None:

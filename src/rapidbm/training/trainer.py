@@ -23,14 +23,15 @@ from ..accel.moves import Guard
 from ..accel.ranks import Ranks
 from ..accel.recording import unseen
 from ..accel.rounding import Precision
+from ..data.stored import Stored
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit, fit
 from ..machines.machine import Machine
 from ..random import stream
-from .batches import Batches, InMemory
+from .batches import batches_for
 from .coordinates.centring import Centring
 from .coordinates.strengths import Measured
-from .given import check_each, check_objects, fitting, spins_for
+from .given import check_each, check_objects, fitting, rows_for
 from .load import warn_of_load
 from .loop import Training
 from .negative import NegativePhase, PatternInduced, Persistent
@@ -77,17 +78,18 @@ class Trainer(Training):
         check_objects(negative, positive, projection, optimizer)
         prepare(machine.device)
         self.machine, self.negative = machine, negative
-        # A copy: what the caller writes into the array later is not part of the training.
-        spins = spins_for(machine, spins).to(machine.device, copy=True)
+        rows = rows_for(machine, spins)
         self.positive = positive or positive_for(machine)
         self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
         self.projection.check(machine)
         self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
         self.seed = seed
-        self.per_epoch = math.ceil(len(spins) / batch_size)
+        self.per_epoch = math.ceil(len(rows) / batch_size)
         self.update = 0
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
+        self.lived = torch.zeros(machine.replicas, dtype=torch.int64, device=machine.device)
+        self.grown = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
         self.rng = stream(seed, "training", *part, device=machine.device)
         self.shards = Shards(negative, machine, shards, ranks or Ranks(), self.rng, seed)
         self.others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
@@ -108,7 +110,8 @@ class Trainer(Training):
             self.updater = Measured(self.updater, patterned.patterns, patterned.measure)
         self.settled = self.others.every(self.projected())
         follows = isinstance(negative, Persistent)
-        self.centring = Centring(machine, spins, persistent=follows) if centred else None
+        some = rows.some().spins if isinstance(rows, Stored) else rows
+        self.centring = Centring(machine, some, persistent=follows) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(
             machine.device,
@@ -118,9 +121,7 @@ class Trainer(Training):
             precision,
             self.others,
         )
-        self.batches: Batches = InMemory(
-            spins, self.executor, replicas=machine.replicas, size=batch_size, dtype=machine.dtype
-        )
+        self.batches = batches_for(rows, machine, self.executor, batch_size)
         self.average = average
         self.mean_of = {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
 
@@ -138,7 +139,10 @@ class Trainer(Training):
     # -- the update -------------------------------------------------------------------------------
 
     def most(self) -> int:
-        return min(self.per_epoch - self.update % self.per_epoch, self.executor.together)
+        epoch, number = divmod(self.update, self.per_epoch)
+        most = min(self.per_epoch - number, self.executor.together)
+        ready = self.batches.together(self.seed, epoch, number) if most > 1 else 1
+        return most if ready is None else min(most, ready)
 
     @torch.no_grad()
     def step(self, count: int = 1) -> None:
@@ -190,6 +194,7 @@ class Trainer(Training):
             self.change(self.centring.gradient(gradient), rates, project)
             self.centring.move(before)
             self.centring.follow(hidden)
+        self.lived += self.alive
         if self.average:
             if isinstance(share, Tensor):
                 share = share.to(self.machine.dtype)
@@ -237,6 +242,8 @@ class Trainer(Training):
         """`move` and `project` in a few passes over the parameters, where kernels serve."""
         if not moves.serves(self.parameters) or not isinstance(self.updater, AtOnce):
             return False
+        if self.machine.couplings.others is not None:  # what diverges is a sum over all units
+            return False
         clip = self.projection if project and type(self.projection) is Clip else None
         clip = None if clip is None or len(clip.each) > 1 else clip
         guard = Guard(self.alive, self.machine.couplings.limit, None if clip is None else clip.each[0])
@@ -259,7 +266,7 @@ class Trainer(Training):
         change()
         self.alive &= self.machine.finite()
         if self.executor.looks:
-            unseen(_put_back_if_any, now, kept, self.alive)
+            unseen(_put_back_if_any, [*now, self.grown], kept, self.alive)
         else:
             _put_back(now, kept, self.alive)
 
@@ -295,9 +302,10 @@ class Trainer(Training):
 
     # -- saving -----------------------------------------------------------------------------------
 
-    def state(self, *, gathered: bool = True) -> dict[str, Tensor]:
-        """Copies of everything that later updates depend on, of all processes; the others than the first
-        have their own part alone, and so has each of them if nothing is `gathered`."""
+    def state(self, *, gathered: bool = True, copied: bool = True) -> dict[str, Tensor]:
+        """Copies of everything that later updates depend on, or the things themselves, of all processes;
+        the others than the first have their own part alone, and so has each of them if nothing is
+        `gathered`."""
         parts = {
             "parameter": {name: p.data for name, p in self.parameters.items()},
             "average": self.mean_of,
@@ -307,6 +315,7 @@ class Trainer(Training):
                 "seed": torch.tensor(self.seed),
                 "update": torch.tensor(self.update),
                 "alive": self.alive,
+                "lived": self.lived,
                 "rng": self.rng.get_state(),
             },
         }
@@ -314,10 +323,10 @@ class Trainer(Training):
             self.shards.check_same(self.parameters.values())
         named = {f"{part}/{name}": x for part, values in parts.items() for name, x in values.items()}
         named |= self.shards.state(gathered=gathered)
-        return {name: value.detach().clone() for name, value in named.items()}
+        return {name: x.detach().clone() if copied else x.detach() for name, x in named.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        state = self.shards.own(state)
+        state = self.shards.own({"training/lived": _lived(state), **state})
         parts = fitting(self, state)
         try:
             self.updater.load(parts["optimizer"])
@@ -333,11 +342,19 @@ class Trainer(Training):
             self.centring.offsets.copy_(parts["centring"]["offsets"])
         training = parts["training"]
         self.alive.copy_(training["alive"])
+        self.lived.copy_(training["lived"])
+        self.grown.zero_()
         self.shards.load(state)
         self.executor.forget()  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
         self.settled = self.others.every(self.projected())
+
+
+def _lived(state: Mapping[str, Tensor]) -> Tensor:
+    """Updates of each replica, in a state of before they were counted: those of all."""
+    alive, update = state.get("training/alive", torch.empty(0)), state.get("training/update", 0)
+    return torch.full(alive.shape, int(update), dtype=torch.int64)
 
 
 def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
@@ -348,9 +365,13 @@ def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
             yield from _parameters(part)
 
 
-def _put_back_if_any(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
-    if not bool(alive.all()):
-        _put_back(now, kept, alive)
+def _put_back_if_any(into: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:
+    if bool(alive.all()):
+        return
+    *now, grown = into
+    for replica in torch.nonzero(~alive & (grown == 0)).flatten().tolist():  # how far the step went
+        grown[replica] = sum(x[replica].abs().sum(dtype=torch.float64) for x in now)
+    _put_back(now, kept, alive)
 
 
 def _put_back(now: list[Tensor], kept: list[Tensor], alive: Tensor) -> None:

@@ -245,10 +245,10 @@ def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:
     new = [i for i in step.diverged if i not in frozen]
     if new:
         frozen.update(new)
-        which = ", ".join(map(str, new))
+        told = "; ".join(str(x) for x in step.progress.trainer.divergences() if x.replica in new)
         screen.warn(
-            f"replica {which} diverged at update {step.update} and is frozen as it was before; the "
-            "others go on; a smaller --rate or a projection may help"
+            f"{told}. It stays as it was before, and others go on; a smaller --rate, or a projection "
+            "(--projection clip), may help"
         )
     if step.record is not None:
         screen.say(record_line(step.record))

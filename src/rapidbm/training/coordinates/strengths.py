@@ -2,10 +2,10 @@
 
     ξ_l = s_l η_l,        J_ij = (1/√K) s_a s_b Σ_k η_i^k η_j^k        (i in layer a, j in b)   (1)
 
-A layer of N units that follow a pattern pulls on its neighbours with about s² N. Where a deep layer pulls
-harder on the first hidden one than the V visible units do, s² N > V, hidden units no longer follow what
-is seen: whatever the image, they fall into the nearest pattern (docs/deep.md). Strengths √(c V / N) with
-c < 1 leave the last word to the image.
+The gradient of ξ_l is of the size of the overlaps around l: of V visible units V at most, of N hidden
+ones N. Patterns of hidden layers that are coupled to each other so move N / V times as fast as those of
+a restricted machine, and projections to ±1 rewrite them at every epoch (docs/deep.md). With strengths
+s_l = √(c V / N) and c < 1 they do not. Larger ones make a machine colder, s² times.
 
 Such a training is one of η: with g = ∂E/∂ξ the optimiser sees η and its gradient s g.
 """

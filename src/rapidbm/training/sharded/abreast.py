@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from ...accel.ranks import Crew, Ranks, portion
+from ...data import splits
 from ...errors import InputError, LoadWarning
 from ...likelihood.independent import Fit, fit
 from ...machines.layers import Layers
@@ -164,6 +165,8 @@ def check_units(
         wrong = "layers that are not coupled to themselves (rbm, dbm)"
     elif not isinstance(negative, kinds):
         wrong = f"the negative phase pid, cd or pcd, not {type(negative).__name__}"
+    elif getattr(negative, "lifetime", 0):
+        wrong = "chains that live for ever, without a lifetime"
     elif isinstance(positive, Enumerated):
         wrong = "a positive phase that does not enumerate"
     elif centred:
@@ -182,7 +185,7 @@ class Abreast(Training):
     def __init__(
         self,
         machine: Machine,
-        spins: Tensor,
+        spins: Tensor | splits.Split,
         choice: Optimizer,
         split: Split,
         ranks: Ranks,
@@ -202,8 +205,11 @@ class Abreast(Training):
         self.machine = machine if ranks.first else first.machine
         self.negative, self.batch_size, self.average = first.negative, first.batch_size, first.average
         self.epochs, self.per_epoch, self.update = first.epochs, first.per_epoch, first.update
-        self.means = {name: p.data.clone() for name, p in machine.named_parameters()}
+        keeps = self.average is not None and ranks.first
+        self.means = {name: p.data.clone() for name, p in machine.named_parameters()} if keeps else {}
         self.alive = torch.ones(machine.replicas, dtype=torch.bool)
+        self.lived = torch.zeros(machine.replicas, dtype=torch.int64)
+        self.grown = torch.zeros(machine.replicas, dtype=torch.float64)
         if isinstance(self.negative, PatternInduced) and machine.patterns is not None:
             warn_of_load(machine.layers, machine.patterns.shape[1])
 
@@ -241,19 +247,27 @@ class Abreast(Training):
 
     def fit(self) -> Fit | None:
         machine = self.averaged() if self.average else self.machine
-        return fit(machine, self.spins, stream(self.seed, "fit", device=machine.device))
+        rows = self.spins if isinstance(self.spins, Tensor) else self.spins.some().spins
+        return fit(machine, rows, stream(self.seed, "fit", device=machine.device))
 
     # -- the parts and the whole ------------------------------------------------------------------
 
     def gather(self) -> None:
         for name in self.trainers[0].parameters:
             whole = self._whole([trainer.parameters[name].data for trainer in self.trainers])
-            means = self._whole([t.mean_of[name] for t in self.trainers]) if self.average else whole
             if self.ranks.first:
                 self.machine.get_parameter(name).data.copy_(whole)
-                self.means[name].copy_(means)
-        alive = [trainer.alive for trainer in self.trainers]
-        self.alive = alive[0].cpu() if self.split.meets else self._whole(alive).cpu()
+            if self.average:
+                means = self._whole([trainer.mean_of[name] for trainer in self.trainers])
+                if self.ranks.first:
+                    self.means[name].copy_(means)
+        self.alive = self._of_replicas([trainer.alive for trainer in self.trainers])
+        self.lived = self._of_replicas([trainer.lived for trainer in self.trainers])
+        if not self.split.meets:  # of units each knows its own part
+            self.grown = self._of_replicas([trainer.grown for trainer in self.trainers])
+
+    def _of_replicas(self, parts: Sequence[Tensor]) -> Tensor:
+        return parts[0].cpu() if self.split.meets else self._whole(parts).cpu()
 
     def _whole(self, parts: Sequence[Tensor]) -> Tensor:
         """The parts of all shards side by side; on the others than the first process those here."""
@@ -265,8 +279,8 @@ class Abreast(Training):
         shards = [range(part.start, part.stop) for part in parts_of]
         return self.split.joined(list(zip(shards, found, strict=True)))
 
-    def state(self) -> dict[str, Tensor]:
-        each = [trainer.state(gathered=False) for trainer in self.trainers]
+    def state(self, *, copied: bool = True) -> dict[str, Tensor]:
+        each = [trainer.state(gathered=False, copied=copied) for trainer in self.trainers]
         found = {}
         for name, value in each[0].items():
             parts = [state[name] for state in each]
@@ -305,13 +319,13 @@ class Made(Protocol):
     """Makes the trainer of a machine; of some replicas with their own numbers, if that is said."""
 
     def __call__(
-        self, machine: Machine, spins: Tensor, replicas: slice | None = None, **more: Any
+        self, machine: Machine, spins: Tensor | splits.Split, replicas: slice | None = None, **more: Any
     ) -> Trainer: ...
 
 
 def divided(
     machine: Machine,
-    spins: Tensor,
+    spins: Tensor | splits.Split,
     choice: Optimizer,
     made: Made,
     *,
@@ -338,6 +352,7 @@ def divided(
         def part(number: int, others: Ranks) -> Trainer:
             columns = units.within(range(number, number + 1))[0]
             slice_of = units.machine(machine, number, others)
-            return made(slice_of, spins[:, columns], part=("units", number, count))
+            rows = spins[:, columns] if isinstance(spins, Tensor) else spins.narrowed(columns)
+            return made(slice_of, rows, part=("units", number, count))
 
     return Abreast(machine, spins, choice, split, ranks, part, seed=seed)
