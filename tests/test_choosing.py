@@ -12,7 +12,7 @@ from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import InputError
 from rapidbm.runs import choosing
 from rapidbm.runs.choosing import Candidate, Judged, candidates, chosen, compared
-from rapidbm.runs.presets import PRESETS, preset_for
+from rapidbm.runs.presets import preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 
@@ -221,7 +221,6 @@ def test_both_shapes_are_in_the_second_round():
     judged = [Judged(Candidate(400, None, x, 0.1), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
     judged += [Judged(Candidate(400, 64, x, 0.1), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
     assert [c.rate for c in choosing.best_of_shapes(judged)] == [1.0, 4.0]
-    assert "log_likelihood" in PRESETS["auto"]["metrics"]
 
 
 def test_the_command(few, tmp_path, monkeypatch, capsys):

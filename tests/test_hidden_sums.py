@@ -318,7 +318,7 @@ def test_an_interval_lies_above_the_proven_bound():
     def interval(bound):
         forward, back, error, low = (torch.tensor([x]) for x in (-10.0, -9.0, 0.5, bound))
         ways = (Estimate(forward, error), Estimate(back, error))
-        found = sums.HiddenSums(*ways, low, 50).interval(2.0)
+        found = sums.HiddenSums(*ways, low, 50, 1).interval(2.0)
         return [float(x) for x in found]
 
     assert interval(-20.0) == [-11.0, -8.0]

@@ -158,7 +158,11 @@ def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, 
 
 def test_what_is_measured_when_nobody_says(table):
     assert Recipe.made(table, {}).metrics == ("log_likelihood",)
-    assert Recipe.made(table, {"model": "bm"}).metrics == ("hamming",)
+    assert Recipe.made(table, {}, "auto").metrics == ("log_likelihood",)
+    assert Recipe.made(table, {"model": "bm"}).metrics == ("log_bound",)
+    assert Recipe.made(table, {"model": "dbm", "hidden": (8, 4)}).metrics == ("log_bound",)
+    assert Recipe.made(table, {"model": "dbm", "hidden": (8,)}).metrics == ("log_likelihood",)
+    assert Recipe.made(table, {"model": "bm", "hidden": ()}).metrics == ("log_likelihood",)
     assert Recipe.made(table, {}, "paper-bars").metrics == ("hamming",)
     assert Recipe.made("digits", {}).metrics == ("hamming",)
     assert Recipe.made(table, {"metrics": ("free_energy",)}).metrics == ("free_energy",)

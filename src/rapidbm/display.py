@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the command shows things before torch is loaded
 FEW = 4  # numbers that are written one by one
 LONGEST = 1000  # characters of a line: a note may be long, a name from a file may not
 CELL = "text-align:left;vertical-align:top"
+MEASURED = {"log_likelihood": "log p", "log_bound": "log p ≥"}  # metrics, as lines call them
 
 
 class Shown:

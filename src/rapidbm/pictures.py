@@ -205,7 +205,11 @@ def thermodynamics_figure(
 
 
 def label_of(metric: str) -> str:
-    known = {"hamming": "Hamming distance", "log_likelihood": "log p per row, nats"}
+    known = {
+        "hamming": "Hamming distance",
+        "log_likelihood": "log p per row, nats",
+        "log_bound": "lower bound of log p per row, nats",
+    }
     return known.get(metric) or plain(metric.replace("_", " "))
 
 

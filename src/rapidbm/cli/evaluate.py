@@ -84,18 +84,20 @@ def evaluate(
 
 def _show_curve(run: Trained, screen: Screen, seed: int, device: str) -> None:
     records = likelihood_curve(run, seed, device, screen.track)
+    names = measured_parts(records[0])
+    bound = any(name.startswith("log_bound") for name in names.values())
     screen.say(
-        f"log-likelihood per row, middle of the interval ({meaning(run.replicas)}) and its "
-        "width, the widest"
+        f"{'lower bound (mean field) of the ' if bound else ''}log-likelihood per row, middle of the "
+        f"interval ({meaning(run.replicas)}) and its width, the widest"
     )
     for record in records:
         screen.result(record)
         told = []
-        for part in measured_parts(record):
-            ends = (record[f"log_likelihood_{part}_{end}"] for end in ("from", "to"))
+        for part, name in names.items():
+            ends = (record[f"{name}_{end}"] for end in ("from", "to"))
             pairs = [(a, b) for a, b in zip(*ends, strict=True) if a is not None and b is not None]
             widest = max((b - a for a, b in pairs), default=0.0)
-            told.append(f"{part} {spread(middle(record, part))} (width {widest:.2g})")
+            told.append(f"{part} {spread(middle(record, name))} (width {widest:.2g})")
         screen.say(f"  update {record['update']:>8}  {'; '.join(told)}; {record['method']}")
     figure = curve_figure(records, run.info["data"]["name"])
     screen.say(f"picture: {pictures.save(figure, run.picture('likelihood.png'))}")

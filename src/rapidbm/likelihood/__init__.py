@@ -9,7 +9,7 @@ May know machines, data and sampling; knows nothing of training or files.
     thermodynamics     energy, heat capacity, entropy, … over β: `thermodynamics`
     reweighting    averages at any β from states recorded at several
     annealed       log Z from several bases, both ways: `annealed`
-    hidden_sums    the sum over hidden units that are coupled to each other
+    hidden_sums    the sum over hidden units that are coupled to each other: `bounds_of` it
     bridging       log Z along a training: `log_z_along`
     following      log Z while a machine is trained: `Follower`, `mean_log_p`
     independent    does a machine fit worse than independent columns? `fit`, `warn_of_fit`
@@ -17,6 +17,6 @@ May know machines, data and sampling; knows nothing of training or files.
 Others take besides
 
     independent: Fit, UNITS
-    following: ROWS
-    log_z: HIDDEN
+    following: work_of_rows
+    log_z: HIDDEN, log_bound
 """

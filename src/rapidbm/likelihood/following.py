@@ -21,7 +21,7 @@ training, so that the same training is looked at at the same moments wherever it
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,6 +41,7 @@ from ..sampling.paths import again
 from .annealed import annealed
 from .bridging import AGREE, bridge
 from .exact import can_be_exact
+from .hidden_sums import ITERATIONS, bounds_of
 from .independent import least_log_z
 from .log_z import log_z
 
@@ -60,6 +61,8 @@ LEAST = 5000  # sweeps that take as long as a proven bound
 WANTED = 0.2  # nats of error at which an anchor is wanted
 COUNTS = ("looks", "spent", "last_cost", "anchoring", "anchored", "last_anchor", "failed")
 ROWS = 10_000  # of a part of the data that are looked at, at most
+BOUNDED = 2500  # of them on a CPU where mean field is iterated for each
+SUMMED, FEWEST = 2**22, 100  # hidden states of all rows together that are summed; rows at least
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Follower:
 
     data: Tensor  # (samples, v): training data, for the marginals of a base
     seed: int
-    rows: int = 0  # of data that `mean_log_p` goes through at each look
+    rows: int = 0  # sweeps that take as long as `mean_log_p` of the data does at each look
     end: float = 2.0  # times an anchor's share: what the last look may cost where nothing is known
     looks: int = 0
     spent: int = 0  # sweeps of a chain, on bridges
@@ -264,16 +267,37 @@ def _free(machine: Machine) -> float:
     return FREE / (2 * count + DRAW * machine.replicas * machine.layers.units)
 
 
+def most_rows(machine: Machine, *, bound: bool) -> int:
+    """Rows of a part of the data that `mean_log_p` looks at, at most."""
+    if bound:
+        return by_device(machine.device, BOUNDED, ROWS)
+    return min(ROWS, max(FEWEST, SUMMED // states_of(machine.layers, (0,))))
+
+
+def work_of_rows(machine: Machine, counts: Iterable[int], *, bound: bool) -> int:
+    """Sweeps of a chain that take as long as `mean_log_p` of parts of so many rows."""
+    most = most_rows(machine, bound=bound)
+    each = ITERATIONS // 2 + 1 if bound else states_of(machine.layers, (0,))  # visible units are held
+    return each * sum(min(count, most) for count in counts)
+
+
 @torch.no_grad()
-def mean_log_p(machine: Machine, data: Tensor | Split, normaliser: Estimate) -> Estimate:
-    """Mean log p of some data, in nats per row; of more than `ROWS` rows some, evenly spaced, and the
-    error says so, as it does of rows that were taken from many on disk."""
+def mean_log_p(
+    machine: Machine, data: Tensor | Split, normaliser: Estimate, *, bound: bool = False
+) -> Estimate:
+    """Mean log p of some data, in nats per row, or the lower `bound` on it that mean field proves; of
+    very many rows some, evenly spaced, and the error says so, as it does of rows that were taken from
+    many on disk."""
     spins = as_spins(data)
     rows = data.of if isinstance(data, Split) and data.of else len(spins)
-    some = spins[:: -(-len(spins) // ROWS)]
-    double = copy.deepcopy(machine).double()
-    step = max(1, 2**22 // (machine.layers.units * machine.replicas))
-    logs = torch.cat([double.log_prob_unnormalised(x) for x in torch.split(some, step)], 1)  # (e, rows)
+    some = spins[:: -(-len(spins) // most_rows(machine, bound=bound))]
+    logs = bounds_of(machine, some) if bound else _log_sums(machine, some)  # (e, rows)
     left = 1.0 - len(some) / rows
     drawn = logs.std(1, correction=0) * (left / len(some)) ** 0.5
     return Estimate(logs.mean(1) - normaliser.value, torch.hypot(normaliser.error, drawn))
+
+
+def _log_sums(machine: Machine, spins: Tensor) -> Tensor:
+    double = copy.deepcopy(machine).double()
+    step = max(1, 2**22 // (machine.layers.units * machine.replicas))
+    return torch.cat([double.log_prob_unnormalised(x) for x in torch.split(spins, step)], 1)

@@ -30,7 +30,7 @@ from ..sampling.spread import Spread
 from .annealed import annealed
 from .counting import log_z_by_counting
 from .exact import QUICK, TERMS, can_be_exact, exact_method
-from .hidden_sums import hidden_sums
+from .hidden_sums import bounds_of, hidden_sums
 from .quadrature import log_z_by_quadrature
 
 HIDDEN = 2**16  # hidden states per image that are summed one by one
@@ -129,8 +129,9 @@ def log_likelihood(
 
     The marginals of the data are one of the bases of annealing. Where hidden units are coupled to each
     other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
-    variational bound (mean field) lies below it. Of a split on disk some rows are taken, and the interval
-    is that of the mean over all.
+    variational bound (mean field) lies below it; of many samples the gap is that of some, evenly spaced,
+    as many as `effort` says. Of a split on disk some rows are taken, and the interval is that of the mean
+    over all.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -158,7 +159,20 @@ def log_likelihood(
             squares += each.square().sum(1)
             pulse()
     mean = total / len(spins)
-    found = replace(
+    return _of_rows(_less(mean, z), data, (squares / len(spins) - mean.square()).clamp(min=0.0))
+
+
+def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
+    """The same with the sum over hidden units bounded from below by mean field: what is proven of mean
+    log p, as far as log Z is known."""
+    data = data.some() if isinstance(data, Split) else data
+    logs = bounds_of(machine, to_spins(data))  # (e, rows)
+    return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))
+
+
+def _less(mean: Tensor, z: Bounds) -> Bounds:
+    """A mean less log Z."""
+    return replace(
         z,
         value=mean - z.value,
         lower=mean - z.upper,
@@ -166,7 +180,6 @@ def log_likelihood(
         forward=mean - z.forward,
         back=mean - z.back,
     )
-    return _of_rows(found, data, (squares / len(spins) - mean.square()).clamp(min=0.0))
 
 
 def _of_rows(found: Bounds, data: Any, variance: Tensor | None) -> Bounds:
@@ -206,7 +219,11 @@ def _with_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bou
         torch.where(z.ess.isinf(), torch.nan, z.ess),  # of the hidden sums there is one per image
         z.largest,
         "ais",
-        f"{z.effort}; hidden units over {sums.steps:,} temperatures",
+        f"{z.effort}; hidden units over {sums.steps:,} temperatures{_some(sums.images, spins)}",
         value - sums.mean_field,
         z.note,
     )
+
+
+def _some(annealed: int, spins: Tensor) -> str:
+    return "" if annealed == len(spins) else f", those of {annealed:,} of {len(spins):,} samples"

@@ -14,7 +14,7 @@ Others take besides
     folder: Record, RunFolder, check_free
     looking.trained: Trained
     evaluation: LIKELIHOODS, assist, curve_figure, likelihood_curve, measured_parts, middle
-    metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
+    metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
     pretrained.packed: known, trained
     probes: fit, hidden_samples

@@ -51,3 +51,16 @@ def optimizer_of(recipe: Recipe) -> Optimizer:
     if not isinstance(rate, float):
         raise InputError(f"{recipe.optimizer} takes one rate for all replicas, not {rate}")
     return TorchOptimizer(names[recipe.optimizer], rate, options, schedule)
+
+
+def check_machine(recipe: Recipe) -> None:
+    """Refuses layers and patterns that no machine of this kind has."""
+    model, hidden = recipe.model, recipe.hidden
+    if model == "rbm" and len(hidden) != 1:
+        raise InputError(f"an rbm has one hidden layer, not {hidden}; use --model dbm for more")
+    if model == "bm" and len(hidden) > 1:
+        raise InputError(f"a bm has at most one group of hidden units, not {hidden}")
+    if recipe.patterns is None and recipe.continuous:
+        raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
+    if recipe.patterns is None and recipe.strengths:
+        raise InputError("strengths are those of patterns; give --patterns K or leave them out")

@@ -24,7 +24,7 @@ from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
-from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
+from ..likelihood.log_z import HIDDEN, log_bound, log_likelihood, log_z
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
@@ -35,7 +35,7 @@ from ..training.negative import HasConfigurations, NegativePhase
 from ..training.sharded.shards import apart
 from .folder import as_list
 from .looking.trained import Trained, Which
-from .metrics import hamming_distance, mean_free_energy
+from .metrics import BOUND, LIKELIHOOD, WATCHED, hamming_distance, mean_free_energy
 from .pretrained.packed import trained
 
 if TYPE_CHECKING:
@@ -180,15 +180,30 @@ def likelihoods(
     likelihood: str = "auto",
     shards: int | None = None,
 ) -> tuple[dict[str, Tensor], str]:
-    """log Z and log p of every part, and how log Z was had: the first part tells where the data are."""
+    """log Z and log p of every part, and how they were had: the first part tells where the data are.
+
+    Where hidden units are coupled to each other there is a lower bound besides, and log p itself, unless
+    it is insisted on, where that is a matter of minutes."""
     z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
     rows = named("log_z", z)
+    if states_of(machine.layers, (0,)) <= HIDDEN:
+        for part, split in parts.items():
+            found = log_likelihood(machine, split, normaliser=z, seed=seed)
+            rows |= named(f"log_likelihood_{part}", found)
+        return rows, note
+    limit = WAIT / max(1, len(parts)) if likelihood == "auto" else None
+    told = [note]
     for part, split in parts.items():
-        found = log_likelihood(machine, split, normaliser=z, seed=seed)
+        rows |= named(f"log_bound_{part}", log_bound(machine, split, z))
+        try:
+            found = log_likelihood(machine, split, normaliser=z, seed=seed, limit=limit)
+        except TimeLimit as error:
+            told.append(f"no likelihood of {part} beside its bound: {error} (--likelihood ais insists)")
+            continue
         rows |= named(f"log_likelihood_{part}", found)
-        if found.gap is not None:
-            rows[f"variational_gap_{part}"] = found.gap
-    return rows, note
+        rows[f"variational_gap_{part}"] = torch.as_tensor(found.gap)
+        told.append(f"{part}: hidden units annealed too,{found.effort.removeprefix(z.effort)[1:]}")
+    return rows, "; ".join([*told, "log_bound is what mean field proves: log p is not smaller"])
 
 
 def named(name: str, found: Bounds) -> dict[str, Tensor]:
@@ -230,58 +245,63 @@ def likelihood_curve(
     device: str = "cpu",
     track: Callable[[range], Iterable[int]] = iter,
 ) -> list[dict[str, Any]]:
-    """The likelihood of every checkpoint, bridged from one to the next: a record for each."""
+    """The likelihood of every checkpoint, bridged from one to the next: a record for each. Where hidden
+    units are coupled to each other it is the lower bound that is cheap."""
     if not (updates := sorted(run.checkpoints())):
         raise InputError(f"a curve goes along checkpoints, and {run} has none; leave --curve out")
     parts = run.parts()
     where = device_named(device)
     machines = [run.machine(u).to(where).requires_grad_(False) for u in updates]
+    deep = states_of(machines[0].layers, (0,)) > HIDDEN
     found = log_z_along(machines, seed=seed, data=next(iter(parts.values())), chains=CHAINS, track=track)
     records = []
     for update, machine, z in zip(updates, machines, found, strict=True):
         values = named("log_z", z)
         for part, split in parts.items():
-            bounds = log_likelihood(machine, split, normaliser=z, seed=seed)
-            values[f"log_likelihood_{part}_from"] = bounds.interval[0]
-            values[f"log_likelihood_{part}_to"] = bounds.interval[1]
-        how = "ais" if bounds.method != "exact" == z.method else z.method  # hidden sums annealed
-        record: dict[str, Any] = {"update": update, "method": how, "effort": z.effort}
+            if deep:
+                name, bounds = BOUND, log_bound(machine, split, z)
+            else:
+                name, bounds = LIKELIHOOD, log_likelihood(machine, split, normaliser=z, seed=seed)
+            values[f"{name}_{part}_from"] = bounds.interval[0]
+            values[f"{name}_{part}_to"] = bounds.interval[1]
+        record: dict[str, Any] = {"update": update, "method": z.method, "effort": z.effort}
         records.append(record | {name: as_list(value) for name, value in values.items()})
     return records
 
 
 def curve_figure(records: list[dict[str, Any]], title: str) -> Figure:
-    """Log-likelihood of every part of the data against updates; bands are the 95 % intervals' hull over
-    replicas."""
+    """Log-likelihood of every part of the data, or its bound, against updates; bands are the 95 %
+    intervals' hull over replicas."""
     import numpy as np
 
     fig = pictures.figure(5.6, 3.8)
     axes = fig.subplots()
     x = [record["update"] for record in records]
     pens = ((pictures.BLUE, "-"), (pictures.ORANGE, "--"), (pictures.INK, ":"))
-    for part, (colour, style) in zip(measured_parts(records[0]), pens, strict=False):
+    measured = measured_parts(records[0])
+    for (part, name), (colour, style) in zip(measured.items(), pens, strict=False):
         low, high = (
             np.array([[np.nan if v is None else v for v in r[key]] for r in records], dtype=float)
-            for key in (f"log_likelihood_{part}_from", f"log_likelihood_{part}_to")
+            for key in (f"{name}_from", f"{name}_to")
         )
         axes.plot(x, np.nanmean((low + high) / 2, 1), style, color=colour, lw=1.8, label=part)
         axes.fill_between(x, low.min(1), high.max(1), color=colour, alpha=0.2, lw=0)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_xlabel("update")
-    axes.set_ylabel("log-likelihood per row, nats")
+    axes.set_ylabel(pictures.label_of(next(iter(measured.values()), "").rpartition("_")[0]))
     axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, fontsize=10, color=pictures.INK)
     return fig
 
 
-def measured_parts(record: dict[str, Any]) -> list[str]:
-    """The parts of the data that a record of `likelihood_curve` tells of."""
-    found = (re.fullmatch("log_likelihood_(.*)_from", key) for key in record)
-    return [match[1] for match in found if match]
+def measured_parts(record: dict[str, Any]) -> dict[str, str]:
+    """The parts of the data that a record of `likelihood_curve` tells of, and what it tells of each."""
+    found = (re.fullmatch(f"(({'|'.join(WATCHED)})_(.*))_from", key) for key in record)
+    return {match[3]: match[1] for match in found if match}
 
 
-def middle(record: dict[str, Any], part: str) -> list[float | None]:
+def middle(record: dict[str, Any], name: str) -> list[float | None]:
     """The middle of each replica's interval."""
-    ends = zip(record[f"log_likelihood_{part}_from"], record[f"log_likelihood_{part}_to"], strict=True)
+    ends = zip(record[f"{name}_from"], record[f"{name}_to"], strict=True)
     return [None if a is None or b is None else 0.5 * (a + b) for a, b in ends]

@@ -21,8 +21,9 @@ from ..accel.devices import by_device
 from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
+from ..likelihood.following import mean_log_p
 from ..likelihood.independent import UNITS
-from ..likelihood.log_z import log_likelihood
+from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
 from ..machines.units import SPIN
@@ -32,6 +33,7 @@ from ..registry import Registry
 from ..sampling.gibbs import sweep, sweeps
 
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
+LIKELIHOOD, BOUND = WATCHED = ("log_likelihood", "log_bound")  # for which a run follows log Z
 ROOM = 2**20  # numbers at a time on a CPU
 TRIED, WIDE = 4000, 2**14  # reconstructions that a Hamming distance is the mean of, if they are not wide
 
@@ -183,6 +185,13 @@ def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> T
     return log_likelihood(machine, split, rng=rng).value
 
 
+def mean_log_bound(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
+    """A lower bound on the same, where the sum over hidden units is bounded by mean field: below log p by
+    the variational gap, and known as well as log Z is."""
+    rows = _split(split).some()
+    return mean_log_p(machine, rows, log_z(machine, rng=rng, data=rows.spins), bound=True).value
+
+
 @torch.no_grad()
 def mean_free_energy(
     machine: Machine, data: Any, rng: torch.Generator, *, limit: float | None = None
@@ -199,11 +208,20 @@ def mean_free_energy(
 
 
 def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
-    check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
+    try:
+        check_states(machine.layers, (0,), largest=HIDDEN, what=f"the metric {name}")
+    except InputError as error:
+        if name != LIKELIHOOD:
+            raise
+        raise InputError(f"{error}, or its lower bound, the metric {BOUND}") from error
 
 
 def _check_likelihood(machine: Machine) -> None:
-    _check_hidden(machine, "log_likelihood")
+    _check_hidden(machine, LIKELIHOOD)
+    _check_size(machine)
+
+
+def _check_size(machine: Machine) -> None:
     if machine.layers.units > UNITS:
         raise InputError(
             f"the likelihood is followed for up to {UNITS:,} units, and this machine has "
@@ -222,7 +240,8 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     {
         "hamming": Metric(hamming_distance),
-        "log_likelihood": Metric(mean_log_likelihood, check=_check_likelihood),
+        LIKELIHOOD: Metric(mean_log_likelihood, check=_check_likelihood),
+        BOUND: Metric(mean_log_bound, check=_check_size),
         "free_energy": Metric(mean_free_energy, check=_check_hidden),
         "gibbs_accessibility": Metric(gibbs_accessibility, of_split=False),
     },

@@ -5,6 +5,7 @@ A preset says what differs from the defaults of a `Recipe`; a choice made beside
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..data.catalogue import entry_of, is_file
@@ -69,7 +70,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "auto": {  # and what suits the data (choosing.py)
         **LIKELIHOOD,
         "centred": True,
-        "metrics": ("log_likelihood",),
         "evaluate": "epoch",
         "epochs": OPEN,
     },
@@ -105,11 +105,17 @@ SERVES = {
 }
 
 
-def metrics_for(dataset: str, preset: str, model: str) -> tuple[str, ...]:
-    """What is measured when nobody says: the likelihood of a file's data, where the sum over hidden units
-    has a closed form; reconstruction in the paper's tasks."""
-    watched = is_file(dataset) and not preset.startswith("paper") and model == "rbm"
-    return ("log_likelihood",) if watched else ("hamming",)
+def metrics_for(dataset: str, preset: str, model: str, hidden: Sequence[int]) -> tuple[str, ...]:
+    """What is measured when nobody says: the likelihood of a file's data, and wherever settings are
+    compared by it; reconstruction in the paper's tasks."""
+    watched = is_file(dataset) and not preset.startswith("paper")
+    return (watched_for(model, hidden),) if watched or preset == "auto" else ("hamming",)
+
+
+def watched_for(model: str, hidden: Sequence[int]) -> str:
+    """The likelihood where the sum over hidden units has a closed form, else its lower bound."""
+    closed = model == "rbm" or len(hidden) < (2 if model == "dbm" else 1)
+    return "log_likelihood" if closed else "log_bound"
 
 
 def preset_for(dataset: str, *, trying: bool = False) -> str:

@@ -33,7 +33,7 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.schedules import FALLS
 from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
-from .choices import one_or_each, optimizer_of
+from .choices import check_machine, one_or_each, optimizer_of
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -180,7 +180,8 @@ class Recipe:
 
     metrics: tuple[str, ...] = setting(
         ("hamming",),
-        "{names}; repeatable (default: log_likelihood for files, hamming for named data sets).",
+        "{names}; repeatable (default: for files log_likelihood, or log_bound, a lower bound of it, of "
+        "deep and full machines; hamming for named data sets).",
         flag="metric",
     )
     evaluate: str = setting(
@@ -232,14 +233,7 @@ class Recipe:
             lookup("metric", name, METRICS)
         spacing_of("evaluation", self.evaluate)
         spacing_of("checkpoint", self.checkpoints)
-        if self.model == "rbm" and len(self.hidden) != 1:
-            raise InputError(f"an rbm has one hidden layer, not {self.hidden}; use --model dbm for more")
-        if self.model == "bm" and len(self.hidden) > 1:
-            raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
-        if self.patterns is None and self.continuous:
-            raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
-        if self.patterns is None and self.strengths:
-            raise InputError("strengths are those of patterns; give --patterns K or leave them out")
+        check_machine(self)
         check_count("the number of replicas", self.replicas)
         check_count("the number of shards", self.shards)
         check_choice("part of a shard", self.shard_by, SHARDED)
@@ -297,7 +291,8 @@ class Recipe:
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
             drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
-        values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
+        machine = values.get("model", "rbm"), values.get("hidden", ())
+        values.setdefault("metrics", metrics_for(dataset, name, *machine))
         if values.get("budget") is not None and "epochs" not in chosen:
             values["epochs"] = OPEN
         if is_file(dataset):  # found again from wherever the run is looked at

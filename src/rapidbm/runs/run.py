@@ -26,17 +26,17 @@ from ..accel.ranks import Ranks, here
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
-from ..errors import DiskError, InputError, LossWarning, LostRank
+from ..errors import DiskError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .looking.trust import trust
-from .metrics import METRICS, measured
+from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
 from .spacing import due, longer, longer_time, planned, seconds_of
-from .watching import Best, Watch, divergences, suited, watches
+from .watching import Best, Watch, check_patience, divergences, suited, watched
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 LATE = 1.05  # of a budget: a training that is not done by then ends
@@ -89,11 +89,7 @@ class Run(RunFolder):
         data = recipe.data(given)
         recipe = suited(recipe, data)
         ready = recipe.trainer(data, device, ranks)  # says what does not fit before anything is written
-        if recipe.patience is not None and not watches(recipe, data):
-            raise InputError(
-                "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
-                "valid, and --metric log_likelihood"
-            )
+        check_patience(recipe, data)
 
         def made() -> str:
             for name in recipe.metrics:
@@ -234,8 +230,8 @@ class Run(RunFolder):
 
     def _watched(self, trainer: Training, data: Dataset) -> None:
         """Begins to watch the likelihood, where that is measured."""
-        if self._own is None and "log_likelihood" in self.recipe.metrics:
-            self._watch = Watch(trainer, data)
+        if self._own is None and (names := watched(self.recipe)):
+            self._watch = Watch(trainer, data, names)
         if self._watch is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
 
@@ -322,12 +318,13 @@ class Run(RunFolder):
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
     def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
-        if self._best is None or "log_likelihood_valid" not in values:
+        seen = None if self._watch is None else values.get(self._watch.judges)
+        if self._best is None or seen is None:
             return
-        if last and set(values["log_likelihood_valid"]) == {None} and not self._best.update.any():
+        if last and set(seen) == {None} and not self._best.update.any():
             self.best.unlink(missing_ok=True)  # nothing is known of what was trained
             return
-        if self._best.better(values["log_likelihood_valid"], progress.update, machine):
+        if self._best.better(seen, progress.update, machine):
             self._best.save(self.best, machine)
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
@@ -343,8 +340,9 @@ class Run(RunFolder):
         patience = self.recipe.patience
         if self._best is None or patience is None or self._since < patience:
             return False
+        what = "bound on the likelihood" if BOUND in watched(self.recipe)[:1] else "likelihood"
         self.info["stopped"] = (
-            f"after update {trainer.update}: no better likelihood of the validation part in "
+            f"after update {trainer.update}: no better {what} of the validation part in "
             f"{self._since} looks"
         )
         return True
@@ -376,10 +374,10 @@ class Run(RunFolder):
         rng = progress.rng
         values: Record = {}
         for name in self.recipe.metrics:
-            if self._watch is not None and name == "log_likelihood":
-                values |= self._watch.look(progress, machine, data, last=last)
-            else:
+            if self._watch is None or name not in WATCHED:
                 values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
+            elif name == self._watch.names[0]:  # all of them
+                values |= self._watch.look(progress, machine, data, last=last)
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:

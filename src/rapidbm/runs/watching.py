@@ -1,11 +1,13 @@
 """The likelihood of a training, watched; the best machine so far by that of a validation part.
 
-`Watch` follows log Z (`likelihood/following.py`) from look to look and says where a look would cost too
-much of the training. Each replica has a best machine of its own, the one after the look at which its
-validation part was most probable. All of them lie in one file, with what was seen, (e,) each:
+What is watched is log p (`log_likelihood`), or where hidden units are coupled to each other the lower
+bound on it that mean field proves (`log_bound`). `Watch` follows log Z (`likelihood/following.py`) from
+look to look and says where a look would cost too much of the training. Each replica has a best machine of
+its own, the one after the look at which its validation part was most probable. All of them lie in one
+file, with what was seen, (e,) each:
 
     parameter/…    the parameters that were evaluated: the average, where one is kept
-    best/value     log p of the validation part, −∞ before any
+    best/value     log p of the validation part, or its bound, −∞ before any
     best/update    after which update
 
 `trial` is a training without a folder, for those that compare.
@@ -28,14 +30,16 @@ from ..data.splits import Dataset
 from ..display import Shown
 from ..errors import DataWarning, InputError, LossWarning
 from ..estimates import Estimate
-from ..likelihood.following import ROWS, Follower, mean_log_p
+from ..likelihood.following import Follower, mean_log_p, work_of_rows
 from ..likelihood.independent import UNITS
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
 from ..training.loop import Progress, Training
+from ..training.positive import MeanField
 from .folder import Record, as_list
-from .metrics import METRICS
+from .metrics import BOUND, METRICS, WATCHED
+from .presets import watched_for
 from .recipe import Recipe
 
 PREFIX = "watch/"  # of what it saves
@@ -43,12 +47,19 @@ JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (
 
 
 class Watch:
-    """log p of every part of the data, with its standard error."""
+    """log p of every part of the data, or its lower bound, with the standard error."""
 
-    def __init__(self, trainer: Training, data: Dataset, end: float = 2.0) -> None:
-        rows = sum(min(len(split), ROWS) for split in data.parts.values())
+    def __init__(self, trainer: Training, data: Dataset, names: Sequence[str], end: float = 2.0) -> None:
+        """`names` are those of `WATCHED` that are measured; the first of them counts."""
+        self.names, counts = names, [len(split) for split in data.parts.values()]
+        rows = sum(work_of_rows(trainer.machine, counts, bound=name == BOUND) for name in names)
         self.follower = Follower(data.train.some().spins, trainer.seed, rows, end)
         self.per_update = work_of(trainer)
+
+    @property
+    def judges(self) -> str:
+        """The value that machines are compared by."""
+        return f"{self.names[0]}_valid"
 
     def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
         """Values and errors per replica; nothing where the look would cost too much, but for the first
@@ -56,9 +67,11 @@ class Watch:
         if progress.update and not last and not self.affords(progress.update, machine):
             return {}
         found: Record = {}
-        for part, mean in self.log_p(progress.update, machine, data, last=last).items():
-            found[f"log_likelihood_{part}"] = as_list(mean.value)
-            found[f"log_likelihood_error_{part}"] = as_list(mean.error)
+        z = self._log_z(progress.update, machine, last=last)
+        for name in self.names:
+            for part, mean in _parts(machine, data, z, name).items():
+                found[f"{name}_{part}"] = as_list(mean.value)
+                found[f"{name}_error_{part}"] = as_list(mean.error)
         return found
 
     def affords(self, update: int, machine: Machine) -> bool:
@@ -66,9 +79,11 @@ class Watch:
         return self.follower.wants(machine, update * self.per_update)
 
     def log_p(self, update: int, machine: Machine, data: Dataset, *, last: bool) -> dict[str, Estimate]:
-        """log p of every part of the data, nats per row; the last look may cost more."""
-        z = self.follower.look(machine, update * self.per_update, last=last)
-        return {part: mean_log_p(machine, split.some(), z) for part, split in data.parts.items()}
+        """What counts of every part of the data, nats per row; the last look may cost more."""
+        return _parts(machine, data, self._log_z(update, machine, last=last), self.names[0])
+
+    def _log_z(self, update: int, machine: Machine, *, last: bool) -> Estimate:
+        return self.follower.look(machine, update * self.per_update, last=last)
 
     def state(self) -> dict[str, Tensor]:
         return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}
@@ -80,11 +95,26 @@ class Watch:
             self.follower.load(saved, like)
 
 
+def _parts(machine: Machine, data: Dataset, z: Estimate, name: str) -> dict[str, Estimate]:
+    how = name == BOUND
+    return {p: mean_log_p(machine, split.some(), z, bound=how) for p, split in data.parts.items()}
+
+
 def work_of(trainer: Training) -> int:
     """About how many sweeps of a chain an update takes, the data's part with them."""
     chains = trainer.count_of_chains or trainer.batch_size
     sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
-    return int(chains * sweeps + 2 * trainer.batch_size)
+    return int(chains * sweeps + (2 + _inferring(trainer)) * trainer.batch_size)
+
+
+def _inferring(trainer: Training) -> int:
+    """Sweeps that take as long as hidden units of one image, where they are iterated; half of a sweep is
+    theirs. Dense layers coupled to themselves are swept unit by unit, and nothing is as slow."""
+    layers, positive = trainer.machine.layers, getattr(trainer, "positive", None)
+    slow = trainer.machine.patterns is None and any(a == b for a, b in layers.edges)
+    if layers.restricted or slow or not isinstance(positive, MeanField):
+        return 0
+    return positive.iterations // 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,6 +126,7 @@ class Trial(Shown):
     seconds: float  # of training, looks apart
     log_p: dict[str, Estimate]  # of every part of the data, per replica
     curve: dict[int, Estimate]  # update → log p of the validation part
+    metric: str  # what stands for log p: log_likelihood, or log_bound where it is the bound
     diverged: tuple[int, ...]
 
 
@@ -117,8 +148,9 @@ def trial(
     if data.valid is None:
         raise InputError("a trial is judged by a validation part; give valid=0.1, or data that have one")
     trainer = recipe.trainer(data, device_named(recipe.device))
-    METRICS["log_likelihood"].check(trainer.machine)
-    watching, curve, spent = Watch(trainer, data, end=JUDGED), {}, 0.0
+    metric = next(iter(watched(recipe)), watched_for(recipe.model, recipe.hidden))
+    METRICS[metric].check(trainer.machine)
+    watching, curve, spent = Watch(trainer, data, (metric,), end=JUDGED), {}, 0.0
 
     def machine() -> Machine:
         return trainer.averaged() if trainer.average else trainer.machine
@@ -151,7 +183,7 @@ def trial(
             if over:
                 break
     kept = copy.deepcopy(machine()).requires_grad_(False)
-    return Trial(kept, trainer.update, spent, found, curve, trainer.diverged())
+    return Trial(kept, trainer.update, spent, found, curve, metric, trainer.diverged())
 
 
 @dataclass
@@ -218,7 +250,7 @@ def suited(recipe: Recipe, data: Dataset) -> Recipe:
     """The recipe with the Hamming distance in place of a likelihood that would cost more than the
     training."""
     units = data.visible + sum(recipe.hidden)
-    if "log_likelihood" not in recipe.metrics or units <= UNITS:
+    if not watched(recipe) or units <= UNITS:
         return recipe
     warnings.warn(
         f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the "
@@ -226,10 +258,24 @@ def suited(recipe: Recipe, data: Dataset) -> Recipe:
         DataWarning,
         stacklevel=3,
     )
-    metrics = dict.fromkeys("hamming" if name == "log_likelihood" else name for name in recipe.metrics)
+    metrics = dict.fromkeys("hamming" if name in WATCHED else name for name in recipe.metrics)
     return replace(recipe, metrics=tuple(metrics))
 
 
+def watched(recipe: Recipe) -> tuple[str, ...]:
+    """The metrics for which log Z is followed, the one that counts first."""
+    return tuple(name for name in WATCHED if name in recipe.metrics)
+
+
 def watches(recipe: Recipe, data: Dataset) -> bool:
-    """Whether the likelihood of a validation part is measured."""
-    return data.valid is not None and "log_likelihood" in recipe.metrics
+    """Whether the likelihood of a validation part is measured, or its bound."""
+    return data.valid is not None and bool(watched(recipe))
+
+
+def check_patience(recipe: Recipe, data: Dataset) -> None:
+    """Patience has something to wait for."""
+    if recipe.patience is not None and not watches(recipe, data):
+        raise InputError(
+            "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
+            "valid, and --metric log_likelihood, or log_bound for a deep or full machine"
+        )

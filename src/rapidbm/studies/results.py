@@ -20,13 +20,14 @@ from ..data.tables import no_formula
 from ..display import as_html, as_text
 from ..errors import InputError, printable
 from ..runs.folder import Record, RunFolder
+from ..runs.metrics import WATCHED
 from ..runs.views.listing import LOW, with_spread
 from .batches import data_words, finished
 from .planning import Batch, Plan
 from .study import Study, in_words, shown, written
 
 ASIDE = ("epoch", "update", "seconds", "diverged")
-BY = "log_likelihood_valid"
+BY = tuple(f"{name}_valid" for name in WATCHED)
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,10 @@ def _row(
 
 def _ending(records: Sequence[Record], replica: int) -> dict[str, tuple[float, float]]:
     """Every measure of one training, with its error."""
-    watched = [r for r in records if r.get(BY, [None] * (replica + 1))[replica] is not None]
+    by = next((name for name in BY if any(name in record for record in records)), "")
+    watched = [r for r in records if r.get(by, [None] * (replica + 1))[replica] is not None]
     if watched:
-        records = [max(watched, key=lambda record: record[BY][replica])]
+        records = [max(watched, key=lambda record: record[by][replica])]
     found: dict[str, tuple[float, float]] = {}
     for record in records:  # the last one stays
         for key, each in record.items():

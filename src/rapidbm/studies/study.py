@@ -30,7 +30,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..disk import reading
 from ..errors import InputError, check_choice, check_count, unknown
 from ..registry import options_of
-from ..runs.metrics import METRICS
+from ..runs.metrics import METRICS, WATCHED
 from ..runs.presets import preset_for
 from ..runs.recipe import ONE_OR_EACH, PARTS, PER_REPLICA, Recipe
 from ..schema import Anything, Maybe, Misfit, Names, Real, Several, Shape, Text, Whole, of_hint
@@ -297,7 +297,7 @@ def _metric(measure: str) -> str:
 def _usual(recipe: Recipe) -> str:
     if not recipe.metrics:
         raise InputError("a study measures something; leave metric out, or name one")
-    name = "log_likelihood" if "log_likelihood" in recipe.metrics else recipe.metrics[0]
+    name = next((name for name in WATCHED if name in recipe.metrics), recipe.metrics[0])
     return f"{name}_test" if METRICS[name].of_split else name
 
 

@@ -24,7 +24,7 @@ Others take besides
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, Parts, PatternInduced,
         Persistent, Splits, Tempered
     optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
-    positive: POSITIVE, PositivePhase
+    positive: POSITIVE, MeanField, PositivePhase
     projections: Clip, PROJECTIONS, Projection, Sign
     schedules: FALLS, Schedule
     sharded.abreast: SHARDED, check_units, divided

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.console import Console
 from rich.markup import escape
 
-from ...display import short, spread
+from ...display import MEASURED, short, spread
 from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ...progress import Watch, quiet, watch
 
@@ -170,8 +170,9 @@ def record_line(record: dict[str, Any]) -> str:
             continue
         error = record.get(f"{name}_error_{part}")
         words = spread(values) if error is None else with_error(values, error)
-        name = "log p" if name == "log_likelihood" else name
-        told.setdefault(name if split else key, []).append(f"{part} {words}" if split else words)
+        told.setdefault(MEASURED.get(name, name) if split else key, []).append(
+            f"{part} {words}" if split else words
+        )
     return f"epoch {record['epoch']:>4}  " + "; ".join(
         f"{name} {', '.join(words)}" for name, words in told.items()
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from ...estimates import WIDE
 from ...machines.machine import Machine
 from ...machines.spins import unpack
 from ..folder import Record, RunFolder
-from ..metrics import corrupt
+from ..metrics import BOUND, WATCHED, corrupt
 from .charts import Chart, Curve, Value
 from .html import duration
 from .images import field_image, spin_image
@@ -32,10 +32,11 @@ Found = dict[str, Any]
 
 def numbers(run: RunFolder, records: Sequence[Record], found: Found) -> list[tuple[str, str]]:
     """What stands at the top: a number and its words."""
-    part = "test"
+    part, seen = "test", likelihood(run, records, found)
+    least = " or more" if seen["bound"] else ""
     told = [
-        (row["value"], f"nats, log p of a {part} {_what(run)}{_interval(row)}")
-        for row in likelihood(run, records, found)["rows"]
+        (row["value"], f"nats{least}, log p of a {part} {_what(run)}{_interval(row)}")
+        for row in seen["rows"]
         if row["part"] == part
     ]
     if (distances := _hamming(run, records, found)) and part in distances:
@@ -68,27 +69,33 @@ def _hamming(run: RunFolder, records: Sequence[Record], found: Found) -> dict[st
 
 
 def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[str, Any]:
-    """log p of each part with its interval: as measured for this page, else as the run has watched it."""
+    """log p of each part with its interval, or its lower bound: as measured for this page, else as the
+    run has watched it."""
     lost = run.info.get("diverged", [])
     rows: list[dict[str, Any]] = []
-    note = log_z = ""
+    beside: list[tuple[str, str]] = []
+    note = log_z = name = ""
     if "likelihood" in found:
         values = over_replicas(found["likelihood"]["rows"], lost)
         note = found["likelihood"]["note"]
         note = f"{note[:1].upper()}{note[1:]}."
+        name = _first(values)
         rows = [
-            _row(part, *(values.get(f"log_likelihood_{part}{end}", []) for end in _ENDS))
+            _row(part, *(values.get(f"{name}_{part}{end}", []) for end in _ENDS))
             for part in PARTS
-            if f"log_likelihood_{part}" in values
+            if f"{name}_{part}" in values
         ]
         if "log_z" in values:
             row = _row("", *(values.get(f"log_z{end}", []) for end in _ENDS))
             log_z = row["value"] + _interval(row)
+        if "variational_gap_test" in values:
+            beside = [("variational gap, test", spread(values["variational_gap_test"]))]
     else:
-        last: Record = next((r for r in reversed(records) if "log_likelihood_test" in r), {})
+        last: Record = next((r for r in reversed(records) if _first(r)), {})
+        name = _first(last)
         for part in PARTS:
-            if f"log_likelihood_{part}" in last:
-                pair = {k: last[f"log_likelihood{k}_{part}"] for k in ("", "_error")}
+            if f"{name}_{part}" in last:
+                pair = {k: last[f"{name}{k}_{part}"] for k in ("", "_error")}
                 pair = over_replicas(pair, lost)
                 ends = [
                     [
@@ -103,10 +110,11 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
     shape, fit = run.info["data"]["shape"], fit_of(run)
     columns = fit.get("independent_columns")
     coins = -shape[0] * shape[1] * math.log(2.0)
-    beside = [("independent columns", f"{columns:.2f}")] if isinstance(columns, float) else []
+    beside += [("independent columns", f"{columns:.2f}")] if isinstance(columns, float) else []
     beside.append(("fair coins", f"{coins:.2f}"))
     return {
         "rows": rows,
+        "bound": name == BOUND,
         "note": note,
         "log_z": log_z,
         "hamming": _hamming(run, records, found),
@@ -116,6 +124,11 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
 
 
 _ENDS = ("", "_from", "_to")
+
+
+def _first(values: Mapping[str, Any]) -> str:
+    """The likelihood of the test part, where it is there, or its bound."""
+    return next((name for name in WATCHED if f"{name}_test" in values), "")
 
 
 def _worse(fit: Any) -> bool:

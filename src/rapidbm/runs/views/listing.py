@@ -17,12 +17,13 @@ from typing import Any, overload
 import torch
 
 from ...disk import is_locked
-from ...display import as_html, as_text
+from ...display import MEASURED, as_html, as_text
 from ...errors import InputError, check_choice, printable
 from ...estimates import Estimate
 from ...progress import watch
 from ...training.loop import Divergence
 from ..folder import Record, RunFolder
+from ..metrics import WATCHED
 from ..recipe import Recipe
 from ..spacing import OPEN
 
@@ -172,10 +173,10 @@ def machine_words(recipe: Recipe, shape: Sequence[int]) -> str:
 
 
 def measured(records: Sequence[Record]) -> str:
-    """What a run is judged by: the likelihood of its test part where that is there, else another part's,
-    else the Hamming distance, else its first metric."""
+    """What a run is judged by: the likelihood of its test part, or its bound, where that is there, else
+    another part's, else the Hamming distance, else its first metric."""
     keys = {key: None for record in records for key in record}
-    for metric in ("log_likelihood", *LOW):
+    for metric in (*WATCHED, *LOW):
         for part in PARTS:
             if f"{metric}_{part}" in keys:
                 return f"{metric}_{part}"
@@ -224,9 +225,8 @@ def _row(run: Listed) -> list[str]:
     size = in_bytes(run.size)
     if run.reason:
         return [run.name, run.status, *["–"] * 5, size, when]
-    label = {"log_likelihood": "log p"}
     name, _, part = run.measure.rpartition("_")
-    what = f"{label.get(name, name)} {part} " if name else f"{run.measure} "
+    what = f"{MEASURED.get(name, name)} {part} " if name else f"{run.measure} "
     last = f"{what}{in_words(run.last)}" if run.last is not None else "–"
     kind = f"{run.machine}, {run.replicas} replicas" if run.replicas > 1 else run.machine
     status = f"{run.status}, {len(run.diverged)} diverged" if run.diverged else run.status
