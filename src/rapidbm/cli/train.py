@@ -232,7 +232,7 @@ def _check_same(run: Run, dataset: str | None, preset: str | None, chosen: dict[
         made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
         wanted = _flat(made) if preset is not None else {**chosen, "dataset": made.dataset}
     saved = _flat(run.recipe)
-    free = ("epochs", "falls", "budget")  # they tell of a longer run
+    free = ("epochs", "falls", "budget", "rate_changes")  # they tell of a run made longer, or steered
     told = [
         f"{k} is {saved.get(k)!r} there, {v!r} here"
         for k, v in wanted.items()

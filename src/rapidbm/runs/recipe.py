@@ -143,6 +143,7 @@ class Recipe:
         "none", "Fall of the rate to zero over the training: linear, cosine, none.", choices=FALLS
     )
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
+    rate_changes: tuple[tuple[float, ...], ...] = ()  # (update, rate since then), of one that was steered
     centred: bool = setting(
         False, "Centred gradients: couplings act on what differs from the means (rbm with biases)."
     )
@@ -363,7 +364,9 @@ class Recipe:
         decay = each if len(each) > 1 else (*each, 0.0)[0]
         fall: Any = self.fall  # words that the schedule and Adam check
         clock: Any = self.adam_clock or "update"
-        schedule = Schedule(self.decay, self.decay_after, self.rate_floor, fall, self.falls)
+        schedule = Schedule(
+            self.decay, self.decay_after, self.rate_floor, fall, self.falls, self.rate_changes
+        )
         if self.adam_clock is not None and self.optimizer != "adam":
             raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
         if self.optimizer == "sgd":
@@ -418,7 +421,11 @@ FIELDS = frozenset(f.name for f in fields(Recipe))
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     """JSON knows lists only."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return {k: _tuple(v) for k, v in values.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:

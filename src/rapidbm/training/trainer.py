@@ -283,7 +283,7 @@ class Trainer:
         start, schedule = self.choice.rate, self.choice.schedule
         epoch = update // self.per_epoch
         fraction = schedule.fraction(update, self.per_epoch, self.epochs)
-        each = start if isinstance(start, tuple) else (start,)
+        each = schedule.starts(start if isinstance(start, tuple) else (start,), update)
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
     def move(self, gradients: dict[str, Tensor], rates: Rates) -> None:
