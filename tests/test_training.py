@@ -183,15 +183,18 @@ def test_each_replica_has_its_own_order():
         batch_size=4,
         seed=0,
     )
-    whole = trainer.spins[torch.cat([trainer.images(0, i) for i in range(3)], 1)]
-    assert [trainer.images(0, i).shape[1] for i in range(3)] == [4, 4, 2]
+    batches = trainer.batches
+    taken = [batches.taken(0, 0, i) for i in range(3)]
+    assert [rows.shape[1] for rows in taken] == [4, 4, 2]
+    whole = batches.spins(torch.cat(taken, 1))
     assert not torch.equal(whole[0], whole[1])
     for e in range(3):
         rows = sorted(map(tuple, whole[e].int().tolist()))
         assert rows == sorted(map(tuple, BARS.spins.tolist()))
-    first = trainer.order.clone()
-    trainer.images(1, 0)
-    assert not torch.equal(trainer.order, first)  # and another one in the next epoch
+    for seed, epoch in ((0, 1), (1, 0)):  # and another one in the next epoch, or of another seed
+        assert not torch.equal(batches.taken(seed, epoch, 0), taken[0])
+    assert torch.equal(batches.taken(0, 0, 1), taken[1])  # whatever was asked for before
+    assert torch.equal(batches.taken(0, 0, 1, slice(1, 3)), taken[1][:, 1:3])
 
 
 def test_the_nominal_divisor_weakens_the_positive_phase_of_the_last_batch():

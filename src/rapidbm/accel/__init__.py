@@ -17,7 +17,7 @@ It knows `errors` and nothing else of this library. Other rooms use
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of, sum_of_sizes
     operands.Pair;  fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
-    moves.serves, step, Rule, Guard;  executors.executor_for, Plan, repeated;  recording.unseen
+    moves.serves, step, Rule, Guard;  executors.executor_for, Executor, Plan, repeated;  recording.unseen
 
 All of them answer on a CPU, too.
 

@@ -23,7 +23,7 @@ from .devices import lone_thread
 from .recording import Recorded
 from .rounding import Precision, check_precision, current, of_training, precision
 
-Key = tuple[tuple[int, bool], ...]  # images of each update in a graph, and whether it projects
+Key = tuple[tuple[int, bool], ...]  # rows of each update in a graph, and whether it projects
 Rates = tuple[float, ...] | Tensor
 Update = Callable[[Tensor, Rates, float | Tensor, bool], None]
 PAYS = 100  # calls from which on a graph is worth its capture
@@ -34,7 +34,7 @@ LONE = 2**22  # images times parameters below which one thread is as fast as two
 class Plan:
     """What an update needs from the host."""
 
-    index: Tensor  # (e, b): the images of each replica
+    rows: Tensor  # (e, b, …): those of the data that each replica takes
     rates: tuple[float, ...]
     share: float  # of the new parameters in their average
     project: bool
@@ -114,7 +114,7 @@ class Eager(Executor):
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         with self.rounded():
             for plan in plans:
-                update(plan.index, plan.rates, plan.share, plan.project)
+                update(plan.rows, plan.rates, plan.share, plan.project)
                 yield 1
 
     def forget(self) -> None:
@@ -139,7 +139,7 @@ class Repeating(Executor):
 
     def launch(self, plans: Sequence[Plan], update: Update) -> None:
         """All of them as one piece of work."""
-        key = tuple([(plan.index.shape[1], plan.project) for plan in plans])
+        key = tuple([(plan.rows.shape[1], plan.project) for plan in plans])
         inputs = self.inputs.get(key)
         if inputs is None:
             inputs = self.inputs[key] = Inputs(key, plans)
@@ -154,13 +154,11 @@ class Inputs:
 
     def __init__(self, key: Key, plans: Sequence[Plan]) -> None:
         self.key, self.told = key, [(*plan.rates, plan.share) for plan in plans]
-        self.index = torch.cat([plan.index for plan in plans], 1)
-        self.numbers = torch.tensor(self.told, dtype=torch.float64, device=self.index.device)
+        self.rows = torch.cat([plan.rows for plan in plans], 1)
+        self.numbers = torch.tensor(self.told, dtype=torch.float64, device=self.rows.device)
 
     def tell(self, plans: Sequence[Plan]) -> None:
-        self.index.copy_(
-            plans[0].index if len(plans) == 1 else torch.cat([plan.index for plan in plans], 1)
-        )
+        self.rows.copy_(plans[0].rows if len(plans) == 1 else torch.cat([plan.rows for plan in plans], 1))
         numbers = [(*plan.rates, plan.share) for plan in plans]
         if self.told != numbers:
             self.numbers.copy_(torch.tensor(numbers, dtype=torch.float64))
@@ -169,7 +167,7 @@ class Inputs:
     def work(self, update: Update) -> None:
         start = 0
         for (size, project), row in zip(self.key, self.numbers, strict=True):
-            update(self.index[:, start : start + size], row[:-1], row[-1], project)
+            update(self.rows[:, start : start + size], row[:-1], row[-1], project)
             start += size
 
 
@@ -230,7 +228,7 @@ class Recording(Repeating):
 
     def small(self, plan: Plan) -> bool:
         """Whether threads would cost more than they do."""
-        return plan.index.shape[1] * sum([p.numel() for p in self.parameters]) < LONE
+        return plan.rows.shape[1] * sum([p.numel() for p in self.parameters]) < LONE
 
     def forget(self) -> None:
         self.replay = Recorded(self.rng)

@@ -42,6 +42,7 @@ from ..runs.choosing import usual_decay, usual_hidden
 from ..runs.spacing import seconds_of
 from ..sampling.samplers import Sampler
 from ..sampling.samplers import sample as drawn
+from ..training.batches import InMemory
 from ..training.negative import ContrastiveDivergence
 from ..training.optimisers import adam
 from ..training.trainer import Trainer
@@ -162,8 +163,8 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             trainer = self._trainer(machine, spins, passes, fall="linear")
             began = time.monotonic()
             for number in range(passes):
-                if number and rows.changing:
-                    trainer.spins.copy_(rows.draw(rng))
+                if number and rows.changing and isinstance(trainer.batches, InMemory):
+                    trainer.batches.replace(rows.draw(rng))
                 trainer.finish_epoch()
                 self._tell(f"pass {number + 1} of {passes}, {time.monotonic() - began:.1f} s")
             _warn_of_divergence(trainer)

@@ -2,6 +2,7 @@
 
     train        the generator that people call
     trainer      the state between two updates, and the update
+    batches      which rows an update takes
     positive     the average over the data
     negative     the average over the model: one class per estimator
     annealer     the same from samplers of dimod: `Annealer`
@@ -16,6 +17,7 @@ recipe, no command.
 
 Others take besides
 
+    batches: InMemory
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
         Persistent, Tempered
     optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers

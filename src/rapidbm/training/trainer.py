@@ -29,6 +29,7 @@ from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import stream
+from .batches import Batches, InMemory
 from .centring import Centring
 from .given import check_each, check_objects, spins_for
 from .load import warn_of_load
@@ -101,15 +102,15 @@ class Trainer:
         prepare(machine.device)
         self.machine, self.negative = machine, negative
         # A copy: what the caller writes into the array later is not part of the training.
-        self.spins = spins_for(machine, spins).to(machine.device, copy=True)
+        spins = spins_for(machine, spins).to(machine.device, copy=True)
         self.positive = positive or positive_for(machine)
         self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
         self.projection.check(machine)
         self.epochs, self.batch_size, self.batch_mean = epochs, batch_size, batch_mean
         self.seed = seed
-        self.per_epoch = math.ceil(len(self.spins) / batch_size)
-        self.update, self.order_of, self.order = 0, -1, torch.empty(0)
+        self.per_epoch = math.ceil(len(spins) / batch_size)
+        self.update = 0
         self.alive = torch.ones(machine.replicas, dtype=torch.bool, device=machine.device)
         self.rng = stream(seed, "training", device=machine.device)
         self.chains = negative.init(machine, self.rng)
@@ -126,10 +127,12 @@ class Trainer:
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         self.settled = self.projected()
-        self.centring = Centring(machine, self.spins) if centred else None
+        self.centring = Centring(machine, spins) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
-        self.spins = self.executor.stored(self.spins)
+        self.batches: Batches = InMemory(
+            spins, self.executor, replicas=machine.replicas, size=batch_size, dtype=machine.dtype
+        )
         self.average = average
         self.mean_of = {name: p.data.clone() for name, p in self.parameters.items()} if average else {}
 
@@ -219,11 +222,12 @@ class Trainer:
         share = max(1.0 / self.average, 1.0 / done) if self.average else 1.0
         due = self.projection.every == "update" or done % self.per_epoch == 0
         project = due and not isinstance(self.projection, NoProjection)
-        return Plan(self.images(epoch, number), self.rates(update), share, project)
+        rows = self.batches.taken(self.seed, epoch, number)
+        return Plan(rows, self.rates(update), share, project)
 
-    def compute(self, index: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
-        """The update of these images, all of it on the device."""
-        batch = self.executor.batch(self.spins, index, self.machine.dtype)  # (e, b, v)
+    def compute(self, rows: Tensor, rates: Rates, share: float | Tensor, project: bool) -> None:
+        """The update of these rows, all of it on the device."""
+        batch = self.batches.spins(rows)  # (e, b, v)
         with self.machine.resting(self.chains.shape[1]):
             gradient = self.gradient(batch)
         if self.centring is None:
@@ -266,16 +270,6 @@ class Trainer:
         of_data = data.gradient(machine) if data.alone(machine) else None
         self.executor.meet()
         return data.against(model, machine, of_data)
-
-    def images(self, epoch: int, number: int) -> Tensor:
-        """Which images each replica takes in this update, (e, b)."""
-        if self.order_of != epoch:
-            shape = (self.machine.replicas, len(self.spins))
-            rng = stream(self.seed, "order", epoch, device=self.spins.device)
-            self.order = torch.rand(shape, generator=rng, device=rng.device).argsort(1)
-            self.order_of = epoch
-        start = number * self.batch_size
-        return self.order[:, start : start + self.batch_size]
 
     def rates(self, update: int) -> tuple[float, ...]:
         if self.choice is None:
@@ -324,7 +318,7 @@ class Trainer:
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
         machine = self.averaged() if self.average else self.machine
-        return fit(machine, self.spins, stream(self.seed, "fit", device=machine.device))
+        return fit(machine, self.batches.some(), stream(self.seed, "fit", device=machine.device))
 
     def wait(self) -> None:
         """Returns when the device has done all that was asked of it."""
@@ -403,7 +397,7 @@ class Trainer:
         self.executor.forget()  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
-        self.order_of, self.settled = -1, self.projected()
+        self.settled = self.projected()
 
     def _check_values(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Refuses a saved state that no training can have left."""

@@ -163,7 +163,7 @@ def _pictures(
     rng = stream(trainer.seed, PLACE, progress.update, device=machine.device)
     one = machine.replica(0)
     if isinstance(trainer.negative, Persistent | Tempered):
-        chains = trainer.negative.configurations(machine, trainer.chains, trainer.spins, rng)[0]
+        chains = trainer.negative.configurations(machine, trainer.chains, trainer.batches.some(), rng)[0]
     else:
         count = FEW_SWEEPS if machine.layers.self_coupled(0) else SWEEPS
         chains = sweeps(one, one.random(IMAGES, rng), rng, count)[0]
