@@ -20,8 +20,11 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "h5py": "hdf5",
     "learnergy": "bench",
     "rbms": "bench",
+    "starlette": "studio",
     "tensorboard": "tensorboard",
     "torchebm": "bench",
+    "uvicorn": "studio",
+    "websockets": "studio",
 }
 
 
