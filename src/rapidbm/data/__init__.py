@@ -7,7 +7,7 @@ Knows spins and the disk; no machine. Other rooms use `load`, `DATASETS` and `is
 Others take besides
 
     catalogue: FILE_ENDINGS, entry_of, settings_for
-    digits: data_folder
+    digits: data_folder, mnist_is_here
     files: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     tables: write_table

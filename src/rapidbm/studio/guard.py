@@ -63,7 +63,7 @@ class Access:
         return f"rapidbm-studio-{self.port}"  # cookies of all ports are one heap
 
     def is_host(self, value: str) -> bool:
-        name, _, port = value.rpartition(":")
+        name, _, port = (value if self.port != 80 or ":" in value else f"{value}:80").rpartition(":")
         if port != str(self.port):
             return False
         return name.lower() in self.names or (self.numbers and _is_number(name))

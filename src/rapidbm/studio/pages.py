@@ -37,14 +37,15 @@ class Page:
     def tell(self, key: str, header: Header) -> None:
         self.post(key, message(header))
 
-    def post(self, key: str, told: Told) -> None:
-        """To be sent, in place of what waits under this key."""
-        if self.gone:
-            return
-        if key not in self._slots and len(self._slots) >= MOST:
+    def post(self, key: str, told: Told) -> bool:
+        """To be sent, in place of what waits under this key; whether something did."""
+        replaces = key in self._slots
+        if not replaces and len(self._slots) >= MOST:
             self.gone = True
-        self._slots[key] = told
+        if not self.gone:
+            self._slots[key] = told
         self._wake.set()
+        return replaces
 
     def seen(self, key: str) -> None:
         if self._flight[key] > 0:

@@ -199,7 +199,8 @@ class Studio:
         if page is None:
             return
         if header.get("event") == "dreamt":
-            page.post(f"{FRAME}dream", whole)
+            if page.post(f"{FRAME}dream", whole):
+                self._dream(page, {"do": "seen"})  # the one before never will be
         else:
             page.post(f"{header.get('event')}/dream", whole)
 

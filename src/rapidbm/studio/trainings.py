@@ -173,7 +173,10 @@ class Trainings:
         if training.answer is not None:
             self._answer(training, {"error": str(told.get("reason") or told.get("status"))})
             self.all.pop(training.number, None)
-        self._workers[training.number].close()
+        if told["status"] == "refused":
+            self.workshop.give_back(self._workers.pop(training.number))
+        elif told["status"] != "killed":
+            self._workers[training.number].close()
         training.publish()
         self.announce()
         self._ended.set()

@@ -154,6 +154,14 @@ class Workshop:
         self._later(self._refill(worker, then))
         return worker
 
+    def give_back(self, worker: Worker) -> None:
+        """A worker that has done nothing yet is as good as a spare one."""
+        worker.hear, worker.gone = (lambda header, whole: None), (lambda reason: None)
+        if self.spare is None and not self._closing:
+            self.spare = worker
+        else:
+            worker.close()
+
     async def _refill(self, busy: Worker, seconds: float) -> None:
         await busy.ready.wait()
         await asyncio.sleep(seconds)  # what the other does first is what somebody waits for

@@ -1,5 +1,5 @@
 """`python -m rapidbm.studio.work`: a worker. It loads what all of them need, says that it is ready, and
-becomes what its first message says."""
+becomes what its first message says; when that comes to nothing, what the next one says."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def main() -> None:
     }
     pipe.tell({"event": "ready"})
     try:
-        first = pipe.wait()
-        roles[first["do"]](pipe, first)
+        while True:
+            first = pipe.wait()
+            roles[first["do"]](pipe, first)
     except Closed:
         pass
     sys.stderr.flush()

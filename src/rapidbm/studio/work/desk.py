@@ -14,20 +14,17 @@ from typing import Any
 
 import torch
 
-from ...accel.devices import device_named
-from ...data.catalogue import DATASETS, load
+from ...data.catalogue import load
+from ...data.digits import mnist_is_here
 from ...data.splits import Dataset
 from ...disk import inside
 from ...errors import InputError
 from ...glass.phases import boundaries, standing
 from ...runs.folder import RunFolder
-from ...runs.metrics import METRICS
 from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
 from ...runs.report.words import commands, recipe_in_words
 from ...runs.views.listing import Listed, Runs
-from ...training.negative import NEGATIVE
-from ...training.projections import PROJECTIONS
 from .arrays import Arrays, spins
 from .machines import embedded, run_folder, subject
 from .pipe import Pipe
@@ -36,7 +33,7 @@ from .recipes import UPLOADED, UPLOADS, data_named, recipe_of, uploaded
 Answer = tuple[dict[str, Any], Arrays]
 THUMBS = 12  # images of a data set
 POINTS = 80  # of a curve among small multiples
-OFFERED = ("bars4", "bas6", "bas12", "digits", "mnist")
+OFFERED = ("bars4", "bas6", "bas12", "digits", "digits-labelled", "mnist")
 SEVERAL = 300  # runs that are listed
 
 
@@ -138,18 +135,13 @@ class Desk:
 
     def datasets(self, asked: dict[str, Any]) -> Answer:
         """The data sets that are offered, and the files that were dropped here."""
-        names = [name for name in OFFERED if name in DATASETS or name.startswith("bas")]
-        names += [name for name in ("digits-labelled",) if name in DATASETS]
         folder = inside(self.folder, UPLOADS)
         files = sorted(folder.iterdir()) if folder.is_dir() else []
         dropped = [f"{UPLOADED}{p.name}" for p in files if p.is_file() and not p.name.startswith(".")]
         return {
-            "datasets": names,
+            "datasets": OFFERED,
             "uploads": dropped,
-            "negatives": list(NEGATIVE.own),
-            "projections": list(PROJECTIONS.own),
-            "metrics": list(METRICS.own),
-            "device": str(device_named("auto")),
+            "absent": [] if mnist_is_here() else ["mnist"],
         }, {}
 
     def data(self, asked: dict[str, Any]) -> Answer:

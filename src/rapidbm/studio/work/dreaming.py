@@ -147,8 +147,6 @@ class Dream:
             self.ladder = (
                 Ladder(self.subject, told, stream(self.seed, "ladder")) if told.get("on") else None
             )
-        elif do == "ask" and self.unseen >= AHEAD:
-            self.unseen = 0  # the page came back and has lost count
 
     def _set(self, told: Mapping[str, Any]) -> None:
         if "beta" in told:

@@ -149,9 +149,6 @@ class Steering:
             self.stopping = True
         elif do == "pace":
             self.pace = _pace(told.get("pace"))
-        elif do == "keep":
-            self.run.keep()
-            self.pipe.tell({"event": "kept", "update": step.update})
         elif do == "watched":
             self.watched = bool(told.get("watched"))
             self.shown = 0.0

@@ -13,6 +13,7 @@ import { Zones } from "./zones.js";
 
 const BETA = { from: 0.05, to: 8 };
 const CHAINS = 64;
+const PATIENCE = 30000;  // milliseconds
 
 export function open(stage, studio, given) {
   const dream = new Dream(stage, studio, given);
@@ -37,7 +38,7 @@ class Dream {
     this.stops = [
       this.link.draws("frame/dream", (told) => this.#frame(told)),
       this.link.on("dream", (told) => this.#opened(told)),
-      this.link.on("woken", ({ text }) => { remark(`${text}; it begins anew`); this.begin(); }),
+      this.link.on("woken", ({ text }) => this.#woken(text)),
     ];
     if (studio.hello) this.begin();
   }
@@ -58,6 +59,14 @@ class Dream {
     if (!this.listed) this.#list().catch(complain);
     this.link.ask("place", { machine: this.machine, replica: Number(this.given.replica ?? 0) })
       .then((place) => { this.zones.show(place, BETA); this.zones.mark(beta.input.number); }).catch(() => this.zones.hide());
+  }
+
+  /** The worker has died: once it begins anew, but not for ever. */
+  #woken(text) {
+    const again = !this.died || performance.now() - this.died > PATIENCE;
+    this.died = performance.now();
+    remark(again ? `${text}; it begins anew` : `${text}; choose the machine again to go on`);
+    if (again) this.begin();
   }
 
   // -- controls ---------------------------------------------------------------------------------
@@ -109,10 +118,13 @@ class Dream {
     this.tiles.columns = told.shape[0] === 1 ? 1 : 8;
     const start = (start) => { this.link.tell("dream", { what: "start", start }); };
     const parts = [h("button", { type: "button", onclick: () => start({ from: "noise" }) }, "noise")];
-    if (told.patterns) parts.push(h("button", { type: "button", onclick: () => start({ from: "pattern" }) }, "patterns"));
+    if (told.patterns) {
+      const names = [["", "all patterns"], ...Array.from({ length: told.patterns }, (_, k) => [String(k), `pattern ${k + 1}`])];
+      parts.push(select([["-", "a pattern …"], ...names], "-", (k) => k !== "-" && start({ from: "pattern", pattern: k === "" ? null : Number(k) }), { "aria-label": "Start from patterns", class: "narrow" }));
+    }
     if (told.data) parts.push(h("button", { type: "button", onclick: () => start({ from: "data" }) }, "data"));
     if (told.labels.length) {
-      const labels = [["", "any label"], ...told.labels.map((label) => [String(label), `label ${label}`])];
+      const labels = [["", "a label …"], ...told.labels.map((label) => [String(label), `label ${label}`])];
       parts.push(select(labels, "", (label) => label !== "" && start({ from: "data", label: Number(label) }), { "aria-label": "Start from data of a label", class: "narrow" }));
     }
     put(this.starts, parts);

@@ -27,6 +27,7 @@ export class Setup {
     this.link = studio.link;
     this.train = train;
     this.dataset = "bars4";
+    this.absent = [];  // data sets that would have to be downloaded
     this.sides = { a: new Choices("a", this.link, () => this.#changed()), b: null };
     this.chips = h("div", { class: "chips", role: "group", "aria-label": "Data sets" });
     this.about = h("p", { class: "small soft" });
@@ -46,7 +47,8 @@ export class Setup {
     if (this.studio.hello.read_only) this.button.textContent = "This studio only shows";
     if (this.#loaded) return;
     this.#loaded = true;
-    const { datasets, uploads } = await this.link.ask("datasets");
+    const { datasets, uploads, absent } = await this.link.ask("datasets");
+    this.absent = absent;
     put(this.chips, [...datasets, ...uploads].map((name) => this.#chip(name)));
     await this.choose(this.dataset);
   }
@@ -59,7 +61,7 @@ export class Setup {
     const chip = h("button", { type: "button", class: "chip", "aria-pressed": "false", title, dataset: { name }, onclick: () => this.choose(name) }, h("span", { class: "chip-image" }, tiles.box), h("span", {}, title));
     const show = ({ shape, arrays }) => tiles.show(arrays.images.values, Math.min(4, arrays.images.shape[0]), shape);
     if (described) show(described);
-    else if (name !== "mnist") this.link.ask("data", { dataset: name }).then(show).catch(() => {});
+    else if (!this.absent.includes(name)) this.link.ask("data", { dataset: name }).then(show).catch(() => {});
     return chip;
   }
 
@@ -68,6 +70,10 @@ export class Setup {
     for (const chip of this.chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.name === name));
     for (const side of Object.values(this.sides)) side?.begin(name, LIGHT[name] ?? {});
     if (!this.studio.hello) return;
+    if (this.absent?.includes(name)) {
+      this.about.textContent = "MNIST is not on this computer yet: a training downloads it once, 11 MB.";
+      return;
+    }
     try {
       const told = await this.link.ask("data", { dataset: name });
       if (this.dataset !== name) return;

@@ -18,7 +18,7 @@ export class Landscape extends Card {
   #chosen = null;
 
   constructor(link, asked) {
-    super(link, asked, { ask: "landscape", title: "Landscape", word: "landscape", height: 430, wide: true });
+    super(link, asked, { ask: "landscape", title: "Landscape", word: "landscape", height: 400, wide: true });
     this.thumb = new Tiles({ label: "The state that is chosen", columns: 1, tallest: () => 130 });
     this.told = h("p", { class: "small numbers", role: "status" }, "Point at a valley to see its state; drag or use the arrow keys to turn the map.");
     this.legend = h("p", { class: "legend small" });
@@ -40,7 +40,8 @@ export class Landscape extends Card {
 
   caption({ starts, distinct, total, kept, folded, retrieval }) {
     const more = retrieval === null ? "" : ` ${Math.round(100 * retrieval)} % of the descents end at a pattern.`;
-    return `${starts} descents found ${count(distinct, "valley")}; there are at least ${short(total[0], 3)}.${more} The plane keeps ${Math.round(100 * kept)} % of the distances${folded ? "; a state and its mirror image are one point" : ""}.`;
+    const all = total[1] > 0 ? `${short(total[0], 3)} ± ${short(total[1], 2)}` : short(total[0], 3);
+    return `${starts} descents found ${count(distinct, "valley")}; by those met once and twice there are at least ${all}.${more} The plane keeps ${Math.round(100 * kept)} % of the distances${folded ? "; a state and its mirror image are one point" : ""}.`;
   }
 
   #turning() {

@@ -17,7 +17,7 @@ export class Likelihood extends Card {
   patience(units) { return units < 1000 ? "up to a minute" : "minutes"; }
 
   caption({ method, effort, note, independent }) {
-    const how = method === "exact" ? `Exact, over ${effort}.` : `Annealed there and back${effort ? `: ${effort}` : ""}. ${note}`;
+    const how = method === "exact" ? `Exact, over ${effort}.` : `Annealed there and back${effort ? `, ${effort}` : ""}${note ? `; ${note}` : ""}.`;
     return independent ? `${how} Independent pixels give ${short(independent, 4)}.` : how;
   }
 

@@ -26,7 +26,8 @@ export class Phases extends Card {
       const points = line(values).filter(Boolean);
       if (!points.length) return null;
       const floor = height - MARGINS.bottom;
-      return s("path", { class: `zone-fill ${name}`, d: `${path([[points[0][0], floor], ...points, [points.at(-1)[0], floor]])}Z` });
+      const end = name === "glass" ? [[width, Math.min(points.at(-1)[1], MARGINS.top)], [width, floor]] : [[points.at(-1)[0], floor]];
+      return s("path", { class: `zone-fill ${name}`, d: `${path([[points[0][0], floor], ...points, ...end])}Z` });
     };
     const [hx, hy] = [x(Math.max(here[0], x.back(MARGINS.left))), y(Math.min(here[1], top))];
     const beyond = here[1] > top ? " (above the frame)" : "";
