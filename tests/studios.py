@@ -74,10 +74,13 @@ class Served:
             yield Page(socket)
 
     def children(self):
-        """Processes of the workers."""
-        told = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True)
-        rows = [line.split() for line in told.stdout.splitlines()[1:]]
-        return [int(pid) for pid, parent in rows if int(parent) == self.process.pid]
+        """Processes of the nursery and of the workers."""
+        told = subprocess.run(["ps", "-eo", "ppid,pid"], capture_output=True, text=True, check=True)
+        rows = [tuple(map(int, line.split())) for line in told.stdout.splitlines()[1:]]
+        found = [self.process.pid]
+        for parent in found:  # it grows
+            found += [pid for above, pid in rows if above == parent]
+        return found[1:]
 
     def memory(self):
         """The most memory that the server itself had, in bytes."""

@@ -11,6 +11,7 @@ between the original A and the reconstruction B.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..accel.devices import by_device
+from ..accel.devices import by_device, lone_thread
 from ..data.splits import Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
@@ -33,6 +34,7 @@ from ..sampling.gibbs import sweep, sweeps
 
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 ROOM = 2**20  # numbers at a time on a CPU
+FEW = 2**18  # numbers that one thread is done with before a second has come (docs/decisions/threads.md)
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ def hamming_distance(
     room = by_device(machine.device, ROOM, 2**8 * ROOM)
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
-    with watch("reconstructions", tries * len(split)) as tick:
+    few = min(step, len(split)) * machine.layers.units * machine.replicas <= FEW
+    with watch("reconstructions", tries * len(split)) as tick, lone_thread() if few else nullcontext():
         for start in range(0, len(split), step):
             part = split.take(slice(start, start + step))
             for _ in range(tries):

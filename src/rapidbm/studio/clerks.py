@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from .wire import Header, message
-from .workers import Worker, Workshop
+from .workers import Nursery, Worker
 
 Hear = Callable[[Header, bytes], None]
 MOST = 64  # questions that wait
@@ -28,8 +28,8 @@ class Clerk:
     """Whoever asks is told the answer, and on the way how far it is, as messages with the asker's own
     `page` and `id`."""
 
-    def __init__(self, workshop: Workshop, first: Header) -> None:
-        self.workshop, self.first = workshop, first
+    def __init__(self, nursery: Nursery, first: Header) -> None:
+        self.nursery, self.first = nursery, first
         self.worker: Worker | None = None
         self.waiting: OrderedDict[int, _Question] = OrderedDict()
         self.busy: tuple[int, _Question] | None = None
@@ -59,7 +59,7 @@ class Clerk:
     def open(self) -> None:
         """Has a worker ready before anybody asks."""
         if self.worker is None:
-            self.worker = self.workshop.take(self._hear, self._gone)
+            self.worker = self.nursery.worker(self._hear, self._gone)
             self.worker.tell(self.first)
 
     def _turn(self) -> None:

@@ -20,9 +20,10 @@ from .clerks import Clerk
 from .pages import FRAME, Page
 from .trainings import Trainings
 from .wire import Header
-from .workers import Worker, Workshop
+from .workers import Nursery, Worker
 
 PAGES = 24  # that may be open
+TRAININGS = 4  # that may run at once, or as many as there are cores
 ASKING = 32  # questions of a page that wait
 LETTERS = 2**17  # of what a page tells at once
 DESK = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
@@ -40,13 +41,13 @@ class Studio:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self.read_only = folder, read_only
-        self.workshop = Workshop()
+        self.nursery = Nursery()
         first = {"folder": str(folder)}
-        self.desk = Clerk(self.workshop, {**first, "do": "desk"})
-        self.look = Clerk(self.workshop, {**first, "do": "look"})
+        self.desk = Clerk(self.nursery, {**first, "do": "desk"})
+        self.look = Clerk(self.nursery, {**first, "do": "look"})
         self.pages: dict[str, Page] = {}
-        most = max(2, os.cpu_count() or 2)
-        self.trainings = Trainings(self.workshop, str(folder), self.pages.values, most)
+        most = max(TRAININGS, os.cpu_count() or 1)
+        self.trainings = Trainings(self.nursery, str(folder), self.pages.values, most)
         self.dreamer: Worker | None = None
         self._names = count(1)
         self._looks: dict[tuple[str, int], int] = {}  # page and id: the clerk's number
@@ -59,7 +60,7 @@ class Studio:
         await self.trainings.close()
         for page in self.pages.values():
             page.close()
-        await self.workshop.close()
+        await self.nursery.close()
 
     # -- pages ------------------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Studio:
 
     def _open_dreams(self) -> Worker:
         if self.dreamer is None:
-            self.dreamer = self.workshop.take(self._dreamt, self._woken)
+            self.dreamer = self.nursery.worker(self._dreamt, self._woken)
             self.dreamer.tell({"do": "dream", "folder": str(self.folder)})
         return self.dreamer
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .pages import FRAME, Page
 from .wire import Header, message
-from .workers import Workshop
+from .workers import Nursery, Worker
 
 OVER = ("finished", "interrupted", "failed", "refused", "killed")
 STEERED = ("pause", "go", "step", "stop", "rate", "pace", "replica")
@@ -65,11 +65,11 @@ class Trainings:
     """All of them."""
 
     def __init__(
-        self, workshop: Workshop, folder: str, pages: Callable[[], Iterable[Page]], most: int
+        self, nursery: Nursery, folder: str, pages: Callable[[], Iterable[Page]], most: int
     ) -> None:
-        self.workshop, self.folder, self.pages, self.most = workshop, folder, pages, most
+        self.nursery, self.folder, self.pages, self.most = nursery, folder, pages, most
         self.all: dict[int, Training] = {}
-        self._workers: dict[int, Any] = {}
+        self._workers: dict[int, Worker] = {}
         self._numbers = count()
         self._ended = asyncio.Event()
 
@@ -89,7 +89,7 @@ class Trainings:
             return answer({"error": f"{training.run} is being trained already"})
         training.answer = answer
         self.all[training.number] = training
-        worker = self.workshop.take(
+        worker = self.nursery.worker(
             lambda header, whole: self._hear(training, header, whole),
             lambda reason: self._gone(training, reason),
         )
@@ -173,10 +173,7 @@ class Trainings:
         if training.answer is not None:
             self._answer(training, {"error": str(told.get("reason") or told.get("status"))})
             self.all.pop(training.number, None)
-        if told["status"] == "refused":
-            self.workshop.give_back(self._workers.pop(training.number))
-        elif told["status"] != "killed":
-            self._workers[training.number].close()
+        self._workers[training.number].close()
         training.publish()
         self.announce()
         self._ended.set()

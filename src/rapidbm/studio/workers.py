@@ -1,186 +1,200 @@
-"""Worker processes, seen from the server: who they are, what they are told, what becomes of them.
+"""Worker processes, seen from the server: how they are born, what they are told, what becomes of them.
 
-A worker is `python -m rapidbm.studio.work`, with a pipe to and one from it. It loads torch and then waits
-for its first message, which says what it is to be. One spare worker is always loaded, so that whoever
-needs one does not wait. A worker that dies says so to whoever took it; the server goes on.
+The nursery, `python -m rapidbm.studio.work`, loads torch and the library once. A worker is a fork of it:
+there in a hundredth of a second, with most of its memory shared. The server and a worker have a socket
+between them, whose end is the end of either. Nothing but the server's own messages reaches a worker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import IO
 
 from .wire import SIZE, Header, header_of, message, piped, size_in
 
 Hear = Callable[[Header, bytes], None]
 Gone = Callable[[str], None]
-TAIL = 12  # lines of what a worker said last that are kept
 KIND = 5.0  # seconds between the wish that a worker ends and the end
+WORDS = 2000  # bytes of what a worker said last
 
 
 class Worker:
-    """One process; `hear` is called with each message, `gone` once, with its last words."""
+    """One process; `hear` is called with each message, `gone` once, with the reason of its end."""
 
-    def __init__(self) -> None:
-        self.hear: Hear = lambda header, whole: None
-        self.gone: Gone = lambda reason: None
-        self.ready = asyncio.Event()
-        self.process: asyncio.subprocess.Process | None = None
-        self._said: deque[str] = deque(maxlen=TAIL)
+    def __init__(self, hear: Hear, gone: Gone) -> None:
+        self.hear, self.gone = hear, gone
+        self.over = asyncio.Event()
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._pid: int | None = None  # a descriptor of the process, which no other can take over
+        self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._killed = self._closed = False
         self._waiting: list[bytes] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        # -P: nothing is imported from the folder that the command was started in.
-        command = (sys.executable, "-P", "-m", "rapidbm.studio.work")
-        pipe = asyncio.subprocess.PIPE
-        self.process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env={**os.environ, "RAPIDBM_PROGRESS": "off"},
-            start_new_session=True,  # Ctrl-C is the server's: it asks its workers to save
-        )
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
-        waiting, self._waiting = self._waiting, []
-        for whole in waiting:
-            self._write(whole)
+    def begin(self, nursery: socket.socket) -> None:
+        """Asks the nursery for a process at the other end of a socket."""
+        mine, its = socket.socketpair()
+        with its:
+            socket.send_fds(nursery, [b"worker"], [its.fileno(), self._said.fileno()])
+        self._task = asyncio.create_task(self._listen(mine))
 
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.returncode is None
+    def born(self, pid: int) -> None:
+        with suppress(OSError):  # it is dead already
+            self._pid = os.pidfd_open(pid)
+        if self._killed:
+            self.kill()
+
+    def died(self, status: int) -> None:
+        if not self._status.done():
+            self._status.set_result(status)
 
     def tell(self, header: Header) -> None:
         """Something to do; what a dead worker is told is lost."""
         whole = piped(message(header))
-        if self.process is None:
+        if self._writer is None:
             self._waiting.append(whole)
-        else:
-            self._write(whole)
+        elif not self._writer.is_closing():
+            self._writer.write(whole)
 
-    def _write(self, whole: bytes) -> None:
-        assert self.process is not None
-        assert self.process.stdin is not None
-        with suppress(ConnectionError, RuntimeError):
-            self.process.stdin.write(whole)
-
-    async def _listen(self) -> None:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        stream = self.process.stdout
-        with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
+    async def _listen(self, link: socket.socket) -> None:
+        reader, self._writer = await asyncio.open_unix_connection(sock=link)
+        for whole in self._waiting:
+            self._writer.write(whole)
+        if self._closed:
+            self._writer.close()
+        with suppress(asyncio.IncompleteReadError, OSError, ValueError):
             while True:
-                whole = await stream.readexactly(size_in(await stream.readexactly(SIZE.size)))
-                header = header_of(whole)
-                if header.get("event") == "ready":
-                    self.ready.set()
-                else:
-                    self.hear(header, whole)
-        try:  # a kill just when it has ended would take its exit status away from whoever waits for it
-            code = await asyncio.wait_for(self.process.wait(), KIND)
-        except TimeoutError:  # one that sends nonsense is of no use
+                whole = await reader.readexactly(size_in(await reader.readexactly(SIZE.size)))
+                self.hear(header_of(whole), whole)
+        self._writer.close()
+        try:
+            status = await asyncio.wait_for(asyncio.shield(self._status), KIND)
+        except TimeoutError:  # it sent nonsense, or the nursery is gone
             self.kill()
-            code = await self.process.wait()
-        self.ready.set()
-        await asyncio.sleep(0)  # its last words
-        self.gone(self._reason(code))
+            status = -signal.SIGKILL
+        reason = self._reason(status)
+        self._forget()
+        self.over.set()
+        self.gone(reason)
 
-    async def _overhear(self) -> None:
-        assert self.process is not None
-        assert self.process.stderr is not None
-        while line := await self.process.stderr.readline():
-            self._said.append(line.decode("utf-8", "replace").rstrip())
+    def _reason(self, status: int) -> str:
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with code {status}"
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - WORDS))
+        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        return f"its process {how}" + (f": {lines[-1][:300]}" if lines and status > 0 else "")
 
-    def _reason(self, code: int) -> str:
-        how = f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        said = next((line for line in reversed(self._said) if line.strip()), "")
-        return f"its process was {how}" + (f": {said[:300]}" if said and code > 0 else "")
+    def _forget(self) -> None:
+        self._said.close()
+        if self._pid is not None:
+            os.close(self._pid)
+            self._pid = None
 
     def close(self) -> None:
-        """It has nothing more to do: the end of its pipe lets it save and leave."""
-        if self.process is not None and self.process.stdin is not None:
-            with suppress(ConnectionError, RuntimeError):
-                self.process.stdin.close()
+        """It has nothing more to do: the end of its socket lets it save and leave."""
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
 
     def kill(self) -> None:
-        if self.alive and self.process is not None:
+        self._killed = True
+        if self._pid is not None:
             with suppress(ProcessLookupError):
-                self.process.kill()
+                signal.pidfd_send_signal(self._pid, signal.SIGKILL)
 
     async def end(self) -> None:
         """Closed, and killed if it does not leave."""
-        if self.process is None:
-            return
         self.close()
         try:
-            await asyncio.wait_for(self.process.wait(), KIND)
+            await asyncio.wait_for(self.over.wait(), KIND)
         except TimeoutError:
             self.kill()
-            await self.process.wait()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
 
 
-class Workshop:
-    """All workers, and the spare one."""
+class Nursery:
+    """The process that workers are forks of, and all that live."""
 
     def __init__(self) -> None:
-        self.spare: Worker | None = None
-        self.all: list[Worker] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closing = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._unborn: deque[Worker] = deque()
+        self._living: dict[int, Worker] = {}
 
-    def prepare(self) -> None:
-        """Sees to it that there is a spare worker."""
-        if self._closing or (self.spare is not None and self.spare.alive):
+    def open(self) -> socket.socket:
+        """Starts it, if it does not run."""
+        if self._link is not None:
+            return self._link
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # -P: nothing is imported from the folder that the command was started in.
+        command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(its.fileno())]
+        with its:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                env={**os.environ, "RAPIDBM_PROGRESS": "off"},
+                start_new_session=True,  # Ctrl-C is the server's: it asks its workers to save
+            )
+        mine.setblocking(False)
+        asyncio.get_running_loop().add_reader(mine, self._hear)
+        self._link = mine
+        return mine
+
+    def worker(self, hear: Hear, gone: Gone) -> Worker:
+        """A new worker; it has no role before its first message."""
+        found = Worker(hear, gone)
+        found.begin(self.open())
+        self._unborn.append(found)
+        return found
+
+    def _hear(self) -> None:
+        assert self._link is not None
+        try:
+            told = self._link.recv(4096)
+        except BlockingIOError:
             return
-        if self.spare is not None and self.spare.process is None:  # is being started
+        except OSError:
+            told = b""
+        if not told:
+            self._lose()
             return
-        self.spare = self._new()
+        news = json.loads(told)
+        if "born" in news:
+            worker = self._unborn.popleft()
+            self._living[news["born"]] = worker
+            worker.born(news["born"])
+        elif news["died"] in self._living:
+            self._living.pop(news["died"]).died(news["status"])
 
-    def take(self, hear: Hear, gone: Gone, *, then: float = 1.0) -> Worker:
-        """A worker for oneself; another spare one is made, some seconds after this one is at work."""
-        worker, self.spare = self.spare, None
-        if worker is None or (worker.process is not None and not worker.alive):
-            worker = self._new()
-        worker.hear, worker.gone = hear, gone
-        self._later(self._refill(worker, then))
-        return worker
-
-    def give_back(self, worker: Worker) -> None:
-        """A worker that has done nothing yet is as good as a spare one."""
-        worker.hear, worker.gone = (lambda header, whole: None), (lambda reason: None)
-        if self.spare is None and not self._closing:
-            self.spare = worker
-        else:
-            worker.close()
-
-    async def _refill(self, busy: Worker, seconds: float) -> None:
-        await busy.ready.wait()
-        await asyncio.sleep(seconds)  # what the other does first is what somebody waits for
-        self.prepare()
-
-    def _new(self) -> Worker:
-        self.all = [w for w in self.all if w.alive or w.process is None]
-        worker = Worker()
-        self.all.append(worker)
-        self._later(worker.start())
-        return worker
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _lose(self) -> None:
+        """It is gone, or is to go; another one is started when one is needed. Workers live on."""
+        assert self._link is not None
+        assert self._process is not None
+        asyncio.get_running_loop().remove_reader(self._link)
+        self._link.close()
+        self._link = None
+        try:
+            status = self._process.wait(KIND)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        unborn, self._unborn = self._unborn, deque()
+        for worker in unborn:
+            worker.died(status or 1)
 
     async def close(self) -> None:
-        self._closing = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*(worker.end() for worker in self.all), return_exceptions=True)
+        workers = [*self._living.values(), *self._unborn]
+        await asyncio.gather(*(worker.end() for worker in workers), return_exceptions=True)
+        if self._link is not None:
+            self._lose()

@@ -1,6 +1,6 @@
 """What a worker is told and tells.
 
-A thread reads what comes; the end of the pipe means that the server is gone or has no more use for the
+A thread reads what comes; the end of the socket means that the server is gone or has no more use for the
 worker. Then `Closed` is raised where the worker listens next, so that a training saves and leaves. One
 that does not listen within `GRACE` seconds is in the middle of something long and is ended: a run goes on
 from its newest checkpoint, to the same bits.
@@ -9,10 +9,10 @@ from its newest checkpoint, to the same bits.
 from __future__ import annotations
 
 import os
-import sys
+import socket
 import threading
 from collections import deque
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ..wire import SIZE, Header, header_of, message, piped, size_in
 from .arrays import Arrays, packed
@@ -25,18 +25,14 @@ class Closed(Exception):
 
 
 class Pipe:
-    """Standard input and output, of which nobody else writes to the latter from now on."""
+    """The worker's end of the socket."""
 
-    def __init__(self, source: BinaryIO | None = None, target: BinaryIO | None = None) -> None:
-        self._source = sys.stdin.buffer if source is None else source
-        if target is None:
-            target = os.fdopen(os.dup(1), "wb")
-            os.dup2(2, 1)  # what others print goes to standard error
-        self._target = target
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._source: BinaryIO = link.makefile("rb")
         self._inbox: deque[Header] = deque()
         self._change = threading.Condition()
         self._closed = False
-        self._grace = GRACE
         threading.Thread(target=self._read, daemon=True).start()
 
     def tell(self, header: Header, arrays: Arrays | None = None) -> None:
@@ -45,8 +41,7 @@ class Pipe:
             kinds, payload = packed(arrays)
             header = {**header, "arrays": kinds}
         try:
-            self._target.write(piped(message(header, payload)))
-            self._target.flush()
+            self._link.sendall(piped(message(header, payload)))
         except OSError as error:
             raise Closed from error
 
@@ -80,16 +75,11 @@ class Pipe:
         with self._change:
             self._closed = True
             self._change.notify_all()
-        threading.Event().wait(self._grace)
+        threading.Event().wait(GRACE)
         os._exit(0)
 
     def _exactly(self, size: int) -> bytes:
         found = self._source.read(size)
         if len(found) < size:
-            raise OSError("the pipe ended")
+            raise OSError("the socket ended")
         return found
-
-
-def asked(header: Header, *names: str) -> list[Any]:
-    """These entries of a message, None where they are missing."""
-    return [header.get(name) for name in names]

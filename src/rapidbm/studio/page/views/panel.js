@@ -47,6 +47,9 @@ export class Panel {
 
   close() { this.stopDrawing(); }
 
+  /** What leaves the stage does not train on unseen; it is saved and can be gone on with. */
+  end() { if (!OVER.has(this.state.status)) this.link.tell("steer", { run: this.run, what: "stop" }); }
+
   /** The run goes on in another worker, which tells everything from the beginning. */
   forget() {
     this.records = [];

@@ -47,9 +47,12 @@ class Play {
     this.#watch();
   }
 
-  /** Starts the machines of one or two sides on the same data. */
+  /** Starts the machines of one or two sides on the same data, in the place of those on the stage. */
   async train(sides) {
-    for (const panel of this.panels.values()) panel.close();
+    for (const panel of this.panels.values()) {
+      panel.end();
+      panel.close();
+    }
     this.panels.clear();
     put(this.place);
     for (const { side, asked } of sides) {

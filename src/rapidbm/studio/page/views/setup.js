@@ -50,7 +50,7 @@ export class Setup {
     const { datasets, uploads, absent } = await this.link.ask("datasets");
     this.absent = absent;
     put(this.chips, [...datasets, ...uploads].map((name) => this.#chip(name)));
-    await this.choose(this.dataset);
+    await this.#describe(this.dataset);
   }
 
   #chip(name, described = null) {
@@ -65,11 +65,15 @@ export class Setup {
     return chip;
   }
 
-  async choose(name) {
+  choose(name) {
     this.dataset = name;
-    for (const chip of this.chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.name === name));
     for (const side of Object.values(this.sides)) side?.begin(name, LIGHT[name] ?? {});
-    if (!this.studio.hello) return;
+    return this.studio.hello && this.#describe(name);
+  }
+
+  /** Marks the data that are chosen, and says what they are. */
+  async #describe(name) {
+    for (const chip of this.chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.name === name));
     if (this.absent?.includes(name)) {
       this.about.textContent = "MNIST is not on this computer yet: a training downloads it once, 11 MB.";
       return;
