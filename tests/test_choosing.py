@@ -157,6 +157,36 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     assert "none could be judged" in lines[-1]
 
 
+def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
+    value = iter([-1.0, -2.0])
+
+    def judge(recipe, data, rivals, seconds):
+        return [Judged(rivals[0], 0.0, next(value), 0.0, 100)]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
+    monkeypatch.setattr(choosing, "time", Standing)
+    recipe = chosen(auto(budget="100s"), ("budget",), table(16))
+    assert recipe.weight_decay == (1.0,)  # the usual one of the first round, not 0.0
+
+
+def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypatch):
+    rounds = []
+
+    def judge(recipe, data, rivals, seconds):
+        rounds.append(rivals)
+        known = [c for c in rivals if len(rounds) == 2 or c.patterns is None]
+        score = {c: -c.rate - (c.patterns is None) for c in known}
+        return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(known, key=lambda c: -score[c])]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
+    monkeypatch.setattr(choosing, "time", Standing)
+    recipe = chosen(auto(budget="100s"), ("budget",), table(48))
+    assert {c.rate for c in rounds[1] if c.patterns} == {1.5e-3}  # the usual one
+    assert recipe.patterns is not None
+
+
 @pytest.mark.parametrize(
     "other",
     [{"model": "dbm", "hidden": (9, 5)}, {"negative": "pid", "patterns": 4}, {"optimizer": "sgd"}],

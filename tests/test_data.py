@@ -269,7 +269,7 @@ def served(monkeypatch, tmp_path):
     thread.start()
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
-    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(digits, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(digits, "_FAILED", {})
     monkeypatch.setattr(digits, "STATIC_URL", f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setattr(digits, "STATIC_ROWS", {"test": 3})

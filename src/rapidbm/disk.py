@@ -36,6 +36,11 @@ def inside(folder: Path, *names: str) -> Path:
     return path
 
 
+def cache_folder() -> Path:
+    """Where this user keeps what can be had again: `$XDG_CACHE_HOME/rapidbm`, or ~/.cache/rapidbm."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rapidbm"
+
+
 def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..disk import cache_folder
 from ..errors import InputError, check_choice, is_number
 from ..machines.spins import to_spins
 from ..random import stream
@@ -155,7 +156,7 @@ def _fetch(url: str, checksum: str | None, right: Callable[[Path], bool] = lambd
     when, told = _FAILED.get(url, (-FORGET, ""))
     if time.monotonic() - when < FORGET:
         raise InputError(told)
-    cache, name = Path(pooch.os_cache("rapidbm")), pooch.utils.unique_file_name(url)
+    cache, name = cache_folder(), pooch.utils.unique_file_name(url)
     if (cache / name).is_file() and not right(cache / name):
         (cache / name).unlink()
     try:

@@ -68,6 +68,7 @@ class Follower:
     data: Tensor  # (samples, v): training data, for the marginals of a base
     seed: int
     rows: int = 0  # of data that `mean_log_p` goes through at each look
+    end: float = 2.0  # times an anchor's share: what the last look may cost where nothing is known
     looks: int = 0
     spent: int = 0  # sweeps of a chain, on bridges
     last_cost: int = 0  # of the last bridge
@@ -192,8 +193,8 @@ class Follower:
         search = MODES * _price(machine, ANNEALED) // ANNEALED
         first = self.looks == 1  # all else depends on it
         left = self._left(machine, trained)
-        if last and bool(self.known["value"].isnan().any()):  # the end is worth as much again
-            left = _free(machine) + 2 * by_device(machine.device, *ANCHORS) * trained
+        if last and bool(self.known["value"].isnan().any()):
+            left = _free(machine) + self.end * by_device(machine.device, *ANCHORS) * trained
         elif not first and left < max(1.2 * self.last_anchor, search + 50 * price):
             return
         most = MOST if first else max(2, min(MOST, int(left / price)))

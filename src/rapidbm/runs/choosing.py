@@ -5,8 +5,9 @@ train side by side as replicas, each with a fall of its rate to zero, and are ju
 a validation part:
 
     first     couplings and rates, at the usual decay, for a `FIRST` share of the time
-    second    the best rate of each kind of couplings with every decay, for longer, a `SECOND` share:
-              patterns begin slowly, and what overfits shows late
+    second    the best rate of each kind of couplings, the usual one of a kind that could not be judged,
+              with every decay, for longer, a `SECOND` share: patterns begin slowly, and what overfits
+              shows late
     last      the best of these: the run itself, for what is left
 
 The run keeps its best machine by the validation part.
@@ -68,6 +69,10 @@ class Candidate:
     rate: float
     decay: float
 
+    @property
+    def shape(self) -> tuple[int, int | None]:
+        return self.hidden, self.patterns
+
     def __str__(self) -> str:
         kind = "dense" if self.patterns is None else f"K={self.patterns}"
         return f"{self.hidden} hidden units, {kind}, rate {self.rate:.2g}, weight decay {self.decay:.2g}"
@@ -125,8 +130,8 @@ def chosen(
         f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
         f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
     )
-    last = [c for c in rivals if c.patterns == rivals[-1].patterns]  # patterns, if any have some
-    best, kept, took = last[len(last) // 2], rivals, 0
+    usual = usual_of_shapes(rivals)
+    best, kept, took, most = usual[-1], usual, 0, -math.inf  # of patterns, if any have some
     for part in (FIRST, SECOND):
         if part == SECOND:
             rivals = [replace(c, decay=decay) for c in kept for decay in decays]
@@ -137,18 +142,22 @@ def chosen(
         judged = compared(recipe, data, rivals, part * whole)
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
-            break
-        found, best, took = judged[0], judged[0].candidate, judged[0].updates
+            continue
+        found = judged[0]
+        if found.valid > most:  # a busy computer may have left less for a longer round
+            best, took, most = found.candidate, found.updates, found.valid
         tell(
-            f"auto: {best}: log p train {found.train:.2f}, valid {found.valid:.2f} ± {found.error:.2f}, "
-            f"best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
+            f"auto: {found.candidate}: log p train {found.train:.2f}, valid {found.valid:.2f} ± "
+            f"{found.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
         )
         kept = best_of_shapes(judged)
+        # Couplings that could not be judged in a short time may be the best in a longer one.
+        kept += [c for c in usual if c.shape not in {k.shape for k in kept}]
     winner = replace(_with(recipe, [best]), replicas=recipe.replicas)
     rest = max(1.0, LEAST * whole, whole - (time.monotonic() - began))
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
-    most = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
-    updates = min(most * per_epoch, KEPT * rest * _speed(winner, data))
+    epochs = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
+    updates = min(epochs * per_epoch, KEPT * rest * _speed(winner, data))
     if "evaluate" not in fixed:
         winner = replace(winner, evaluate=str(max(per_epoch, int(updates) // LOOKS)))
     if took and "rate" not in fixed:
@@ -156,7 +165,7 @@ def chosen(
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))
-    return replace(winner, budget=f"{rest:.0f}s", epochs=most, valid=share)
+    return replace(winner, budget=f"{rest:.0f}s", epochs=epochs, valid=share)
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
@@ -218,19 +227,27 @@ def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[t
 def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float) -> list[Judged]:
     """Trains them, in so many seconds together, and sorts them, the best first."""
     judged: list[Judged] = []
-    shapes = list(dict.fromkeys((c.hidden, c.patterns) for c in rivals))
-    for shape in shapes:
-        group = [c for c in rivals if (c.hidden, c.patterns) == shape]
+    for group in by_shape(rivals):
         each = seconds * len(group) / len(rivals)
         judged += _trained(_with(recipe, group), data, group, each)
     return sorted((x for x in judged if math.isfinite(x.valid)), key=lambda x: -x.valid)
 
 
 def best_of_shapes(judged: list[Judged]) -> list[Candidate]:
-    best: dict[tuple[int, int | None], Candidate] = {}
-    for one in judged:
-        best.setdefault((one.candidate.hidden, one.candidate.patterns), one.candidate)
-    return list(best.values())
+    return [group[0] for group in by_shape([one.candidate for one in judged])]
+
+
+def usual_of_shapes(rivals: list[Candidate]) -> list[Candidate]:
+    """The middle rate of each kind of couplings."""
+    return [group[len(group) // 2] for group in by_shape(rivals)]
+
+
+def by_shape(rivals: list[Candidate]) -> list[list[Candidate]]:
+    """Those that can train side by side."""
+    groups: dict[tuple[int, int | None], list[Candidate]] = {}
+    for one in rivals:
+        groups.setdefault(one.shape, []).append(one)
+    return list(groups.values())
 
 
 def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:

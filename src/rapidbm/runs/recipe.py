@@ -145,7 +145,7 @@ class Recipe:
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
     rate_changes: tuple[tuple[float, ...], ...] = ()  # (update, rate since then), of one that was steered
     centred: bool = setting(
-        False, "Centred gradients: couplings act on what differs from the means (rbm with biases)."
+        False, "Centred gradients: couplings act on what differs from the means; needs biases."
     )
     batch_size: int = setting(100, "Images per update.")
     batch_mean: str = setting(
@@ -226,9 +226,9 @@ class Recipe:
                 raise InputError(
                     f"give one {what}, or one for each of the {self.replicas} replicas, not {len(given)}"
                 )
-        if self.centred and not (self.biases and self.model == "rbm"):
+        if self.centred and not self.biases:
             raise InputError(
-                "centred gradients are for an rbm with biases; give --biases, or leave --centred out"
+                "centred gradients are for machines with biases; give --biases, or leave --centred out"
             )
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
@@ -260,7 +260,7 @@ class Recipe:
         for key, owner in _owners().items():
             if owner in chosen and chosen[owner] != base.get(owner):
                 drop.add(key)
-        if chosen.get("biases") is False or chosen.get("model", "rbm") != "rbm":
+        if chosen.get("biases") is False:
             drop.add("centred")
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}

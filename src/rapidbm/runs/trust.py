@@ -11,12 +11,12 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
+from ..disk import cache_folder
+
 
 def _mark(path: Path) -> Path:
-    import pooch
-
     name = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()
-    return Path(pooch.os_cache("rapidbm")) / "named" / name
+    return cache_folder() / "named" / name
 
 
 def trust(path: Path) -> None:

@@ -37,14 +37,15 @@ from .metrics import METRICS
 from .recipe import Recipe
 
 PREFIX = "watch/"  # of what it saves
+JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (`Follower.end`)
 
 
 class Watch:
     """log p of every part of the data, with its standard error."""
 
-    def __init__(self, trainer: Trainer, data: Dataset) -> None:
+    def __init__(self, trainer: Trainer, data: Dataset, end: float = 2.0) -> None:
         rows = sum(min(len(split), ROWS) for split in data.parts.values())
-        self.follower = Follower(data.train.spins, trainer.seed, rows)
+        self.follower = Follower(data.train.spins, trainer.seed, rows, end)
         self.per_update = work_of(trainer)
 
     def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
@@ -115,7 +116,7 @@ def trial(
         raise InputError("a trial is judged by a validation part; give valid=0.1, or data that have one")
     trainer = recipe.trainer(data, device_named(recipe.device))
     METRICS["log_likelihood"].check(trainer.machine)
-    watching, curve, spent = Watch(trainer, data), {}, 0.0
+    watching, curve, spent = Watch(trainer, data, end=JUDGED), {}, 0.0
 
     def machine() -> Machine:
         return trainer.averaged() if trainer.average else trainer.machine

@@ -1,17 +1,20 @@
 """Centred gradients: couplings that act on what differs from the mean.
 
-With μ the data's means and λ those of the hidden units given data, a restricted machine with biases is
-trained as
+With μ the means of the units given data, a machine with biases is trained as
 
-    E = −(v−μ)ᵀ J (h−λ) − b'·v − c'·h,        b = b' − J λ,    c = c' − Jᵀ μ                (1)
+    E = −Σ_pairs J_ij (s_i − μ_i)(s_j − μ_j) − b'·s,        b_i = b'_i − Σ_j J_ij μ_j      (1)
 
-which is the same machine, but a step of J does not move the means with it. With g_b and g_c the gradients
-of the biases
+which is the same machine, but a step of J does not move the means with it. With g the gradient of the
+biases
 
-    ∂E/∂J = ∂E/∂J|_plain − g_b λᵀ − μ g_cᵀ                                                 (2)
+    ∂E/∂J_ij = ∂E/∂J_ij|_plain − g_i μ_j − μ_i g_j                                         (2)
 
-for patterns through J = ξ_vᵀ ξ_h / √K. After the step b and c move by −ΔJ λ and −ΔJᵀ μ. λ is followed:
-⟨h⟩ of the data is that of the model, as its chains have it, less g_c.
+and for patterns through J_ij = (1/√K) Σ_k ξ_i^k ξ_j^k, the sum over the units j that i is coupled to,
+
+    ∂E/∂ξ_i^k = ∂E/∂ξ_i^k|_plain − (1/√K) Σ_j ξ_j^k (g_i μ_j + μ_i g_j)                    (3)
+
+After the step b_i moves by −Σ_j ΔJ_ij μ_j. Means of hidden units are followed: those of the data are those
+of the model, as its chains have them, less g.
 """
 
 from __future__ import annotations
@@ -22,40 +25,67 @@ from torch import Tensor
 from ..errors import InputError
 from ..machines.machine import Machine
 
-FORGETS = 0.05  # the share of the newest λ
+FORGETS = 0.05  # the share of the newest means of hidden units
 
 
 class Centring:
     """Means that couplings leave out, and what follows from them."""
 
-    def __init__(self, machine: Machine, spins: Tensor) -> None:
-        if len(machine.layers.sizes) != 2 or machine.biases is None or machine.layers.edges != ((0, 1),):
+    def __init__(self, machine: Machine, spins: Tensor, *, persistent: bool) -> None:
+        """For data (samples, v), and a negative phase with or without persistent chains."""
+        if machine.biases is None:
             raise InputError(
-                f"centred gradients are for a restricted machine with biases, not for "
-                f"{machine.layers.describe()}{' without' if machine.biases is None else ''}; give "
-                "--biases, or leave --centred out"
+                f"centred gradients are for a machine with biases, this one of "
+                f"{machine.layers.describe()} units has none; give --biases, or leave --centred out"
+            )
+        if not machine.layers.restricted and not persistent:
+            raise InputError(
+                f"centred gradients of a deep or full machine ({machine.layers.describe()} units) follow "
+                "the means of hidden units by persistent chains; use the negative phase 'pcd' (--negative "
+                "pcd), or leave --centred out"
             )
         self.machine = machine
-        self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # (e, 1, n): μ and λ
+        self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # μ, (e, 1, n)
         self.offsets[..., : machine.visible] = spins.to(machine.dtype).mean(0)
 
     def gradient(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Eq. (2)."""
-        v, xi = self.machine.visible, self.machine.patterns
-        mu, hidden = self.offsets[..., :v], self.offsets[..., v:]  # (e, 1, n_l)
-        b, c = gradient["biases"][:, None, :v], gradient["biases"][:, None, v:]
-        name = next(name for name in gradient if name != "biases")
-        if xi is None:
-            return gradient | {name: gradient[name] - b.mT @ hidden - mu.mT @ c}
-        xi_v, xi_h = xi.detach()[..., :v], xi.detach()[..., v:]
-        of_v = (xi_h @ hidden.mT) @ b + (xi_h @ c.mT) @ mu
-        of_h = (xi_v @ b.mT) @ hidden + (xi_v @ mu.mT) @ c
-        scale = xi.shape[1] ** -0.5
-        return gradient | {name: gradient[name] - scale * torch.cat([of_v, of_h], -1)}
+        """Eqs. (2) and (3)."""
+        xi, layers = self.machine.patterns, self.machine.layers
+        g, mu = gradient["biases"][:, None], self.offsets  # (e, 1, n)
+        if xi is not None:
+            return gradient | {"couplings.patterns": gradient["couplings.patterns"] - self._of(xi, g)}
+        found = dict(gradient)
+        for a, b in layers.edges:
+            x, y = layers.slices[a], layers.slices[b]
+            one, two = g[..., x].mT @ mu[..., y], mu[..., x].mT @ g[..., y]
+            if a == b:  # the strict upper triangle counts
+                one, two = one.triu(1), two.triu(1)
+            name = f"couplings.weights.{a}-{b}"
+            found[name] = found[name] - one - two
+        return found
+
+    def _of(self, xi: Tensor, g: Tensor) -> Tensor:
+        """What eq. (3) takes from the gradient of ξ, (e, k, n)."""
+        xi, mu, layers = xi.detach(), self.offsets, self.machine.layers
+        of_mu = [xi[..., x] @ mu[..., x].mT for x in layers.slices]  # overlaps of μ and g, (e, k, 1)
+        of_g = [xi[..., x] @ g[..., x].mT for x in layers.slices]
+        parts = []
+        for i, x in enumerate(layers.slices):
+            around = layers.neighbours(i)
+            if layers.self_coupled(i):
+                around = (*around, i)
+            part = torch.zeros_like(xi[..., x])
+            for j in around:
+                part += of_mu[j] * g[..., x] + of_g[j] * mu[..., x]
+            if layers.self_coupled(i):  # no unit is coupled to itself
+                part -= 2.0 * xi[..., x] * mu[..., x] * g[..., x]
+            parts.append(part)
+        return torch.cat(parts, -1) * xi.shape[1] ** -0.5
 
     def fields(self) -> Tensor:
-        """J λ and Jᵀ μ, (e, n)."""
-        fields = [self.machine.couplings.field(self.offsets, layer) for layer in (0, 1)]
+        """Σ_j J_ij μ_j, (e, n)."""
+        layers = range(len(self.machine.layers.sizes))
+        fields = [self.machine.couplings.field(self.offsets, layer) for layer in layers]
         return torch.cat(fields, -1).squeeze(1).detach()
 
     def move(self, before: Tensor) -> None:

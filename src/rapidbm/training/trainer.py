@@ -127,7 +127,8 @@ class Trainer:
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         self.settled = self.projected()
-        self.centring = Centring(machine, spins) if centred else None
+        follows = isinstance(negative, Persistent)
+        self.centring = Centring(machine, spins, persistent=follows) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(machine.device, self.rng, self.parameters.values(), parts, precision)
         self.batches: Batches = InMemory(
