@@ -16,7 +16,10 @@ May know machines, sampling, ground states and negative phases; knows nothing of
 
 Others take besides
 
+    minima: RETRIEVED
     overlaps: energies
+    phases: capacity
     pictures: landscape_figure, show_moments, show_nearest, show_phases, show_projections,
         show_relaxation
+    verdict: Glassiness
 """

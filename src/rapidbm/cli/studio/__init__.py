@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError, require
-from .terminal.console import Screen
-from .terminal.options import Json
+from ...errors import InputError, require
+from ..terminal.console import Screen
+from ..terminal.options import Json
 
 
 def studio(
@@ -58,7 +58,7 @@ def studio(
     """
     for module in ("starlette", "uvicorn", "websockets"):
         require(module, "the studio")
-    from ..studio.serve import is_loopback, serve
+    from ...studio.serve import is_loopback, serve
 
     screen = Screen(as_json)
     if not is_loopback(host) and not public:
