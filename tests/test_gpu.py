@@ -99,6 +99,7 @@ def assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of):
         (PatternInduced(2), 5),
         (Persistent(300, 3), 5),
         (Persistent(50, 3), None),
+        (Persistent(300, 3, lifetime=7), 5),
         (Tempered(20, 4), 5),
     ],
     ids=str,

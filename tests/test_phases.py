@@ -1,10 +1,13 @@
 """Positive and negative phases: the contract, and the gradient of the likelihood."""
 
+import math
+
 import pytest
 import torch
 
 from conftest import machines, states
 from rapidbm.errors import InputError
+from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import AllStates, WeightedSpins
 from rapidbm.machines.machine import Machine
@@ -22,6 +25,7 @@ from rapidbm.training.negative import (
     Persistent,
     Tempered,
 )
+from rapidbm.training.optimisers import sgd
 from rapidbm.training.positive import (
     POSITIVE,
     ClampedChains,
@@ -31,12 +35,13 @@ from rapidbm.training.positive import (
     positive_for,
 )
 from rapidbm.training.train import log_likelihood_gradient
+from rapidbm.training.trainer import Trainer
 
 EVERY = machines(1) + machines(3) + machines(2, biases=False)
 CHOICES = {
     "exact": [Exact()],
     "cd": [ContrastiveDivergence(), ContrastiveDivergence(3)],
-    "pcd": [Persistent(7), Persistent(1, 2)],
+    "pcd": [Persistent(7), Persistent(1, 2), Persistent(7, 2, lifetime=3), Persistent(2, lifetime=50)],
     "pid": [
         PatternInduced(),
         PatternInduced(2),
@@ -357,3 +362,46 @@ def test_a_wrong_factor_in_the_field_shows_in_the_gradient(monkeypatch):
     wrong = machine.gradient(AllStates(machine))
     assert float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3
     assert isinstance(machine, Machine)
+
+
+@pytest.mark.parametrize(("count", "lifetime"), [(7, 3), (6, 6), (4, 30), (1, 40), (5, 1)])
+def test_a_chain_lives_as_long_as_it_may_and_counts_when_it_is_old_enough(count, lifetime):
+    machine = rbm(6, 3, scale=1e-9, seed=0)
+    phase, rng = Persistent(count, 1, lifetime), stream(0)
+    young, age = int(0.05 * lifetime), None
+    chains, data = phase.init(machine, rng), machine.random(1, rng)[..., :6]
+    born = torch.full((count,), -lifetime)  # the last time that each was
+    for update in range(3 * lifetime):
+        first = chains[..., :-1].clone()
+        spins = phase._renewed(machine, first, chains[0, 0, -1].long(), rng)
+        new = (spins != first).any(2)[0]  # one in 512 starts where it was
+        due = torch.tensor([math.ceil((i + 1) * lifetime / count) - 1 for i in range(count)])
+        born = torch.where(due == update % lifetime, update, born)
+        assert not bool((new & (born != update)).any())
+        model, chains = phase.step(machine, chains, data, rng)
+        if update >= lifetime:  # all have been born here
+            age = update - born
+            assert torch.equal(model.weights[0] > 0, (age >= young) | bool((age < young).all()))
+        assert float(model.weights.sum()) == pytest.approx(1.0)
+    assert age is not None
+    assert int(age.max()) <= lifetime - 1
+
+
+def test_a_state_that_all_chains_have_left_is_found_again_and_unlearnt():
+    """The data point up; so do all chains; the state that points down outweighs both."""
+    data = torch.ones(20, 8, dtype=torch.int8)
+    data[:, ::2] -= 2 * (torch.rand(20, 4, generator=stream(3)) < 0.2).to(torch.int8)
+    ends = []
+    for lifetime in (0, 20):
+        machine = rbm(8, 4, scale=0.01, biases=True, seed=0, dtype=torch.float64)
+        machine.couplings.weights["0-1"].data += 0.8
+        machine.biases.data -= 0.3
+        phase = Persistent(50, 2, lifetime)
+        how = {"epochs": 200, "batch_size": 20, "seed": 0}
+        trainer = Trainer(machine, data, phase, sgd(0.02), **how)
+        trainer.chains[..., :12] = 1.0
+        for _ in trainer.run("epoch"):
+            pass
+        ends.append(float(log_likelihood(machine, data).value))
+    assert ends[0] < -4.0
+    assert ends[1] > ends[0] + 1.5

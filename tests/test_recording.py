@@ -49,6 +49,7 @@ def full_dense(**more):
 PCD = Persistent(8, 2)
 CASES = {
     "pcd": (dense, PCD, adam(0.01), {}),
+    "pcd, mortal": (dense, Persistent(8, 2, lifetime=5), adam(0.01), {}),
     "axons": (axons, PCD, sgd(0.05), {"projection": Clip()}),
     "cd": (dense, ContrastiveDivergence(1), sgd(0.05, momentum=0.5, weight_decay=0.1), {}),
     "pid": (axons, PatternInduced(), sgd(0.05), {"projection": Sign("update")}),

@@ -13,8 +13,8 @@ and for patterns through J_ij = (1/√K) Σ_k ξ_i^k ξ_j^k, the sum over the un
 
     ∂E/∂ξ_i^k = ∂E/∂ξ_i^k|_plain − (1/√K) Σ_j ξ_j^k (g_i μ_j + μ_i g_j)                    (3)
 
-After the step b_i moves by −Σ_j ΔJ_ij μ_j. Means of hidden units are followed: those of the data are those
-of the model, as its chains have them, less g.
+After the step b_i moves by −Σ_j ΔJ_ij μ_j. Means of hidden units are followed: those of the data are
+those of the model, as its chains have them, less g.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Centring:
         if not machine.layers.restricted and not persistent:
             raise InputError(
                 f"centred gradients of a deep or full machine ({machine.layers.describe()} units) follow "
-                "the means of hidden units by persistent chains; use the negative phase 'pcd' (--negative "
-                "pcd), or leave --centred out"
+                "the means of hidden units by persistent chains; use the negative phase 'pcd' "
+                "(--negative pcd), or leave --centred out"
             )
         self.machine = machine
         self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # μ, (e, 1, n)
@@ -80,7 +80,8 @@ class Centring:
             if layers.self_coupled(i):  # no unit is coupled to itself
                 part -= 2.0 * xi[..., x] * mu[..., x] * g[..., x]
             parts.append(part)
-        return torch.cat(parts, -1) * xi.shape[1] ** -0.5
+        whole: Tensor = torch.cat(parts, -1) * xi.shape[1] ** -0.5
+        return whole
 
     def fields(self) -> Tensor:
         """Σ_j J_ij μ_j, (e, n)."""

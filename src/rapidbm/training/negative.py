@@ -9,7 +9,7 @@ after the n spins are the estimator's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
@@ -100,30 +100,72 @@ class ContrastiveDivergence:
 
 @dataclass(frozen=True)
 class Persistent:
-    """PCD-k: `particles` chains that live through the training, `sweeps` passes per update."""
+    """PCD-k: `particles` chains that live through the training, `sweeps` passes per update.
+
+    Chains that live for ever never see again what they have left: a state far from all of them can come
+    to outweigh the data unnoticed. With a `lifetime` L each chain starts anew, at random spins, after L
+    updates, one after another, and counts again when a `REST` of its life is over. Number i of c chains
+    does so at the update that is, modulo L,
+
+        t_i = ⌈(i + 1) L / c⌉ − 1                                                            (2)
+
+    Then a chain carries the number of the update, modulo L, beside its spins, (e, c, n + 1).
+    """
 
     capturable: ClassVar[bool] = True
 
     particles: int = setting(1000, "chains that live through the training")
     sweeps: int = setting(1, "Gibbs sweeps of the chains per update")
+    lifetime: int = setting(
+        0, "updates after which a chain starts anew, at random spins; 0: never", least=0
+    )
+
+    REST: ClassVar[float] = 0.05
 
     def __post_init__(self) -> None:
         check_count("the number of particles", self.particles)
         check_count("the number of sweeps of persistent chains", self.sweeps)
+        check_count("the lifetime of a chain", self.lifetime, least=0)
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
-        return machine.random(self.particles, rng)
+        spins = machine.random(self.particles, rng)
+        return torch.cat([spins, torch.zeros_like(spins[..., :1])], 2) if self.lifetime else spins
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
-        chains = run_sweeps(machine, chains, rng, self.sweeps, means=True)
-        return machine.smoothed(chains), chains
+        if not self.lifetime:
+            chains = run_sweeps(machine, chains, rng, self.sweeps, means=True)
+            return machine.smoothed(chains), chains
+        spins, now = chains[..., :-1], chains[0, 0, -1].long()
+        spins = run_sweeps(machine, self._renewed(machine, spins, now, rng), rng, self.sweeps, means=True)
+        model = replace(machine.smoothed(spins), weights=self._weights(spins, now))
+        after = ((now + 1) % self.lifetime).to(spins.dtype).expand(*spins.shape[:2], 1)
+        return model, torch.cat([spins, after], 2)
+
+    def _renewed(self, machine: Machine, spins: Tensor, now: Tensor, rng: torch.Generator) -> Tensor:
+        """The chains with those at random spins whose time has come: eq. (2)."""
+        count = spins.shape[1]
+        first, last = (torch.div(x * count, self.lifetime, rounding_mode="floor") for x in (now, now + 1))
+        rows = first + torch.arange(-(-count // self.lifetime), device=spins.device)
+        places = rows % count  # of more than come at any one time
+        new = machine.random(len(rows), rng)
+        return spins.index_copy(
+            1, places, torch.where((rows < last)[:, None], new, spins.index_select(1, places))
+        )
+
+    def _weights(self, spins: Tensor, now: Tensor) -> Tensor:
+        """Equal ones, but for chains that are too young, (e, c)."""
+        each = torch.arange(1, spins.shape[1] + 1, device=spins.device) * self.lifetime
+        born = torch.div(each - 1, spins.shape[1], rounding_mode="floor")
+        old = (now - born) % self.lifetime >= int(self.REST * self.lifetime)
+        old = old | ~old.any()  # where all are young they have to serve
+        return (old / old.sum()).to(spins.dtype).expand(spins.shape[:2])
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        return chains
+        return chains[..., : machine.layers.units]
 
 
 @dataclass(frozen=True)

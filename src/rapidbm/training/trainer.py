@@ -253,9 +253,9 @@ class Trainer:
     def hidden_given(self, batch: Tensor, of_biases: Tensor) -> Tensor:
         """Means of the hidden units given the data, (e, 1, h): of the chains, less the gradient; without
         chains by another pass."""
-        v = self.machine.visible
+        v, units = self.machine.visible, self.machine.layers.units
         if isinstance(self.negative, Persistent):
-            return self.chains[..., v:].mean(1, keepdim=True) - of_biases[:, None, v:]
+            return self.chains[..., v:units].mean(1, keepdim=True) - of_biases[:, None, v:]
         whole = self.machine.complete(batch.to(self.machine.dtype), means=True)
         return whole[..., v:].mean(1, keepdim=True)
 
