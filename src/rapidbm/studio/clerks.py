@@ -51,7 +51,8 @@ class Clerk:
         if self.busy is not None and self.busy[0] == number:
             self.busy = None
             if self.worker is not None:
-                self.worker.gone = lambda reason: None
+                # What it still has to say is about a question that nobody asks.
+                self.worker.hear, self.worker.gone = (lambda header, whole: None), (lambda reason: None)
                 self.worker.kill()
                 self.worker = None
             self._turn()

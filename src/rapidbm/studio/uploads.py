@@ -30,12 +30,11 @@ class Refused(Exception):
 
 def fit_name(name: str) -> str:
     """The name under which a file is kept."""
-    path = Path(name.replace("\\", "/"))
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise Refused(415, f"files of data end in {', '.join(ENDINGS)}, not {ending or 'nothing'!r}")
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-_")[:60]
-    return (stem or "table") + ending
+    stem, dot, ending = re.split(r"[/\\]", name)[-1].rpartition(".")
+    if f"{dot}{ending.lower()}" not in ENDINGS:
+        raise Refused(415, f"files of data end in {', '.join(ENDINGS)}, not in {ending[:20]!r}")
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:60]
+    return f"{plain or 'table'}.{ending.lower()}"
 
 
 async def take_in(
