@@ -11,6 +11,7 @@ python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
+python -m benchmarks studio --repeats 3 --out studio.json
 """
 
 import json
@@ -30,6 +31,7 @@ from . import (
     pid,
     precision,
     replicas,
+    studio,
     thermodynamics,
     verdicts,
 )
@@ -52,6 +54,7 @@ WITH_OPTIONS = {
     "grid": grid.run,
     "pack": pack.run,
     "precision": precision.run,
+    "studio": studio.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 
