@@ -15,19 +15,27 @@ const VIEWS = {
 
 const link = new Link();
 const stage = document.getElementById("view");
-const studio = { link, hello: null, go: (view, given = {}) => { location.hash = address(view, given); } };
+const studio = {
+  link,
+  hello: null,
+  go: (view, given = {}) => {
+    location.hash = address(view, given);
+  },
+};
 let open = null;
 let turn = 0;
 
 function address(view, given) {
-  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== undefined && value !== null));
+  const query = new URLSearchParams(
+    Object.entries(given).filter(([, value]) => value !== undefined && value !== null),
+  );
   return `#/${view}${query.size ? `?${query}` : ""}`;
 }
 
 async function show() {
   const [, view = "dream", query = ""] = location.hash.match(/^#\/(\w+)\??(.*)$/) ?? [];
   const name = view in VIEWS ? view : "dream";
-  const mine = turn += 1;
+  const mine = (turn += 1);
   for (const anchor of document.querySelectorAll("[data-view]")) {
     if (anchor.dataset.view === name) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
@@ -54,7 +62,11 @@ link.on("open", async () => {
   open?.reopen?.();
 });
 link.on("closed", () => linked("closed", "reconnecting"));
-link.on("lost", () => remark("The studio does not answer. Trainings are in their folders; this page goes on when it is back. If it was started anew, open the address that it printed."));
+link.on("lost", () =>
+  remark(
+    "The studio does not answer. Trainings are in their folders; this page goes on when it is back. If it was started anew, open the address that it printed.",
+  ),
+);
 link.on("remark", ({ text }) => remark(text));
 window.addEventListener("hashchange", show);
 startTheme(document.getElementById("theme"));

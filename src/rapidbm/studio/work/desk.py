@@ -20,11 +20,13 @@ from ...data.splits import Dataset
 from ...disk import inside
 from ...errors import InputError
 from ...glass.phases import boundaries, standing
+from ...likelihood.exact import can_be_exact
+from ...runs.evaluation import WORTH
 from ...runs.folder import RunFolder
 from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
 from ...runs.report.words import commands, recipe_in_words
-from ...runs.views.listing import Listed, Runs
+from ...runs.views.listing import Listed, Runs, machine_words
 from .arrays import Arrays, spins
 from .machines import embedded, run_folder, subject
 from .pipe import Pipe
@@ -122,6 +124,7 @@ class Desk:
             "status": run.status,
             "recipe": run.recipe.as_dict(),
             "data": run.info["data"],
+            "machine": machine_words(run.recipe, run.shape),
             "update": run.info.get("update", 0),
             "updates": run.info.get("updates", 0),
             "records": run.metrics(),
@@ -186,6 +189,7 @@ class Desk:
             "theory": here.theory,
             **lines,
             "units": found.machine.layers.units,
+            "exact": found.trained.has_data and can_be_exact(found.machine, WORTH),
         }, {}
 
 

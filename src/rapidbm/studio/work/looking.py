@@ -35,7 +35,7 @@ from ...runs.looking.trained import Trained
 from ...runs.report.page import write_report
 from .desk import Answer, answer
 from .landscape import landscape
-from .machines import Subject, opened, run_folder, subject
+from .machines import Subject, run_folder, subject
 from .pipe import Pipe
 
 CHAINS, SWEEPS = 48, 200  # of Gibbs sampling from random starts
@@ -93,7 +93,8 @@ class Looks:
 
     def along(self, asked: dict[str, Any]) -> Answer:
         """The likelihood of every checkpoint, bridged from one to the next."""
-        run = opened(self.folder, asked.get("machine"))
+        found = subject(self.folder, {**asked, "update": None})
+        run, replica = found.trained, found.replica
         with watch("checkpoints", max(1, len(run.checkpoints()))) as tick:
 
             def track(steps: range) -> Any:
@@ -101,7 +102,7 @@ class Looks:
                     yield step
                     tick()
 
-            records = likelihood_curve(run, track=track)
+            records = likelihood_curve(run, track=track, replica=replica)
         parts = measured_parts(records[0])
         return {"records": records, "parts": parts}, {}
 

@@ -5,8 +5,8 @@ const STEPS = [1, 2, 2.5, 5, 10];
 /** A straight scale from [low, high] to places [start, end]. */
 export function straight([low, high], [start, end]) {
   const span = high - low || 1;
-  const scale = (x) => start + (x - low) / span * (end - start);
-  scale.back = (place) => low + (place - start) / (end - start) * span;
+  const scale = (x) => start + ((x - low) / span) * (end - start);
+  scale.back = (place) => low + ((place - start) / (end - start)) * span;
   scale.ticks = (about = 5) => ticks(low, high, about);
   return scale;
 }
@@ -25,10 +25,12 @@ export function logarithmic([low, high], range) {
   const inner = straight([Math.log10(low), Math.log10(high)], range);
   const scale = (x) => inner(Math.log10(x));
   scale.back = (place) => 10 ** inner.back(place);
-  scale.labels = (marks) => marks.map((x) => x >= 1e-4 && x < 1e5 ? String(Number(x.toPrecision(2))) : power(x));
+  scale.labels = (marks) =>
+    marks.map((x) => (x >= 1e-4 && x < 1e5 ? String(Number(x.toPrecision(2))) : power(x)));
   scale.ticks = () => {
     const found = [];
-    for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power += 1) found.push(10 ** power);
+    for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power += 1)
+      found.push(10 ** power);
     return found;
   };
   return scale;
@@ -37,7 +39,8 @@ export function logarithmic([low, high], range) {
 function decades(high) {
   const steps = high <= 100 ? [1, 2, 5] : [1];
   const found = [0];
-  for (let power = 1; power <= high; power *= 10) for (const step of steps) if (step * power <= high) found.push(step * power);
+  for (let power = 1; power <= high; power *= 10)
+    for (const step of steps) if (step * power <= high) found.push(step * power);
   return found;
 }
 
@@ -55,14 +58,30 @@ export function ticks(low, high, about = 5) {
 export function labels(marks) {
   const small = marks.some((x) => x !== 0 && Math.abs(x) < 1e-3);
   const large = marks.some((x) => Math.abs(x) >= 1e6);
-  if (small || large) return marks.map((x) => x === 0 ? "0" : power(x));
+  if (small || large) return marks.map((x) => (x === 0 ? "0" : power(x)));
   let digits = 0;
-  while (digits < 6 && marks.some((x) => Math.abs(x - Number(x.toFixed(digits))) > 1e-9 * Math.max(1, Math.abs(x)))) digits += 1;
+  while (
+    digits < 6 &&
+    marks.some((x) => Math.abs(x - Number(x.toFixed(digits))) > 1e-9 * Math.max(1, Math.abs(x)))
+  )
+    digits += 1;
   const form = { minimumFractionDigits: digits, maximumFractionDigits: digits };
   return marks.map((x) => (Math.abs(x) < 1e-12 ? 0 : x).toLocaleString("en", form).replace("-", "−"));
 }
 
-const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+const RAISED = {
+  "-": "⁻",
+  0: "⁰",
+  1: "¹",
+  2: "²",
+  3: "³",
+  4: "⁴",
+  5: "⁵",
+  6: "⁶",
+  7: "⁷",
+  8: "⁸",
+  9: "⁹",
+};
 
 function power(x) {
   const [front, exponent] = x.toExponential().split("e");

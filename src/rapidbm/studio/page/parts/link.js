@@ -3,7 +3,7 @@
 import { read } from "./wire.js";
 
 const CHANGES = new Set(["train", "resume"]);
-const PATIENT = [300, 600, 1200, 2500, 5000];  // milliseconds between two attempts
+const PATIENT = [300, 600, 1200, 2500, 5000]; // milliseconds between two attempts
 
 export class Link extends EventTarget {
   #socket = null;
@@ -18,7 +18,9 @@ export class Link extends EventTarget {
   constructor() {
     super();
     this.#connect();
-    const wake = () => { if (!document.hidden && !this.opened) this.#connect(); };
+    const wake = () => {
+      if (!document.hidden && !this.opened) this.#connect();
+    };
     document.addEventListener("visibilitychange", wake);
     window.addEventListener("online", wake);
   }
@@ -26,7 +28,7 @@ export class Link extends EventTarget {
   /** An answer to a question; `progress` hears how far it is. A question that a break cut off is asked again, but for
       those that change something: nobody knows whether they were heard. */
   ask(ask, given = {}, { progress = null, signal = null } = {}) {
-    const id = this.#number += 1;
+    const id = (this.#number += 1);
     return new Promise((resolve, reject) => {
       this.#asked.set(id, { told: { ...given, id, ask }, resolve, reject, progress });
       signal?.addEventListener("abort", () => {
@@ -38,12 +40,16 @@ export class Link extends EventTarget {
     });
   }
 
-  tell(what, given = {}) { this.#send({ ...given, do: what }); }
+  tell(what, given = {}) {
+    this.#send({ ...given, do: what });
+  }
 
   /** Calls `draw` with the newest picture of a key, once for each frame of the screen. */
   draws(key, draw) {
     this.#frames.set(key, { draw, newest: null });
-    return () => { if (this.#frames.get(key)?.draw === draw) this.#frames.delete(key); };
+    return () => {
+      if (this.#frames.get(key)?.draw === draw) this.#frames.delete(key);
+    };
   }
 
   on(event, hear) {
@@ -52,12 +58,14 @@ export class Link extends EventTarget {
     return () => this.removeEventListener(event, listener);
   }
 
-  #send(told) { if (this.opened) this.#socket.send(JSON.stringify(told)); }
+  #send(told) {
+    if (this.opened) this.#socket.send(JSON.stringify(told));
+  }
 
   #connect() {
     clearTimeout(this.#timer);
     if (this.#socket && this.#socket.readyState < 2) return;
-    const socket = this.#socket = new WebSocket(`ws://${location.host}/socket`);
+    const socket = (this.#socket = new WebSocket(`ws://${location.host}/socket`));
     socket.binaryType = "arraybuffer";
     socket.addEventListener("open", () => {
       this.opened = true;
@@ -76,7 +84,10 @@ export class Link extends EventTarget {
         this.#asked.delete(id);
         reject(new Error("The connection broke just then; see whether the training is there."));
       }
-      this.#timer = setTimeout(() => this.#connect(), PATIENT[Math.min(this.#failed, PATIENT.length) - 1]);
+      this.#timer = setTimeout(
+        () => this.#connect(),
+        PATIENT[Math.min(this.#failed, PATIENT.length) - 1],
+      );
       if (this.#failed === 4) this.#tell("lost", {});
     });
   }
@@ -101,7 +112,7 @@ export class Link extends EventTarget {
   #picture(key, told) {
     const slot = this.#frames.get(key);
     if (!slot) return this.tell("seen", { key });
-    if (slot.newest) this.tell("seen", { key });  // it was not drawn, and never will be
+    if (slot.newest) this.tell("seen", { key }); // it was not drawn, and never will be
     slot.newest = told;
     this.#drawing ||= requestAnimationFrame(() => this.#draw());
   }
@@ -117,5 +128,7 @@ export class Link extends EventTarget {
     }
   }
 
-  #tell(event, detail) { this.dispatchEvent(new CustomEvent(event, { detail })); }
+  #tell(event, detail) {
+    this.dispatchEvent(new CustomEvent(event, { detail }));
+  }
 }

@@ -6,10 +6,26 @@ import { WORDS } from "./words.js";
 export function tip(word) {
   const [title, sentence] = WORDS[word];
   const id = fresh("tip");
-  const button = h("button", { type: "button", "aria-label": `What is ${title}?`, "aria-describedby": id }, "?");
-  const box = h("span", { class: "tip", onpointerenter: () => place(box), onfocusin: () => place(box) }, button,
-    h("div", { id, role: "tooltip" }, sentence, " ", h("a", { href: `/page/words.html#${word}`, target: "_blank" }, "More")));
-  box.addEventListener("keydown", (event) => { if (event.key === "Escape") box.classList.add("shut"); });
+  const button = h(
+    "button",
+    { type: "button", "aria-label": `What is ${title}?`, "aria-describedby": id },
+    "?",
+  );
+  const box = h(
+    "span",
+    { class: "tip", onpointerenter: () => place(box), onfocusin: () => place(box) },
+    button,
+    h(
+      "div",
+      { id, role: "tooltip" },
+      sentence,
+      " ",
+      h("a", { href: `/page/words.html#${word}`, target: "_blank" }, "More"),
+    ),
+  );
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") box.classList.add("shut");
+  });
   return box;
 }
 

@@ -13,8 +13,11 @@ export function read(buffer) {
     const count = shape.reduce((a, b) => a * b, 1);
     if (kind === "bits") {
       const wide = Math.ceil(shape[shape.length - 1] / 8);
-      const bytes = shape.length && count ? wide * count / shape[shape.length - 1] : 0;
-      arrays[name] = { shape, values: unpacked(new Uint8Array(buffer, at, bytes), shape[shape.length - 1], wide, count) };
+      const bytes = shape.length && count ? (wide * count) / shape[shape.length - 1] : 0;
+      arrays[name] = {
+        shape,
+        values: unpacked(new Uint8Array(buffer, at, bytes), shape[shape.length - 1], wide, count),
+      };
       at += bytes + (-bytes & 3);
     } else {
       const Kind = KINDS[kind];
@@ -31,7 +34,7 @@ function unpacked(bytes, columns, wide, count) {
   const bits = new Uint8Array(count);
   for (let i = 0, row = 0; i < count; row += wide) {
     for (let column = 0; column < columns; column += 1, i += 1) {
-      bits[i] = bytes[row + (column >> 3)] >> (7 - (column & 7)) & 1;
+      bits[i] = (bytes[row + (column >> 3)] >> (7 - (column & 7))) & 1;
     }
   }
   return bits;

@@ -6,11 +6,15 @@ import { colour, follow } from "../parts/theme.js";
 import { mixed } from "../draw/tiles.js";
 
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-const TOOLS = [["up", "Draw"], ["down", "Erase"], ["free", "Let go"]];
+const TOOLS = [
+  ["up", "Draw"],
+  ["down", "Erase"],
+  ["free", "Let go"],
+];
 const KEYS = { d: "up", e: "down", g: "free" };
 
 export class Easel {
-  #held = new Map();  // unit: "up" or "down"
+  #held = new Map(); // unit: "up" or "down"
   #shades = null;
   #at = [0, 0];
   #stroke = null;
@@ -20,19 +24,62 @@ export class Easel {
     this.change = change;
     this.tool = "up";
     this.rows = this.columns = 1;
-    this.canvas = h("canvas", { class: "easel", tabindex: 0, role: "application", "aria-roledescription": "drawing board", width: 280, height: 280,
-      onpointerdown: (event) => this.#down(event), onpointermove: (event) => this.#moved(event), onpointerup: () => this.#lift(), onpointercancel: () => this.#lift(),
-      onkeydown: (event) => this.#key(event), onfocus: () => this.paint(), onblur: () => this.paint() });
-    this.status = h("p", { class: "small soft", "aria-live": "polite" }, "Draw here: what you draw is held.");
-    this.tools = choice("Tool", TOOLS, this.tool, (tool) => { this.tool = tool; });
+    this.canvas = h("canvas", {
+      class: "easel",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "drawing board",
+      width: 280,
+      height: 280,
+      onpointerdown: (event) => this.#down(event),
+      onpointermove: (event) => this.#moved(event),
+      onpointerup: () => this.#lift(),
+      onpointercancel: () => this.#lift(),
+      onkeydown: (event) => this.#key(event),
+      onfocus: () => this.paint(),
+      onblur: () => this.paint(),
+    });
+    this.status = h(
+      "p",
+      { class: "small soft", "aria-live": "polite" },
+      "Draw here: what you draw is held.",
+    );
+    this.tools = choice("Tool", TOOLS, this.tool, (tool) => {
+      this.tool = tool;
+    });
     this.labelled = h("div", { class: "row tight", hidden: true });
-    this.box = h("section", { class: "card", "aria-label": "Easel" },
+    this.box = h(
+      "section",
+      { class: "card", "aria-label": "Easel" },
       h("div", { class: "figure-head" }, h("h3", {}, "Hold pixels"), tip("hold")),
-      h("div", { class: "board" }, this.canvas, h("div", { class: "board-side" }, this.tools,
-        h("button", { type: "button", onclick: () => this.half() }, "Hold the upper half"),
-        h("button", { type: "button", onclick: () => this.clear() }, "Let all go"))),
-      this.labelled, this.status,
-      h("p", { class: "small soft" }, "By keyboard: arrows move, ", h("kbd", {}, "space"), " uses the tool, ", h("kbd", {}, "d"), " ", h("kbd", {}, "e"), " ", h("kbd", {}, "g"), " choose it."));
+      h(
+        "div",
+        { class: "board" },
+        this.canvas,
+        h(
+          "div",
+          { class: "board-side" },
+          this.tools,
+          h("button", { type: "button", onclick: () => this.half() }, "Hold the upper half"),
+          h("button", { type: "button", onclick: () => this.clear() }, "Let all go"),
+        ),
+      ),
+      this.labelled,
+      this.status,
+      h(
+        "p",
+        { class: "small soft" },
+        "By keyboard: arrows move, ",
+        h("kbd", {}, "space"),
+        " uses the tool, ",
+        h("kbd", {}, "d"),
+        " ",
+        h("kbd", {}, "e"),
+        " ",
+        h("kbd", {}, "g"),
+        " choose it.",
+      ),
+    );
     this.#describe();
     follow(this);
   }
@@ -55,17 +102,31 @@ export class Easel {
     this.labelled.hidden = !codes;
     if (!codes) return;
     const first = this.rows * this.columns - units;
-    put(this.labelled, h("span", { class: "label" }, "Label"), labels.map((label, i) => h("button", { type: "button", onclick: () => {
-      for (let j = 0; j < units; j += 1) this.#held.set(first + j, codes.values[i * units + j] ? "up" : "down");
-      this.#tell();
-      this.status.textContent = `The units of label ${label} are held.`;
-    } }, String(label))));
+    put(
+      this.labelled,
+      h("span", { class: "label" }, "Label"),
+      labels.map((label, i) =>
+        h(
+          "button",
+          {
+            type: "button",
+            onclick: () => {
+              for (let j = 0; j < units; j += 1)
+                this.#held.set(first + j, codes.values[i * units + j] ? "up" : "down");
+              this.#tell();
+              this.status.textContent = `The units of label ${label} are held.`;
+            },
+          },
+          String(label),
+        ),
+      ),
+    );
   }
 
   /** The mean over chains, (count, units) of 0 and 1. */
   mean(values, count) {
     const units = this.rows * this.columns;
-    const shades = this.#shades = new Float32Array(units);
+    const shades = (this.#shades = new Float32Array(units));
     for (let i = 0; i < values.length; i += 1) shades[i % units] += values[i];
     for (let i = 0; i < units; i += 1) shades[i] /= count;
     this.#first = values.slice(0, units);
@@ -79,7 +140,8 @@ export class Easel {
     if (!this.#held.size) return values;
     const units = this.rows * this.columns;
     const marked = Uint8Array.from(values);
-    for (const [unit, way] of this.#held) for (let i = 0; i < count; i += 1) marked[i * units + unit] = way === "up" ? 4 : 3;
+    for (const [unit, way] of this.#held)
+      for (let i = 0; i < count; i += 1) marked[i * units + unit] = way === "up" ? 4 : 3;
     return marked;
   }
 
@@ -103,8 +165,8 @@ export class Easel {
 
   #place(event) {
     const box = this.canvas.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top) / box.height * this.rows);
-    const column = Math.floor((event.clientX - box.left) / box.width * this.columns);
+    const row = Math.floor(((event.clientY - box.top) / box.height) * this.rows);
+    const column = Math.floor(((event.clientX - box.left) / box.width) * this.columns);
     return [Math.max(0, Math.min(this.rows - 1, row)), Math.max(0, Math.min(this.columns - 1, column))];
   }
 
@@ -122,12 +184,17 @@ export class Easel {
     this.#stroke = this.#place(event);
   }
 
-  #lift() { this.#stroke = null; }
+  #lift() {
+    this.#stroke = null;
+  }
 
   #key(event) {
     const move = MOVES[event.key];
     if (move) {
-      this.#at = [(this.#at[0] + move[0] + this.rows) % this.rows, (this.#at[1] + move[1] + this.columns) % this.columns];
+      this.#at = [
+        (this.#at[0] + move[0] + this.rows) % this.rows,
+        (this.#at[1] + move[1] + this.columns) % this.columns,
+      ];
       this.#describe();
     } else if (event.key === " " || event.key === "Enter") {
       this.#use(this.#at);
@@ -146,7 +213,14 @@ export class Easel {
     this.#at = place;
     // A pen that is one pixel wide draws digits that nobody writes: it takes its neighbours with it on larger boards.
     const wide = this.tool !== "free" && Math.min(this.rows, this.columns) >= 20 && this.#stroke;
-    const around = wide ? [[0, 0], [0, 1], [1, 0], [1, 1]] : [[0, 0]];
+    const around = wide
+      ? [
+          [0, 0],
+          [0, 1],
+          [1, 0],
+          [1, 1],
+        ]
+      : [[0, 0]];
     for (const [dy, dx] of around) {
       const [row, column] = [place[0] + dy, place[1] + dx];
       if (row >= this.rows || column >= this.columns) continue;
@@ -171,11 +245,17 @@ export class Easel {
     const way = this.#held.get(row * this.columns + column);
     const name = this.names?.[column] ? `, ${this.names[column]}` : "";
     const state = way ? `held ${way}` : "free";
-    this.canvas.setAttribute("aria-label", `Pixel in row ${row + 1}, column ${column + 1}${name}: ${state}`);
-    if (document.activeElement === this.canvas) this.status.textContent = `Row ${row + 1}, column ${column + 1}${name}: ${state}.`;
+    this.canvas.setAttribute(
+      "aria-label",
+      `Pixel in row ${row + 1}, column ${column + 1}${name}: ${state}`,
+    );
+    if (document.activeElement === this.canvas)
+      this.status.textContent = `Row ${row + 1}, column ${column + 1}${name}: ${state}.`;
   }
 
-  repaint() { this.paint(); }
+  repaint() {
+    this.paint();
+  }
 
   paint() {
     const { canvas, unit, rows, columns } = this;
@@ -185,7 +265,12 @@ export class Easel {
       const way = this.#held.get(i);
       const shade = way ? colour(`held-${way}`) : mixed(low, high, this.#shades?.[i] ?? 0);
       context.fillStyle = `rgb(${shade.join(" ")})`;
-      context.fillRect((i % columns) * unit, Math.floor(i / columns) * unit, unit, rows === 1 ? 24 : unit);
+      context.fillRect(
+        (i % columns) * unit,
+        Math.floor(i / columns) * unit,
+        unit,
+        rows === 1 ? 24 : unit,
+      );
     }
     if (document.activeElement === canvas) {
       const [row, column] = this.#at;
@@ -199,5 +284,8 @@ export class Easel {
 /** The pixels between two, so that a quick stroke has no gaps. */
 function line([y0, x0], [y1, x1]) {
   const steps = Math.max(Math.abs(y1 - y0), Math.abs(x1 - x0), 1);
-  return Array.from({ length: steps }, (_, i) => [Math.round(y0 + (y1 - y0) * (i + 1) / steps), Math.round(x0 + (x1 - x0) * (i + 1) / steps)]);
+  return Array.from({ length: steps }, (_, i) => [
+    Math.round(y0 + ((y1 - y0) * (i + 1)) / steps),
+    Math.round(x0 + ((x1 - x0) * (i + 1)) / steps),
+  ]);
 }

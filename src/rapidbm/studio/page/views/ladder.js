@@ -7,12 +7,16 @@ import { mixed } from "../draw/tiles.js";
 const TURNS = 160;
 
 export class Ladder {
-  #ways = [];  // of each turn: which walker stands on each rung
+  #ways = []; // of each turn: which walker stands on each rung
   #round = -1;
   #newest = null;
 
   constructor() {
-    this.canvas = h("canvas", { role: "img", "aria-label": "Walkers on the rungs of a ladder", class: "braid" });
+    this.canvas = h("canvas", {
+      role: "img",
+      "aria-label": "Walkers on the rungs of a ladder",
+      class: "braid",
+    });
     this.text = h("p", { class: "small soft numbers", role: "status" });
     this.box = h("div", { class: "ladder" }, this.canvas, this.text);
     follow(this);
@@ -21,14 +25,22 @@ export class Ladder {
 
   show(told, shape) {
     const names = told.arrays.names.values;
-    if (told.round !== this.#round || this.#ways[0]?.length !== names.length) { this.#round = told.round; this.#ways = []; }
+    if (told.round !== this.#round || this.#ways[0]?.length !== names.length) {
+      this.#round = told.round;
+      this.#ways = [];
+    }
     this.#ways.push([...names]);
     if (this.#ways.length > TURNS) this.#ways.shift();
     this.#newest = { told, shape };
     this.repaint();
     const rates = [...told.arrays.rates.values];
-    const some = told.turn > 2 ? `; neighbours trade with chances ${Math.min(...rates).toFixed(2)} to ${Math.max(...rates).toFixed(2)}` : "";
-    const what = told.settled ? "the ladder stands" : "the rungs are being placed so that all pairs trade alike";
+    const some =
+      told.turn > 2
+        ? `; neighbours trade with chances ${Math.min(...rates).toFixed(2)} to ${Math.max(...rates).toFixed(2)}`
+        : "";
+    const what = told.settled
+      ? "the ladder stands"
+      : "the rungs are being placed so that all pairs trade alike";
     this.text.textContent = `Turn ${told.turns}: ${what}${some}; ${told.trips} round trips.`;
   }
 
@@ -47,7 +59,7 @@ export class Ladder {
     this.canvas.style.height = `${tall}px`;
     const context = this.canvas.getContext("2d");
     context.scale(dense, dense);
-    const right = wide - tile * shape[1] / Math.max(...shape) - 62;
+    const right = wide - (tile * shape[1]) / Math.max(...shape) - 62;
     const y = (rung) => 20 + (rung + 0.5) * step;
     context.font = "12px system-ui, sans-serif";
     context.fillStyle = css("soft");
@@ -55,12 +67,16 @@ export class Ladder {
     context.fillText("β on the path", wide - 4, 12);
     this.#braid(context, count, right, y);
     this.#tiles(context, told.arrays, shape, { count, right, y, tile, wide });
-    this.canvas.setAttribute("aria-label", `${count} walkers on a ladder from free pixels above to the machine below, after ${told.turns} turns`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `${count} walkers on a ladder from free pixels above to the machine below, after ${told.turns} turns`,
+    );
   }
 
   #braid(context, count, right, y) {
     const ways = this.#ways;
-    const x = (i) => right - 10 - (ways.length - 1 - i) * (right - 14) / (Math.max(60, ways.length) - 1);
+    const x = (i) =>
+      right - 10 - ((ways.length - 1 - i) * (right - 14)) / (Math.max(60, ways.length) - 1);
     context.lineWidth = 2;
     context.lineJoin = "round";
     for (let walker = 0; walker < count; walker += 1) {
@@ -80,12 +96,18 @@ export class Ladder {
     const unit = tile / Math.max(rows, columns);
     const [low, high] = [css("down"), css("up")];
     for (let rung = 0; rung < count; rung += 1) {
-      const top = y(rung) - unit * rows / 2;
+      const top = y(rung) - (unit * rows) / 2;
       context.fillStyle = low;
       context.fillRect(right, top, unit * columns, unit * rows);
       context.fillStyle = high;
       for (let i = 0; i < units; i += 1) {
-        if (spins.values[rung * units + i]) context.fillRect(right + (i % columns) * unit, top + Math.floor(i / columns) * unit, unit + 0.3, unit + 0.3);
+        if (spins.values[rung * units + i])
+          context.fillRect(
+            right + (i % columns) * unit,
+            top + Math.floor(i / columns) * unit,
+            unit + 0.3,
+            unit + 0.3,
+          );
       }
       context.fillStyle = shade(names.values[rung], count);
       context.fillRect(right - 7, top, 4, unit * rows);

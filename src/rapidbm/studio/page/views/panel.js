@@ -8,7 +8,12 @@ import { tip } from "../parts/tips.js";
 import { fields, Tiles } from "../draw/tiles.js";
 
 const OVER = new Set(["finished", "interrupted", "failed", "killed"]);
-const PACES = [["0", "as fast as it goes"], ["100", "100 updates a second"], ["20", "20 updates a second"], ["4", "4 updates a second"]];
+const PACES = [
+  ["0", "as fast as it goes"],
+  ["100", "100 updates a second"],
+  ["20", "20 updates a second"],
+  ["4", "4 updates a second"],
+];
 
 export class Panel {
   records = [];
@@ -23,32 +28,70 @@ export class Panel {
     this.line = h("p", { class: "small soft numbers", role: "status" });
     this.bar = h("progress", { max: 1, value: 0, "aria-label": `Progress of ${run}` });
     const steer = (what, given = {}) => this.link.tell("steer", { run: this.run, what, ...given });
-    this.pause = h("button", { type: "button", onclick: () => steer(this.state.status === "paused" ? "go" : "pause") }, "Pause");
+    this.pause = h(
+      "button",
+      { type: "button", onclick: () => steer(this.state.status === "paused" ? "go" : "pause") },
+      "Pause",
+    );
     this.step = h("button", { type: "button", onclick: () => steer("step") }, "One step");
     this.stop = h("button", { type: "button", onclick: () => steer("stop") }, "Stop");
-    this.again = h("button", { type: "button", hidden: true, onclick: () => resume().catch(complain) }, "Go on");
-    this.rate = slider("Rate", { value: 0.01, from: 1e-5, to: 1, scale: logarithmic, show: (x) => short(x, 2), tip: tip("rate"), name: "live-rate", change: (rate) => this.#steerRate(() => steer("rate", { rate })) });
+    this.again = h(
+      "button",
+      { type: "button", hidden: true, onclick: () => resume().catch(complain) },
+      "Go on",
+    );
+    this.rate = slider("Rate", {
+      value: 0.01,
+      from: 1e-5,
+      to: 1,
+      scale: logarithmic,
+      show: (x) => short(x, 2),
+      tip: tip("rate"),
+      name: "live-rate",
+      change: (rate) => this.#steerRate(() => steer("rate", { rate })),
+    });
     this.pace = select(PACES, "0", (pace) => steer("pace", { pace: Number(pace) }));
-    this.replica = h("select", { onchange: () => steer("replica", { replica: Number(this.replica.value) }) });
+    this.replica = h("select", {
+      onchange: () => steer("replica", { replica: Number(this.replica.value) }),
+    });
     this.changes = h("p", { class: "small soft" });
     this.paceField = field("Pace", this.pace);
     this.replicaField = field("Replica shown", this.replica, { tip: tip("replicas") });
     this.hands = h("div", { class: "hands" }, this.rate, this.paceField, this.replicaField);
     this.ends = h("div", { class: "row", hidden: true });
     this.pictures = h("div", { class: "pictures" });
-    this.box = h("section", { class: `card panel side-${side}`, "aria-label": `Training ${run}` },
-      h("div", { class: "figure-head" }, h("span", { class: `letter ${side}`, "aria-hidden": "true" }, side.toUpperCase()), this.title, this.badge),
-      this.about = h("p", { class: "soft small" }), this.bar, this.line,
-      h("div", { class: "row" }, this.pause, this.step, this.stop, this.again), this.hands, this.changes, this.ends, this.pictures);
+    this.box = h(
+      "section",
+      { class: `card panel side-${side}`, "aria-label": `Training ${run}` },
+      h(
+        "div",
+        { class: "figure-head" },
+        h("span", { class: `letter ${side}`, "aria-hidden": "true" }, side.toUpperCase()),
+        this.title,
+        this.badge,
+      ),
+      (this.about = h("p", { class: "soft small" })),
+      this.bar,
+      this.line,
+      h("div", { class: "row" }, this.pause, this.step, this.stop, this.again),
+      this.hands,
+      this.changes,
+      this.ends,
+      this.pictures,
+    );
     this.#makePictures();
     this.stopDrawing = this.link.draws(`frame/${run}`, (told) => this.#frame(told));
     this.#show();
   }
 
-  close() { this.stopDrawing(); }
+  close() {
+    this.stopDrawing();
+  }
 
   /** What leaves the stage does not train on unseen; it is saved and can be gone on with. */
-  end() { if (!OVER.has(this.state.status)) this.link.tell("steer", { run: this.run, what: "stop" }); }
+  end() {
+    if (!OVER.has(this.state.status)) this.link.tell("steer", { run: this.run, what: "stop" });
+  }
 
   /** The run goes on in another worker, which tells everything from the beginning. */
   forget() {
@@ -61,8 +104,17 @@ export class Panel {
   async read() {
     const told = await this.link.ask("run", { run: this.run });
     const killed = told.status === "running" ? "killed" : told.status;
-    this.hear({ from: 0, records: told.records, about: { recipe: told.recipe, data: told.data, machine: "" },
-      state: { status: killed, update: told.update, updates: told.updates, epoch: told.records.at(-1)?.epoch ?? 0 } });
+    this.hear({
+      from: 0,
+      records: told.records,
+      about: told,
+      state: {
+        status: killed,
+        update: told.update,
+        updates: told.updates,
+        epoch: told.records.at(-1)?.epoch ?? 0,
+      },
+    });
   }
 
   hear({ from, records, state, about }) {
@@ -75,61 +127,123 @@ export class Panel {
   #describe({ recipe, data, machine }) {
     this.data = data;
     this.recipe = recipe;
-    const couplings = recipe.patterns === null ? "dense" : `K = ${recipe.patterns}`;
-    const words = machine || `${recipe.model} ${recipe.hidden.join("×")}, ${couplings}`;
-    this.about.textContent = `${data.name}: ${words}, by ${recipe.negative}${recipe.replicas > 1 ? `, ${count(recipe.replicas, "replica")}` : ""}`;
+    this.about.textContent = `${data.name}: ${machine}, by ${recipe.negative}${recipe.replicas > 1 ? `, ${count(recipe.replicas, "replica")}` : ""}`;
     this.replicaField.hidden = recipe.replicas < 2;
-    put(this.replica, Array.from({ length: recipe.replicas }, (_, i) => h("option", { value: i }, String(i))));
+    put(
+      this.replica,
+      Array.from({ length: recipe.replicas }, (_, i) => h("option", { value: i }, String(i))),
+    );
   }
 
   #show() {
-    const { status, update, updates, epoch, rate, base, changes = [], speed, reason, diverged = [], pace } = this.state;
+    const {
+      status,
+      update,
+      updates,
+      epoch,
+      rate,
+      base,
+      changes = [],
+      speed,
+      reason,
+      diverged = [],
+      pace,
+    } = this.state;
     if (updates && this.recipe) this.perEpoch = updates / this.recipe.epochs;
     const over = OVER.has(status);
     this.badge.textContent = status;
     this.badge.dataset.status = status;
     if (updates) this.bar.value = update / updates;
-    const left = speed && !over && status !== "paused" ? `, about ${duration((updates - update) / speed)} left` : "";
-    this.line.textContent = [updates ? `update ${update.toLocaleString("en")} of ${updates.toLocaleString("en")}, epoch ${epoch}` : "",
-      speed && !over ? `${short(speed, 2)} a second${left}` : "", rate ? `rate now ${short(rate, 2)}` : "",
-      diverged.length ? `${count(diverged.length, "replica")} diverged and frozen` : "", reason ?? ""].filter(Boolean).join(" · ");
+    const left =
+      speed && !over && status !== "paused" ? `, about ${duration((updates - update) / speed)} left` : "";
+    this.line.textContent = [
+      updates
+        ? `update ${update.toLocaleString("en")} of ${updates.toLocaleString("en")}, epoch ${epoch}`
+        : "",
+      speed && !over ? `${short(speed, 2)} a second${left}` : "",
+      rate ? `rate now ${short(rate, 2)}` : "",
+      diverged.length ? `${count(diverged.length, "replica")} diverged and frozen` : "",
+      reason ?? "",
+    ]
+      .filter(Boolean)
+      .join(" · ");
     this.pause.textContent = status === "paused" ? "Go on" : "Pause";
     for (const button of [this.pause, this.step, this.stop]) button.hidden = over;
     const locked = this.studio.hello?.read_only;
-    for (const button of [this.pause, this.step, this.stop, this.again]) button.disabled = locked || (status === "starting" && button !== this.again);
+    for (const button of [this.pause, this.step, this.stop, this.again])
+      button.disabled = locked || (status === "starting" && button !== this.again);
     this.again.hidden = !(status === "interrupted" || status === "killed");
     this.hands.hidden = over;
     if (base && document.activeElement !== this.rate.input && !this.#rateTimer) this.rate.set(base);
     if (pace !== undefined && document.activeElement !== this.pace) this.pace.value = String(pace);
-    this.changes.textContent = changes.length ? `Rate changed: ${changes.map(([at, value]) => `${short(value, 2)} from update ${at.toLocaleString("en")}`).join("; ")}.` : "";
+    this.changes.textContent = changes.length
+      ? `Rate changed: ${changes.map(([at, value]) => `${short(value, 2)} from update ${at.toLocaleString("en")}`).join("; ")}.`
+      : "";
     this.#next(over);
   }
 
   #next(over) {
     this.ends.hidden = !over;
     if (!over || this.ends.childElementCount) return;
-    put(this.ends, h("button", { type: "button", onclick: () => this.studio.go("dream", { machine: this.run }) }, "Let it dream"),
-      h("button", { type: "button", onclick: () => this.studio.go("look", { machine: this.run }) }, "Look at it"),
-      h("a", { class: "button", href: `/export?run=${encodeURIComponent(this.run)}`, download: "" }, "Save as one page"));
+    put(
+      this.ends,
+      h(
+        "button",
+        { type: "button", onclick: () => this.studio.go("dream", { machine: this.run }) },
+        "Let it dream",
+      ),
+      h(
+        "button",
+        { type: "button", onclick: () => this.studio.go("look", { machine: this.run }) },
+        "Look at it",
+      ),
+      h(
+        "a",
+        { class: "button", href: `/export?run=${encodeURIComponent(this.run)}`, download: "" },
+        "Save as one page",
+      ),
+    );
   }
 
   #steerRate(tell) {
     clearTimeout(this.#rateTimer);
-    this.#rateTimer = setTimeout(() => { this.#rateTimer = 0; tell(); }, 150);
+    this.#rateTimer = setTimeout(() => {
+      this.#rateTimer = 0;
+      tell();
+    }, 150);
   }
 
   // -- pictures ---------------------------------------------------------------------------------
 
   #makePictures() {
-    const figure = (title, word, tiles) => h("figure", { class: "tile-figure", hidden: true },
-      h("figcaption", { class: "figure-head" }, h("h4", {}, title), tip(word), h("span", { class: "push" }),
-        saveMenu(`${title}-${this.run}`, () => tiles.canvas, () => table(tiles))), tiles.box);
+    const figure = (title, word, tiles) =>
+      h(
+        "figure",
+        { class: "tile-figure", hidden: true },
+        h(
+          "figcaption",
+          { class: "figure-head" },
+          h("h4", {}, title),
+          tip(word),
+          h("span", { class: "push" }),
+          saveMenu(
+            `${title}-${this.run}`,
+            () => tiles.canvas,
+            () => table(tiles),
+          ),
+        ),
+        tiles.box,
+      );
     this.couplings = new Tiles({ label: "Patterns", paint: fields, most: 8, tallest: () => 260 });
     this.samples = new Tiles({ label: "Samples", columns: 9, tallest: () => 260 });
     this.filled = new Tiles({ label: "Reconstructions", columns: 8, tallest: () => 210 });
     this.each = new Tiles({ label: "One chain of each replica", columns: 20, tallest: () => 200 });
-    this.figures = { couplings: figure("Patterns", "patterns", this.couplings), samples: figure("Samples", "samples", this.samples),
-      filled: figure("Filled in", "filled", this.filled), each: figure("Each replica", "each", this.each) };
+    this.figures = {
+      couplings: figure("Patterns", "patterns", this.couplings),
+      samples: figure("Samples", "samples", this.samples),
+      filled: figure("Filled in", "filled", this.filled),
+      each: figure("Each replica", "each", this.each),
+    };
     put(this.pictures, Object.values(this.figures));
   }
 
@@ -139,13 +253,23 @@ export class Panel {
     const { couplings, samples, given, known, filled, each } = arrays;
     const name = patterned ? "Patterns" : "Couplings of some hidden units";
     this.figures.couplings.querySelector("h4").textContent = patterned ? "Patterns" : "Couplings";
-    this.couplings.show(new Uint8Array(couplings.values.buffer, couplings.values.byteOffset, couplings.values.length), couplings.shape[0], shape, `${name} after update ${update}`);
+    this.couplings.show(
+      new Uint8Array(couplings.values.buffer, couplings.values.byteOffset, couplings.values.length),
+      couplings.shape[0],
+      shape,
+      `${name} after update ${update}`,
+    );
     this.samples.show(samples.values, samples.shape[0], shape, `Samples after update ${update}`);
     this.figures.couplings.hidden = this.figures.samples.hidden = false;
     if (filled) {
-      const corrupted = given.values.map((x, i) => known.values[i] ? x : 2);
+      const corrupted = given.values.map((x, i) => (known.values[i] ? x : 2));
       this.filled.columns = given.shape[0];
-      this.filled.show(Uint8Array.from([...given.values, ...corrupted, ...filled.values]), 3 * given.shape[0], shape, `Test images, what is known of them, and what the machine makes of it after update ${update}`);
+      this.filled.show(
+        Uint8Array.from([...given.values, ...corrupted, ...filled.values]),
+        3 * given.shape[0],
+        shape,
+        `Test images, what is known of them, and what the machine makes of it after update ${update}`,
+      );
       this.figures.filled.hidden = false;
     }
     if (each) {
@@ -160,6 +284,11 @@ export function table(tiles) {
   const shown = tiles.size;
   if (!shown) return { columns: [], rows: [] };
   const units = shown.rows * shown.columns;
-  return { columns: ["image", ...Array.from({ length: units }, (_, i) => `v${i}`)],
-    rows: Array.from({ length: shown.count }, (_, i) => [i, ...shown.values.slice(i * units, (i + 1) * units)]) };
+  return {
+    columns: ["image", ...Array.from({ length: units }, (_, i) => `v${i}`)],
+    rows: Array.from({ length: shown.count }, (_, i) => [
+      i,
+      ...shown.values.slice(i * units, (i + 1) * units),
+    ]),
+  };
 }

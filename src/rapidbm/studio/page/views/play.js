@@ -17,14 +17,43 @@ class Play {
   constructor(stage, studio, given) {
     this.studio = studio;
     this.link = studio.link;
-    this.panels = new Map();  // side: panel
+    this.panels = new Map(); // side: panel
     this.curves = new LearningCurves();
     this.setup = new Setup(studio, (sides) => this.train(sides));
     this.place = h("div", { class: "panels" });
-    this.empty = h("div", { class: "card empty" }, h("p", {}, "Choose data and press Train. Curves, patterns, samples and reconstructions appear here while the machine learns."),
-      h("p", { class: "soft" }, "Every training is an ordinary run folder: ", h("code", {}, "rapidbm evaluate RUN"), " reads it, ", h("code", {}, "rapidbm train --resume --out RUN"), " goes on with it."));
-    stage.append(h("div", { class: "play" }, this.setup.box,
-      h("section", { class: "play-main", "aria-label": "Training" }, h("h2", { class: "unseen" }, "Training"), this.curves.box, this.place, this.empty)));
+    this.empty = h(
+      "div",
+      { class: "card empty" },
+      h(
+        "p",
+        {},
+        "Choose data and press Train. Curves, patterns, samples and reconstructions appear here while the machine learns.",
+      ),
+      h(
+        "p",
+        { class: "soft" },
+        "Every training is an ordinary run folder: ",
+        h("code", {}, "rapidbm evaluate RUN"),
+        " reads it, ",
+        h("code", {}, "rapidbm train --resume --out RUN"),
+        " goes on with it.",
+      ),
+    );
+    stage.append(
+      h(
+        "div",
+        { class: "play" },
+        this.setup.box,
+        h(
+          "section",
+          { class: "play-main", "aria-label": "Training" },
+          h("h2", { class: "unseen" }, "Training"),
+          this.curves.box,
+          this.place,
+          this.empty,
+        ),
+      ),
+    );
     this.stops = [this.link.on("training", (told) => this.#heard(told))];
     const kept = given.run ? { a: given.run } : stored();
     for (const [side, run] of Object.entries(kept)) this.#panel(side, run);
@@ -42,7 +71,11 @@ class Play {
     this.setup.load().catch(complain);
     const known = new Set(this.studio.hello.trainings.map(({ run }) => run));
     for (const panel of this.panels.values()) {
-      if (!known.has(panel.run)) panel.read().then(() => this.#draw()).catch(() => this.#remove(panel));
+      if (!known.has(panel.run))
+        panel
+          .read()
+          .then(() => this.#draw())
+          .catch(() => this.#remove(panel));
     }
     this.#watch();
   }
@@ -84,7 +117,11 @@ class Play {
   }
 
   #watch() {
-    this.link.tell("watch", { runs: Object.fromEntries([...this.panels.values()].map((panel) => [panel.run, panel.records.length])) });
+    this.link.tell("watch", {
+      runs: Object.fromEntries(
+        [...this.panels.values()].map((panel) => [panel.run, panel.records.length]),
+      ),
+    });
     this.empty.hidden = this.panels.size > 0;
     this.curves.box.hidden = this.panels.size === 0;
     this.place.classList.toggle("two", this.panels.size > 1);
@@ -99,14 +136,24 @@ class Play {
     }
   }
 
-  #draw() { this.curves.show([...this.panels.values()]); }
+  #draw() {
+    this.curves.show([...this.panels.values()]);
+  }
 
   #store() {
     const runs = Object.fromEntries([...this.panels].map(([side, panel]) => [side, panel.run]));
-    try { sessionStorage.setItem(KEY, JSON.stringify(runs)); } catch { /* a reload begins anew */ }
+    try {
+      sessionStorage.setItem(KEY, JSON.stringify(runs));
+    } catch {
+      /* a reload begins anew */
+    }
   }
 }
 
 function stored() {
-  try { return JSON.parse(sessionStorage.getItem(KEY)) ?? {}; } catch { return {}; }
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY)) ?? {};
+  } catch {
+    return {};
+  }
 }
