@@ -205,8 +205,8 @@ def likelihood_curve(
     track: Callable[[range], Iterable[int]] = iter,
     replica: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The likelihood of every checkpoint, bridged from one to the next: a record for each, of all replicas or
-    of one."""
+    """The likelihood of every checkpoint, bridged from one to the next: a record for each, with values of
+    all replicas or of one."""
     if not (updates := sorted(run.checkpoints())):
         raise InputError(f"a curve goes along checkpoints, and {run} has none; leave --curve out")
     parts = run.parts()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import secrets
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -93,10 +95,16 @@ def serve(
     )
     listener.listen(128)  # whoever comes before the server runs, waits
     told(address)
-    if browser:
+    if browser and has_screen():
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with suppress(KeyboardInterrupt):  # how a server ends
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def has_screen() -> bool:
+    """Whether a browser would have somewhere to open; one in the terminal would be no help."""
+    named = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return not sys.platform.startswith("linux") or any(os.environ.get(name) for name in named)
 
 
 def _shown(host: str) -> str:

@@ -130,10 +130,7 @@ class Studio:
             self.desk.ask(question, hear)
         elif ask in LOOK:
             page.asking += 1
-            key = (page.name, number)
-            self._looks[key] = self.look.ask(
-                question, lambda header, whole: self._pass_on(page, header, whole)
-            )
+            self._looks[page.name, number] = self.look.ask(question, hear)
         else:
             reply({"error": f"nobody knows how to answer {ask!r}"})
         return None

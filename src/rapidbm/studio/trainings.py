@@ -19,6 +19,7 @@ OVER = ("finished", "interrupted", "failed", "refused", "killed")
 STEERED = ("pause", "go", "step", "stop", "rate", "pace", "replica")
 PATIENCE = 15.0  # seconds in which trainings save when the studio ends
 KEPT = 50  # trainings that are over and still known
+RECORDS = 10_000  # of a training that pages are told; the folder has all
 
 
 class Training:
@@ -148,7 +149,8 @@ class Trainings:
             training.frame = whole
             training.show()
         elif event == "record":
-            training.records.append(header["record"])
+            if len(training.records) < RECORDS:
+                training.records.append(header["record"])
             training.publish()
         elif event == "created":
             training.run, training.records = str(header["run"]), header.pop("records")

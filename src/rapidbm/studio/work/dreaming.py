@@ -160,8 +160,6 @@ class Dream:
             self.sweeps = _count(told["sweeps"], 1, 200)
         if "running" in told:
             self.running = bool(told["running"])
-        if "held" in told:
-            self.hold(told)
 
     def hold(self, told: Mapping[str, Any]) -> None:
         """Pixels that stay: `up` and `down` are lists of them, and all others are free."""

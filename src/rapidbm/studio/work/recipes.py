@@ -49,8 +49,6 @@ CHOSEN = Names(
         "batch_mean": WORD,
         "epochs": Whole(1, 1_000_000),
         "metrics": Several(WORD, most=4),
-        "evaluate": WORD,
-        "checkpoints": WORD,
         "valid": Maybe(NUMBER),
         "seed": Whole(0, 2**32),
     },
@@ -62,6 +60,10 @@ def recipe_of(folder: Path, asked: Mapping[str, Any]) -> tuple[Recipe, str]:
     chosen = CHOSEN.checked(dict(asked.get("chosen") or {}), "the choices:", "change that one")
     dataset = data_named(folder, asked.get("dataset"))
     preset = asked.get("preset") or preset_for(dataset)
+    if preset == "auto":
+        raise InputError(
+            "settings by trials are for the command: rapidbm train; choose them here yourself"
+        )
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
     for name in ("rate", "weight_decay"):
         if name in values and not isinstance(values[name], tuple):

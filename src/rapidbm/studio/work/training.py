@@ -102,16 +102,8 @@ class Steering:
         except Exception as error:
             pipe.tell({"event": "ended", "status": "failed", "reason": str(error)[:1000]})
             return
-        fit = run.info.get("fit", {})
-        pipe.tell(
-            {
-                "event": "ended",
-                "status": run.status,
-                "update": run.info["update"],
-                "fit": fit if isinstance(fit, dict) else {},
-                "diverged": run.info.get("diverged", []),
-            }
-        )
+        told = {name: run.info.get(name) for name in ("update", "diverged", "fit")}
+        pipe.tell({"event": "ended", "status": run.status, **told})
 
     def after(self, step: Step) -> None:
         """Tells of a step, obeys what came, and waits as long as it is to wait."""
@@ -125,10 +117,11 @@ class Steering:
             if not self.steps:
                 self.rest(step)
         self.tell(step, wanted=last)
-        if self.pace and not last:
+        if self.pace and not self.paused and not last:
             self.sleep(step)
 
     def obey(self, step: Step) -> None:
+        """What came since the last step."""
         try:
             messages = self.pipe.pending()
         except Closed:

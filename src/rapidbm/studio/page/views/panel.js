@@ -1,7 +1,7 @@
 // One training on the stage: where it stands, the hands on it, and what its machine looks like.
 
 import { field, h, logarithmic, put, select, slider } from "../parts/dom.js";
-import { count, duration, short } from "../parts/numbers.js";
+import { count, duration, known, mean, short } from "../parts/numbers.js";
 import { complain } from "../parts/remarks.js";
 import { saveMenu } from "../parts/save.js";
 import { tip } from "../parts/tips.js";
@@ -55,6 +55,7 @@ export class Panel {
       onchange: () => steer("replica", { replica: Number(this.replica.value) }),
     });
     this.changes = h("p", { class: "small soft" });
+    this.fit = h("p", { class: "small soft" });
     this.paceField = field("Pace", this.pace);
     this.replicaField = field("Replica shown", this.replica, { tip: tip("replicas") });
     this.hands = h("div", { class: "hands" }, this.rate, this.paceField, this.replicaField);
@@ -76,6 +77,7 @@ export class Panel {
       h("div", { class: "row" }, this.pause, this.step, this.stop, this.again),
       this.hands,
       this.changes,
+      this.fit,
       this.ends,
       this.pictures,
     );
@@ -136,50 +138,51 @@ export class Panel {
   }
 
   #show() {
-    const {
-      status,
-      update,
-      updates,
-      epoch,
-      rate,
-      base,
-      changes = [],
-      speed,
-      reason,
-      diverged = [],
-      pace,
-    } = this.state;
+    const { status, update, updates, base, changes = [], pace, fit } = this.state;
     if (updates && this.recipe) this.perEpoch = updates / this.recipe.epochs;
     const over = OVER.has(status);
     this.badge.textContent = status;
     this.badge.dataset.status = status;
     if (updates) this.bar.value = update / updates;
-    const left =
-      speed && !over && status !== "paused" ? `, about ${duration((updates - update) / speed)} left` : "";
-    this.line.textContent = [
-      updates
-        ? `update ${update.toLocaleString("en")} of ${updates.toLocaleString("en")}, epoch ${epoch}`
-        : "",
-      speed && !over ? `${short(speed, 2)} a second${left}` : "",
-      rate ? `rate now ${short(rate, 2)}` : "",
-      diverged.length ? `${count(diverged.length, "replica")} diverged and frozen` : "",
-      reason ?? "",
-    ]
-      .filter(Boolean)
-      .join(" · ");
-    this.pause.textContent = status === "paused" ? "Go on" : "Pause";
-    for (const button of [this.pause, this.step, this.stop]) button.hidden = over;
-    const locked = this.studio.hello?.read_only;
-    for (const button of [this.pause, this.step, this.stop, this.again])
-      button.disabled = locked || (status === "starting" && button !== this.again);
-    this.again.hidden = !(status === "interrupted" || status === "killed");
-    this.hands.hidden = over;
+    this.line.textContent = this.#told(over);
+    this.#buttons(over);
     if (base && document.activeElement !== this.rate.input && !this.#rateTimer) this.rate.set(base);
     if (pace !== undefined && document.activeElement !== this.pace) this.pace.value = String(pace);
-    this.changes.textContent = changes.length
-      ? `Rate changed: ${changes.map(([at, value]) => `${short(value, 2)} from update ${at.toLocaleString("en")}`).join("; ")}.`
-      : "";
+    const changed = changes.map(
+      ([at, rate]) => `${short(rate, 2)} from update ${at.toLocaleString("en")}`,
+    );
+    this.changes.textContent = changed.length ? `Rate changed: ${changed.join("; ")}.` : "";
+    this.fit.textContent = poor(fit);
     this.#next(over);
+  }
+
+  /** Where it stands, in a line. */
+  #told(over) {
+    const { status, update, updates, epoch, rate, speed, reason, diverged } = this.state;
+    const moves = speed && !over;
+    const left =
+      moves && status !== "paused" ? `, about ${duration((updates - update) / speed)} left` : "";
+    const parts = [
+      updates &&
+        `update ${update.toLocaleString("en")} of ${updates.toLocaleString("en")}, epoch ${epoch}`,
+      moves && `${short(speed, 2)} a second${left}`,
+      rate && `rate now ${short(rate, 2)}`,
+      diverged?.length && `${count(diverged.length, "replica")} diverged and frozen`,
+      reason,
+    ];
+    return parts.filter(Boolean).join(" · ");
+  }
+
+  #buttons(over) {
+    const { status } = this.state;
+    this.pause.textContent = status === "paused" ? "Go on" : "Pause";
+    for (const button of [this.pause, this.step, this.stop]) {
+      button.hidden = over;
+      button.disabled = this.studio.hello?.read_only || status === "starting";
+    }
+    this.again.hidden = !(status === "interrupted" || status === "killed");
+    this.again.disabled = Boolean(this.studio.hello?.read_only);
+    this.hands.hidden = over;
   }
 
   #next(over) {
@@ -277,6 +280,14 @@ export class Panel {
       this.figures.each.hidden = false;
     }
   }
+}
+
+/** What a finished run has proven, where its likelihood is below that of independent pixels. */
+function poor(fit) {
+  const most = known(fit?.log_likelihood_at_most ?? []);
+  if (!most.length || Math.max(...most) >= fit.independent_columns) return "";
+  const [proven, free] = [short(mean(most), 4), short(fit.independent_columns, 4)];
+  return `Its log p of the training data is at most ${proven}, independent pixels give ${free}: it completes images, it is no model of their likelihood.`;
 }
 
 /** One row for each image. */

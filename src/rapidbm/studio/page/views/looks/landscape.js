@@ -71,7 +71,7 @@ export class Landscape extends Card {
   caption({ starts, distinct, total, kept, folded, retrieval }) {
     const more =
       retrieval === null ? "" : ` ${Math.round(100 * retrieval)} % of the descents end at a pattern.`;
-    const all = total[1] > 0 ? `${short(total[0], 3)} ± ${short(total[1], 2)}` : short(total[0], 3);
+    const all = total[1] >= 0.5 ? `${short(total[0], 3)} ± ${short(total[1], 2)}` : short(total[0], 3);
     return `${starts} descents found ${count(distinct, "valley")}; by those met once and twice there are at least ${all}.${more} The plane keeps ${Math.round(100 * kept)} % of the distances${folded ? "; a state and its mirror image are one point" : ""}.`;
   }
 
