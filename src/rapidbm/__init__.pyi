@@ -7,6 +7,7 @@ from .bench.run import benchmark as benchmark
 from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
 from .data.files import from_arrays as from_arrays
+from .data.labelled import with_label_units as with_label_units
 from .data.splits import Dataset as Dataset
 from .data.splits import Split as Split
 from .errors import DataWarning as DataWarning

@@ -21,7 +21,13 @@ MOST = 100  # classes
 
 
 def with_label_units(data: Dataset) -> Dataset:
-    """The same images, each with its label below it."""
+    """The same images, each with its label below it as visible units; `label_units` says how many.
+
+    Examples:
+        >>> data = rb.with_label_units(rb.load("digits"))
+        >>> data.shape, data.label_units  # two rows of eight below 8×8 pixels
+        ((10, 8), 16)
+    """
     if any(split.labels is None for split in data.parts.values()):
         raise InputError(f"{data.name} has no labels that could become units; give data that have")
     classes = torch.unique(torch.cat([_labels(split) for split in data.parts.values()]))

@@ -18,7 +18,7 @@ Others take besides
 
     minima: RETRIEVED
     overlaps: energies
-    phases: capacity
+    phases: Boundaries, capacity
     pictures: landscape_figure, show_moments, show_nearest, show_phases, show_projections,
         show_relaxation
     verdict: Glassiness

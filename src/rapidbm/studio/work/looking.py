@@ -10,9 +10,11 @@ import math
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +24,7 @@ from ...glass.basins import basins
 from ...glass.growth import growth
 from ...glass.minima import minima, stability
 from ...glass.overlaps import freezing, overlap_distribution
-from ...glass.phases import boundaries, capacity, standing
+from ...glass.phases import Boundaries, boundaries, capacity, standing
 from ...glass.spectra import spectrum
 from ...glass.verdict import Glassiness
 from ...likelihood.exact import can_be_exact
@@ -111,7 +113,7 @@ class Looks:
         folder = run_folder(self.folder, str(asked.get("run")))
         with tempfile.TemporaryDirectory() as out:
             page, missing = write_report(folder, Path(out), limit=REPORT)
-            return {"missing": missing}, {"page": ("u8", list(page.read_bytes()))}
+            return {"missing": missing}, {"page": ("u8", np.frombuffer(page.read_bytes(), np.uint8))}
 
 
 def _stamp(run: Trained) -> int:
@@ -152,10 +154,7 @@ def phases_of(found: Subject) -> Answer:
     saved = sorted(found.trained.checkpoints())
     spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
     path = [standing(found.trained.machine(saved[i], found.replica)) for i in sorted(spread)]
-    most = capacity(here.theory, here.aspect)
-    even = torch.logspace(-3, 0.5, LOADS, dtype=torch.float64)
-    edge = most * torch.tensor([0.8, 0.9, 0.95, 0.98], dtype=torch.float64)
-    lines = boundaries(here.theory, here.aspect, torch.cat([even, edge]).sort().values)
+    lines = _lines(here.theory, here.aspect)
     return {
         "theory": here.theory,
         "aspect": here.aspect,
@@ -165,12 +164,19 @@ def phases_of(found: Subject) -> Answer:
         "patterned": found.machine.patterns is not None,
         "path": [[float(x.load[0]), float(x.temperature[0])] for x in path],
         "updates": [saved[i] for i in sorted(spread)],
-        "capacity": most,
         "load": _floats(lines.load),
         "glass": _floats(lines.glass),
         "retrieval": _floats(lines.retrieval),
         "stable": _floats(lines.stable),
     }, {}
+
+
+@cache
+def _lines(theory: str, aspect: float) -> Boundaries:
+    """The lines of the diagram, with more points where retrieval comes down to T = 0."""
+    even = torch.logspace(-3, 0.5, LOADS, dtype=torch.float64)
+    edge = capacity(theory, aspect) * torch.tensor([0.8, 0.9, 0.95, 0.98], dtype=torch.float64)
+    return boundaries(theory, aspect, torch.cat([even, edge]).sort().values)
 
 
 def overlaps_of(found: Subject) -> Answer:

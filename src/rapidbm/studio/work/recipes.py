@@ -61,9 +61,7 @@ def recipe_of(folder: Path, asked: Mapping[str, Any]) -> tuple[Recipe, str]:
     dataset = data_named(folder, asked.get("dataset"))
     preset = asked.get("preset") or preset_for(dataset)
     if preset == "auto":
-        raise InputError(
-            "settings by trials are for the command: rapidbm train; choose them here yourself"
-        )
+        raise InputError("settings by trials are for the command, rapidbm train; choose them here")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
     for name in ("rate", "weight_decay"):
         if name in values and not isinstance(values[name], tuple):
