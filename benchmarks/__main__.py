@@ -12,6 +12,11 @@ python -m benchmarks pack --machines grid.safetensors --grid grid.json --device 
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks studio --repeats 3 --out studio.json
+python -m benchmarks ranks --out ranks.json
+python -m benchmarks on_ray --trainings 20 --seconds 10
+python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
+python -m benchmarks soak --kills 300
+python -m benchmarks streaming --gb 20 --folder /tmp
 """
 
 import json
@@ -26,11 +31,16 @@ from . import (
     features,
     fuzz,
     grid,
+    on_ray,
     pack,
     peers,
     pid,
     precision,
+    ranks,
     replicas,
+    scaling,
+    soak,
+    streaming,
     studio,
     thermodynamics,
     verdicts,
@@ -55,6 +65,11 @@ WITH_OPTIONS = {
     "pack": pack.run,
     "precision": precision.run,
     "studio": studio.run,
+    "ranks": ranks.run,
+    "on_ray": on_ray.run,
+    "scaling": scaling.run,
+    "soak": soak.run,
+    "streaming": streaming.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 

@@ -16,7 +16,7 @@ from rapidbm.training.trainer import Trainer
 
 
 class Centred(Trainer):
-    """Centred gradients (`training/centring.py`)."""
+    """Centred gradients (`training/coordinates/centring.py`)."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, centred=True, **options)
@@ -28,8 +28,8 @@ class Decaying(Trainer):
     metric: Tensor | None = None
     decay = 0.0
 
-    def compute(self, index: Tensor, rates: Any, share: Any, project: bool) -> None:
-        super().compute(index, rates, share, project)
+    def compute(self, rows: Tensor, size: int, rates: Any, share: Any, project: bool) -> None:
+        super().compute(rows, size, rates, share, project)
         rate = torch.as_tensor(rates, dtype=self.machine.dtype).reshape(-1, 1, 1)
         theta = self.machine.couplings.first.data
         theta.sub_(penalty(self.machine, self.metric).mul_(rate * self.decay))
@@ -75,9 +75,9 @@ class Noisy(Trainer):
 
     flips = 0.0
 
-    def gradient(self, batch: Tensor) -> dict[str, Tensor]:
+    def gradient(self, batch: Tensor, size: int) -> dict[str, Tensor]:
         level = torch.rand(batch.shape, generator=self.rng, dtype=batch.dtype, device=batch.device)
-        return super().gradient(torch.where(level < self.flips, -batch, batch))
+        return super().gradient(torch.where(level < self.flips, -batch, batch), size)
 
 
 class Sided(Trainer):

@@ -15,25 +15,23 @@ import io
 import json
 import random
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
 
 import rapidbm as rb
-from rapidbm.data import files, hdf5_child
+from rapidbm.data import files, sources
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_machine, load_tensors
 from rapidbm.paper.records import Record, read_record, write_record
@@ -42,35 +40,18 @@ from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.samples import read_mask
 
+from .children import Children
+from .damage import (
+    bytes_damaged,
+    checkpoint_damaged,
+    ends_damaged,
+    json_damaged,
+    lines_damaged,
+    spins_damaged,
+)
+
 SLOW = 5.0  # seconds
-ODD = [
-    None,
-    True,
-    -1,
-    0,
-    7,
-    0.5,
-    1e308,
-    10**30,
-    2**63,
-    -(2**63),
-    "",
-    "x",
-    "\ud800",
-    "a\0b",
-    "\x1b[2J",
-    "../../x",
-    "/etc/passwd",
-    [],
-    {},
-    [[]],
-    [None],
-    [0],
-    [1, "x"],
-    {"x": 1},
-    [[[[[1]]]]],
-    [2**40, 2**40],
-]
+SHOWN = 20  # cases that went wrong, of a door
 
 
 @dataclass(frozen=True)
@@ -81,6 +62,10 @@ class Door:
     honest: bytes
     enter: Callable[[], Any]
     damage: Callable[[bytes, random.Random], bytes]
+    put: Callable[[bytes], Any] | None = None  # where that is more than to write the file
+
+    def write(self, content: bytes) -> None:
+        (self.put or self.path.write_bytes)(content)
 
 
 @dataclass
@@ -89,119 +74,63 @@ class Outcome:
 
     loaded: int = 0
     refused: int = 0
-    slowest: float = 0.0
+    slowest: float = 0.0  # seconds of work
+    longest: float = 0.0  # seconds on the wall
     wrong: list[str] = field(default_factory=list)
 
 
-# -- damage -------------------------------------------------------------------------------------------
+# -- files ------------------------------------------------------------------------------------------
 
 
-def bytes_damaged(honest: bytes, rng: random.Random) -> bytes:
-    """A few blows to the bytes, more often near the beginning, where headers are."""
-    found = bytearray(honest)
-    for _ in range(rng.choice((1, 1, 1, 2, 5, 20))):
-        size = len(found)
-        if not size:
-            break
-        where = rng.randrange(min(size, 400)) if rng.random() < 0.5 else rng.randrange(size)
-        width = rng.choice((1, 1, 2, 4, 8, 64))
-        kind = rng.randrange(7)
-        if kind == 0:
-            found[where] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del found[where:]
-        elif kind == 2:
-            found[where:where] = rng.randbytes(width)
-        elif kind == 3:
-            del found[where : where + width]
-        elif kind == 4:
-            found[where : where + width] = bytes([rng.choice((0, 255))]) * width
-        elif kind == 5:
-            found[where:where] = found[where : where + width]
-        else:
-            found[where : where + width] = rng.randbytes(width)
-    return bytes(found)
+def packed_read(path: Path) -> None:
+    """A packed file, whole and as rows that stay on disk."""
+    data = rb.load(path, stream=True)
+    data.some()
+    for number in range(len(data.train.sizes)):
+        data.train.chunk(number)
+    rb.load(path, stream=False)
 
 
-def said_otherwise(value: Any, rng: random.Random) -> Any:
-    """JSON with one node replaced, dropped or doubled."""
-    if isinstance(value, dict) and value and rng.random() < 0.85:
-        key = rng.choice(list(value))
-        if rng.random() < 0.1:
-            return {k: v for k, v in value.items() if k != key}
+@dataclass(frozen=True)
+class Store:
+    """A folder of files as one: a case damages one of them, or takes it away."""
+
+    folder: Path
+
+    def door(self) -> Door:
+        paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        honest = {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
+        blob = json.dumps({file: content.hex() for file, content in honest.items()}).encode()
+        return Door(self.folder, blob, partial(rows_read, self.folder), self.damage, self.write)
+
+    @staticmethod
+    def damage(honest: bytes, rng: random.Random) -> bytes:
+        found = json.loads(honest)
+        name = rng.choice(sorted(found, key=lambda n: (not n.endswith(("json", ".zarray")), n)))
         if rng.random() < 0.05:
-            return {**value, rng.choice(("x", "", "\ud800", key * 300)): rng.choice(ODD)}
-        return {**value, key: said_otherwise(value[key], rng)}
-    if isinstance(value, list) and value and rng.random() < 0.7:
-        where = rng.randrange(len(value))
-        if rng.random() < 0.2:
-            return value[:where] + value[where + 1 :]
-        if rng.random() < 0.2:
-            return [*value, value[where]]
-        return [*value[:where], said_otherwise(value[where], rng), *value[where + 1 :]]
-    return rng.choice(ODD)
-
-
-def json_damaged(honest: bytes, rng: random.Random) -> bytes:
-    if rng.random() < 0.4:
-        return bytes_damaged(honest, rng)
-    if rng.random() < 0.02:
-        return b"[" * 100_000
-    text = json.dumps(said_otherwise(json.loads(honest), rng))
-    return text.replace("Infinity", "1e999").encode("utf-8", "surrogatepass")
-
-
-def lines_damaged(honest: bytes, rng: random.Random) -> bytes:
-    lines = honest.splitlines(keepends=True)
-    where = rng.randrange(len(lines))
-    lines[where] = json_damaged(lines[where], rng) + (b"\n" if rng.random() < 0.8 else b"")
-    return b"".join(lines)
-
-
-def checkpoint_damaged(honest: bytes, rng: random.Random) -> bytes:
-    """Bytes; or a header or a tensor, with no checksum left to tell."""
-    if rng.random() < 0.2:
-        return bytes_damaged(honest, rng)
-    size = int.from_bytes(honest[:8], "little")
-    header = json.loads(json.loads(honest[8 : 8 + size])["__metadata__"]["rapidbm"])
-    header.pop("sha256")
-    tensors = load(honest)
-    if rng.random() < 0.5:
-        header = said_otherwise(header, rng)
-    else:
-        name = rng.choice(list(tensors))
-        if rng.random() < 0.1:
-            del tensors[name]
+            del found[name]
         else:
-            tensors[name] = tensor_damaged(tensors[name], rng)
-    text = json.dumps(header) if rng.random() < 0.98 else "[" * 100_000
-    return save(tensors, metadata={"rapidbm": text})
+            before = bytes.fromhex(found[name])
+            words = name.endswith(("json", ".zarray", ".zgroup", ".zattrs"))
+            found[name] = (json_damaged if words else bytes_damaged)(before, rng).hex()
+        return json.dumps(found).encode()
+
+    def write(self, blob: bytes) -> None:
+        found = json.loads(blob)
+        for path in self.folder.rglob("*"):
+            if path.is_file() and str(path.relative_to(self.folder)) not in found:
+                path.unlink()
+        for name, content in found.items():
+            (self.folder / name).write_bytes(bytes.fromhex(content))
 
 
-def tensor_damaged(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    kind = rng.randrange(6)
-    if kind == 0:
-        types = (torch.int64, torch.uint8, torch.bool, torch.float16, torch.float64, torch.bfloat16)
-        return value.to(rng.choice(types))
-    if kind == 1:
-        return torch.zeros(rng.choice(((), (0,), (1,), (2, 3), (1, 1, 1), (3, 0, 2), (1, 2, 3, 4))))
-    if kind == 2 and value.numel():
-        return value.flatten()[: rng.randrange(value.numel()) + 1].clone()
-    if kind == 3 and value.is_floating_point():
-        found = value.clone().flatten()
-        bad = (torch.nan, torch.inf, -torch.inf, 1e38, -3.0, 0.0)
-        if found.numel():
-            found[rng.randrange(found.numel())] = rng.choice(bad)
-        return found.reshape(value.shape)
-    if kind == 4 and value.dim():
-        return torch.cat([value, value])
-    if value.dtype == torch.uint8 or not value.is_floating_point():
-        return (
-            torch.from_numpy(np.frombuffer(rng.randbytes(value.nbytes), np.uint8).copy())
-            .to(value.dtype)[: value.numel()]
-            .reshape(value.shape)
-        )
-    return value * rng.choice((-1.0, 1e30, 0.0))
+def rows_read(path: Path) -> None:
+    """A file that a C library reads, some rows at a time and as a whole."""
+    with sources.opened(path) as source:
+        for name in source.claims:
+            for block in source.blocks(name):
+                assert block.nbytes
+        files.from_named(path, source.arrays())
 
 
 # -- doors --------------------------------------------------------------------------------------------
@@ -255,7 +184,17 @@ def doors(folder: Path) -> dict[str, Door]:
     np.save(folder / "mask.npy", np.arange(16) < 8)
     data = run.data()
     door("mask", folder / "mask.npy", lambda: read_mask(folder / "mask.npy", data))
-    door("h5", _hdf5(folder / "a.h5", bits, labels), lambda: served(folder / "a.h5"))
+    for name, made in {
+        "h5": _hdf5(folder / "a.h5", bits, labels),
+        "parquet": _parquet(folder / "a.parquet", bits, labels),
+        "lists": _lists(folder / "b.parquet", bits, labels),
+    }.items():
+        damage = bytes_damaged if name == "h5" else ends_damaged
+        door(name, made, partial(rows_read, made), damage)
+    for version, name in ((3, "zarr"), (2, "zarr2")):
+        found[name] = Store(_zarr(folder / f"{name}.zarr", bits, labels, version)).door()
+    rb.pack(folder / "a.npz", folder / "a.spins")
+    door("spins", folder / "a.spins", partial(packed_read, folder / "a.spins"), spins_damaged)
     rb.save_rbms(rb.rbm(16, 4, biases=True, seed=0), folder / "rbms.h5", chains=bits)
     door("rbms", folder / "rbms.h5", lambda: rb.load_rbms(folder / "rbms.h5"))
     return found
@@ -282,49 +221,37 @@ def _hdf5(path: Path, bits: Any, labels: Any) -> Path:
     return path
 
 
-LOOP = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("child", sys.argv[1])
-child = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(child)
-child.limit = lambda memory: None
-for line in sys.stdin:
-    child.main(line.rstrip("\\n"), int(sys.argv[2]), sys.argv[3:])
-    sys.stdout.flush()
-"""
-_SERVER: list[subprocess.Popen[bytes]] = []
+def _zarr(folder: Path, bits: Any, labels: Any, version: Any) -> Path:
+    import zarr
+
+    group = zarr.open_group(folder, mode="w", zarr_format=version)
+    shards = (20, 16) if version == 3 else None
+    whole = group.create_array("samples", shape=bits.shape, dtype="int8", chunks=(10, 16), shards=shards)
+    whole[:] = bits
+    group.create_array("labels", shape=labels.shape, dtype=labels.dtype, chunks=(30,))[:] = labels
+    return folder
 
 
-def served(path: Path) -> None:
-    """`rb.load` of an HDF5 file by a child that stays, for it takes a fifth of a second to start."""
-    if not _SERVER or _SERVER[-1].poll() is not None:
-        names = [name for part in files.PARTS for name in (part, files.labels_of(part))]
-        command = [sys.executable, "-P", "-c", LOOP, hdf5_child.__file__, str(2**26), *names]
-        pipe = subprocess.PIPE
-        _SERVER.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL))
-    child = _SERVER[-1]
-    assert child.stdin is not None
-    child.stdin.write(f"{path}\n".encode())
-    child.stdin.flush()
-    with files.reading(path, "HDF5", "write it again"):
-        try:
-            arrays = files.answer(child)
-        except ValueError:
-            time.sleep(0.01)  # one that crashed may not be known to be dead yet
-            raise
-    files.from_named(path, arrays)
+def _parquet(path: Path, bits: Any, labels: Any) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: dict[str, Any] = {f"c{i}": bits[:, i] for i in range(5)}
+    columns |= {"b": bits[:, 5] > 0, "f": bits[:, 6].astype(np.float32), "labels": labels}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=12, compression="snappy")
+    return path
 
 
-@contextmanager
-def serving() -> Iterator[None]:
-    """Sends the children home."""
-    try:
-        yield
-    finally:
-        for child in _SERVER:
-            child.kill()
-            child.communicate()
-        _SERVER.clear()
+def _lists(path: Path, bits: Any, labels: Any) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({"samples": pyarrow.array(list(bits)), "labels": labels})
+    pyarrow.parquet.write_table(table, path, row_group_size=12, compression="zstd")
+    return path
+
+
+CHILDREN = Children()
 
 
 # -- the attack ---------------------------------------------------------------------------------------
@@ -335,8 +262,8 @@ def attack(name: str, door: Door, count: int, seed: int) -> Outcome:
     outcome = Outcome()
     for case in range(count):
         rng = random.Random(f"{name}/{seed}/{case}")
-        door.path.write_bytes(door.damage(door.honest, rng))
-        began = time.thread_time()
+        door.write(door.damage(door.honest, rng))
+        began, wall = time.thread_time() + CHILDREN.seconds(), time.monotonic()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -348,11 +275,12 @@ def attack(name: str, door: Door, count: int, seed: int) -> Outcome:
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}, line {last.lineno}"
             outcome.wrong.append(f"{name} {seed} {case}: {error!r:.200} ({where})")
-        spent = time.thread_time() - began
+        spent = time.thread_time() + CHILDREN.seconds() - began
         outcome.slowest = max(outcome.slowest, spent)
+        outcome.longest = max(outcome.longest, time.monotonic() - wall)
         if spent > SLOW:
             outcome.wrong.append(f"{name} {seed} {case}: {spent:.1f} s")
-    door.path.write_bytes(door.honest)
+    door.write(door.honest)
     return outcome
 
 
@@ -364,11 +292,12 @@ def run(words: list[str] | None = None) -> dict[str, object]:
     options = parser.parse_args(words or [])
     torch.set_num_threads(1)
     table: dict[str, object] = {}
-    with tempfile.TemporaryDirectory() as folder, serving():
+    with tempfile.TemporaryDirectory() as folder, CHILDREN.standing_in():
         known = doors(Path(folder))
         for name in options.doors.split(",") if options.doors else known:
             found = attack(name, known[name], options.count, options.seed)
-            for line, times in Counter(found.wrong).items():
+            CHILDREN.end()  # so that their memory is known
+            for line, times in list(Counter(found.wrong).items())[:SHOWN]:
                 print(line, f"({times} times)" if times > 1 else "", file=sys.stderr)
             print(f"{name}: {len(found.wrong)} wrong of {options.count}", file=sys.stderr, flush=True)
             table[name] = {
@@ -376,6 +305,9 @@ def run(words: list[str] | None = None) -> dict[str, object]:
                 "refused": found.refused,
                 "wrong": len(found.wrong),
                 "slowest, s": found.slowest,
+                "longest, s": found.longest,
+                "children": CHILDREN.started,
                 "peak so far, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "of children": CHILDREN.most,
             }
     return table

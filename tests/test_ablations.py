@@ -105,7 +105,7 @@ def test_noise_flips_so_many_pixels(modules):
 
     trainer.positive = Seen()
     batch = torch.ones(1, 4000, 5)
-    trainer.gradient(batch)
+    trainer.gradient(batch, 4000)
     share = float((seen[0] < 0).float().mean())
     assert abs(share - 0.25) < 5 * (0.25 * 0.75 / 20_000) ** 0.5
     assert bool((batch == 1).all())

@@ -8,7 +8,7 @@ from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.runs.recipe import Recipe
-from rapidbm.training.centring import Centring
+from rapidbm.training.coordinates.centring import Centring
 from rapidbm.training.negative import ContrastiveDivergence, Exact, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.positive import Enumerated
@@ -98,7 +98,7 @@ def test_a_step_of_the_couplings_leaves_the_means_alone(machine):
     offsets = trainer.centring.offsets.clone()
     before, old = machine.couplings.matrix(0, 1).detach().clone(), machine.biases.detach().clone()
     gradient = trainer.gradient
-    trainer.gradient = lambda batch: {k: v * (k != "biases") for k, v in gradient(batch).items()}
+    trainer.gradient = lambda *given: {k: v * (k != "biases") for k, v in gradient(*given).items()}
     trainer.step()
     change = machine.couplings.matrix(0, 1).detach() - before
     mu, hidden = offsets[..., :5], offsets[..., 5:]

@@ -355,7 +355,8 @@ def test_who_reads_hdf5_hears_and_says_nothing_else(bits, tmp_path, monkeypatch)
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     assert len(load(tmp_path / "x.h5").train) == 16
-    assert told[0]["stdin"] == told[0]["stderr"] == subprocess.DEVNULL
+    assert told[0]["stdin"] == told[0]["stdout"] == subprocess.PIPE  # ours
+    assert told[0]["stderr"] == subprocess.DEVNULL
 
 
 @pytest.mark.parametrize("parts", [("samples",), ("train", "test")])

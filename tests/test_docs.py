@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 COMMANDS = typer.main.get_command(app).commands
 OPTIONS = {flag for c in COMMANDS.values() for p in c.params for flag in p.opts + p.secondary_opts}
 OPTIONS |= {"--help", *(flag for p in typer.main.get_command(app).params for flag in p.opts)}
+OPTIONS |= {"--nproc-per-node", "--nnodes", "--max-restarts", "--rdzv-endpoint"}  # torchrun's
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 BENCHMARK = re.compile(r"python -m benchmarks (\w+)((?:\\\n|[^`\n])*)")
 NOT_RUN = 25  # blocks of code that only hours, hardware or a network would run; each says why

@@ -647,21 +647,22 @@ def test_centred_training_ends_where_the_plain_path_ends(monkeypatch, patterns):
 class AsItIs:
     """In the place of a graph: the same work, run as it is."""
 
-    def __init__(self, rng=None):
+    def __init__(self, *rngs, alone=True):
         pass
 
     def run(self, key, work):
         work()
 
 
-def graph_for(device, rng, parameters, parts, rounding=None):
-    return executors.Graph(rng, parameters, rounding)
+def graph_for(device, rngs, parameters, parts, rounding=None, alone=True):
+    return executors.Graph(rngs, parameters, rounding)
 
 
 def as_graph(trainer):
     """The same training, as a graph would run it."""
-    trainer.executor = graph_for(None, trainer.rng, trainer.parameters.values(), ())
-    trainer.spins = trainer.executor.stored(trainer.spins)
+    trainer.executor = graph_for(None, trainer.shards.rngs, trainer.parameters.values(), ())
+    trainer.batches.executor = trainer.executor
+    trainer.batches.stored = trainer.executor.stored(trainer.batches.stored)
 
 
 @pytest.mark.parametrize("centred", [False, True], ids=["plain", "centred"])

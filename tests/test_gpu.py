@@ -1,11 +1,16 @@
 """The same contracts on a GPU; skipped where there is none."""
 
 import copy
+import socket
 
+import numpy as np
 import pytest
 import torch
 
 from rapidbm.accel import executors, fused, moves, rounding
+from rapidbm.accel.executors import Graph
+from rapidbm.accel.ranks import Ranks, in_ranks
+from rapidbm.data import packed
 from rapidbm.data.catalogue import load
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.bridging import log_z_along
@@ -25,6 +30,7 @@ from rapidbm.sampling.gibbs import sweep
 from rapidbm.sampling.paths import Trajectory
 from rapidbm.sampling.samplers import ParallelTempering, sample
 from rapidbm.testing import check_sampler, chi_squared, exact_distribution, small_machines
+from rapidbm.training import batches
 from rapidbm.training.negative import PatternInduced, Persistent, Tempered
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
@@ -269,3 +275,72 @@ def test_diagnosis(patterns):
     found = diagnose(machine, data, chains=8, sweeps=20, starts=20)
     assert set(found.figures) == {"phases", "landscape", "quality"}
     assert found.verdict
+
+
+@pytest.mark.parametrize("negative", [PatternInduced(2), Persistent(300, 3), Tempered(20, 4)], ids=str)
+@pytest.mark.parametrize("patterns", [5, None])
+def test_graphs_of_shards(monkeypatch, negative, patterns):
+    """Each shard draws from a generator of its own, which the graph knows."""
+    if patterns is None and isinstance(negative, PatternInduced):
+        pytest.skip("PID needs patterns")
+
+    def trainer_of(data):
+        machine = rbm(30, 200, patterns, replicas=4, seed=0, device="cuda")
+        how = {"epochs": 20, "batch_size": 40, "seed": 0, "shards": 3}
+        return Trainer(machine, data, negative, adam(1e-3), **how)
+
+    assert_graphs_give_the_bits_of_single_launches(monkeypatch, trainer_of)
+
+
+def test_a_graph_sums_over_ranks(monkeypatch):
+    """NCCL, with one rank, in a graph: the same bits as without it."""
+    there = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        there["MASTER_PORT"] = str(found.getsockname()[1])
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+    data = torch.where(torch.rand((100, 30), generator=stream(0)) < 0.5, 1, -1)
+    ends = []
+    with in_ranks(force=True) as ranks:
+        for who in (ranks, Ranks()):
+            machine = rbm(30, 200, 5, replicas=4, biases=True, seed=0, device="cuda")
+            how = {"epochs": 40, "batch_size": 40, "seed": 0, "shards": 2, "ranks": who}
+            trainer = Trainer(machine, data, Persistent(64, 2), adam(1e-3), **how)
+            assert isinstance(trainer.executor, Graph)
+            for _ in trainer.run("epoch"):
+                pass
+            assert not trainer.executor.replay.refused
+            assert any(trainer.executor.replay.graphs.values())
+            ends.append([*machine.parameters(), trainer.chains, *trainer.state().values()])
+        assert ranks.sent["sum"] > 0
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("negative", [PatternInduced(), Persistent(10)])
+def test_rows_that_stay_on_disk(negative, tmp_path, monkeypatch):
+    """Batches through a window on the device are those of the host, and a graph of several updates makes
+    what updates one by one do, from group to group."""
+    monkeypatch.setattr(packed, "CHUNK", 16 * 3)
+    monkeypatch.setattr(batches, "GROUP", 200 * 3)
+    bits = torch.rand((1000, 20), generator=stream(0)) < 0.4
+    np.save(tmp_path / "a.npy", bits.numpy())
+    split = load(tmp_path / "a.npy", stream=True).train
+
+    def trainer(device, together):
+        machine = rbm(20, 8, 3, replicas=2, seed=0, biases=True).to(device)
+        made = Trainer(machine, split, negative, sgd(0.01), epochs=3, batch_size=10, seed=1)
+        made.executor.together = together
+        return made
+
+    several, single, host = trainer("cuda", 16), trainer("cuda", 1), trainer("cpu", 1)
+    for number in (0, 30, 79):
+        ours, theirs = (x.batches.spins(x.batches.taken(1, 0, number)) for x in (several, host))
+        assert torch.equal(ours.cpu().float(), theirs)
+    for made in (several, single):
+        for _ in made.run("epoch"):
+            pass
+    assert isinstance(several.executor, Graph)
+    for name, value in several.state().items():
+        assert torch.equal(value, single.state()[name]), name

@@ -417,7 +417,7 @@ def test_a_checkpoint_that_counts_no_evaluations_expects_the_first(tmp_path, mon
         tensors, header = load_tensors(path)
         return tensors, {name: value for name, value in header.items() if name != "evaluations"}
 
-    monkeypatch.setattr("rapidbm.runs.run.load_tensors", uncounted)
+    monkeypatch.setattr("rapidbm.runs.folder.load_tensors", uncounted)
     path = run.folder / "metrics.jsonl"
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     for _ in Run(run.folder).go(epochs=2):
@@ -631,7 +631,11 @@ def test_broken_run_folders(tmp_path):
     run.latest.unlink()
     with pytest.raises(InputError, match="no checkpoint yet"):
         run.machine()
-    with pytest.raises(InputError, match=r"is gone, but .* 4 updates"):
+    with pytest.warns(LossWarning, match=r"state before the latest, of update 2: there is no checkpoint"):
+        next(Run(tmp_path / "R").go())
+    run.previous.unlink()
+    run.latest.unlink()
+    with pytest.raises(InputError, match=r"no state to go on from is left: .* of updates 1, 2, 4 "):
         next(Run(tmp_path / "R").go())
     (tmp_path / "R" / "checkpoints" / "update-old.safetensors").write_bytes(b"")
     assert list(run.checkpoints()) == [0, 1, 2, 4]

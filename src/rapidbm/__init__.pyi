@@ -1,11 +1,14 @@
 """The public names, for type checkers and for the package itself."""
 
 from . import plot as plot
+from .accel.ranks import Ranks as Ranks
+from .accel.ranks import in_ranks as in_ranks
 from .accel.rounding import precision as precision
 from .bench.run import Benchmark as Benchmark
 from .bench.run import benchmark as benchmark
 from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
+from .data.converted import pack as pack
 from .data.files import from_arrays as from_arrays
 from .data.labelled import with_label_units as with_label_units
 from .data.splits import Dataset as Dataset
@@ -14,6 +17,7 @@ from .errors import DataWarning as DataWarning
 from .errors import FitWarning as FitWarning
 from .errors import InputError as InputError
 from .errors import LoadWarning as LoadWarning
+from .errors import LostRank as LostRank
 from .errors import PluginWarning as PluginWarning
 from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds
@@ -99,6 +103,7 @@ from .sampling.temperature import effective_beta as effective_beta
 from .studies.study import Study as Study
 from .studies.sweep import Sweep as Sweep
 from .training.annealer import Annealer as Annealer
+from .training.loop import Progress as Progress
 from .training.negative import ContrastiveDivergence as ContrastiveDivergence
 from .training.negative import Exact as Exact
 from .training.negative import NegativePhase as NegativePhase
@@ -121,6 +126,5 @@ from .training.projections import Sign as Sign
 from .training.schedules import Schedule as Schedule
 from .training.train import log_likelihood_gradient as log_likelihood_gradient
 from .training.train import train as train
-from .training.trainer import Progress as Progress
 
 __version__: str

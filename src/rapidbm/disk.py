@@ -8,17 +8,19 @@ Whatever somebody else's parser raises over a damaged file is the file's fault (
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from .errors import InputError
+from .errors import DiskError, InputError
 from .schema import Shape
 
 NO_FOLLOW, BINARY = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_BINARY", 0)
@@ -41,25 +43,63 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rapidbm"
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, remedy: str = "choose another --out") -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path} cannot be made: {error}; choose another --out") from error
+        raise InputError(f"{path} cannot be made: {error}; {remedy}") from error
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file as a whole."""
+    write_pieces(path, (content,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], *, before: Path | None = None) -> None:
+    """The same of pieces, none of which is copied; what there was is then under the name `before`. At
+    every moment one of the two is there and whole."""
     temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+    with writing(path):
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            if before is not None:
+                _keep(path, before)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _keep(path: Path, before: Path) -> None:
+    """Gives a file a second name, or another one where files have one name only."""
+    spare = before.with_name(f".{before.name}.{token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.link(path, spare, follow_symlinks=False)
+        os.replace(spare, before)
+    except FileNotFoundError:  # the first of them
+        return
+    except OSError:
+        os.replace(path, before)
     finally:
-        temporary.unlink(missing_ok=True)
+        spare.unlink(missing_ok=True)  # it stays where both were names of one file already
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses to write is told with its place."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room on the disk" if full else "check its permissions, and the disk"
+        raise DiskError(f"{path} cannot be written: {reason}; {remedy}") from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -67,9 +107,42 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def append_line(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o666)
-    with os.fdopen(handle, "a", encoding="utf-8") as file:
-        file.write(text + "\n")
+    with writing(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o666)
+        with os.fdopen(handle, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+class Steady:
+    """A file that stays as it was when it was opened, and is read at any place; ValueError where it has
+    changed, or ends too early. It is read, not mapped: a mapped one that is cut ends this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle = os.open(path, os.O_RDONLY | BINARY)
+        self.close = weakref.finalize(self, os.close, self.handle)
+        self.stamp = self._stamp()
+
+    def _stamp(self) -> tuple[int, int]:
+        found = os.fstat(self.handle)
+        return found.st_size, found.st_mtime_ns
+
+    @property
+    def size(self) -> int:
+        return self.stamp[0]
+
+    def read(self, start: int, count: int) -> bytearray:
+        """So many bytes from there on."""
+        found = bytearray(count)
+        view, at = memoryview(found), 0
+        while at < count:
+            got = os.preadv(self.handle, [view[at : at + 2**30]], start + at)
+            if not got:
+                raise ValueError(f"it ends after {start + at:,} bytes")
+            at += got
+        if self._stamp() != self.stamp:
+            raise ValueError("it has changed since it was opened")
+        return found
 
 
 @contextmanager
@@ -116,6 +189,11 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
+            raise DiskError(
+                f"{folder} cannot be written to: {error.strerror}; {doing} needs that: give the right to "
+                "it, make room, or copy the folder to where you may write"
+            ) from error
         raise InputError(f"{path} cannot be opened: {error.strerror}; remove it") from error
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -19,12 +19,15 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "dwave.samplers": "dwave",
     "h5py": "hdf5",
     "learnergy": "bench",
+    "pyarrow": "parquet",
+    "ray": "ray",
     "rbms": "bench",
     "starlette": "studio",
     "tensorboard": "tensorboard",
     "torchebm": "bench",
     "uvicorn": "studio",
     "websockets": "studio",
+    "zarr": "zarr",
 }
 
 
@@ -34,6 +37,19 @@ class InputError(ValueError):
 
 class TimeLimit(InputError):
     """A call came to its limit of seconds: the message says how far it was and how long it takes."""
+
+
+class LostRank(RuntimeError):
+    """One of the processes that work together is gone, and the others cannot go on."""
+
+
+class DiskError(InputError):
+    """Something could not be written: the message says where, why, and what is left of it. `stopped`
+    where work that had begun came to its end by it."""
+
+    def __init__(self, message: str, *, stopped: bool = False) -> None:
+        super().__init__(message)
+        self.stopped = stopped
 
 
 class LoadWarning(UserWarning):

@@ -30,7 +30,7 @@ from .machines.machine import Machine, scaled
 from .machines.units import SPIN
 from .random import stream
 from .sampling.samplers import Moves, Sampler, as_sampler
-from .training.negative import NegativePhase
+from .training.negative import NegativePhase, Parts, Splits
 
 Checked = Sampler[Any] | Callable[..., Tensor]
 SWEEPS, STEPS = 3, 30  # from exact draws, and from where a sampler starts by itself
@@ -73,7 +73,8 @@ def check_negative_phase(
     negative: NegativePhase, machine: Machine, *, seed: int = 0, batch: int = 5
 ) -> None:
     """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
-    chains that keep their shape, the same bits for the same seed."""
+    chains that keep their shape, the same bits for the same seed; of one that `split`s, parts that are
+    phases themselves and whose shares sum to one."""
     e, n, v = machine.replicas, machine.layers.units, machine.visible
     data = SPIN.random((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
@@ -104,6 +105,23 @@ def check_negative_phase(
     again = run()
     same = all(torch.equal(a, b) for a, b in zip((spins, weights, chains), again, strict=True))
     assert same, "the same seed must give the same bits"
+    if isinstance(negative, Splits):
+        for count in (1, 2, 5):
+            _check_parts(negative.split(machine, count), machine, count, seed)
+
+
+def _check_parts(parts: Parts, machine: Machine, count: int, seed: int) -> None:
+    assert len(parts) == count, f"split into {count} answers with as many phases, not {len(parts)}"
+    shares = [share for _, share in parts]
+    if any(share is None for share in shares):  # each has that of its images
+        assert all(share is None for share in shares), "either all shares are those of images or none"
+    else:
+        total = sum(share for share in shares if share is not None)
+        assert abs(total - 1) < 1e-9, f"the shares of the parts sum to one, not {total}"
+    for phase, share in parts:
+        if share != 0:
+            chains = phase.init(machine, stream(seed, "part", device=machine.device))
+            assert chains.dim() == 3, "a part has chains (e, c, n), as the whole phase has"
 
 
 def check_sampler(

@@ -9,15 +9,17 @@
     moves        an optimiser's step, the check for divergence and the clipping in two launches
     executors    who runs what comes again and again: the host, a graph, or a recording
     recording    calls of torch on a CPU that are repeated without what led to them
+    ranks        processes that work together, and what travels between them
     kernels/     the kernels themselves, in Triton
 
 It knows `errors` and nothing else of this library. Other rooms use
 
-    devices.by_device, device_named, usable, prepare, wait, words, peak_bytes, lone_thread
+    devices.by_device, copy_in, device_named, usable, prepare, wait, words, peak_bytes, lone_thread
     rounding.precision, current, PRECISIONS;  memory.check_room, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, bits_of, sum_of_sizes
     operands.Pair;  fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
     moves.serves, step, Rule, Guard;  executors.executor_for, Executor, Plan, repeated;  recording.unseen
+    ranks.Ranks, Crew, here, in_ranks, portion, portions, restarted, restarts, restarts_left
 
 All of them answer on a CPU, too.
 

@@ -46,6 +46,13 @@ def prepare(device: torch.device) -> None:
         keep_freed_memory()
 
 
+def copy_in(place: torch.Tensor, values: torch.Tensor) -> None:
+    """Copies from the host; a GPU is not waited for."""
+    if place.is_cuda:
+        values = values.pin_memory()
+    place.copy_(values, non_blocking=True)
+
+
 @contextmanager
 def lone_thread() -> Iterator[None]:
     """Work of the CPU in the block is done by one thread."""

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from .devices import lone_thread
+from .ranks import Ranks
 from .recording import Recorded
 from .rounding import Precision, check_precision, current, of_training, precision
 
-Key = tuple[tuple[int, bool], ...]  # rows of each update in a graph, and whether it projects
+Key = tuple[tuple[int, int, bool], ...]  # rows of each update in a graph, here and in all; if it projects
 Rates = tuple[float, ...] | Tensor
-Update = Callable[[Tensor, Rates, float | Tensor, bool], None]
+Update = Callable[[Tensor, int, Rates, float | Tensor, bool], None]
 PAYS = 100  # calls from which on a graph is worth its capture
 LONE = 2**22  # images times parameters below which one thread is as fast as two (decisions/threads.md)
 
@@ -35,6 +36,7 @@ class Plan:
     """What an update needs from the host."""
 
     rows: Tensor  # (e, b, …): those of the data that each replica takes
+    size: int  # how many there are, those that other processes take counted
     rates: tuple[float, ...]
     share: float  # of the new parameters in their average
     project: bool
@@ -42,19 +44,23 @@ class Plan:
 
 def executor_for(
     device: torch.device,
-    rng: torch.Generator,
+    rngs: Sequence[torch.Generator],
     parameters: Iterable[Tensor],
     parts: Iterable[object],
     rounding: Precision | None = None,
+    ranks: Ranks | None = None,
 ) -> Executor:
-    """What repeats updates on this device where all their parts may be captured, else the host."""
+    """What repeats updates on this device where all their parts may be captured, else the host: also on
+    the CPUs of several ranks, so that none waits for one that records."""
+    ranks = ranks or Ranks()
     check_precision(rounding, device)
     rounding = of_training(rounding, device)
-    if not all(getattr(part, "capturable", False) for part in parts):
+    if not ranks.captures or not all(getattr(part, "capturable", False) for part in parts):
         return Eager(rounding)
     if device.type == "cuda":
-        return Graph(rng, parameters, rounding)
-    return Recording(rng, parameters, rounding) if device.type == "cpu" else Eager(rounding)
+        return Graph(rngs, parameters, rounding, alone=ranks.alone)
+    repeats = ranks.alone and device.type == "cpu"
+    return Recording(rngs, parameters, rounding) if repeats else Eager(rounding)
 
 
 class Executor(ABC):
@@ -73,6 +79,10 @@ class Executor(ABC):
     @abstractmethod
     def stored(self, spins: Tensor) -> Tensor:
         """The data as updates read it."""
+
+    def kind(self, dtype: torch.dtype) -> torch.dtype:
+        """The type in which phases of a machine of this type get their batches."""
+        return dtype
 
     @abstractmethod
     def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
@@ -114,7 +124,7 @@ class Eager(Executor):
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         with self.rounded():
             for plan in plans:
-                update(plan.rows, plan.rates, plan.share, plan.project)
+                update(plan.rows, plan.size, plan.rates, plan.share, plan.project)
                 yield 1
 
     def forget(self) -> None:
@@ -127,10 +137,13 @@ class Repeating(Executor):
     replay: Replay | Recorded
 
     def __init__(
-        self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
+        self,
+        rngs: Sequence[torch.Generator],
+        parameters: Iterable[Tensor],
+        rounding: Precision | None = None,
     ) -> None:
         super().__init__(rounding)
-        self.rng, self.parameters = rng, tuple(parameters)
+        self.rngs, self.parameters = rngs, tuple(parameters)
         self.inputs: dict[Key, Inputs] = {}
         self.forget()
 
@@ -139,7 +152,7 @@ class Repeating(Executor):
 
     def launch(self, plans: Sequence[Plan], update: Update) -> None:
         """All of them as one piece of work."""
-        key = tuple([(plan.rows.shape[1], plan.project) for plan in plans])
+        key = tuple([(plan.rows.shape[1], plan.size, plan.project) for plan in plans])
         inputs = self.inputs.get(key)
         if inputs is None:
             inputs = self.inputs[key] = Inputs(key, plans)
@@ -166,9 +179,9 @@ class Inputs:
 
     def work(self, update: Update) -> None:
         start = 0
-        for (size, project), row in zip(self.key, self.numbers, strict=True):
-            update(self.rows[:, start : start + size], row[:-1], row[-1], project)
-            start += size
+        for (count, size, project), row in zip(self.key, self.numbers, strict=True):
+            update(self.rows[:, start : start + count], size, row[:-1], row[-1], project)
+            start += count
 
 
 class Graph(Repeating):
@@ -178,13 +191,20 @@ class Graph(Repeating):
     looks = False
 
     def __init__(
-        self, rng: torch.Generator, parameters: Iterable[Tensor], rounding: Precision | None = None
+        self,
+        rngs: Sequence[torch.Generator],
+        parameters: Iterable[Tensor],
+        rounding: Precision | None = None,
+        *,
+        alone: bool = True,
     ) -> None:
-        super().__init__(rng, parameters, rounding)
+        self.alone = alone
+        super().__init__(rngs, parameters, rounding)
         self.side: torch.cuda.Stream | None = None  # a second stream of work
-        if rng.device.type == "cuda":
+        device = rngs[0].device
+        if device.type == "cuda":
             # Its kernels are small, and go first: the others wait for them.
-            self.side = torch.cuda.Stream(rng.device, priority=-1)  # type: ignore[no-untyped-call]
+            self.side = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
     def beside(self) -> AbstractContextManager[object]:
         if self.side is None:
@@ -195,6 +215,9 @@ class Graph(Repeating):
     def meet(self) -> None:
         if self.side is not None:
             torch.cuda.current_stream(self.side.device).wait_stream(self.side)
+
+    def kind(self, dtype: torch.dtype) -> torch.dtype:
+        return torch.bfloat16
 
     def stored(self, spins: Tensor) -> Tensor:
         return spins.to(torch.bfloat16)  # read faster than from one byte
@@ -207,7 +230,7 @@ class Graph(Repeating):
         yield len(plans)
 
     def forget(self) -> None:
-        self.replay = Replay(self.rng)
+        self.replay = Replay(*self.rngs, alone=self.alone)
 
 
 class Recording(Repeating):
@@ -218,7 +241,7 @@ class Recording(Repeating):
 
     def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
         rows = spins.index_select(0, index.reshape(-1))  # quicker than spins[index]
-        return rows.view(*index.shape, -1).to(dtype)
+        return rows.view(*index.shape, spins.shape[1]).to(dtype)
 
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         for plan in plans:
@@ -231,7 +254,7 @@ class Recording(Repeating):
         return plan.rows.shape[1] * sum([p.numel() for p in self.parameters]) < LONE
 
     def forget(self) -> None:
-        self.replay = Recorded(self.rng)
+        self.replay = Recorded(*self.rngs)
 
 
 def repeated(work: Callable[..., None], rng: torch.Generator, times: int) -> Callable[..., None]:
@@ -256,14 +279,15 @@ class Repeated:
 
 
 class Replay:
-    """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
+    """Runs work that is the same for equal keys; `rngs` are where it draws its random numbers.
 
     The first time it runs as it is, so that kernels are compiled and libraries awake. The second time it
-    is captured. The numbers drawn are the same either way.
+    is captured. The numbers drawn are the same either way. Work that is not `alone` exchanges tensors
+    with other processes, and a thread of NCCL's watches over that while it is captured.
     """
 
-    def __init__(self, rng: torch.Generator) -> None:
-        self.rng = rng
+    def __init__(self, *rngs: torch.Generator, alone: bool = True) -> None:
+        self.rngs, self.mode = rngs, "global" if alone else "thread_local"
         self.graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.refused = False
@@ -276,7 +300,7 @@ class Replay:
         if self.refused:
             work()
             return
-        with torch.cuda.device(self.rng.device):
+        with torch.cuda.device(self.rngs[0].device):
             graph = self.graphs[key]
             if graph is None:
                 graph = self.graphs[key] = self._captured(work)
@@ -287,14 +311,15 @@ class Replay:
 
     def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
         """The graph, or None where something in the work refuses to be captured."""
-        drawn = self.rng.get_state()
+        drawn = [rng.get_state() for rng in self.rngs]
         try:
             return self._capture(work)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             self.refused = True
-            self.rng.set_state(drawn)  # what it drew on the way was for nothing
+            for rng, state in zip(self.rngs, drawn, strict=True):
+                rng.set_state(state)  # what it drew on the way was for nothing
             warnings.warn(
                 f"this work cannot be captured in a graph ({str(error)[:200]}); it is launched step by "
                 "step, slower",
@@ -305,9 +330,10 @@ class Replay:
 
     def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.rng)
+        for rng in self.rngs:
+            graph.register_generator_state(rng)
         # A stream of its own: torch's common one belongs to the GPU that first captured.
-        stream = torch.cuda.Stream(self.rng.device)  # type: ignore[no-untyped-call]
-        with torch.cuda.graph(graph, pool=self.pool, stream=stream):
+        stream = torch.cuda.Stream(self.rngs[0].device)  # type: ignore[no-untyped-call]
+        with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode=self.mode):
             work()
         return graph

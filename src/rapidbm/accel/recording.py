@@ -9,7 +9,7 @@ at a value is refused, and a recording is trusted when it has once done exactly 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -128,12 +128,12 @@ def unseen(function: Callable[..., None], into: Tensor | list[Tensor], *args: An
 
 
 class Recording:
-    """Calls that can be made again; they may draw from `rng` alone."""
+    """Calls that can be made again; they may draw from these generators alone."""
 
-    def __init__(self, calls: list[Call | Unseen], rng: torch.Generator) -> None:
+    def __init__(self, calls: list[Call | Unseen], rngs: Sequence[torch.Generator]) -> None:
         if not calls:
             raise Refused("it takes too much memory")
-        self.rng = rng
+        self.rngs = rngs
         self.made: set[int] = set()  # places
         self.constant: set[int] = set()
         written = [x for call in calls for x in call.written()]
@@ -162,18 +162,20 @@ class Recording:
 
     def _state(self) -> list[Tensor]:
         """Copies of all that outlives the work, as bytes."""
-        return [self.rng.get_state(), *(_bytes(place).clone() for place in self.lasting.values())]
+        drawn = [rng.get_state() for rng in self.rngs]
+        return [*drawn, *(_bytes(place).clone() for place in self.lasting.values())]
 
     def _restore(self, state: list[Tensor]) -> None:
-        self.rng.set_state(state[0])
-        for place, values in zip(self.lasting.values(), state[1:], strict=True):
+        for rng, drawn in zip(self.rngs, state, strict=False):
+            rng.set_state(drawn)
+        for place, values in zip(self.lasting.values(), state[len(self.rngs) :], strict=True):
             _bytes(place).copy_(values)
 
     def _steps(self, call: Call | Unseen) -> Iterator[Step]:
         if isinstance(call, Unseen):
             yield partial(call.function, call.into, *call.args)
             return
-        if call.random and not _same(call.options.get("generator"), self.rng):
+        if call.random and not any(_same(call.options.get("generator"), rng) for rng in self.rngs):
             raise Refused(f"{call.name} draws from another generator")
         read = {_place(x) for x in call.read()}
         made = list(_tensors(call.made))
@@ -196,14 +198,14 @@ class Recording:
 
 
 class Recorded:
-    """Runs work that is the same for equal keys; `rng` is where it draws its random numbers.
+    """Runs work that is the same for equal keys; `rngs` are where it draws its random numbers.
 
     The first times it runs as it is, then once more while it is recorded and once beside the recording.
     From then on the recording runs, in blocks where nobody else listens to what torch is asked.
     """
 
-    def __init__(self, rng: torch.Generator) -> None:
-        self.rng = rng
+    def __init__(self, *rngs: torch.Generator) -> None:
+        self.rngs = rngs
         self.times: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, Recording] = {}
         self.trusted: dict[Hashable, Recording] = {}
@@ -231,7 +233,7 @@ class Recorded:
         with Recorder() as recorder:
             work()
         try:
-            self.recordings[key] = Recording(recorder.calls, self.rng)
+            self.recordings[key] = Recording(recorder.calls, self.rngs)
         except Refused as why:
             self._refuse(str(why))
 

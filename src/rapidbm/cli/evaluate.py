@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from .. import pictures
+from ..accel.ranks import here
 from ..display import spread
 from ..errors import InputError
 from ..runs.evaluation import (
     LIKELIHOODS,
+    assist,
     curve_figure,
     evaluation,
     likelihood_curve,
@@ -20,7 +22,7 @@ from ..runs.evaluation import (
 from ..runs.looking.trained import Trained
 from ..runs.pretrained.packed import trained
 from .terminal.console import Screen, meaning, others, tell_notes
-from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Update, offers
+from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Shards, Update, offers
 
 
 def evaluate(
@@ -39,6 +41,7 @@ def evaluate(
         typer.Option("--curve", help="The likelihood of every checkpoint instead, and a picture."),
     ] = False,
     limit: Limit = None,
+    shards: Shards = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -48,10 +51,15 @@ def evaluate(
     Log-likelihoods and ground states are exact where that can be had; else annealing gives a value
     and its 95 % interval, and a search the best energy, beside one that no state can go below.
     """
-    screen, opened = Screen(as_json), trained(run, file)
+    screen, opened, ranks = Screen(as_json), trained(run, file), here()
+    shards = shards or (ranks.world if ranks.world > 1 else None)
+    if not ranks.first:
+        if not curve:
+            assist(opened, update, seed, device, likelihood, shards)
+        return
     with screen.watching("evaluation", limit=limit):
         if not curve:
-            found = evaluation(opened, update, seed, device, likelihood)
+            found = evaluation(opened, update, seed, device, likelihood, shards)
         elif update is not None or likelihood != "auto":
             raise InputError("--curve takes all checkpoints; leave --update and --likelihood out")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import ExitStack
 from functools import cached_property
 from importlib import import_module
 from inspect import cleandoc
@@ -13,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from .terminal.console import EXIT_BAD_INPUT, Screen
+from .terminal.console import EXIT_BAD_INPUT, EXIT_LOST, Screen
 
 COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "train": "Train a machine into a run folder.",
@@ -30,7 +31,10 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "sweep": "Train a grid of settings from one file; a table and a figure with error bars.",
     "bench": "How fast this machine and this library are, beside what else is installed.",
     "datasets": "What can be trained on, and where it comes from.",
+    "pack": "Write data as packed spins, eight to a byte, to train on from disk; or check such a file.",
 }
+HOMES = {"pack": "datasets"}  # commands in the module of another
+SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
 STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
     "pretty_exceptions_enable": False,
@@ -49,7 +53,7 @@ class Deferred(TyperCommand):
     @cached_property
     def whole(self) -> Any:
         with Screen().gentle_warnings():  # other packages are loaded, too
-            module = import_module(f".{self.name}", __package__)
+            module = import_module(f".{HOMES.get(str(self.name), self.name)}", __package__)
         alone = typer.Typer(add_completion=False, **STYLE)
         function = getattr(module, str(self.name))
         alone.command(self.name, help=_flowing(function.__doc__))(function)
@@ -95,30 +99,68 @@ def root(
 
 def main() -> None:
     """Runs the command; bad input ends it with its message and exit code 2."""
-    from ..errors import InputError
+    from ..errors import DiskError, InputError, LostRank
 
     if "OMP_WAIT_POLICY" not in os.environ:
         # Read when torch is loaded: how long its threads spin before they sleep
         # (docs/decisions/threads.md).
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-    try:
-        app(prog_name="rapidbm")
-    except InputError as error:
-        _fail(str(error), EXIT_BAD_INPUT)
-    except BrokenPipeError:  # the reader of our output has left
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        _fail("standard output was closed; what was finished is saved", 1)
-    except OSError as error:
-        _fail(f"{error}; check the path, its permissions and the space on the disk", EXIT_BAD_INPUT)
-    except (MemoryError, RuntimeError) as error:
-        text = str(error).splitlines()[0] if str(error) else "out of memory"
-        if not isinstance(error, MemoryError) and "memory" not in text:
-            raise
-        _fail(f"{text}; take a smaller machine, fewer replicas or smaller batches", EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
-        _fail("stopped", 130)
+    with ExitStack() as stack:
+        try:
+            if os.environ.get("WORLD_SIZE", "1") != "1":
+                _join(stack)
+            app(prog_name="rapidbm")
+        except DiskError as error:
+            _fail(str(error), 1 if error.stopped else EXIT_BAD_INPUT)
+        except InputError as error:
+            _fail(str(error), EXIT_BAD_INPUT)
+        except LostRank as error:
+            _fail(f"{error}; {_after_loss()}", EXIT_LOST)
+        except BrokenPipeError:  # the reader of our output has left
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            _fail("standard output was closed; what was finished is saved", 1)
+        except OSError as error:
+            _fail(f"{error}; check the path, its permissions and the space on the disk", EXIT_BAD_INPUT)
+        except (MemoryError, RuntimeError) as error:
+            text = str(error).splitlines()[0] if str(error) else "out of memory"
+            if not isinstance(error, MemoryError) and "memory" not in text:
+                raise
+            _fail(f"{text}; take a smaller machine, fewer replicas or smaller batches", EXIT_BAD_INPUT)
+        except KeyboardInterrupt:
+            _fail("stopped", 130)
+
+
+def _join(stack: ExitStack) -> None:
+    """Joins the other processes that a launcher started; the first one speaks for all."""
+    from ..accel.ranks import in_ranks
+    from ..errors import InputError
+
+    ranks = stack.enter_context(in_ranks())
+    if not ranks.first:
+        Screen.silent = True
+        os.environ["RAPIDBM_PROGRESS"] = "off"
+    named = [word for word in sys.argv[1:] if word in COMMANDS]
+    if ranks.world > 1 and named and named[0] not in SHARED:
+        raise InputError(
+            f"rapidbm {named[0]} is the work of one process; start it without torchrun "
+            f"({', '.join(SHARED)} are shared)"
+        )
+
+
+def _after_loss() -> str:
+    from ..accel.ranks import restarts_left
+
+    if restarts_left():
+        return "all of them are started again and go on from the last checkpoint"
+    return (
+        "what was saved is there: go on with --resume, or have torchrun start them again (--max-restarts)"
+    )
 
 
 def _fail(text: str, code: int) -> NoReturn:
+    if "rapidbm.accel.ranks" in sys.modules:
+        from ..accel.ranks import here
+
+        Screen.silent = not here().speaks()  # of several that fail, the first to ask
     Screen().fail(text)
     sys.exit(code)

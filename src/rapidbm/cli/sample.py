@@ -9,6 +9,7 @@ import typer
 
 from .. import pictures
 from ..accel.devices import device_named
+from ..accel.ranks import here
 from ..runs.pretrained.packed import trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
@@ -22,6 +23,7 @@ from .terminal.options import (
     Limit,
     Replica,
     Seed,
+    Shards,
     Update,
     free_options,
     of_parts,
@@ -30,8 +32,8 @@ from .terminal.options import (
 )
 
 OWN = (
-    "count", "sampler", "sweeps", "start", "beta", "replica", "update", "data", "limit", "seed", "out",
-    "device", "json", "help",
+    "count", "sampler", "sweeps", "start", "beta", "replica", "update", "data", "limit", "shards", "seed",
+    "out", "device", "json", "help",
 )  # fmt: skip
 
 
@@ -70,6 +72,7 @@ def sample(
     update: Update = None,
     file: DataFile = None,
     limit: Limit = None,
+    shards: Shards = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -80,14 +83,17 @@ def sample(
     **given: Any,
 ) -> None:
     """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
-    screen, opened = Screen(as_json), trained(run, file)
-    path = target(out, opened, "samples.png")
+    screen, opened, ranks = Screen(as_json), trained(run, file), here()
+    path = Path(ranks.told(lambda: str(target(out, opened, "samples.png"))))
+    shards = shards or (ranks.world if ranks.world > 1 else None)
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
     if sampler == "gibbs" and sweeps is None:
         sweeps = opened.usual.sweeps
     with screen.watching("sampling", limit=limit):
-        spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track)
+        spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track, shards)
+    if not ranks.first:
+        return
     names = opened.columns
     if not write_array(path, spins, names):
         pictures.save(pictures.image_figure(spins, opened.shape, names=names), path)

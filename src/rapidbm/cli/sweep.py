@@ -10,14 +10,17 @@ from typing import Annotated
 
 import typer
 
-from ..errors import FitWarning
+from ..errors import FitWarning, InputError, check_choice
 from ..runs.run import Run, Step
 from ..runs.views.tensorboard import TensorBoard, check_installed
+from ..studies.on_ray import check_installed as check_ray
 from ..studies.planning import Batch
 from ..studies.study import written
 from ..studies.sweep import Sweep
 from .terminal.console import Screen, Stopper, follow_sweep
-from .terminal.options import Json
+from .terminal.options import Json, offers
+
+ON = ("ray",)
 
 
 def sweep(
@@ -38,6 +41,15 @@ def sweep(
         bool,
         typer.Option("--tensorboard", help="Write for TensorBoard into the run folder of each batch."),
     ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Where batches are trained: one after the other in this process (default), or several "
+            "at once on ray: the cluster of RAY_ADDRESS, else this computer.",
+            autocompletion=offers(ON),
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a grid of settings from one file; a table and a figure with error bars.
@@ -47,8 +59,16 @@ def sweep(
 
     What would be trained:
     [bold]rapidbm sweep study.toml --dry-run[/]
+
+    The same study on a cluster, to the same table:
+    [bold]rapidbm sweep study.toml --on ray[/]
     """
     screen = Screen(as_json)
+    if on is not None:
+        check_choice("place to train on", on, ON)
+        check_ray()
+        if tensorboard:
+            raise InputError("--tensorboard writes what this process trains; leave it or --on out")
     if tensorboard:
         check_installed()
     with screen.gentle_warnings():
@@ -73,8 +93,11 @@ def sweep(
             swept.check()
             return
         stopper = Stopper()
-        with stopper.listening(), Boards(swept.folder) as boards:
-            follow_sweep(swept, screen, stopper, boards if tensorboard else lambda batch, step: None)
+        if on == "ray":
+            swept.go_on_ray(lambda line: screen.say(f"  {line}"))
+        else:
+            with stopper.listening(), Boards(swept.folder) as boards:
+                follow_sweep(swept, screen, stopper, boards if tensorboard else lambda batch, step: None)
         found = swept.table()
         over = "over trainings" if swept.study.seeds > 1 else "of the measurement, where it has one"
         screen.say(f"\n{found}\nmean ± standard error {over}")
@@ -85,6 +108,7 @@ def sweep(
         if swept.left():
             again = f"rapidbm sweep {shlex.quote(str(study))}"
             again += f" --out {shlex.quote(str(out))}" if out is not None else ""
+            again += f" --on {on}" if on is not None else ""
             screen.say(f"interrupted; everything is saved. Go on with: {again}")
             raise typer.Exit(stopper.code)
         screen.say(f"table.csv, table.json and figure.png in {swept.folder}")

@@ -14,16 +14,18 @@ from typing import Annotated, Any
 import typer
 
 from .. import pictures
+from ..accel.ranks import here, restarted, restarts
 from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
 from ..registry import by_flag, options_of
 from ..runs import choosing
+from ..runs.choices import one_or_each
 from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
-from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe, one_or_each
-from ..runs.run import PROLONG, Run
-from ..runs.spacing import OPEN
+from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe
+from ..runs.run import Run
+from ..runs.spacing import OPEN, PROLONG
 from ..runs.views.tensorboard import TensorBoard, check_installed
 from .terminal.console import Screen, Stopper, follow
 from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
@@ -131,16 +133,23 @@ def train(
 
     Train a finished run for longer:
     [bold]rapidbm train --resume --out R --epochs 100[/]
+
+    By four processes, which are started again when one is lost:
+    [bold]torchrun --nproc-per-node 4 --max-restarts 3 -m rapidbm train mnist --out R[/]
     """
-    screen, chosen = Screen(as_json), chosen_settings(given, dense)
+    screen, chosen, ranks = Screen(as_json), chosen_settings(given, dense), here()
     if resume and out is None:
         raise InputError("--resume needs the run folder to go on with; give --out")
     if dataset is None and not resume:
         raise InputError("train needs a data set; `rapidbm datasets` lists them")
+    if restarts() and out is None:
+        raise InputError("a run that may be started again must be found again; give --out")
+    resume = resume or restarted()
     if tensorboard:
         check_installed()
     with screen.gentle_warnings():
-        if resume and out is not None and (dataset is None or (out / "run.json").is_file()):
+        there = out is not None and ranks.told((out / "run.json").is_file)
+        if resume and out is not None and (dataset is None or there):
             run = _resumed(out, dataset, preset, chosen, prolong, screen)
         else:
             if prolong is not None:
@@ -149,12 +158,16 @@ def train(
             run = _begun(out, dataset, preset, chosen, screen)
         screen.say(describe(run))
         stopper = Stopper()
+        tensorboard = tensorboard and ranks.first
         board = TensorBoard(run) if tensorboard else nullcontext(lambda step: None)
         if tensorboard:
             screen.say(f"see it with: tensorboard --logdir {shlex.quote(str(run.folder))}")
         with stopper.listening(), board as watcher:
             follow(run, screen, stopper, watcher)
-        _finish(run, screen, stopper)
+        if ranks.first:
+            _finish(run, screen)
+        if run.status == "interrupted":
+            raise typer.Exit(stopper.code)
 
 
 def chosen_settings(given: dict[str, Any], dense: bool) -> dict[str, Any]:
@@ -180,12 +193,15 @@ def _begun(
         found.append(line)
         screen.say(line)
 
+    ranks = here()
     name = preset or preset_for(dataset, trying=choosing.tries(chosen))
+    chosen = {"shards": ranks.world, **chosen}
     recipe = Recipe.made(dataset, chosen, name)
     if out is not None:
-        check_free(out)
+        ranks.told(lambda: check_free(out))
     if name == "auto":
-        recipe = choosing.chosen(recipe, chosen, tell=hear)
+        found_by = ranks.told(lambda: choosing.chosen(recipe, chosen, tell=hear).as_dict())
+        recipe = Recipe.from_dict(found_by)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = out or Path("runs") / f"{Path(dataset).stem}-{recipe.negative}-{stamp}"
     run = Run.create(folder, recipe, name, renamed=out is None)
@@ -232,7 +248,8 @@ def _check_same(run: Run, dataset: str | None, preset: str | None, chosen: dict[
         made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
         wanted = _flat(made) if preset is not None else {**chosen, "dataset": made.dataset}
     saved = _flat(run.recipe)
-    free = ("epochs", "falls", "budget", "rate_changes")  # they tell of a run made longer, or steered
+    free = {"epochs", "falls", "budget", "rate_changes"}  # they tell of a run made longer, or steered
+    free |= {"shards"} - set(chosen)  # as many as there are processes, where nobody says
     told = [
         f"{k} is {saved.get(k)!r} there, {v!r} here"
         for k, v in wanted.items()
@@ -265,11 +282,19 @@ def describe(run: Run) -> str:
         f"{data['name']}: {data['train']:,} {rows} to train, {data['test']:,} to test{third}; "
         f"{recipe.model} {shape}, {kind}, {recipe.negative}{sweeps}, "
         f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}, "
-        f"{long} → {run.folder}"
+        f"{_shards(recipe)}{long} → {run.folder}"
     )
 
 
-def _finish(run: Run, screen: Screen, stopper: Stopper) -> None:
+def _shards(recipe: Recipe) -> str:
+    world = here().world
+    if recipe.shards == world == 1:
+        return ""
+    many = f"{world} process{'es' if world > 1 else ''}"
+    return f"{recipe.shards} shards of its {recipe.shard_by} in {many}, "
+
+
+def _finish(run: Run, screen: Screen) -> None:
     info = run.info
     told = {key: info[key] for key in ("update", "updates", "seconds")}
     screen.result({"event": run.status, "out": str(run.folder), **told})
@@ -278,7 +303,7 @@ def _finish(run: Run, screen: Screen, stopper: Stopper) -> None:
             f"interrupted at update {info['update']} of {info['updates']}; everything is saved. Go on "
             f"with: rapidbm train --resume --out {shlex.quote(str(run.folder))}"
         )
-        raise typer.Exit(stopper.code)
+        return
     words = f"{run.status}: {info['seconds']:.1f} s of training"
     if "stopped" in info:
         words += f"; stopped {info['stopped']}"

@@ -1,14 +1,30 @@
 """Data as spins: sets by name, from files and from arrays, their splits and masks.
 
+    catalogue   sets by name, and files
+    splits      a data set and its parts, in memory
+    bars, digits    sets that are made on the spot, come with scikit-learn or are downloaded
+    files       from arrays and files; what stays on disk
+    tables      tables of text
+    sources     arrays of files, whole or some rows at a time; `reading/` those that C libraries read
+    packed      eight spins to a byte, in a file
+    converted   files as packed ones, and the cache of them
+    stored      parts whose rows stay on disk
+    shuffle     the order in which a training takes those
+
 Knows spins and the disk; no machine. Other rooms use `load`, `DATASETS` and `is_file` of the catalogue,
 `Dataset` and `Split`, `from_arrays`. A new set is a function that answers with a `Dataset`, and a line in
-`catalogue.DATASETS`; a new kind of file is a reader, and a line in `files.READERS`.
+`catalogue.DATASETS`; a new kind of file is a `Source` in `sources`, or what the child does with it, a
+module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
 
     catalogue: FILE_ENDINGS, entry_of, settings_for
+    converted: pack
     digits: data_folder, mnist_is_here
-    files: hdf5_arrays, numpy_arrays
+    packed: ENDING, Packed, bytes_of
+    shuffle: Groups, Key
+    sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
-    tables: write_table
+    stored: Stored
+    tables: no_formula, write_table
 """

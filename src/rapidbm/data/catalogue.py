@@ -73,11 +73,12 @@ def is_file(name: str | Path) -> bool:
     return isinstance(name, Path) or Path(name).suffix.lower() in FILE_ENDINGS
 
 
-def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
+def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: Any) -> Dataset:
     """A data set by name (`bars4`, `bas12`, `digits`, `mnist`, `mnist-static`) or from a file.
 
     Options that the data set takes: `threshold`, `binarize`, `split`, `seed`. A share `valid` of the
-    training data is held out to validate, by the same seed.
+    training data is held out to validate, by the same seed. `stream` leaves the rows of a file on disk,
+    by default those of a large one.
 
     Examples:
         >>> data = rb.load("bars4")
@@ -87,7 +88,9 @@ def load(name: str | Path, *, valid: Any = None, **options: Any) -> Dataset:
     text = str(name)
     if is_file(name):
         _check_options(text, options, ("seed",))
-        return from_file(name, valid=valid, **options)
+        return from_file(name, valid=valid, stream=stream, **options)
+    if stream:
+        raise InputError(f"only the rows of a file stay on disk, and {text} is none; leave stream out")
     key, number = entry_of(text)
     if key is None:
         near = [n.replace("N", "12") for n in DATASETS]

@@ -25,7 +25,7 @@ from ..errors import InputError, check_choice, is_number
 from ..machines.spins import to_spins
 from ..random import stream
 from ..registry import Setting
-from .files import numpy_arrays
+from .sources import numpy_arrays
 from .splits import SPLIT_SEED, Dataset, Split, divided, top_half
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"

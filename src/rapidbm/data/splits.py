@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ class Split(Shown):
     spins: Tensor  # (samples, v) int8, ±1
     labels: Tensor | None = None  # (samples,)
     known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
+    of: int | None = None  # rows that these were taken from, evenly spread; None: they are all
+    on_disk: ClassVar[bool] = False  # whether the rows stay there
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spins", to_spins(self.spins))
@@ -44,10 +47,12 @@ class Split(Shown):
             object.__setattr__(self, "known", known)
 
     @staticmethod
-    def owning(spins: Tensor, labels: Tensor | None, known: Tensor | None) -> Split:
+    def owning(
+        spins: Tensor, labels: Tensor | None, known: Tensor | None, of: int | None = None
+    ) -> Split:
         """The split of tensors that are checked and nobody else's: they are not copied."""
         split = object.__new__(Split)
-        for name, value in (("spins", spins), ("labels", labels), ("known", known)):
+        for name, value in (("spins", spins), ("labels", labels), ("known", known), ("of", of)):
             object.__setattr__(split, name, value)
         split._check_shapes()
         return split
@@ -67,6 +72,7 @@ class Split(Shown):
 
     def _line(self) -> str:
         labels = "" if self.labels is None else f", {len(torch.unique(self.labels))} labels"
+        labels += "" if self.of is None else f", of {self.of:,} on disk"
         known = "" if self.known is None else ", some units known"
         return (
             f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{labels}{known}"
@@ -86,6 +92,31 @@ class Split(Shown):
     @property
     def visible(self) -> int:
         return self.spins.shape[1]
+
+    @property
+    def rows(self) -> Tensor | Split:
+        """What a training takes: the spins; of rows on disk the split itself."""
+        return self.spins
+
+    def some(self) -> Split:
+        """As many of the samples as memory holds: here all of them."""
+        return self
+
+    def digest(self) -> Any:
+        """Bytes that name the samples."""
+        return self.spins.contiguous().numpy().data
+
+    def parted(self, word: str, seed: int, share: float) -> tuple[Split, Split]:
+        """What is left, and a share that is held out, drawn by a stream of this word; both in order."""
+        count = len(self)
+        order = torch.randperm(count, generator=stream(seed, word))
+        cut = min(max(1, round(share * count)), count - 1)
+        return self.take(order[cut:].sort().values), self.take(order[:cut].sort().values)
+
+    def narrowed(self, columns: slice) -> Split:
+        """The same rows with some columns, one after the other."""
+        known = None if self.known is None else self.known[..., columns]
+        return Split.owning(self.spins[:, columns], self.labels, known, self.of)
 
     def __add__(self, other: Split) -> Split:
         """The samples of both; what only one of them has is left out."""
@@ -118,6 +149,7 @@ class Dataset(Shown):
     columns: tuple[str, ...] = ()  # names, of a table that has them
     order: Tensor | None = None  # which row of what was given each row of train, then of test, is
     label_units: int = 0  # visible units, the last ones, that say which class an image is of
+    undivided: Split | None = None  # those rows themselves, where they stay on disk
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
@@ -147,10 +179,26 @@ class Dataset(Shown):
     def visible(self) -> int:
         return self.train.visible
 
+    def some(self) -> Dataset:
+        """The same with as many rows of each part as memory holds: all, but of those on disk."""
+        if not any(split.on_disk for split in self.parts.values()):
+            return self
+        return replace(
+            self,
+            train=self.train.some(),
+            test=self.test.some(),
+            valid=None if self.valid is None else self.valid.some(),
+            undivided=None if self.undivided is None else self.undivided.some(),
+            order=None,
+        )
+
     @property
     def given(self) -> dict[str, Split]:
         """The parts as they were given: the rows in their order, as `data`, where those to test were set
         aside here."""
+        if self.undivided is not None:
+            whole = {"data": self.undivided}
+            return whole if self.valid is None else {**whole, "valid": self.valid}
         if self.order is None:
             return self.parts
         whole = {"data": (self.train + self.test).take(self.order.argsort())}
@@ -169,7 +217,8 @@ def held_out(data: Dataset, share: float, seed: int) -> Dataset:
     if not share:
         if data.valid is None:
             return data
-        return replace(data, train=data.train + data.valid, valid=None, order=None)
+        both = data.train + data.valid
+        return replace(data, train=both, valid=None, order=None, undivided=None)
     if data.valid is not None:
         raise InputError(
             f"{data.name} has a validation part of its own, of {len(data.valid)}; leave --valid out, or "
@@ -178,10 +227,8 @@ def held_out(data: Dataset, share: float, seed: int) -> Dataset:
     count = len(data.train)
     if count < 2:
         raise InputError(f"{data.name} has {count} sample to train on and none to hold out")
-    order = torch.randperm(count, generator=stream(seed, "valid"))
-    cut = min(max(1, round(share * count)), count - 1)
-    kept, held = order[cut:].sort().values, order[:cut].sort().values
-    return replace(data, train=data.train.take(kept), valid=data.train.take(held), order=None)
+    kept, held = data.train.parted("valid", seed, share)
+    return replace(data, train=kept, valid=held, order=None, undivided=None)
 
 
 def top_half(shape: tuple[int, int]) -> Tensor:

@@ -24,6 +24,7 @@ SEPARATORS = ",;\t"
 WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 MISSING = ("", "?", "na", "n/a", "nan", "null", "none")
 LONGEST = 2**20  # characters of a cell
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet computes begins so
 
 
 def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
@@ -43,12 +44,22 @@ def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
     return values, names
 
 
+def no_formula(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula; numbers, which begin like one, stay."""
+    return f"'{cell}" if cell.startswith(FORMULAS) and not _is_number(cell) else cell
+
+
+def _plain(cell: str) -> str:
+    """The same back."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULAS) else cell
+
+
 def write_table(values: Array, names: Sequence[str]) -> bytes:
     """Text of whole numbers, with a first line of names if there are any."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if names:
-        writer.writerow(names)
+        writer.writerow([no_formula(name) for name in names])
     writer.writerows(values.tolist())
     return text.getvalue().encode()
 
@@ -120,13 +131,13 @@ def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[s
                 f"{len(cells)}, those before {width} (truncated?); mend the file"
             )
         if not (rows or names) and _count(cells):
-            names = tuple(cells)
+            names = tuple(map(_plain, cells))
             continue
         try:
             row = np.array([float(cell) for cell in cells])
         except ValueError:
             if not (rows or names) and _are_names(path, number, cells):
-                names = tuple(cells)
+                names = tuple(map(_plain, cells))
                 continue
             row = np.array([_value(path, number, i, cell, names) for i, cell in enumerate(cells)])
         if np.isnan(row).any():

@@ -6,7 +6,7 @@
     parallel_chains                visible units of the chains, (c, v)
     hyperparameters/…              of the training
 
-Files are read as data are, outside of this process (`data.hdf5_child`).
+Files are read as data are, outside of this process (`data.reading`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ..arrays import Array
-from ..data.files import hdf5_arrays
+from ..data.sources import hdf5_arrays
 from ..disk import write_bytes
 from ..errors import InputError, check_count, printable, require
 from ..machines.machine import Machine

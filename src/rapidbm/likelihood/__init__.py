@@ -1,6 +1,6 @@
 """How probable data are: log Z and log p, exact or between the ends of an interval.
 
-May know machines and sampling; knows nothing of training or files.
+May know machines, data and sampling; knows nothing of training or files.
 
     log_z          what others call: `log_z`, `log_likelihood`
     exact          which exact sum takes the fewest terms: `can_be_exact`
@@ -16,7 +16,7 @@ May know machines and sampling; knows nothing of training or files.
 
 Others take besides
 
-    independent: Fit
+    independent: Fit, UNITS
     following: ROWS
     log_z: HIDDEN
 """

@@ -32,10 +32,13 @@ from ..sampling import annealing
 from ..sampling.bases import paths_to
 from ..sampling.gibbs import sweeps
 from ..sampling.paths import Cooling
+from ..sampling.spread import Spread
 
 SETTLE = 100  # sweeps between the two directions
 NARROW = 0.5  # nats: an interval that needs no more temperatures
 FIRST = 1.0  # variance of log w along a path, before it is divided further
+
+ALONE = Spread()
 
 Streams = Callable[..., torch.Generator]
 
@@ -78,9 +81,10 @@ def annealed(
     data: Any = None,
     samples: Tensor | None = None,
     limit: float | None = None,
+    spread: Spread = ALONE,
 ) -> Annealed:
     """log Z by `chains` from each base, over at `most` so many temperatures; the ways back start from
-    `samples` or from chains that have arrived."""
+    `samples` or from chains that have arrived. Chains are `spread` over shards."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     if samples is not None:
@@ -92,18 +96,19 @@ def annealed(
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
         paths, proven = paths_to(machine, data, streams("modes"))
-        betas = _schedules(paths, most, streams)
+        betas = spread.ranks.told(lambda: _schedules(paths, most, streams))
         tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
-        walks = {name: _walk(name, paths[name], betas[name], chains, streams, tick) for name in betas}
+        walk = partial(_walk, chains=chains, streams=streams, tick=tick, spread=spread)
+        walks = {name: walk(name, paths[name], betas[name]) for name in betas}
         while True:
             sees = _seeing(walks)
             settled, apart = samples, None
             if settled is None:
                 drawn, apart = _population(walks, sees, chains, streams("draw"))
-                settled = sweeps(machine, drawn, streams("settle"), SETTLE)
+                settled = _settled(machine, drawn, streams, spread)
             intervals = {
-                name: _joined(walk, settled, apart, streams("back", name), tick)
-                for name, walk in walks.items()
+                name: _joined(walks[name], settled, apart, partial(streams, "back", name), tick, spread)
+                for name in walks
                 if bool(sees[name].any())
             }
             width = torch.stack(
@@ -115,7 +120,7 @@ def annealed(
             tick.total += 3 * sum(2 * walks[name].steps for name in again)
             for name in again:
                 wider = annealing.resized(walks[name].betas, 2 * walks[name].steps + 1)
-                walks[name] = _walk(name, paths[name], wider, chains, streams, tick)
+                walks[name] = walk(name, paths[name], wider)
     believed = {list(intervals)[i] for i in width.argmin(0).tolist()}
     effort = f"{chains:,} chains from each of " + ", ".join(
         f"{name} ({walk.steps + 1:,} temperatures{', believed' if name in believed else ''})"
@@ -142,11 +147,32 @@ def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[s
 
 
 def _walk(
-    name: str, path: Cooling, betas: list[float], chains: int, streams: Streams, tick: Watch
+    name: str,
+    path: Cooling,
+    betas: list[float],
+    *,
+    chains: int,
+    streams: Streams,
+    tick: Watch,
+    spread: Spread,
 ) -> Walk:
-    logs, ends = annealing.forward(path, betas, chains, streams("forward", name), tick)
-    tick.foresee()
+    def some(part: slice, *words: object) -> tuple[Tensor, Tensor]:
+        rng = streams("forward", name, *words)
+        found = annealing.forward(path, betas, part.stop - part.start, rng, tick)
+        tick.foresee()
+        return found
+
+    logs, ends = spread(chains, some)
     return Walk(path, betas, logs, ends)
+
+
+def _settled(machine: Machine, drawn: Tensor, streams: Streams, spread: Spread) -> Tensor:
+    """Chains that were drawn again, a while later."""
+
+    def some(part: slice, *words: object) -> tuple[Tensor]:
+        return (sweeps(machine, drawn[:, part], streams("settle", *words), SETTLE),)
+
+    return spread(drawn.shape[1], some)[0]
 
 
 def _seeing(walks: dict[str, Walk]) -> dict[str, Tensor]:
@@ -174,10 +200,14 @@ def _population(
 
 
 def _joined(
-    walk: Walk, settled: Tensor, apart: Tensor | None, rng: torch.Generator, tick: Watch
+    walk: Walk, settled: Tensor, apart: Tensor | None, streams: Streams, tick: Watch, spread: Spread
 ) -> Bounds:
     """Both directions along one path."""
-    back = annealing.backward(walk.path, walk.betas, settled, rng, tick)
+
+    def some(part: slice, *words: object) -> tuple[Tensor]:
+        return (annealing.backward(walk.path, walk.betas, settled[:, part], streams(*words), tick),)
+
+    (back,) = spread(settled.shape[1], some)
     below, above = walk.mean, annealing.LogMean.of(back)
     best = annealing.bennett(walk.logs, back, apart)
     forward, backward = below.value, -above.value

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
+from ..data.splits import Split
 from ..errors import InputError, TimeLimit
 from ..estimates import WIDE, Estimate
 from ..machines.enumeration import states_of
@@ -264,14 +265,15 @@ def _free(machine: Machine) -> float:
 
 
 @torch.no_grad()
-def mean_log_p(machine: Machine, data: Tensor, normaliser: Estimate) -> Estimate:
+def mean_log_p(machine: Machine, data: Tensor | Split, normaliser: Estimate) -> Estimate:
     """Mean log p of some data, in nats per row; of more than `ROWS` rows some, evenly spaced, and the
-    error says so."""
+    error says so, as it does of rows that were taken from many on disk."""
     spins = as_spins(data)
+    rows = data.of if isinstance(data, Split) and data.of else len(spins)
     some = spins[:: -(-len(spins) // ROWS)]
     double = copy.deepcopy(machine).double()
     step = max(1, 2**22 // (machine.layers.units * machine.replicas))
     logs = torch.cat([double.log_prob_unnormalised(x) for x in torch.split(some, step)], 1)  # (e, rows)
-    left = 1.0 - len(some) / len(spins)
+    left = 1.0 - len(some) / rows
     drawn = logs.std(1, correction=0) * (left / len(some)) ** 0.5
     return Estimate(logs.mean(1) - normaliser.value, torch.hypot(normaliser.error, drawn))

@@ -29,7 +29,7 @@ from ..display import Shown
 from ..errors import FitWarning
 from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins
+from ..machines.spins import as_spins, column_sums
 from ..machines.units import SPIN
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import relax, variational_bound
@@ -40,6 +40,7 @@ IMAGES = 1000  # of the data that are judged, at most
 STATES = 2**22  # hidden states of all images together that are summed
 EXACT = 2**23  # numbers that an exact log Z may run through
 CHAINS, SWEEPS = 32, 10
+UNITS = 2**17  # of a machine, at most: chains of more take as much memory as its parameters
 CLEAR = 0.1  # nats below which nothing is said
 
 
@@ -60,9 +61,11 @@ class Fit(Shown):
 @torch.no_grad()
 def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     """An upper bound on the log-likelihood beside that of independent columns; None where the sum over
-    hidden units would take long."""
+    hidden units, or the bound, would take long."""
+    if machine.layers.units > UNITS:
+        return None
     spins = as_spins(data)
-    mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
+    mean = column_sums(spins) / (len(spins) + 2.0)
     images = spins[:: -(-len(spins) // IMAGES)]
     if len(images) * states_of(machine.layers, (0,)) > STATES:
         return None

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
+from ..data.splits import Split
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import WIDE, Bounds
 from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
@@ -25,6 +26,7 @@ from ..machines.machine import Machine, scaled
 from ..machines.spins import to_spins
 from ..progress import pulse, watch
 from ..random import seed_from, stream
+from ..sampling.spread import Spread
 from .annealed import annealed
 from .counting import log_z_by_counting
 from .exact import QUICK, TERMS, can_be_exact, exact_method
@@ -47,6 +49,7 @@ def log_z(
     samples: Tensor | None = None,
     chains: int | None = None,
     most: int = 10_000,
+    shards: int | None = None,
     limit: float | None = None,
 ) -> Bounds:
     """log Z, eq. (1); `auto` is exact where at most 2^20 terms do. After `limit` seconds it gives up.
@@ -55,6 +58,8 @@ def log_z(
     and with `data` from the data's marginals. `samples` (e, c, n) are equilibrated configurations for
     the way back; without them the forward chains are drawn again by their weights and swept. There are
     500 `chains` from each base, on a GPU, which would idle, 2,000; `most` limits the temperatures.
+    `shards` are parts of them with random numbers of their own, which the processes of a launcher share
+    (`rapidbm.in_ranks`).
 
     Examples:
         >>> machine = rb.rbm(8, 6, patterns=2, scale=0.3, seed=0)
@@ -79,6 +84,7 @@ def log_z(
         chains=chains,
         most=most,
         limit=limit,
+        spread=Spread.over(shards),
     ).bounds
 
 
@@ -123,7 +129,8 @@ def log_likelihood(
 
     The marginals of the data are one of the bases of annealing. Where hidden units are coupled to each
     other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
-    variational bound (mean field) lies below it.
+    variational bound (mean field) lies below it. Of a split on disk some rows are taken, and the interval
+    is that of the mean over all.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -131,6 +138,7 @@ def log_likelihood(
         -11.09
     """
     check_beta(beta)
+    data = data.some() if isinstance(data, Split) else data
     spins = to_spins(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
@@ -140,21 +148,43 @@ def log_likelihood(
     with watch("log-likelihood", limit=limit, remedy="take fewer samples or method='exact'"):
         z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
         if states_of(machine.layers, (0,)) > HIDDEN:
-            return _with_hidden(machine, spins, beta, seed, z)
+            return _of_rows(_with_hidden(machine, spins, beta, seed, z), data, None)
         double = copy.deepcopy(machine).double()
         step = max(1, 2**24 // (machine.layers.units * machine.replicas))
-        total = torch.zeros_like(z.value)
+        total, squares = torch.zeros_like(z.value), torch.zeros_like(z.value)
         for images in torch.split(spins, step):
-            total += double.log_prob_unnormalised(images, beta).sum(1)
+            each = double.log_prob_unnormalised(images, beta)
+            total += each.sum(1)
+            squares += each.square().sum(1)
             pulse()
     mean = total / len(spins)
-    return replace(
+    found = replace(
         z,
         value=mean - z.value,
         lower=mean - z.upper,
         upper=mean - z.lower,
         forward=mean - z.forward,
         back=mean - z.back,
+    )
+    return _of_rows(found, data, (squares / len(spins) - mean.square()).clamp(min=0.0))
+
+
+def _of_rows(found: Bounds, data: Any, variance: Tensor | None) -> Bounds:
+    """The interval of the mean over all rows, where some were taken: wider by the error of the draw, with
+    the variance of log p among rows, if that is known."""
+    if not isinstance(data, Split) or data.of is None or data.of <= len(data):
+        return found
+    told = f"{len(data):,} of {data.of:,} rows"
+    if variance is None:
+        note = f"{found.note}; " if found.note else ""
+        return replace(found, note=f"{note}of {told}, and the interval knows nothing of the others")
+    drawn = WIDE * (variance * (1.0 - len(data) / data.of) / len(data)).sqrt()
+    return replace(
+        found,
+        lower=found.value - torch.hypot(found.value - found.lower, drawn),
+        upper=found.value + torch.hypot(found.upper - found.value, drawn),
+        method="rows" if found.method == "exact" else found.method,
+        effort=f"{found.effort}; {told}",
     )
 
 

@@ -21,4 +21,5 @@ Others take besides
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
         given_energy, infer, log_weight, most_states, states_of
     files: check_sizes, load_tensors, save_tensors
+    spins: column_sums
 """

@@ -15,7 +15,7 @@ from .couplings import Couplings
 from .dense import Dense
 from .layers import Layers
 from .machine import Machine
-from .patterns import Patterns
+from .patterns import Patterns, checked_strengths
 from .units import SPIN
 
 
@@ -28,6 +28,7 @@ def rbm(
     biases: bool = False,
     scale: float | Sequence[float] | None = None,
     continuous: bool = False,
+    strengths: Sequence[float] | None = None,
     seed: int | None = None,
     rng: torch.Generator | None = None,
     device: torch.device | str = "cpu",
@@ -37,7 +38,9 @@ def rbm(
 
     `patterns=K` gives Regularized Axons that start at ±`scale` (1 by default; `continuous=True`
     spreads them evenly over [−scale, scale]); `patterns=None` gives dense couplings drawn from
-    N(0, `scale`²), 0.01 by default. A `scale` may be one for each replica. Biases start at 0.
+    N(0, `scale`²), 0.01 by default. A `scale` may be one for each replica. `strengths`, one for each
+    layer, are what patterns are measured in: they start at ±`scale` times that of their layer, and
+    projections put them back to it. Biases start at 0.
 
     Examples:
         >>> machine = rb.rbm(visible=16, hidden=50, patterns=4, replicas=3, seed=0)
@@ -46,7 +49,7 @@ def rbm(
     """
     layers = Layers((visible, hidden), ((0, 1),))
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+    return _machine(layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype)
 
 
 def dbm(
@@ -58,6 +61,7 @@ def dbm(
     biases: bool = False,
     scale: float | Sequence[float] | None = None,
     continuous: bool = False,
+    strengths: Sequence[float] | None = None,
     seed: int | None = None,
     rng: torch.Generator | None = None,
     device: torch.device | str = "cpu",
@@ -78,7 +82,7 @@ def dbm(
     if len(sizes) < 2:
         raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(layers, patterns, replicas, biases, scale, continuous, rng, dtype)
+    return _machine(layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype)
 
 
 def bm(
@@ -90,6 +94,7 @@ def bm(
     biases: bool = False,
     scale: float | Sequence[float] | None = None,
     continuous: bool = False,
+    strengths: Sequence[float] | None = None,
     seed: int | None = None,
     rng: torch.Generator | None = None,
     device: torch.device | str = "cpu",
@@ -105,7 +110,9 @@ def bm(
     sizes = (visible, hidden) if hidden else (visible,)
     edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(Layers(sizes, edges), patterns, replicas, biases, scale, continuous, rng, dtype)
+    return _machine(
+        Layers(sizes, edges), patterns, replicas, biases, scale, continuous, strengths, rng, dtype
+    )
 
 
 def _machine(
@@ -115,12 +122,17 @@ def _machine(
     biases: bool,
     scale: float | Sequence[float] | None,
     continuous: bool,
+    strengths: Sequence[float] | None,
     rng: torch.Generator,
     dtype: torch.dtype,
 ) -> Machine:
     check_count("the number of replicas", replicas)
     if patterns is not None:
         check_count("the number of patterns K", patterns)
+    if strengths is not None:
+        if patterns is None:
+            raise InputError("strengths are those of patterns; give patterns=K, or leave them out")
+        strengths = checked_strengths(layers, strengths)
     if scale is None:
         scale = 0.01 if patterns is None else 1.0
     given = tuple(scale) if isinstance(scale, list | tuple) else (scale,)
@@ -171,6 +183,8 @@ def _machine(
             xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
         else:
             xi = SPIN.random(shape, rng, dtype)
-        couplings = Patterns(layers, xi * size)
+        couplings = Patterns(layers, xi * size, strengths=strengths)
+        if couplings.measure is not None:
+            couplings.patterns.data.mul_(couplings.measure)
     start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
     return Machine(couplings, start if biases else None)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..accel.operands import Pair
+from ..accel.ranks import Ranks
 from ..arrays import as_tensor, finite
 from .layers import Layers
 
@@ -38,6 +39,11 @@ class Patterned(Protocol):
         """ξ, (e, k, n)."""
         ...
 
+    @property
+    def measure(self) -> Tensor | None:
+        """What the ξ of every unit are measured in, (n,); None where that is 1."""
+        ...
+
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""
         ...
@@ -53,6 +59,8 @@ class Couplings(nn.Module, ABC):
     layers: Layers
     kind: str  # its word in files
     degree: int  # of J as a polynomial in the parameters
+    strengths: tuple[float, ...] | None = None  # what the parameters of each layer are measured in
+    others: Ranks | None = None  # who has the other units, where some of them are elsewhere
 
     @property
     def patterned(self) -> Patterned | None:
@@ -81,13 +89,19 @@ class Couplings(nn.Module, ABC):
         """∂⟨E⟩/∂θ of every parameter, under its name in `named_parameters()`, over configurations
         (e, c, n) with weights (e, c)."""
 
+    def add_gradient(self, total: dict[str, Tensor], spins: Tensor, weights: Tensor) -> None:
+        """Adds the same to what there is, with no second copy of it where that can be avoided."""
+        for name, value in self.gradient(spins, weights).items():
+            total[name].add_(value)
+
     @abstractmethod
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         """The same from ⟨s_i s_j⟩ (e, n_0, n_1) of two layers coupled to each other alone."""
 
     @abstractmethod
-    def pair(self, biases: Tensor | None) -> Pair:
-        """The two `layers.sides` as kernels read them, the biases (e, n) side by side, too."""
+    def pair(self, biases: Tensor | None) -> Pair | None:
+        """The two `layers.sides` as kernels read them, the biases (e, n) side by side, too; None where no
+        kernel can."""
 
     def across(self) -> Tensor:
         """J between the two sides, (e, n_even, n_odd): 0 between layers that are not coupled."""
@@ -137,6 +151,10 @@ class Couplings(nn.Module, ABC):
     @abstractmethod
     def limit(self) -> float:
         """Σ|θ| over the parameters of a replica from which on it is not `finite`."""
+
+    def everywhere(self, sums: Tensor) -> Tensor:
+        """Sums over the units here as sums over all units, in the same place; they may be elsewhere."""
+        return sums
 
     @abstractmethod
     def finite(self) -> Tensor:

@@ -14,21 +14,28 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from ..accel import fused
 from ..accel.operands import Pair
 from ..arrays import as_tensor
 from ..display import Shown
 from ..errors import InputError, check_count
+from .couplings import Couplings
 from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight
+
+LARGE, PART = 2**26, 2**25  # numbers of an ensemble from which on it goes in parts; of a part
 
 
 class HasGradient(HasEnergy, Protocol):
     """The part of a machine that its ensembles need."""
 
+    couplings: Couplings
+
     def complete(self, visible: Any, *, means: bool = False) -> Tensor: ...
     def pair(self) -> Pair | None: ...
     def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]: ...
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]: ...
     def gradient_of(self, product: Tensor, mean: Tensor) -> dict[str, Tensor]: ...
 
 
@@ -118,7 +125,24 @@ class GivenVisible:
     def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         pair = machine.pair() if machine is self.machine else None
         fused_sum = None if pair is None else fused.gradient(pair, self.visible, self.weights)
-        return machine.gradient_over(self.spins, self.weights) if fused_sum is None else fused_sum
+        if fused_sum is not None:
+            return fused_sum
+        if self.visible.numel() < LARGE:
+            return machine.gradient_over(self.spins, self.weights)
+        return self._in_parts(machine)
+
+    def _in_parts(self, machine: HasGradient) -> dict[str, Tensor]:
+        """The same of some configurations at a time: hidden units are written beside a copy of them."""
+        total = {name: torch.zeros_like(p.data) for name, p in machine.named_parameters()}
+        of_couplings = {k.removeprefix("couplings."): v for k, v in total.items() if k != "biases"}
+        step = max(1, PART // (self.visible.shape[0] * self.visible.shape[2]))
+        parts = zip(*(torch.split(x, step, 1) for x in (self.visible, self.weights)), strict=True)
+        for visible, weights in parts:
+            spins = self.machine.complete(visible, means=True)
+            machine.couplings.add_gradient(of_couplings, spins, weights)
+            if "biases" in total:
+                total["biases"] -= (weights[:, None] @ spins).squeeze(1)
+        return total
 
     def against(
         self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None

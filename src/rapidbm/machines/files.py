@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from ..disk import parse_json, reading, write_bytes
+from ..disk import parse_json, reading, write_pieces
 from ..errors import InputError
 from ..schema import Anything, Names, OneOf, Real, Several, Text, Whole
 from .couplings import Couplings
@@ -47,26 +46,67 @@ HEADER = Names(
         "wall": Real(0),
         "sha256": Text(64),
         "precision": OneOf(("half",)),
+        "strengths": Several(Real(0)),
         "card": Anything(),  # of a machine of the package: `runs/pretrained`
     },
 )
 
 
 def save_tensors(
-    path: Path, machine: Machine, tensors: Mapping[str, Tensor], extra: Mapping[str, Any]
+    path: Path,
+    machine: Machine,
+    tensors: Mapping[str, Tensor],
+    extra: Mapping[str, Any],
+    *,
+    before: Path | None = None,
 ) -> None:
-    """Tensors with a header that says which machine they belong to."""
+    """Tensors with a header that says which machine they belong to; what there was is then `before`."""
     machine.layers.check_spins("a file of a machine")
     header = {
         "format": FORMAT,
         "sizes": machine.layers.sizes,
         "edges": machine.layers.edges,
         "couplings": machine.couplings.kind,
+        **({} if machine.couplings.strengths is None else {"strengths": machine.couplings.strengths}),
         **extra,
     }
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     header["sha256"] = _checksum(plain, header)
-    write_bytes(path, save(plain, metadata={"rapidbm": json.dumps(header)}))
+    write_pieces(path, _pieces(plain, {"rapidbm": json.dumps(header)}), before=before)
+
+
+def _pieces(tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """A file of safetensors piece by piece: its own writer would copy all of it."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # so all are aligned
+    told: dict[str, Any] = {"__metadata__": dict(words)}
+    at = 0
+    for name in order:
+        value = tensors[name]
+        told[name] = {
+            "dtype": _kind(value),
+            "shape": list(value.shape),
+            "data_offsets": [at, at + value.nbytes],
+        }
+        at += value.nbytes
+    text = json.dumps(told, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    yield len(text).to_bytes(8, "little") + text
+    yield from (_bytes(tensors[name]) for name in order if tensors[name].nbytes)
+
+
+def _kind(value: Tensor) -> str:
+    """A type in the words of safetensors."""
+    if value.dtype == torch.bool:
+        return "BOOL"
+    known = (*FLOATS, HALF, torch.uint8, torch.int8, torch.int32, torch.int64)
+    if value.dtype not in known:
+        raise InputError(f"a file of tensors holds no {value.dtype}; convert it first")
+    letter = "F" if value.is_floating_point() else "I" if value.is_signed() else "U"
+    return f"{letter}{8 * value.element_size()}"
+
+
+def _bytes(value: Tensor) -> memoryview:
+    return memoryview(value.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
@@ -75,7 +115,7 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     for name in sorted(tensors):
         value = tensors[name].contiguous()
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes(value))
     return digest.hexdigest()
 
 
@@ -153,7 +193,8 @@ def load_machine(path: str | Path, *, averaged: bool = False, replica: int | Non
         found = {name: value.float() for name, value in found.items()}
     couplings: Couplings
     if kind == "patterns":
-        couplings = Patterns(layers, found["couplings.patterns"])
+        xi, strengths = found["couplings.patterns"], header.get("strengths")
+        couplings = Patterns(layers, xi, strengths=strengths)
     else:
         couplings = Dense(layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges})
     machine = Machine(couplings, found.get("biases"))

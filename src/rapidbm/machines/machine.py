@@ -32,7 +32,7 @@ from .couplings import Couplings, as_parameter
 from .ensembles import Ensemble, GivenVisible, WeightedSpins
 from .enumeration import check_states, clamped_states, infer, log_weight, states_of
 from .layers import Layers
-from .spins import as_spins
+from .spins import as_spins, column_sums
 from .units import Beta
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Machine(Shown, nn.Module):
         finite = self.couplings.finite()
         if self.biases is None:
             return finite
-        return finite & (sum_of_sizes(self.biases) < math.inf)
+        return finite & (self.couplings.everywhere(sum_of_sizes(self.biases)) < math.inf)
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
@@ -358,7 +358,7 @@ class Machine(Shown, nn.Module):
             raise InputError(
                 f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
             )
-        mean = spins.to(self.device, torch.float64).sum(0) / (len(spins) + 2.0)
+        mean = column_sums(spins).to(self.device) / (len(spins) + 2.0)
         self.biases.data[:, : self.visible] = self.layers.unit(0).field_of(mean).to(self.dtype)
 
     # -- other packages ---------------------------------------------------------------------------

@@ -15,6 +15,10 @@ A layer coupled to itself has its self-terms taken out:
     field_i = (1/√K) ( Σ_k m_l^k ξ_i^k − s_i Σ_k (ξ_i^k)² )                               (6)
     ∂⟨E_l⟩/∂ξ_i^k = −(1/√K) ⟨ m_l^k s_i − ξ_i^k s_i² ⟩                                    (7)
 
+The units may be those of one process out of several (`others`): then its overlaps, summed over all of
+them, are the only thing that (2) to (4) take from elsewhere, and what is asked of the machine as a whole
+(its matrix, kernels) it does not have.
+
 The K patterns nearest to given couplings J = Σ_k σ_k u_k v_kᵀ between two layers are the first singular
 vectors (Eckart and Young 1936); what they leave is Σ_{k>K} σ_k²:
 
@@ -33,7 +37,8 @@ from torch import Tensor, nn
 from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import Pair
-from ..errors import InputError, check_count
+from ..accel.ranks import Ranks
+from ..errors import InputError, check_count, is_number
 from .couplings import Couplings, as_parameter
 from .dense import Dense
 from .layers import Layers
@@ -44,15 +49,24 @@ class Patterns(Couplings):
 
     kind, degree = "patterns", 2
 
-    def __init__(self, layers: Layers, patterns: Any) -> None:
+    def __init__(
+        self,
+        layers: Layers,
+        patterns: Any,
+        others: Ranks | None = None,
+        strengths: Sequence[float] | None = None,
+    ) -> None:
+        """`strengths` are what the ξ of each layer are measured in, the visible one first: where they
+        start, step and are put back to (`training/coordinates`). The energy knows nothing of them."""
         super().__init__()
-        self.layers = layers
+        self.layers, self.others = layers, others
         patterns = as_parameter(patterns, what="patterns")
         if patterns.dim() != 3 or patterns.shape[2] != layers.units or 0 in patterns.shape:
             raise InputError(
                 f"patterns must be (replicas, K, {layers.units}) with K ≥ 1, not {tuple(patterns.shape)}"
             )
         self.patterns = nn.Parameter(patterns)
+        self.strengths = None if strengths is None else checked_strengths(layers, strengths)
         self.scale = 1.0 / math.sqrt(patterns.shape[1])
 
     @staticmethod
@@ -81,10 +95,17 @@ class Patterns(Couplings):
         return self.patterns
 
     @property
+    def measure(self) -> Tensor | None:
+        """The strength of every unit's layer, (n,); None where all are 1."""
+        return None if self.strengths is None else spread(self.layers, self.strengths, self.patterns)
+
+    @property
     def patterned(self) -> Patterns:
         return self
 
-    def pair(self, biases: Tensor | None) -> Pair:
+    def pair(self, biases: Tensor | None) -> Pair | None:
+        if self.others is not None:
+            return None
         assert self.layers.sides is not None
         even, odd = self.layers.sides
         sizes = sum(self.layers.sizes[i] for i in even), sum(self.layers.sizes[i] for i in odd)
@@ -98,7 +119,10 @@ class Patterns(Couplings):
         return math.sqrt(torch.finfo(self.patterns.dtype).max)
 
     def finite(self) -> Tensor:
-        return sum_of_sizes(self.patterns) < self.limit
+        return self.everywhere(sum_of_sizes(self.patterns)) < self.limit
+
+    def everywhere(self, sums: Tensor) -> Tensor:
+        return sums if self.others is None else self.others.add(sums)
 
     def of_layer(self, layer: int) -> Tensor:
         """ξ_l, (e, k, n_l)."""
@@ -106,6 +130,16 @@ class Patterns(Couplings):
 
     def overlap(self, spins: Tensor, layer: int) -> Tensor:
         """m_l, (e, c, k)."""
+        return self.everywhere(self._own_overlap(spins, layer))
+
+    def overlaps(self, spins: Tensor) -> list[Tensor]:
+        """m_l of every layer, in one exchange with others."""
+        each = [self._own_overlap(spins, layer) for layer in range(len(self.layers.sizes))]
+        if self.others is None:
+            return each
+        return list(self.others.summed({str(i): m for i, m in enumerate(each)}).values())
+
+    def _own_overlap(self, spins: Tensor, layer: int) -> Tensor:
         return spins[..., self.layers.slices[layer]] @ self.of_layer(layer).mT
 
     def matrix(self, a: int, b: int) -> Tensor:
@@ -116,7 +150,7 @@ class Patterns(Couplings):
 
     def _matrix_is_cheaper(self, chains: int, a: int, b: int) -> bool:
         k, na, nb = self.patterns.shape[1], self.layers.sizes[a], self.layers.sizes[b]
-        return (chains + k) * na * nb < chains * k * (na + nb)
+        return self.others is None and (chains + k) * na * nb < chains * k * (na + nb)
 
     def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
         slices = self.layers.slices
@@ -142,7 +176,7 @@ class Patterns(Couplings):
 
     def energy(self, spins: Tensor) -> Tensor:
         slices = self.layers.slices
-        m = [self.overlap(spins, layer) for layer in range(len(self.layers.sizes))]
+        m = self.overlaps(spins)
         total = spins.new_zeros(spins.shape[:-1])
         for a, b in self.layers.edges:
             if a == b:  # eq. (5)
@@ -163,7 +197,7 @@ class Patterns(Couplings):
     def gradient(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
         slices = self.layers.slices
         signed = (-self.scale * weights)[..., None]  # (e, c, 1)
-        m = [self.overlap(spins, layer).mul_(signed) for layer in range(len(slices))]
+        m = [overlap.mul_(signed) for overlap in self.overlaps(spins)]
         parts = []
         for layer, where in enumerate(slices):
             mine = self.layers.self_coupled(layer)
@@ -180,6 +214,17 @@ class Patterns(Couplings):
                 part = part - self.of_layer(layer) * square
             parts.append(part)
         return {"patterns": torch.cat(parts, -1)}
+
+    @torch.no_grad()
+    def add_gradient(self, total: dict[str, Tensor], spins: Tensor, weights: Tensor) -> None:
+        if not self.layers.two:
+            super().add_gradient(total, spins, weights)
+            return
+        signed = (-self.scale * weights)[..., None]  # (e, c, 1)
+        for layer, where in enumerate(self.layers.slices):
+            around = self.overlap(spins, 1 - layer).mul_(signed)  # eq. (4)
+            for out, m, s in zip(total["patterns"], around, spins, strict=True):
+                out[:, where].addmm_(m.mT, s[:, where])
 
     def dense(self) -> Dense:
         """The same couplings as `Dense`."""
@@ -236,6 +281,23 @@ class Patterns(Couplings):
 
     def running(self, spins: Tensor, layer: int) -> RunningOverlaps:
         return RunningOverlaps(self, spins, layer)
+
+
+def checked_strengths(layers: Layers, given: Sequence[float]) -> tuple[float, ...]:
+    """One positive number for each layer."""
+    found = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if len(found) != len(layers.sizes) or not all(is_number(x) and x > 0 for x in found):
+        raise InputError(
+            f"strengths of the patterns are positive numbers, one for each of the layers {layers.sizes}, "
+            f"not {given!r}; give {len(layers.sizes)} of them, the visible layer's first"
+        )
+    return tuple(map(float, found))
+
+
+def spread(layers: Layers, values: Sequence[float], like: Tensor) -> Tensor:
+    """One number for each layer as one for each unit, (n,)."""
+    sizes = torch.tensor(layers.sizes, device=like.device)
+    return torch.tensor(values, dtype=like.dtype, device=like.device).repeat_interleave(sizes)
 
 
 class RunningOverlaps:

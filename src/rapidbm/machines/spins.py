@@ -84,6 +84,15 @@ def as_spins(values: Any, *, what: str = "data") -> Tensor:
     return to_spins(given, what=what).to(given.device)
 
 
+def column_sums(spins: Tensor) -> Tensor:
+    """Σ s of every column of (samples, v), exact, (v,) float64; torch alone would make eight times as
+    many bytes of them."""
+    total = torch.zeros(spins.shape[1], dtype=torch.float64, device=spins.device)
+    for some in torch.split(spins, max(1, 16 * CHUNK // max(1, spins.shape[1]))):
+        total += some.sum(0, dtype=torch.float64)
+    return total
+
+
 def to_bits(spins: Any) -> Tensor:
     """{0, 1} as int8 from ±1.
 

@@ -29,7 +29,8 @@ from ..random import stream
 from ..runs.recipe import Recipe
 from ..runs.run import Run
 from ..runs.spacing import on_log_grid
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress
+from ..training.trainer import Trainer
 from .observables import Observable
 from .records import Values
 
@@ -125,23 +126,27 @@ class Lab:
         data: Dataset | None = None,
         before: Callable[[Trainer], None] | None = None,
         after: Callable[[Trainer], None] | None = None,
+        start: Callable[[Trainer], None] | None = None,
         name: str = "run",
     ) -> tuple[Values, Run]:
         """Trains, and observes at the start, at epochs `at` which it says so, and at the end.
 
         Answers {"epochs": (t,), name of an observable: (t, e), …} and the run. `before` and `after`
-        act on the trainer at each end of an epoch, on either side of the look at it. A part with
-        several trainings gives each a `name`.
+        act on the trainer at each end of an epoch, on either side of the look at it, `start` before the
+        first one. A part with several trainings gives each a `name`.
         """
 
         def look(progress: Progress, data: Dataset) -> dict[str, Tensor] | None:
-            if before is not None and progress.update:
-                before(progress.trainer)
+            trainer = progress.trainer
+            assert isinstance(trainer, Trainer)
+            first = before if progress.update else start
+            if first is not None:
+                first(trainer)
             seen = None
             if progress.update in (0, progress.updates) or at(progress.epoch):
                 seen = {key: see(progress, data, progress.rng) for key, see in observables.items()}
             if after is not None and progress.update:
-                after(progress.trainer)
+                after(trainer)
             return seen
 
         folder = self.trainings / name

@@ -13,7 +13,8 @@ from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.log_z import log_likelihood, log_z
 from ..runs.metrics import hamming_distance
-from ..training.trainer import Progress
+from ..training.loop import Progress
+from ..training.trainer import Trainer
 
 T = TypeVar("T")
 Observable = Callable[[Progress, Dataset, torch.Generator], Tensor]
@@ -55,6 +56,7 @@ def accessibilities(*, method: bool) -> dict[str, Observable]:
 
     def used(progress: Progress, data: Dataset, rng: torch.Generator) -> Tensor:
         trainer = progress.trainer
+        assert isinstance(trainer, Trainer)
         return method_accessibility(
             progress.machine,
             data.train,

@@ -27,6 +27,11 @@ STUDIES = {
     "hopfield": "untrained.hopfield",
     "readings": "bars.algorithm",
     "landscape": "untrained.landscape",
+    "deep-steering": "deep.steering",
+    "deep-moments": "deep.moments",
+    "deep-mnist": "deep.likelihood",
+    "deep-glass": "deep.glass",
+    "deep-minima": "deep.minima",
 }
 # item: the module with a function of that name that draws it, in the order of the report
 ITEMS = {
@@ -52,6 +57,11 @@ ITEMS = {
     "hopfield": "untrained.hopfield",
     "readings": "bars.algorithm",
     "landscape": "untrained.landscape_claims",
+    "deep-steering": "deep.steering",
+    "deep-moments": "deep.moments",
+    "deep-mnist": "deep.likelihood",
+    "deep-glass": "deep.glass",
+    "deep-minima": "deep.minima",
 }
 
 

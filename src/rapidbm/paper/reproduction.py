@@ -82,7 +82,7 @@ class Event:
 
 
 def item_names(words: Iterable[str]) -> list[str]:
-    """Ids of items; `all` stands for every one, and `fig2` for fig2a and fig2b."""
+    """Ids of items; `all` stands for every one, `fig2` for fig2a and fig2b, `deep` for all deep-…."""
     found: dict[str, None] = {}
     for word in words:
         if word == "all":
@@ -91,6 +91,7 @@ def item_names(words: Iterable[str]) -> list[str]:
             some = [word]
         else:
             some = [n for n in registry.ITEMS if n[:-1] == word and n[-2].isdecimal()]
+            some += [n for n in registry.ITEMS if n.startswith(f"{word}-")]
         if not some:
             raise unknown("item", word, ["all", *registry.ITEMS])
         found.update(dict.fromkeys(some))

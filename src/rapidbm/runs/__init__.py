@@ -15,17 +15,18 @@ Others take besides
     folder: PRETRAINED, Record, RunFolder, check_free
     looking.single: Single
     looking.trained: Trained
-    evaluation: LIKELIHOODS, WORTH, curve_figure, likelihood_curve, measured_parts, middle
+    evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
     metrics: METRICS, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
     pretrained.packed: Pretrained, known, trained
     probes: fit, hidden_samples
-    recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS, one_or_each
+    choices: one_or_each
+    recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     report.words: commands, recipe_in_words
-    run: PROLONG, Step
-    spacing: OPEN, on_log_grid, seconds_of
+    run: Step
+    spacing: OPEN, PROLONG, on_log_grid, seconds_of
     samples: STARTS, reconstructions, sampler_named, target, write_array
     views.listing: KEYS, LOW, Listed, Runs, machine_words, with_spread
     views.tensorboard: TensorBoard, check_installed

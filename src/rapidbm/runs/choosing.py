@@ -23,7 +23,7 @@ H units moves the fields of many others, and few rows overfit,
 
 Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, decays 0, 1, 4 and 12 times (3): (3) is what
 60,000 images want, 1,600 rows of 180 columns want 12 times as much. Gradients are centred
-(`training/centring.py`). Nothing that the caller has chosen is varied.
+(`training/coordinates/centring.py`). Nothing that the caller has chosen is varied.
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ def chosen(
         )
     began = time.monotonic()
     whole = seconds_of(recipe.budget or BUDGET)
+    shards: Any = {"shards": recipe.shards, "shard_by": recipe.shard_by}
+    recipe = replace(recipe, shards=1, shard_by="chains")  # trials are the work of one process
     given, data = data, recipe.data(data)
     share = recipe.valid
     if data.valid is None:
@@ -165,7 +167,7 @@ def chosen(
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))
-    return replace(winner, budget=f"{rest:.0f}s", epochs=epochs, valid=share)
+    return replace(winner, budget=f"{rest:.0f}s", epochs=epochs, valid=share, **shards)
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:

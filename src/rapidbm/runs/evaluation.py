@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from .. import pictures
 from ..accel.devices import device_named
+from ..accel.ranks import here
 from ..data.splits import Split
 from ..display import Shown, spread
 from ..errors import InputError, TimeLimit, check_choice, lookup
@@ -28,7 +31,8 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import watch
 from ..random import check_seed, stream
-from ..training.negative import HasConfigurations
+from ..training.negative import HasConfigurations, NegativePhase
+from ..training.sharded.shards import apart
 from .folder import as_list
 from .looking.trained import Trained, Which
 from .metrics import hamming_distance, mean_free_energy
@@ -91,8 +95,10 @@ def evaluation(
     seed: int = 0,
     device: str | None = "cpu",
     likelihood: str = "auto",
+    shards: int | None = None,
 ) -> Evaluation:
-    """Named values per replica, and notes on how they were had, or why not."""
+    """Named values per replica, and notes on how they were had, or why not. Chains of annealing may be in
+    shards, where other ranks `assist`."""
     check_choice("choice of --likelihood", likelihood, LIKELIHOODS)
     splits, machine = run.parts(), copy.deepcopy(run.machine(update)).requires_grad_(False)
     machine = machine if device is None else machine.to(device_named(device))
@@ -100,6 +106,9 @@ def evaluation(
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
     notes = list(run.notes)
+    for part, split in splits.items():
+        if split.of is not None:
+            notes.append(f"{part}: measured on {len(split):,} of {split.of:,} rows, evenly spread")
     if train is None:
         notes.append("without data there is neither a likelihood nor a reconstruction; name some: --data")
     for part, split in splits.items():
@@ -114,7 +123,7 @@ def evaluation(
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
     if likelihood != "none":
         try:
-            found, note = likelihoods(machine, splits, seed, likelihood)
+            found, note = likelihoods(machine, splits, seed, likelihood, shards)
         except TimeLimit as error:
             notes.append(f"no likelihood: {error} (--likelihood ais takes its time)")
         else:
@@ -132,14 +141,12 @@ def evaluation(
     negative = run.negative
     shows = isinstance(negative, HasConfigurations)
     if train is not None and negative is not None and shows:
-        rows["method_accessibility"] = method_accessibility(
-            machine,
-            train,
-            rng,
-            negative=negative,
-            chains=_chains(run, machine) if run.chosen(update) == "last" else None,
-            ground=ground.energy,
-        )
+        each = _chains(run, machine) if run.chosen(update) == "last" else None
+        found_by = [
+            method_accessibility(machine, train, rng, negative=phase, chains=chains, ground=ground.energy)
+            for phase, chains in each or [(negative, None)]
+        ]
+        rows["method_accessibility"] = torch.stack(found_by).amax(0)  # the lowest energy of any shard
     spins = machine.random(100, rng)
     rows["energy_random"] = machine.energy(spins).mean(1)
     if machine.patterns is not None:
@@ -148,14 +155,36 @@ def evaluation(
     return Evaluation(values, tuple(notes), run.where(update)[1])
 
 
+def assist(
+    run: Trained,
+    update: Which = None,
+    seed: int = 0,
+    device: str | None = "cpu",
+    likelihood: str = "auto",
+    shards: int | None = None,
+) -> None:
+    """What another rank than the first has to do in an `evaluation`: its share of the annealing."""
+    check_choice("choice of --likelihood", likelihood, LIKELIHOODS)
+    if likelihood == "none":
+        return
+    machine = copy.deepcopy(run.machine(update)).requires_grad_(False)
+    machine = machine if device is None else machine.to(device_named(device))
+    with suppress(TimeLimit):  # the first one tells of it
+        _normaliser(machine, next(iter(run.parts().values()), None), seed, likelihood, shards)
+
+
 def likelihoods(
-    machine: Machine, parts: Mapping[str, Split], seed: int = 0, likelihood: str = "auto"
+    machine: Machine,
+    parts: Mapping[str, Split],
+    seed: int = 0,
+    likelihood: str = "auto",
+    shards: int | None = None,
 ) -> tuple[dict[str, Tensor], str]:
     """log Z and log p of every part, and how log Z was had: the first part tells where the data are."""
-    z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood)
+    z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
     rows = named("log_z", z)
     for part, split in parts.items():
-        found = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+        found = log_likelihood(machine, split, normaliser=z, seed=seed)
         rows |= named(f"log_likelihood_{part}", found)
         if found.gap is not None:
             rows[f"variational_gap_{part}"] = found.gap
@@ -169,12 +198,15 @@ def named(name: str, found: Bounds) -> dict[str, Tensor]:
     return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
-def _normaliser(machine: Machine, data: Split | None, seed: int, likelihood: str) -> tuple[Bounds, str]:
+def _normaliser(
+    machine: Machine, data: Split | None, seed: int, likelihood: str, shards: int | None = None
+) -> tuple[Bounds, str]:
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
         z = log_z(machine, method="exact")
         return z, f"log Z is exact, over {z.effort}"
-    limit = WAIT if likelihood == "auto" else None
-    z = log_z(machine, method="ais", seed=seed, data=data, chains=CHAINS, limit=limit)
+    limit = WAIT if likelihood == "auto" and here().first else None
+    how: Any = {"seed": seed, "data": data, "chains": CHAINS, "limit": limit, "shards": shards}
+    z = log_z(machine, method="ais", **how)
     smallest, largest = float(z.ess.min()), float(z.largest.max())
     told = (
         f"log Z is annealed there and back, {z.effort}; at least {smallest:.0f} of them effective, the "
@@ -183,19 +215,13 @@ def _normaliser(machine: Machine, data: Split | None, seed: int, likelihood: str
     return z, f"{told}; {z.note}" if z.note else told
 
 
-def _chains(run: Trained, machine: Machine) -> Tensor | None:
-    """The chains of the newest checkpoint, if the negative phase keeps any."""
+def _chains(run: Trained, machine: Machine) -> list[tuple[NegativePhase, Tensor | None]] | None:
+    """The chains of the newest checkpoint with their phase, in each shard, if the phase keeps any."""
     assert run.negative is not None  # it was asked for its configurations
-    wanted = run.negative.init(machine, stream(0, device=machine.device))
     chains = load_tensors(run.latest)[0].get("training/chains")
-    if chains is None or not wanted.shape[1]:
+    if chains is None or not chains.shape[1]:
         return None
-    if (chains.shape, chains.dtype) != (wanted.shape, wanted.dtype):
-        raise InputError(
-            f"{run.latest} has chains {tuple(chains.shape)}, its negative phase "
-            f"keeps {tuple(wanted.shape)}; take another checkpoint (--update)"
-        )
-    return chains.to(machine.device)
+    return [*apart(run.negative, machine, chains, run.shards)]
 
 
 def likelihood_curve(
@@ -217,7 +243,7 @@ def likelihood_curve(
     for update, machine, z in zip(updates, machines, found, strict=True):
         values = named("log_z", z)
         for part, split in parts.items():
-            bounds = log_likelihood(machine, split.spins, normaliser=z, seed=seed)
+            bounds = log_likelihood(machine, split, normaliser=z, seed=seed)
             values[f"log_likelihood_{part}_from"] = bounds.interval[0]
             values[f"log_likelihood_{part}_to"] = bounds.interval[1]
         how = "ais" if bounds.method != "exact" == z.method else z.method  # hidden sums annealed

@@ -5,6 +5,7 @@
     .lock                held by the process that makes the folder or trains into it
     checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
                          latest.safetensors: the newest, with the trainer's state
+                         previous.safetensors: the one before it
                          best.safetensors: the best by a validation part, where one was watched
     figures/             pictures
     tensorboard/         what TensorBoard shows, where that was asked for
@@ -34,14 +35,14 @@ from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import inside, is_free, make_folder, parse_json, read_json, reading, write_json
 from ..display import words
-from ..errors import DataWarning, InputError
+from ..errors import DataWarning, InputError, LossWarning
 from ..machines.files import check_sizes, load_machine, load_tensors
 from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
 from ..training.negative import NegativePhase
 from .looking.trained import Trained, Which
+from .looking.trust import is_trusted, trust
 from .recipe import Recipe
-from .trust import is_trusted, trust
 
 FORMAT = 1
 PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package
@@ -61,7 +62,7 @@ RUN = Names(
                 "shape": Several(Whole(1, 2**31), count=2),
                 "sha256": Text(64),
             },
-            {"valid": _COUNT, "columns": Several(Text())},
+            {"valid": _COUNT, "columns": Several(Text()), "on_disk": Flag()},
         ),
     },
     {
@@ -71,6 +72,10 @@ RUN = Names(
         "updates": _COUNT,
         "seconds": Real(0),
         "diverged": Several(_COUNT),
+        "divergences": Several(
+            Names({"replica": _COUNT, "update": _COUNT, "epoch": _COUNT, "why": Text()})
+        ),
+        "restored": Names({"update": _COUNT, "because": Text()}),
         "prolonged": Several(Names({"update": _COUNT}, others=Anything())),
         "plan": Names(
             {"wall": Real(0), "update": _COUNT, "most": _COUNT},
@@ -95,6 +100,7 @@ class RunFolder(Trained):
     """A run folder as it lies there."""
 
     recipe: Recipe
+    _sound = True  # whether the latest state is worth keeping when there is a newer one
 
     def __init__(
         self,
@@ -135,16 +141,28 @@ class RunFolder(Trained):
         return self.recipe.replicas
 
     @property
+    def shards(self) -> int:  # type: ignore[override]
+        return self.recipe.shards if self.recipe.shard_by == "chains" else 1
+
+    @property
     def negative(self) -> NegativePhase:
         return self.recipe.negative_phase()
 
     def note(self, name: str, value: Any) -> None:
         """Writes down one more thing about the run."""
         self.info[name] = value
+        self._write()
+
+    def _write(self) -> None:
+        """Writes down what it says of itself."""
         write_json(self.folder / "run.json", self.info)
 
     def read(self) -> None:
         """Reads what it says of itself."""
+        self.info = self._said()
+        self.recipe = self._special or Recipe.from_dict(self.info["recipe"])
+
+    def _said(self) -> dict[str, Any]:
         path = inside(self.folder, "run.json")
         if str(self.folder).startswith(PRETRAINED):
             raise InputError(
@@ -160,8 +178,8 @@ class RunFolder(Trained):
                 f"{self.folder} has the format {info['format']!r}, this version of rapidbm reads "
                 f"{FORMAT}; use the version that wrote it ({info.get('rapidbm')})"
             )
-        self.info = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
-        self.recipe = self._special or Recipe.from_dict(info["recipe"])
+        said: dict[str, Any] = RUN.checked(info, f"{path} cannot be read as {what}:", remedy)
+        return said
 
     @property
     def status(self) -> str:
@@ -208,7 +226,7 @@ class RunFolder(Trained):
                 f"{self.folder} was trained on the file {recipe.dataset}, which lies outside it and was "
                 "never trained on by you here; to say that it may be read, name it: --data FILE"
             )
-        elif is_file(recipe.dataset) and not Path(recipe.dataset).is_file():
+        elif is_file(recipe.dataset) and not Path(recipe.dataset).exists():
             raise InputError(
                 f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore "
                 "it, or if it lies elsewhere now, name it: --data FILE"
@@ -223,6 +241,41 @@ class RunFolder(Trained):
     @property
     def latest(self) -> Path:
         return inside(self.folder, "checkpoints", "latest.safetensors")
+
+    @property
+    def previous(self) -> Path:
+        return inside(self.folder, "checkpoints", "previous.safetensors")
+
+    def newest(self, sizes: tuple[int, ...]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The state to go on from, of a machine of these sizes, and its header: the latest, or the one
+        before it where that is gone or damaged. None where nothing was trained yet."""
+        wrong = {}
+        for path in (self.latest, self.previous):
+            try:
+                tensors, header = load_tensors(path)
+            except InputError as error:
+                wrong[path] = str(error)
+                continue
+            check_sizes(path, header["sizes"], sizes)
+            self._sound = not wrong
+            if wrong:
+                told = {"update": header.get("update", 0), "because": wrong[self.latest]}
+                self.info["restored"] = told
+                warnings.warn(
+                    f"the training goes on from the state before the latest, of update {told['update']}: "
+                    f"{told['because']}",
+                    LossWarning,
+                    stacklevel=2,
+                )
+            return tensors, header
+        if not self.info.get("update") and not any(path.is_file() for path in wrong):
+            return None
+        kept = ", ".join(map(str, list(self.checkpoints())[-3:])) or "none"
+        raise InputError(
+            f"{self.folder} was trained for {self.info.get('update', 0)} updates, and no state to go on "
+            f"from is left: {'; '.join(wrong.values())}. Parameters alone are kept of updates {kept} "
+            "(--update); restore a file, or train anew into another folder"
+        )
 
     @property
     def best(self) -> Path:
@@ -340,6 +393,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 "shape": data.shape,
                 "sha256": checksum(data),
                 **({"columns": data.columns} if data.columns else {}),
+                **({"on_disk": True} if data.train.on_disk else {}),
             },
             "versions": {
                 "python": platform.python_version(),
@@ -386,7 +440,8 @@ def exact_list(values: Tensor) -> list[float | None]:
 
 
 def checksum(data: Dataset) -> str:
+    """The SHA-256 of all spins; of those on disk that of what names them (`data.stored`)."""
     digest = hashlib.sha256()
     for split in data.parts.values():
-        digest.update(split.spins.contiguous().numpy().data)
+        digest.update(split.digest())
     return digest.hexdigest()

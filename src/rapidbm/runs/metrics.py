@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..accel.devices import by_device, lone_thread
-from ..data.splits import Split
+from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
+from ..likelihood.independent import UNITS
 from ..likelihood.log_z import log_likelihood
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
@@ -35,6 +35,7 @@ from ..sampling.gibbs import sweep, sweeps
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 ROOM = 2**20  # numbers at a time on a CPU
 FEW = 2**18  # numbers that one thread is done with before a second has come (docs/decisions/threads.md)
+TRIED, WIDE = 4000, 2**14  # reconstructions that a Hamming distance is the mean of, if they are not wide
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ class Metric:
         return found
 
 
+def measured(name: str, machine: Machine, data: Dataset, rng: torch.Generator) -> dict[str, Tensor]:
+    """A metric of every part of the data, or of the machine alone, by the key it is written under."""
+    metric = METRICS[name]
+    if not metric.of_split:
+        return {name: metric(machine, data.train, rng)}
+    return {f"{name}_{part}": metric(machine, split, rng) for part, split in data.parts.items()}
+
+
 def corrupt(data: Any) -> Tensor:
     """The images with their unknown pixels at NaN, which nothing takes for data, (samples, v)."""
     split, known = _masked(data)
@@ -70,7 +79,7 @@ def _masked(data: Any) -> tuple[Split, Tensor]:
 
 
 def _split(data: Any) -> Split:
-    return data if isinstance(data, Split) else Split(data)
+    return data.some() if isinstance(data, Split) else Split(data)
 
 
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
@@ -132,8 +141,8 @@ def hamming_distance(
 ) -> Tensor:
     """Eq. (1), averaged over images and tries: of all pixels, none of them held.
 
-    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve;
-    of more than 10,000 images the first 10,000.
+    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve, or
+    of more than 16,384 pixels as many pixels as that; of more than 10,000 images the first 10,000.
 
     Examples:
         >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
@@ -144,7 +153,7 @@ def hamming_distance(
     rng = rng_from(seed, rng, "hamming", device=machine.device)
     split = _split(data)
     if tries is None:
-        tries = max(1, min(100, 4000 // len(split)))
+        tries = max(1, min(100, TRIED * min(WIDE, machine.visible) // (machine.visible * len(split))))
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
     truth = machine.visible_spins(split.spins, means=True)
@@ -196,6 +205,16 @@ def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
     check_states(machine.layers, (0,), largest=2**16, what=f"the metric {name}")
 
 
+def _check_likelihood(machine: Machine) -> None:
+    _check_hidden(machine, "log_likelihood")
+    if machine.layers.units > UNITS:
+        raise InputError(
+            f"the likelihood is followed for up to {UNITS:,} units, and this machine has "
+            f"{machine.layers.units:,}: it would cost more than the training; give --metric hamming, and "
+            "a --preset other than auto"
+        )
+
+
 def _adapted(thing: Any) -> Metric:
     if not callable(thing):
         raise TypeError(f"a function of machine, split and rng, or a Metric, is needed, not {thing!r}")
@@ -206,9 +225,7 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     {
         "hamming": Metric(hamming_distance),
-        "log_likelihood": Metric(
-            mean_log_likelihood, check=partial(_check_hidden, name="log_likelihood")
-        ),
+        "log_likelihood": Metric(mean_log_likelihood, check=_check_likelihood),
         "free_energy": Metric(mean_free_energy, check=_check_hidden),
         "gibbs_accessibility": Metric(gibbs_accessibility, of_split=False),
     },

@@ -14,21 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
-from ..data.splits import Dataset, check_share, held_out
-from ..errors import InputError, check_choice, check_count, lookup, unknown
+from ..data.splits import Dataset, Split, check_share, held_out
+from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
+from ..training.loop import Training
 from ..training.negative import NEGATIVE, NegativePhase
-from ..training.optimisers import CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
+from ..training.optimisers import CLOCKS, Optimizer, torch_optimizers
 from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
-from ..training.schedules import FALLS, Schedule
+from ..training.schedules import FALLS
+from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
+from .choices import one_or_each, optimizer_of, tuples
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -73,6 +78,11 @@ class Recipe:
         "Hold out this share of the training data to validate, drawn by --data-seed; 0 trains on a "
         "validation part that the data have.",
     )
+    stream: bool | None = setting(
+        None,
+        "Leave the rows of a file on disk, or read them all into memory (default: on disk from 2^31 "
+        "spins on).",
+    )
 
     model: str = setting(
         "rbm", "rbm (restricted), dbm (deep) or bm (fully connected).", choices=tuple(MODELS)
@@ -88,6 +98,11 @@ class Recipe:
     )
     continuous: bool = setting(
         False, "Patterns start spread over [−scale, scale] instead of at ±scale.", off="binary"
+    )
+    strengths: tuple[float, ...] = setting(
+        (),
+        "What patterns of each layer are measured in, visible ones first (1); deep ones want √(cV/N).",
+        flag="strength",
     )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
@@ -189,6 +204,17 @@ class Recipe:
     precision: Precision | None = setting(
         None, "Products of matrices on a GPU: bf16 (default, the fastest), tf32 or float32."
     )
+    shards: int = setting(
+        1,
+        "Parts with random numbers of their own, which the processes of a launcher share (default: 1, "
+        "under torchrun one for each process).",
+        least=1,
+    )
+    shard_by: str = setting(
+        "chains",
+        "What a shard has a part of: chains (and images), replicas, or units (patterns; pid, cd, pcd).",
+        choices=SHARDED,
+    )
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -213,7 +239,11 @@ class Recipe:
             raise InputError(f"a bm has at most one group of hidden units, not {self.hidden}")
         if self.patterns is None and self.continuous:
             raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
+        if self.patterns is None and self.strengths:
+            raise InputError("strengths are those of patterns; give --patterns K or leave them out")
         check_count("the number of replicas", self.replicas)
+        check_count("the number of shards", self.shards)
+        check_choice("part of a shard", self.shard_by, SHARDED)
         if self.budget is not None:
             seconds_of(self.budget)
         if self.valid is not None:
@@ -266,7 +296,7 @@ class Recipe:
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            drop |= {"scale", "projection", *_own_flags("projection")}
+            drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values.setdefault("metrics", metrics_for(dataset, name, values.get("model", "rbm")))
         if values.get("budget") is not None and "epochs" not in chosen:
@@ -286,7 +316,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
-        return load(self.dataset, valid=self.valid, **options)
+        return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
         machine = MODELS[self.model](
@@ -297,31 +327,50 @@ class Recipe:
             biases=self.biases,
             scale=self.scale,
             continuous=self.continuous,
+            strengths=self.strengths or None,
             seed=self.seed,
             device=device,
             dtype=DTYPES[self.dtype],
         )
         if self.biases and self.bias_start == "marginals":
-            machine.start_biases(data.train.spins)
+            machine.start_biases(data.train.some())
         return machine
 
-    def trainer(self, data: Dataset, device: torch.device) -> Trainer:
-        """The training that this recipe describes, before its first update."""
+    def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:
+        """The training that this recipe describes, before its first update; its shards are shared by the
+        ranks."""
+        machine, ranks = self.machine(data, device), ranks or Ranks()
+        ranks.check_device(device)
+        if self.shard_by == "units":
+            check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
+        how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
+        return divided(machine, data.train.rows, self.optimizer_choice(), self._trainer, **how)
+
+    def _trainer(
+        self, machine: Machine, spins: Tensor | Split, replicas: slice | None = None, **more: Any
+    ) -> Trainer:
+        own = self if replicas is None else self.of_replicas(replicas)
         return Trainer(
-            self.machine(data, device),
-            data.train.spins,
-            self.negative_phase(),
-            self.optimizer_choice(),
+            machine,
+            spins,
+            own.negative_phase(),
+            own.optimizer_choice(),
             epochs=self.epochs,
             batch_size=self.batch_size,
             positive=self.positive_phase(),
-            projection=self.projection_choice(),
+            projection=own.projection_choice(),
             batch_mean="nominal" if self.batch_mean == "nominal" else "true",
             average=self.average,
-            seed=self.seed,
             precision=self.precision,
             centred=self.centred,
+            **{"seed": self.seed, **more},
         )
+
+    def of_replicas(self, some: slice) -> Recipe:
+        """The same with these replicas alone."""
+        each = {name: getattr(self, name) for name in PER_REPLICA}
+        own: Any = {k: v[some] for k, v in each.items() if isinstance(v, tuple) and len(v) > 1}
+        return replace(self, replicas=some.stop - some.start, **own)
 
     def negative_phase(self) -> NegativePhase:
         return build(NEGATIVE, self.negative, self._given("negative"))
@@ -359,37 +408,7 @@ class Recipe:
         raise InputError(f"a recipe has no {flag!r}, and no part of it has such an option")
 
     def optimizer_choice(self) -> Optimizer:
-        own = 0.02 if self.optimizer == "sgd" else 1e-3
-        rate = self.rate if len(self.rate) > 1 else (*self.rate, own)[0]
-        each: Any = self.weight_decay  # a tuple
-        decay = each if len(each) > 1 else (*each, 0.0)[0]
-        fall: Any = self.fall  # words that the schedule and Adam check
-        clock: Any = self.adam_clock or "update"
-        schedule = Schedule(
-            self.decay, self.decay_after, self.rate_floor, fall, self.falls, self.rate_changes
-        )
-        if self.adam_clock is not None and self.optimizer != "adam":
-            raise InputError(f"{self.optimizer} has no clock; use adam, or leave --adam-clock out")
-        if self.optimizer == "sgd":
-            plain = sgd(rate, momentum=self.momentum or 0.0, weight_decay=decay)
-            return replace(plain, schedule=schedule)
-        if self.optimizer == "adam":
-            if self.momentum is not None:
-                raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-            moments = adam(rate, weight_decay=decay, clock=clock)
-            return replace(moments, schedule=schedule)
-        if isinstance(self.momentum, tuple):
-            raise InputError(f"{self.optimizer} takes one momentum for all replicas, not {self.momentum}")
-        names = {name.lower(): name for name in torch_optimizers()}
-        if self.optimizer not in names:
-            raise unknown("optimiser", self.optimizer, {"sgd", "adam", *names})
-        if isinstance(decay, tuple):
-            raise InputError(f"{self.optimizer} takes one weight decay for all replicas, not {decay}")
-        given = {"momentum": self.momentum, "weight_decay": decay if each else None}
-        options = tuple((k, v) for k, v in given.items() if v is not None)
-        if not isinstance(rate, float):
-            raise InputError(f"{self.optimizer} takes one rate for all replicas, not {rate}")
-        return TorchOptimizer(names[self.optimizer], rate, options, schedule)
+        return optimizer_of(self)
 
     # -- as a file --------------------------------------------------------------------------------
 
@@ -401,32 +420,16 @@ class Recipe:
     def from_dict(values: Mapping[str, Any]) -> Recipe:
         if extra := sorted(set(values) - FIELDS):
             raise InputError(f"a recipe has no {', '.join(map(repr, extra))}; is it a newer one's?")
-        lists = _tuples(values)
+        lists = tuples(values)
         try:
-            return Recipe(**lists | {"options": _tuples(lists.get("options", {}))})
+            return Recipe(**lists | {"options": tuples(lists.get("options", {}))})
         except InputError:
             raise
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a recipe: {error}; restore the file") from error
 
 
-def one_or_each(value: Any) -> Any:
-    """None, a number, or a tuple of several."""
-    if isinstance(value, tuple) and len(value) < 2:
-        return value[0] if value else None
-    return value
-
-
 FIELDS = frozenset(f.name for f in fields(Recipe))
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON knows lists only."""
-    return {k: _tuple(v) for k, v in values.items()}
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:

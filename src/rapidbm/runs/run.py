@@ -2,6 +2,9 @@
 
 What a later update depends on is in the newest checkpoint; order and evaluation have streams of their
 own. So a resumed run gives the same bits as one that was never stopped, wherever it was cut.
+
+Several ranks (`accel/ranks.py`) go through the same loop. The first one alone looks, reads clocks and
+files, and writes; the others are told what it decides.
 """
 
 from __future__ import annotations
@@ -9,34 +12,33 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ..accel.devices import device_named, words
+from ..accel.ranks import Ranks, here
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
-from ..disk import append_line, inside, locked, make_folder, write_bytes, write_json
-from ..errors import InputError, LossWarning, check_choice
+from ..disk import append_line, inside, locked, make_folder, write_bytes
+from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import check_sizes, load_tensors, save_tensors
+from ..machines.files import save_tensors
 from ..machines.machine import Machine
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress, Training
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
-from .metrics import METRICS
+from .looking.trust import trust
+from .metrics import METRICS, measured
 from .recipe import Recipe
-from .spacing import KEPT, OPEN, PLANS, due, epochs_within, seconds_of
-from .trust import trust
-from .watching import Best, Watch, watches
+from .spacing import due, longer, longer_time, planned, seconds_of
+from .watching import Best, Watch, divergences, suited, watches
 
-PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
-WARM_UP = 50  # updates before speed is believed: the first ones are slower
 LATE = 1.05  # of a budget: a training that is not done by then ends
 # What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, or nothing.
 Look = Callable[[Progress, Dataset], Mapping[str, Tensor] | None]
@@ -52,19 +54,20 @@ class Step:
     record: Record | None  # the evaluation, if there was one
     diverged: tuple[int, ...]  # replicas that were frozen when last looked at
     progress: Progress  # the machine and its trainer, as they are until the next step is asked for
-    data: Dataset
+    data: Dataset  # as many rows as memory holds
 
 
 class Run(RunFolder):
     """A run folder that can be trained into."""
 
     _own: Look | None = None  # what the caller of `go` looks at
-    _ready: tuple[Trainer, Dataset] | None = None  # by `create`, so that neither is made twice
+    _ready: tuple[Training, Dataset] | None = None  # by `create`, so that neither is made twice
     _diverged: tuple[int, ...] = ()  # as far as was asked
     _lines = 0  # of metrics, so far
     _watch: Watch | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
+    _saved = 0  # the update of the newest state on disk
     _started = 0.0, 0  # wall time and update when this process began to train
     _clock = 0.0  # when this training would have begun without breaks
 
@@ -79,31 +82,49 @@ class Run(RunFolder):
     ) -> Run:
         """A new run folder; one that holds something is left alone, or with `renamed` one with a number
         after its name is taken. `data` stand in for those that the recipe names."""
-        folder = Path(folder)
+        folder, ranks = Path(folder), here()
         if not renamed:
-            check_free(folder)
+            ranks.told(lambda: check_free(folder))
         given, device = data, device_named(recipe.device)
         data = recipe.data(given)
-        ready = recipe.trainer(data, device)  # says what does not fit before anything is written
-        for name in recipe.metrics:
-            METRICS[name].check(ready.machine)
+        recipe = suited(recipe, data)
+        ready = recipe.trainer(data, device, ranks)  # says what does not fit before anything is written
         if recipe.patience is not None and not watches(recipe, data):
             raise InputError(
                 "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
                 "valid, and --metric log_likelihood"
             )
-        if renamed:
-            folder = fresh_folder(folder)
-        else:
-            make_folder(folder)
-        with locked(folder, "training"):
-            check_free(folder)  # another process may have been quicker
-            describe_new(folder, recipe, preset, data)
-        if is_file(recipe.dataset):
-            trust(Path(recipe.dataset))
-        run = Run(folder, given, None if type(recipe) is Recipe else recipe)
+
+        def made() -> str:
+            for name in recipe.metrics:
+                METRICS[name].check(ready.machine)
+            path = fresh_folder(folder) if renamed else folder
+            make_folder(path)
+            with locked(path, "training"):
+                check_free(path)  # another process may have been quicker
+                describe_new(path, recipe, preset, data)
+            if is_file(recipe.dataset):
+                trust(Path(recipe.dataset))
+            return str(path)
+
+        run = Run(ranks.told(made), given, None if type(recipe) is Recipe else recipe)
         run._ready = ready, data
         return run
+
+    @property
+    def ranks(self) -> Ranks:
+        """Those that train into this folder."""
+        return here()
+
+    def _said(self) -> dict[str, Any]:
+        return self.ranks.told(super()._said)
+
+    def _write(self) -> None:
+        if self.ranks.first:
+            super()._write()
+
+    def _owns(self, path: Path) -> bool:
+        return not self.ranks.first or super()._owns(path)  # the first one asks for all
 
     def go(
         self,
@@ -140,8 +161,9 @@ class Run(RunFolder):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """No other process works in the folder; what one did since it was opened is read again."""
-        with locked(self.folder, "training"):
+        """No other process works in the folder, but for the other ranks; what one did since it was opened
+        is read again."""
+        with locked(self.folder, "training") if self.ranks.first else nullcontext():
             before = self.recipe
             self.read()
             if self.recipe != before:
@@ -153,14 +175,12 @@ class Run(RunFolder):
         ready, self._ready = self._ready, None
         if ready is None:
             data = self.own_data()
-            ready = self.recipe.trainer(data, device), data
-        trainer, data = ready
-        inside(self.folder, "checkpoints").mkdir(exist_ok=True)
+            ready = self.recipe.trainer(data, device, self.ranks), data
+        trainer, data = ready[0], ready[1].some()  # what is looked at is in memory
         self._best = self._watch = None
-        if self._own is None and "log_likelihood" in self.recipe.metrics:
-            self._watch = Watch(trainer, data)
-        if self._watch is not None and data.valid is not None:
-            self._best = Best.read(self.best, trainer.machine)
+        if self.ranks.first:
+            inside(self.folder, "checkpoints").mkdir(exist_ok=True)
+            self._watched(trainer, data)
         self._clock = time.monotonic()
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=words(device))
@@ -170,18 +190,16 @@ class Run(RunFolder):
                 self._save(trainer, seconds, history=True)
             self._started = self._wall(), trainer.update  # the first look has no part in the speed
             saved = began = time.monotonic()
-            over = self._late(trainer) or self._impatient(trainer)
+            over = self.ranks.told(lambda: self._late(trainer) or self._impatient(trainer))
             for progress in () if over else trainer.together(self._halts):
                 history = self._keeps(progress)
                 if progress.epoch_end or self._halts(progress):
                     trainer.wait()  # else the host runs ahead of a GPU
                 seconds += time.monotonic() - began
-                self._plan(trainer, seconds)
-                last = progress.update == trainer.epochs * trainer.per_epoch or self._late(trainer)
+                last = self._plan(trainer, seconds)
                 yield self._look(trainer, data, seconds, last)
-                last = last or self._impatient(trainer)
-                halt = not last and stop()
-                if history or last or halt or time.monotonic() - saved > SAVE_SECONDS:
+                last, halt, late = self.ranks.told(partial(self._judged, trainer, last, stop, saved))
+                if history or last or halt or late:
                     self._save(trainer, seconds, history=history or last)
                     saved = time.monotonic()
                 if halt:
@@ -191,14 +209,22 @@ class Run(RunFolder):
                     break
                 began = time.monotonic()
         except GeneratorExit:  # the caller has left between two updates
-            self._save(trainer, seconds, history=False)
+            if self.ranks.world == 1:
+                self._save(trainer, seconds, history=False)
             self._describe(trainer, "interrupted", seconds)
             raise
+        except DiskError as error:
+            with suppress(DiskError):  # the old description stays
+                self._describe(trainer, "interrupted", seconds)
+            where = f"the training was at update {trainer.update}, that of update {self._saved} is saved"
+            goes_on = f"rapidbm train --resume --out {self.folder}"
+            raise DiskError(f"{error}: {where}; go on with {goes_on}", stopped=True) from error
         except BaseException as error:
-            state = "failed" if isinstance(error, Exception) else "interrupted"
-            self._describe(trainer, state, seconds)
+            failed = isinstance(error, Exception) and not isinstance(error, LostRank)
+            with suppress(DiskError):
+                self._describe(trainer, "failed" if failed else "interrupted", seconds)
             raise
-        found = trainer.fit() if self._own is None else None
+        found = trainer.fit() if self._own is None and self.ranks.first else None
         told = {}
         if found is not None:
             most = as_list(found.most)
@@ -206,25 +232,42 @@ class Run(RunFolder):
         self._describe(trainer, "finished", seconds, **told)
         warn_of_fit(found)
 
-    def _restore(self, trainer: Trainer) -> float:
+    def _watched(self, trainer: Training, data: Dataset) -> None:
+        """Begins to watch the likelihood, where that is measured."""
+        if self._own is None and "log_likelihood" in self.recipe.metrics:
+            self._watch = Watch(trainer, data)
+        if self._watch is not None and data.valid is not None:
+            self._best = Best.kept(self.best, trainer.machine)
+
+    def _judged(
+        self, trainer: Training, last: bool, stop: Callable[[], bool], saved: float
+    ) -> tuple[bool, bool, bool]:
+        """Whether this was the last update, whether to stop here, and whether it is time to save."""
+        last = last or self._impatient(trainer)
+        return last, not last and stop(), time.monotonic() - saved > SAVE_SECONDS
+
+    def _restore(self, trainer: Training) -> float:
         """Goes back to the newest checkpoint, if there is one; answers the seconds spent so far."""
-        if not self.latest.is_file():
-            if self.info.get("update"):
-                raise InputError(
-                    f"{self.latest} is gone, but {self.folder} was trained for "
-                    f"{self.info['update']} updates; restore it, or train anew into another folder"
-                )
-            self._keep_metrics(-1, None)
+        tensors: dict[str, Tensor] = {}
+
+        def read() -> Record | None:
+            found = self.newest(trainer.machine.layers.sizes)
+            tensors.update({} if found is None else found[0])
+            return None if found is None else found[1]
+
+        header = self.ranks.told(read)
+        if header is not None:
+            trainer.load(self.ranks.shared(tensors))
+        if self.ranks.first:
+            # The evaluation at the start is made again.
+            self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
+        if header is None:
             return 0.0
-        tensors, header = load_tensors(self.latest)
-        check_sizes(self.latest, header["sizes"], trainer.machine.layers.sizes)
-        trainer.load(tensors)
-        if self._watch is not None:
+        if self._watch is not None and trainer.update:  # else the first look is yet to come, again
             self._watch.load(tensors, trainer.machine)
-        # The evaluation at the start is made again.
-        self._keep_metrics(trainer.update or -1, header.get("evaluations", 1))
-        self._clock -= float(header.get("wall", header.get("seconds", 0.0)))
-        return float(header.get("seconds", 0.0))
+        seconds = float(header.get("seconds", 0.0))
+        self._clock -= float(header.get("wall", seconds))
+        return seconds
 
     def _keep_metrics(self, update: int, lines: int | None) -> None:
         """Drops the lines after `update`: they will be written again, with the same values."""
@@ -245,24 +288,29 @@ class Run(RunFolder):
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
-    def _look(self, trainer: Trainer, data: Dataset, seconds: float, last: bool = False) -> Step:
+    def _look(self, trainer: Training, data: Dataset, seconds: float, last: bool = False) -> Step:
         progress = trainer.progress()
         record = None
-        if self._own is not None:
-            seen = self._own(progress, data) if progress.epoch_end else None
-            if seen is not None:
-                values = {name: exact_list(value) for name, value in seen.items()}
-                record = self._write_line(progress, seconds, values)
-        elif last or self._looks_at(progress):
-            machine = progress.averaged() if self.recipe.average else progress.machine
-            values = self._evaluate(progress, machine, data, last)
-            self._keep_best(progress, machine, values, last)
-            if values:
-                record = self._write_line(progress, seconds, values)
+        looks = progress.epoch_end if self._own is not None else last or self._looks_at(progress)
+        if looks:
+            trainer.gather()
+            record = self._record(progress, data, seconds, last) if self.ranks.first else None
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
-        when = (progress.epoch, progress.update, progress.updates)
-        return Step(*when, record, self._diverged, progress, data)
+        return Step(
+            progress.epoch, progress.update, progress.updates, record, self._diverged, progress, data
+        )
+
+    def _record(self, progress: Progress, data: Dataset, seconds: float, last: bool) -> Record | None:
+        """What there is to see now, written down."""
+        if self._own is not None:
+            seen = self._own(progress, data)
+            values = {name: exact_list(value) for name, value in (seen or {}).items()}
+            return None if seen is None else self._write_line(progress, seconds, values)
+        machine = progress.averaged() if self.recipe.average else progress.machine
+        values = self._evaluate(progress, machine, data, last)
+        self._keep_best(progress, machine, values, last)
+        return self._write_line(progress, seconds, values) if values else None
 
     def _halts(self, progress: Progress) -> bool:
         return self._keeps(progress) or self._looks_at(progress)
@@ -284,14 +332,14 @@ class Run(RunFolder):
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
 
-    def _late(self, trainer: Trainer) -> bool:
+    def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
         late = budget is not None and self._wall() > LATE * seconds_of(budget)
         if late:
             self.info["stopped"] = f"after update {trainer.update}: the budget of {budget} is used up"
         return late
 
-    def _impatient(self, trainer: Trainer) -> bool:
+    def _impatient(self, trainer: Training) -> bool:
         patience = self.recipe.patience
         if self._best is None or patience is None or self._since < patience:
             return False
@@ -305,46 +353,33 @@ class Run(RunFolder):
         """Seconds of this training so far, looks and all, breaks apart."""
         return time.monotonic() - self._clock
 
-    def _plan(self, trainer: Trainer, seconds: float) -> None:
-        """Fits the epochs into the budget; what was planned is written down, so that a resumed run goes
-        on with it."""
-        if self.recipe.budget is None:
-            return
+    def _plan(self, trainer: Training, seconds: float) -> bool:
+        """Whether this was the last update; fits the epochs into the budget. What was planned is written
+        down, so that a resumed run goes on with it."""
+        late = False
+        if self.recipe.budget is not None:
+            epochs, late = self.ranks.told(lambda: (self._planned(trainer), self._late(trainer)))
+            if epochs is not None:
+                trainer.epochs = epochs
+                self.recipe = replace(self.recipe, epochs=epochs)
+                self.info["recipe"]["epochs"] = epochs
+                self._save(trainer, seconds, history=False)  # first: a kill between only plans once more
+                self._describe(trainer, "running", seconds)
+        return late or trainer.update == trainer.epochs * trainer.per_epoch
+
+    def _planned(self, trainer: Training) -> int | None:
+        """The epochs that fit, when it is time to plan."""
         plan = self.info.setdefault("plan", {"wall": 0.0, "update": 0, "most": self.recipe.epochs})
-        made = plan.setdefault("made", [])
-        whole, wall = seconds_of(self.recipe.budget) - plan["wall"], self._wall() - plan["wall"]
-        if len(made) == len(PLANS) or trainer.update <= self._started[1]:
-            return
-        gone = max(wall / whole, trainer.update / (trainer.epochs * trainer.per_epoch))
-        early = trainer.update < WARM_UP and wall < PLANS[1] * whole
-        if early or gone < PLANS[len(made)]:
-            return
-        since, update = self._started[0] - plan["wall"], self._started[1]
-        if made and made[-1]["wall"] > since:
-            since, update = made[-1]["wall"], made[-1]["update"]
-        speed = (trainer.update - update) / (wall - since)
-        epochs = epochs_within(KEPT * whole - wall, trainer.update, trainer.per_epoch, speed)
-        trainer.epochs = min(epochs, plan["most"])
-        self.recipe = replace(self.recipe, epochs=trainer.epochs)
-        self.info["recipe"]["epochs"] = trainer.epochs
-        share = bisect_right(PLANS, gone)
-        made += [{"update": trainer.update, "wall": round(wall, 3), "epochs": trainer.epochs}] * (
-            share - len(made)
-        )
-        self._save(trainer, seconds, history=False)  # first: a kill between only plans once more
-        self._describe(trainer, "running", seconds)
+        return planned(plan, str(self.recipe.budget), self._wall(), self._started, trainer.progress())
 
     def _evaluate(self, progress: Progress, machine: Machine, data: Dataset, last: bool) -> Record:
         rng = progress.rng
         values: Record = {}
         for name in self.recipe.metrics:
-            metric = METRICS[name]
             if self._watch is not None and name == "log_likelihood":
                 values |= self._watch.look(progress, machine, data, last=last)
-                continue
-            for part, split in data.parts.items() if metric.of_split else [("", data.train)]:
-                key = f"{name}_{part}" if part else name
-                values[key] = as_list(metric(machine, split, rng))
+            else:
+                values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
@@ -356,19 +391,25 @@ class Run(RunFolder):
         self._lines += 1
         return record
 
-    def _save(self, trainer: Trainer, seconds: float, *, history: bool) -> None:
-        state = trainer.state()
-        extra = {"update": trainer.update, "seconds": seconds, "evaluations": self._lines}
-        extra["wall"] = self._wall()
+    def _save(self, trainer: Training, seconds: float, *, history: bool) -> None:
+        state = trainer.state(copied=False)
+        if not self.ranks.first:
+            return
+        when = {"update": trainer.update, "seconds": seconds, "wall": self._wall()}
         if history:
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
-            path = self.checkpoint(trainer.update)
-            save_tensors(path, trainer.machine, kept, {"update": trainer.update})
+            save_tensors(
+                self.checkpoint(trainer.update), trainer.machine, kept, {"update": trainer.update}
+            )
         if self._watch is not None:
             state |= self._watch.state()
-        save_tensors(self.latest, trainer.machine, state, extra)
+        before = self.previous if self._sound else None  # a damaged one does not push out a good one
+        save_tensors(
+            self.latest, trainer.machine, state, when | {"evaluations": self._lines}, before=before
+        )
+        self._saved, self._sound = trainer.update, True
 
-    def _describe(self, trainer: Trainer, status: str, seconds: float, **more: Any) -> None:
+    def _describe(self, trainer: Training, status: str, seconds: float, **more: Any) -> None:
         self.info |= {
             "status": status,
             "update": trainer.update,
@@ -376,58 +417,21 @@ class Run(RunFolder):
             "seconds": round(seconds, 3),
             "wall": round(self._wall(), 3),
             "diverged": list(trainer.diverged()),
+            **divergences(self.info, trainer),
             **more,
         }
-        write_json(self.folder / "run.json", self.info)
+        self._write()
 
     def _extend(self, epochs: int | None, rate: str | None, budget: str | None) -> str:
-        planned, falls = self.recipe.epochs, self.recipe.fall != "none"
-        if budget is not None:
-            return self._extend_time(budget, rate, falls)
-        if epochs is None or epochs <= planned:
-            raise InputError(
-                f"{self.folder} was planned for {planned} epochs and can only be made longer, not "
-                f"{epochs}; leave --epochs out or train anew"
-            )
-        if rate is not None:
-            check_choice("way to prolong a rate", rate, PROLONG)
-            if not falls:
-                raise InputError(
-                    f"the rate of {self.folder} does not fall to zero and goes on as it is, so that "
-                    f"--prolong {rate} has no effect; leave it out"
-                )
-        change: dict[str, Any] = {"epochs": epochs, "budget": None}
-        told = f"prolonged from {planned} to {epochs} epochs; the rate "
-        if not falls:
-            told += "goes on as it would have"
-        elif rate == "stretch":
-            told += f"is from here on that of a fall over all {epochs} epochs"
+        if budget is None:
+            change, rate, told = longer(str(self.folder), self.recipe, epochs, rate)
         else:
-            change["falls"] = [*self.recipe.falls, planned]
-            told += f"falls to zero again, from the full one, over epochs {planned} to {epochs}"
-        self._changed(change, (rate or "again") if falls else None)
+            wall = float(self.info.get("wall", self.info.get("seconds", 0.0)))
+            change, rate, told = longer_time(str(self.folder), self.recipe, wall, budget, rate)
+            update = self.info.get("update", 0)
+            self.info["plan"] = {"wall": wall, "update": update, "most": change["epochs"]}
+        self._changed(change, rate)
         return told
-
-    def _extend_time(self, budget: str, rate: str | None, falls: bool) -> str:
-        """The same by a larger budget; what was planned is done first."""
-        planned, before = self.recipe.epochs, self.recipe.budget
-        wall = float(self.info.get("wall", self.info.get("seconds", 0.0)))
-        if seconds_of(budget) <= max(wall, 0.0 if before is None else seconds_of(before)):
-            raise InputError(
-                f"{self.folder} has had {wall:.0f} s of a budget of {before or 'its epochs'}, which can "
-                f"only be made larger, not {budget}; leave --budget out or train anew"
-            )
-        if rate is not None:
-            raise InputError(f"--prolong {rate} goes with --epochs, not with --budget; leave it out")
-        change: dict[str, Any] = {"epochs": max(OPEN, 2 * planned), "budget": budget}
-        if planned >= OPEN:  # nothing is planned yet
-            change["epochs"] = planned
-        elif falls:
-            change["falls"] = [*self.recipe.falls, planned]
-        self.info["plan"] = {"wall": wall, "update": self.info.get("update", 0), "most": change["epochs"]}
-        self._changed(change, "again" if "falls" in change else None)
-        then = "; the rate then falls again, from the full one" if "falls" in change else ""
-        return f"prolonged to {budget}, as many epochs as fit, after those planned{then}"
 
     def _changed(self, change: dict[str, Any], rate: str | None) -> None:
         """Writes down a longer plan."""
@@ -443,4 +447,4 @@ class Run(RunFolder):
         )
         self.info["status"] = "interrupted"
         self.info.pop("stopped", None)
-        write_json(self.folder / "run.json", self.info)
+        self._write()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from ..machines.machine import Machine, scaled
 from ..machines.units import SPIN
 from ..random import stream
 from ..registry import build
+from ..sampling.paths import again
 from ..sampling.samplers import SAMPLERS, Sampler
+from ..sampling.spread import Spread
 from ..sampling.tempering import Walkers
 from .looking.trained import Trained, Which
 from .metrics import corrupt, reconstruct, wrong_pixels
@@ -115,8 +117,10 @@ def samples(
     beta: float,
     seed: int,
     track: Callable[[range], Iterable[int]] = iter,
+    shards: int | None = None,
 ) -> tuple[Tensor, int, str]:
-    """Visible spins (count, v) after so many steps, how many there were, and how the sampler fared."""
+    """Visible spins (count, v) after so many steps, how many there were, and how the sampler fared.
+    Chains may be in shards, each with a sampler of its own."""
     check_beta(beta)
     if beta != 1.0:
         if hasattr(sampler, "machines"):
@@ -125,20 +129,41 @@ def samples(
             )
         machine = scaled(machine, beta)
     steps = sampler.steps if sweeps is None else sweeps
-    rng = stream(seed, "sample", device=machine.device)
-    state = sampler.init(machine, count, rng)
-    for _ in track(range(steps)):
-        state = sampler.step(machine, state, rng)
-    told = ""
-    if isinstance(state, Walkers) and steps > 1:
-        low, high = float(state.rates.min()), float(state.rates.max())
-        told = (
-            f"{state.rungs.shape[1]} rungs, swap rates {low:.2f} to {high:.2f}, "
-            f"{int(state.trips[0])} round trips"
-        )
-        if int(state.trips[0]) < count:
-            told += ", fewer than chains: these may not be samples yet, take more --sweeps"
-    return sampler.spins(state)[0, :, : machine.visible].cpu(), steps, told
+
+    def some(part: slice, *words: object) -> tuple[Tensor, Tensor]:
+        rng = stream(seed, "sample", *words, device=machine.device)
+        own = sampler
+        if words and getattr(sampler, "start", None) is not None:  # chains start side by side
+            start = again(machine.configuration(sampler.start), count)  # type: ignore[attr-defined]
+            own = replace(sampler, start=start[:, part])  # type: ignore[type-var]
+        state = own.init(machine, part.stop - part.start, rng)
+        for _ in track(range(steps)):
+            state = own.step(machine, state, rng)
+        return own.spins(state)[:, :, : machine.visible], _walked(state)
+
+    spins, walked = Spread.over(shards)(count, some)
+    return spins[0].cpu(), steps, _told(walked[0], count) if steps > 1 else ""
+
+
+def _walked(state: Any) -> Tensor:
+    """How walkers of tempering fared, (1, 1, 4): rungs, lowest and highest rate of exchange, round trips;
+    nothing of other samplers."""
+    if not isinstance(state, Walkers):
+        return torch.empty((1, 0, 4), dtype=torch.float64)
+    rates = float(state.rates.min()), float(state.rates.max())
+    return torch.tensor([[[state.rungs.shape[1], *rates, int(state.trips[0])]]], dtype=torch.float64)
+
+
+def _told(walked: Tensor, count: int) -> str:
+    """The same in words, of all shards (s, 4)."""
+    if not len(walked):
+        return ""
+    rungs, low, high = int(walked[:, 0].max()), float(walked[:, 1].min()), float(walked[:, 2].max())
+    trips = int(walked[:, 3].sum())
+    told = f"{rungs} rungs, swap rates {low:.2f} to {high:.2f}, {trips} round trips"
+    if trips < count:
+        told += ", fewer than chains: these may not be samples yet, take more --sweeps"
+    return told
 
 
 def reconstructions(
@@ -179,7 +204,7 @@ def reconstructions(
 
 def read_mask(path: Path, data: Dataset) -> Tensor:
     """The known pixels, as booleans."""
-    from ..data.files import numpy_arrays
+    from ..data.sources import numpy_arrays
 
     if not path.is_file():
         raise InputError(f"there is no mask {path}; check the path")

@@ -5,21 +5,29 @@ A training of a given time has as many epochs as fit into it at the speed since 
     epochs = (update + left · updates / second) / updates per epoch                       (1)
 
 planned when the `PLANS` of its time, or of its updates so far planned, are over: early, so that the fall
-of the rate hardly notices.
+of the rate hardly notices. A training may be made longer than it was meant to be.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..training.trainer import Progress
+from ..errors import InputError, check_choice
+from ..training.loop import Progress
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
 
 SPACINGS = ("log", "epoch", "end")
 PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget
+WARM_UP = 50  # updates before speed is believed: the first ones are slower
 KEPT = 0.97  # of it is planned: the last look and the last save take their time
 OPEN = 1_000_000  # epochs of a training that is planned later
+PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
+Longer = tuple[dict[str, Any], str | None, str]  # what changes, what the rate does, and words about it
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -50,6 +58,31 @@ def epochs_within(left: float, update: int, per_epoch: int, speed: float) -> int
     return max(update // per_epoch + 1, int((update + max(left, 0.0) * speed) / per_epoch))
 
 
+def planned(
+    plan: dict[str, Any], budget: str, wall: float, started: tuple[float, int], now: Progress
+) -> int | None:
+    """The epochs that fit into a budget, eq. (1), when it is time to plan, and notes them in the plan.
+
+    `wall` are the seconds that are over, and at `started` this process began: then, and at which update.
+    """
+    made, (since, update) = plan.setdefault("made", []), started
+    whole, wall, since = (x - plan["wall"] for x in (seconds_of(budget), wall, since))
+    if len(made) == len(PLANS) or now.update <= update:
+        return None
+    gone = max(wall / whole, now.update / now.updates)
+    early = now.update < WARM_UP and wall < PLANS[1] * whole
+    if early or gone < PLANS[len(made)]:
+        return None
+    if made and made[-1]["wall"] > since:
+        since, update = made[-1]["wall"], made[-1]["update"]
+    speed = (now.update - update) / (wall - since)
+    per_epoch = now.trainer.per_epoch
+    epochs = int(min(epochs_within(KEPT * whole - wall, now.update, per_epoch, speed), plan["most"]))
+    mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
+    made += [mark] * (bisect_right(PLANS, gone) - len(made))
+    return epochs
+
+
 def due(spacing: str, progress: Progress, *, by_epoch: bool = False) -> bool:
     """Whether something that happens at this spacing happens now; always at both ends."""
     chosen, update = spacing_of("", spacing), progress.update
@@ -68,3 +101,50 @@ def on_log_grid(epoch: int) -> bool:
     """Epochs 1 to 10, then thirteen per decade."""
     decade = int(10 ** math.floor(math.log10(epoch)))
     return epoch % max(1, decade // 2) == 0 if epoch < 5 * decade else epoch % decade == 0
+
+
+def longer(folder: str, recipe: Recipe, epochs: int | None, rate: str | None) -> Longer:
+    """A recipe with more epochs."""
+    planned, falls = recipe.epochs, recipe.fall != "none"
+    if epochs is None or epochs <= planned:
+        raise InputError(
+            f"{folder} was planned for {planned} epochs and can only be made longer, not "
+            f"{epochs}; leave --epochs out or train anew"
+        )
+    if rate is not None:
+        check_choice("way to prolong a rate", rate, PROLONG)
+        if not falls:
+            raise InputError(
+                f"the rate of {folder} does not fall to zero and goes on as it is, so that "
+                f"--prolong {rate} has no effect; leave it out"
+            )
+    change: dict[str, Any] = {"epochs": epochs, "budget": None}
+    told = f"prolonged from {planned} to {epochs} epochs; the rate "
+    if not falls:
+        told += "goes on as it would have"
+    elif rate == "stretch":
+        told += f"is from here on that of a fall over all {epochs} epochs"
+    else:
+        change["falls"] = [*recipe.falls, planned]
+        told += f"falls to zero again, from the full one, over epochs {planned} to {epochs}"
+    return change, (rate or "again") if falls else None, told
+
+
+def longer_time(folder: str, recipe: Recipe, wall: float, budget: str, rate: str | None) -> Longer:
+    """The same by a larger budget; what was planned is done first."""
+    planned, before = recipe.epochs, recipe.budget
+    if seconds_of(budget) <= max(wall, 0.0 if before is None else seconds_of(before)):
+        raise InputError(
+            f"{folder} has had {wall:.0f} s of a budget of {before or 'its epochs'}, which can "
+            f"only be made larger, not {budget}; leave --budget out or train anew"
+        )
+    if rate is not None:
+        raise InputError(f"--prolong {rate} goes with --epochs, not with --budget; leave it out")
+    change: dict[str, Any] = {"epochs": max(OPEN, 2 * planned), "budget": budget}
+    if planned >= OPEN:  # nothing is planned yet
+        change["epochs"] = planned
+    elif recipe.fall != "none":
+        change["falls"] = [*recipe.falls, planned]
+    then = "; the rate then falls again, from the full one" if "falls" in change else ""
+    told = f"prolonged to {budget}, as many epochs as fit, after those planned{then}"
+    return change, "again" if "falls" in change else None, told

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,13 +26,14 @@ from torch import Tensor
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..display import Shown
-from ..errors import InputError
+from ..errors import DataWarning, InputError, LossWarning
 from ..estimates import Estimate
 from ..likelihood.following import ROWS, Follower, mean_log_p
+from ..likelihood.independent import UNITS
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
-from ..training.trainer import Progress, Trainer
+from ..training.loop import Progress, Training
 from .folder import Record, as_list
 from .metrics import METRICS
 from .recipe import Recipe
@@ -43,9 +45,9 @@ JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (
 class Watch:
     """log p of every part of the data, with its standard error."""
 
-    def __init__(self, trainer: Trainer, data: Dataset, end: float = 2.0) -> None:
+    def __init__(self, trainer: Training, data: Dataset, end: float = 2.0) -> None:
         rows = sum(min(len(split), ROWS) for split in data.parts.values())
-        self.follower = Follower(data.train.spins, trainer.seed, rows, end)
+        self.follower = Follower(data.train.some().spins, trainer.seed, rows, end)
         self.per_update = work_of(trainer)
 
     def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
@@ -66,7 +68,7 @@ class Watch:
     def log_p(self, update: int, machine: Machine, data: Dataset, *, last: bool) -> dict[str, Estimate]:
         """log p of every part of the data, nats per row; the last look may cost more."""
         z = self.follower.look(machine, update * self.per_update, last=last)
-        return {part: mean_log_p(machine, split.spins, z) for part, split in data.parts.items()}
+        return {part: mean_log_p(machine, split.some(), z) for part, split in data.parts.items()}
 
     def state(self) -> dict[str, Tensor]:
         return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}
@@ -78,9 +80,9 @@ class Watch:
             self.follower.load(saved, like)
 
 
-def work_of(trainer: Trainer) -> int:
+def work_of(trainer: Training) -> int:
     """About how many sweeps of a chain an update takes, the data's part with them."""
-    chains = trainer.chains.shape[1] or trainer.batch_size
+    chains = trainer.count_of_chains or trainer.batch_size
     sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
     return int(chains * sweeps + 2 * trainer.batch_size)
 
@@ -171,6 +173,22 @@ class Best:
         kept = {name: p.data.cpu().clone() for name, p in machine.named_parameters()}
         return Best(value, torch.zeros(machine.replicas, dtype=torch.int64), kept)
 
+    @staticmethod
+    def kept(path: Path, machine: Machine) -> Best:
+        """The same; a file that is damaged is put aside, and the best begins anew."""
+        try:
+            return Best.read(path, machine)
+        except InputError as error:
+            aside = path.with_name("best.damaged")
+            path.replace(aside)
+            warnings.warn(
+                f"the best machine so far is lost: {error}. It is put aside as {aside.name}, and the "
+                "best from here on is kept",
+                LossWarning,
+                stacklevel=2,
+            )
+            return Best.read(path, machine)
+
     def better(self, seen: Sequence[float | None], update: int, machine: Machine) -> bool:
         """Takes over the replicas that are better than before; whether there are any."""
         value = torch.tensor([-torch.inf if x is None else x for x in seen], dtype=torch.float64)
@@ -186,6 +204,30 @@ class Best:
         tensors = {f"parameter/{name}": value for name, value in self.parameters.items()}
         tensors |= {"best/value": self.value, "best/update": self.update}
         save_tensors(path, machine, tensors, {"update": int(self.update.max())})
+
+
+def divergences(info: Record, trainer: Training) -> Record:
+    """When and why replicas diverged, of each what was first written down."""
+    known = {each["replica"]: each for each in info.get("divergences", [])}
+    for each in trainer.divergences():
+        known.setdefault(each.replica, asdict(each))
+    return {"divergences": list(known.values())} if known else {}
+
+
+def suited(recipe: Recipe, data: Dataset) -> Recipe:
+    """The recipe with the Hamming distance in place of a likelihood that would cost more than the
+    training."""
+    units = data.visible + sum(recipe.hidden)
+    if "log_likelihood" not in recipe.metrics or units <= UNITS:
+        return recipe
+    warnings.warn(
+        f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the "
+        "Hamming distance is measured in its place (--metric)",
+        DataWarning,
+        stacklevel=3,
+    )
+    metrics = dict.fromkeys("hamming" if name == "log_likelihood" else name for name in recipe.metrics)
+    return replace(recipe, metrics=tuple(metrics))
 
 
 def watches(recipe: Recipe, data: Dataset) -> bool:

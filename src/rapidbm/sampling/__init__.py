@@ -9,6 +9,7 @@ May know machines and accel's kernels; knows nothing of training, likelihoods or
     annealing      weights along a path, there and back: `pilot`, `forward`, `backward`, `bennett`
     tempering      walkers that trade places along a path: `climb`, `turn`, `Walkers`
     samplers       all of these behind one protocol: `SAMPLERS`, `sample`, `record`
+    spread         chains in shards, which several processes share: `Spread`
     convergence    have the chains mixed? `mixing`
     temperature    β that spins look drawn at: `effective_beta`
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..accel.devices import device_named
+from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..errors import InputError
 from ..runs.folder import RunFolder
@@ -25,7 +26,11 @@ def train(study: Path, batch: Batch, stop: Callable[[], bool] = lambda: False) -
     if found is not None and found.status == "finished":
         return
     folder = batch.folder(study)
-    run = Run(folder) if found is not None else Run.create(folder, batch.recipe, batch.preset)
+    if found is None:
+        run = Run.create(folder, batch.recipe, batch.preset)
+    else:  # whoever has the study has named its file
+        named = batch.recipe.dataset
+        run = Run(folder, named if is_file(named) else None)
     yield from run.go(stop)
 
 
@@ -54,15 +59,20 @@ def finished(study: Path, batch: Batch) -> RunFolder | None:
 
 def check(batch: Batch, measure: str, loaded: dict[str, Dataset]) -> None:
     """Builds a training and lets it go: it says what does not fit. Data stay `loaded` for the next."""
-    recipe, words = batch.recipe, data_words(batch.recipe)
-    if words not in loaded:
-        loaded[words] = recipe.data()
-    data = loaded[words]
+    recipe, data = batch.recipe, data_of(batch.recipe, loaded)
     if measure.endswith("_valid") and data.valid is None:
         raise InputError(f"{measure} is that of a validation part; give valid = 0.1 under [fixed]")
     trainer = recipe.trainer(data, device_named(recipe.device))
     for name in recipe.metrics:
         METRICS[name].check(trainer.machine)
+
+
+def data_of(recipe: Recipe, loaded: dict[str, Dataset]) -> Dataset:
+    """Its data, which stay loaded."""
+    words = data_words(recipe)
+    if words not in loaded:
+        loaded[words] = recipe.data()
+    return loaded[words]
 
 
 def data_words(recipe: Recipe) -> str:

@@ -1,4 +1,5 @@
-"""The figure of a sweep: the measure along one setting, a curve for each value of the others.
+"""The figure of a sweep: the measure along one setting, a curve for each value of the others; of a search
+a panel for each setting, with all rows.
 
 Along the axis is the setting with the most values, of numbers if there are such; a third setting and
 those after it make panels, so that no panel has more curves than there are pens.
@@ -13,6 +14,7 @@ from typing import Any
 from ..paper.drawing import PAGE, PENS, label, panels, print_style
 from ..pictures import label_of, plain
 from .results import Row, Table
+from .search import Range, Search
 from .study import Study, shown
 
 WIDTH, HEIGHT = 4.2, 3.0  # inches, of a panel
@@ -42,9 +44,7 @@ def grid_figure(table: Table) -> Any:
             axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         for axes in places[len(each) :]:
             axes.set_visible(False)
-        name, _, part = measure.rpartition("_")
-        of_part = part in ("train", "test", "valid")
-        fig.supylabel(f"{label_of(name)} ({part})" if of_part else label_of(measure), fontsize=8)
+        fig.supylabel(_measure(measure), fontsize=8)
         handles, words = places[0].get_legend_handles_labels()
         if lines:
             where: Any = "outside lower center"
@@ -52,6 +52,45 @@ def grid_figure(table: Table) -> Any:
         many = f"{study.seeds} trainings" if study.seeds > 1 else "one training"
         fig.suptitle(plain(f"{study.name}: mean and standard error of {many}"), fontsize=8.5)
     return fig
+
+
+def search_figure(table: Table) -> Any:
+    """Means with their standard errors over every setting that was searched; hollow ones were stopped."""
+    study, measure = table.study, str(table.study.measure)
+    names = study.varied
+    across = min(ACROSS, len(names))
+    down = math.ceil(len(names) / across)
+    rows = [row for row in table.rows if math.isfinite(row.mean(measure)[0])]
+    with print_style():
+        fig, places = panels(across, down, width=max(WIDTH, min(PAGE, 2.6 * across)), height=HEIGHT)
+        for axes, name in zip(places, names, strict=False):
+            _searched(axes, study, name, rows, measure)
+            label(axes, plain(_name(name)), "", "")
+            axes.grid(axis="y", color="#d3dde5", linewidth=0.5)
+            axes.set_axisbelow(True)
+        for axes in places[len(names) :]:
+            axes.set_visible(False)
+        fig.supylabel(_measure(measure), fontsize=8)
+        fig.suptitle(plain(f"{study.name}: {len(rows)} rows of a search"), fontsize=8.5)
+    return fig
+
+
+def _searched(axes: Any, study: Study, name: str, rows: list[Row], measure: str) -> None:
+    part = study.search.over[name] if isinstance(study.search, Search) else ()
+    numbers = all(_number(row.settings[name]) is not None for row in rows)
+    words = part if isinstance(part, tuple) else [row.settings[name] for row in rows]
+    known = list(dict.fromkeys(map(shown, words)))
+    for row in rows:
+        mean, error = row.mean(measure)
+        value = row.settings[name]
+        spot = _number(value) if numbers else known.index(shown(value))
+        fill = "white" if row.stopped else PENS[0].colour
+        style = {"color": PENS[0].colour, "marker": "o", "markersize": 4, "markerfacecolor": fill}
+        axes.errorbar([spot], [mean], [error if math.isfinite(error) else 0.0], capsize=2, **style)
+    if isinstance(part, Range) and part.log:
+        axes.set_xscale("log")
+    if not numbers:
+        axes.set_xticks(range(len(known)), [plain(word) for word in known])
 
 
 def axes_of(study: Study) -> tuple[str | None, list[str], list[str]]:
@@ -123,6 +162,12 @@ def _numbers(study: Study, name: str) -> bool:
 def _number(value: Any) -> Any:
     value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _measure(measure: str) -> str:
+    name, _, part = measure.rpartition("_")
+    of_part = part in ("train", "test", "valid")
+    return f"{label_of(name)} ({part})" if of_part else label_of(measure)
 
 
 def _name(setting: str) -> str:

@@ -97,14 +97,14 @@ class Plan:
         write_json(folder / "plan.json", {"format": FORMAT, "batches": batches})
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        names = ["batch", "trainings", "machine", *self.study.grid]
+        names = ["batch", "trainings", "machine", *self.study.varied]
         cells = []
         for batch in self.batches:
             points, hidden = self.points_of(batch), "×".join(map(str, batch.recipe.hidden))
             kind = f"K={batch.recipe.patterns}" if batch.recipe.patterns else DENSE
             varied = [
                 ", ".join(dict.fromkeys(shown(point[name]) for point in points))
-                for name in self.study.grid
+                for name in self.study.varied
             ]
             machine = f"{batch.recipe.model} {hidden} {kind}"
             cells.append([batch.name, str(batch.recipe.replicas), machine, *varied])
@@ -179,8 +179,9 @@ def _fresh(study: Study, keys: Sequence[str], needed: Counter[str], old: Sequenc
     for shape, left in groups.items():
         base = recipes[left[0]].seed if left else 0
         seed = max((batch.recipe.seed for batch in old if batch.shape == shape), default=base - 1) + 1
-        for start in range(0, len(left), study.together):
-            some = left[start : start + study.together]
+        together = study.seeds if study.judges else study.together  # what is judged goes by itself
+        for start in range(0, len(left), together):
+            some = left[start : start + together]
             number += 1
             recipe = _joined([recipes[key] for key in some], seed)
             made.append(Batch(f"{number:03d}", recipe, presets[some[0]], base))

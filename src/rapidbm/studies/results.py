@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ..data.tables import no_formula
 from ..display import as_html, as_text
 from ..errors import InputError, printable
 from ..runs.folder import Record, RunFolder
@@ -38,6 +39,7 @@ class Row:
     errors: Mapping[str, list[float]] = field(default_factory=dict)  # of each, NaN where not known
     trained: int = 0
     diverged: int = 0
+    stopped: int = 0  # by a scheduler, before their end
     seconds: float = math.nan  # of a training, as if its batch had shared its time evenly
 
     def mean(self, measure: str) -> tuple[float, float]:
@@ -76,9 +78,10 @@ class Table:
             value, error = row.mean(measure)
             told = with_spread(value, error) if math.isfinite(value) else "–"
             lost = f", {row.diverged} diverged" if row.diverged else ""
-            done = f"{row.trained} of {row.wanted}{lost}"
+            early = ", stopped early" if row.stopped else ""
+            done = f"{row.trained} of {row.wanted}{lost}{early}"
             cells.append([*map(shown, row.settings.values()), told, done])
-        return [*self.study.grid, measure, "trained"], cells
+        return [*self.study.varied, measure, "trained"], cells
 
     def __repr__(self) -> str:
         best = self.best
@@ -95,12 +98,13 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         measured = [word for name in self.measures for word in (name, f"{name}_error")]
-        writer.writerow([*self.study.grid, "wanted", "trained", "diverged", "seconds", *measured])
+        writer.writerow([*self.study.varied, "wanted", "trained", "diverged", "seconds", *measured])
         for row in self.rows:
             numbers = [x for name in self.measures for x in row.mean(name)]
             counts = [row.wanted, row.trained, row.diverged]
             told = ["" if math.isnan(x) else f"{x:.9g}" for x in (row.seconds, *numbers)]
-            writer.writerow([*map(shown, row.settings.values()), *counts, *told])
+            words = [no_formula(shown(value)) for value in row.settings.values()]
+            writer.writerow([*words, *counts, *told])
         return out.getvalue().encode()
 
     def as_dicts(self) -> list[dict[str, Any]]:
@@ -114,6 +118,7 @@ class Table:
                     "wanted": row.wanted,
                     "trained": row.trained,
                     "diverged": row.diverged,
+                    **({"stopped": row.stopped} if row.stopped else {}),
                     "seconds": _plain(row.seconds),
                     "mean": {name: _plain(value) for name, (value, _) in means.items()},
                     "error": {name: _plain(error) for name, (_, error) in means.items()},
@@ -124,9 +129,9 @@ class Table:
 
     def figure(self) -> Any:
         """The measure of the study over its grid, a matplotlib figure."""
-        from .drawing import grid_figure
+        from .drawing import grid_figure, search_figure
 
-        return grid_figure(self)
+        return grid_figure(self) if self.study.search is None else search_figure(self)
 
 
 def table(plan: Plan, folder: Path) -> Table:
@@ -149,12 +154,13 @@ def _row(
 ) -> Row:
     values: dict[str, list[float]] = {}
     errors: dict[str, list[float]] = {}
-    seconds, diverged = [], 0
+    seconds, diverged, stopped = [], 0, 0
     for batch, replica in trainings:
         run = runs[batch.name]
         if run is None:
             continue
         seconds.append(float(run.info["seconds"]) / batch.recipe.replicas)
+        stopped += "scheduler" in run.info
         if replica in run.info.get("diverged", ()):
             diverged += 1
             continue
@@ -162,7 +168,7 @@ def _row(
             values.setdefault(name, []).append(value)
             errors.setdefault(name, []).append(error)
     time = fmean(seconds) if seconds else math.nan
-    return Row(dict(point), study.seeds, values, errors, len(seconds), diverged, time)
+    return Row(dict(point), study.seeds, values, errors, len(seconds), diverged, stopped, time)
 
 
 def _ending(records: Sequence[Record], replica: int) -> dict[str, tuple[float, float]]:

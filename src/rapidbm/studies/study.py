@@ -10,8 +10,10 @@
     patterns = [8, 16, "dense"]
     rate = [1e-3, 3e-3]
 
-A row of the table is a point of the grid. Settings are the options of `rapidbm train`, by the names that
-they have there or in a `Recipe`. All of them are checked before anything is trained.
+A row of the table is a point of the grid; in the place of [grid] rows may be drawn from ranges, [search]
+(`search.py`). [ray] says what a batch takes of a cluster (`on_ray.py`). Settings are the options of
+`rapidbm train`, by the names that they have there or in a `Recipe`. All of them are checked before
+anything is trained.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from ..registry import options_of
 from ..runs.metrics import METRICS
 from ..runs.presets import preset_for
 from ..runs.recipe import ONE_OR_EACH, PARTS, PER_REPLICA, Recipe
-from ..schema import Anything, Maybe, Misfit, Names, Several, Shape, Text, Whole, of_hint
+from ..schema import Anything, Maybe, Misfit, Names, Real, Several, Shape, Text, Whole, of_hint
+from .search import SEARCH, Range, Search, range_of
 
 DENSE = "dense"
+RAY = Names({}, {"cpus": Real(0), "gpus": Real(0), "retries": Whole(0), "at_once": Whole(1)})
 SEEDS, TOGETHER = 3, 64
 MOST_ROWS = 10_000
 SPLITS = ("train", "test", "valid")
@@ -48,6 +52,8 @@ STUDY = Names(
         "x": Text(),
         "fixed": Names({}, others=Anything()),
         "grid": Names({}, others=Several(Anything())),
+        "search": SEARCH,
+        "ray": RAY,
     },
 )
 REFUSED = {  # settings that a study has another word for
@@ -64,7 +70,7 @@ REFUSED = {  # settings that a study has another word for
 
 @dataclass(frozen=True)
 class Study:
-    """A grid of settings, each point of it trained `seeds` times."""
+    """A grid of settings, or some that are drawn from ranges, each point trained `seeds` times."""
 
     dataset: str | None = None  # or a setting of the grid
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -74,7 +80,10 @@ class Study:
     measure: str | None = None  # None: the likelihood of the test part if it is measured, else the first
     x: str | None = None  # the setting along the figure's axis; None: the one with the most numbers
     together: int = TOGETHER  # trainings side by side, at most
+    search: Mapping[str, Any] | Search | None = None  # in place of a grid
+    ray: Mapping[str, Any] = field(default_factory=dict)  # of a cluster, for each batch
     name: str = "study"
+    known: tuple[Mapping[str, Any], ...] | None = None  # points of a search that does not draw by chance
 
     def __post_init__(self) -> None:
         check_count("the number of seeds", self.seeds)
@@ -85,14 +94,19 @@ class Study:
             fixed["dataset"] = self.dataset
         if self.preset is not None:
             fixed["preset"] = self.preset
-        if twice := sorted(set(grid) & set(fixed)):
+        if self.search is not None:
+            if grid:
+                raise InputError("a study has a [grid] or a [search], not both; leave one of them out")
+            object.__setattr__(self, "search", _search(self.search))
+        varied = set(self.varied) | set(grid)
+        if twice := sorted(varied & set(fixed)):
             raise InputError(f"{twice[0]} is both fixed and varied; leave one of them out")
         if "dataset" not in grid and "dataset" not in fixed:
             raise InputError('a study needs data; write dataset = "digits" on its first line')
-        if "seed" in grid:
+        if "seed" in varied:
             raise InputError(f"seed is not varied: {REFUSED['seed']}")
         if self.x is not None:
-            check_choice("setting of the grid", _field(self.x), grid)
+            check_choice("setting of the grid", _field(self.x), sorted(varied))
             object.__setattr__(self, "x", _field(self.x))
         if (rows := math.prod(map(len, grid.values()))) > MOST_ROWS:
             raise InputError(f"a study has at most {MOST_ROWS:,} rows, not {rows:,}; vary fewer settings")
@@ -117,13 +131,42 @@ class Study:
     def as_dict(self) -> dict[str, Any]:
         """As its file has it."""
         grid = {name: [written({name: v})[name] for v in values] for name, values in self.grid.items()}
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**own, "fixed": written(self.fixed), "grid": grid}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "known"}
+        own |= {"fixed": written(self.fixed), "grid": grid}
+        if isinstance(self.search, Search):
+            over = {
+                name: part.as_dict()
+                if isinstance(part, Range)
+                else [written({name: value})[name] for value in part]
+                for name, part in self.search.over.items()
+            }
+            own["search"] = {**self.search.as_dict(), "over": over}
+        return {k: v for k, v in own.items() if k not in ("search", "ray") or v}
+
+    @property
+    def varied(self) -> list[str]:
+        """The settings that tell one row from another."""
+        return list(self.search.over if isinstance(self.search, Search) else self.grid)
+
+    @property
+    def judges(self) -> bool:
+        """Whether what rows come to decides what is trained, as only Ray Tune can."""
+        return isinstance(self.search, Search) and self.search.judges
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """The grid, the last setting the fastest."""
-        for values in product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
+        """The grid, the last setting the fastest; or what was drawn in its place."""
+        if self.known is not None:
+            yield from (dict(point) for point in self.known)
+        elif isinstance(self.search, Search):
+            for point in self.search.drawn(int(self.fixed.get("seed", 0))):
+                yield self.point(point)
+        else:
+            for values in product(*self.grid.values()):
+                yield dict(zip(self.grid, values, strict=True))
+
+    def point(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings that were drawn, as a recipe has them."""
+        return {name: _value(name, value) for name, value in given.items()}
 
     @cached_property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -149,6 +192,19 @@ class Study:
         if preset == "auto":
             raise InputError("a sweep has no preset auto, which tries settings itself; give another")
         return str(preset)
+
+
+def _search(given: Any) -> Search:
+    if isinstance(given, Search):
+        return given
+    told = SEARCH.checked(dict(given), "[search] cannot be read:", "mend it (docs/sweeps.md has one)")
+    over: dict[str, Any] = {}
+    for name, part in told["over"].items():
+        found = range_of(name, part)
+        if found is not None:
+            _value(_field(name), found.low)  # a setting that takes numbers
+        over[_field(name)] = _values(name, part) if found is None else found
+    return Search(**{**told, "over": over})
 
 
 def shown(value: Any) -> str:

@@ -2,6 +2,9 @@
 
     train        the generator that people call
     trainer      the state between two updates, and the update
+    loop         the loop around updates, and what its caller is told
+    sharded/     the same in parts, which several processes share
+    coordinates/ centred units, patterns in the strengths of their layers
     batches      which rows an update takes
     positive     the average over the data
     negative     the average over the model: one class per estimator
@@ -18,11 +21,14 @@ recipe, no command.
 Others take besides
 
     batches: InMemory
-    negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
-        Persistent, Tempered
+    negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, Parts, PatternInduced,
+        Persistent, Splits, Tempered
     optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
     positive: POSITIVE, PositivePhase
     projections: Clip, PROJECTIONS, Projection, Sign
     schedules: FALLS, Schedule
-    trainer: BATCH_MEANS, Progress, Trainer
+    sharded.abreast: SHARDED, check_units, divided
+    sharded.shards: apart
+    loop: Divergence, Progress, Training
+    trainer: BATCH_MEANS, Trainer
 """

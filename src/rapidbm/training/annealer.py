@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..accel.ranks import portions
 from ..errors import InputError, check_count
 from ..estimates import Estimate
 from ..exchange.dimod_samplers import check_sampler, read_spins, sampler_of, takes
@@ -88,6 +89,10 @@ class Annealer:
             log_beta, variance = _corrected(log_beta, variance, effective_beta(machine, spins))
         state = torch.stack([log_beta, variance], 1)[:, None].to(machine.dtype)
         return machine.smoothed(spins), torch.cat([spins[:, :1], state], 2)
+
+    def split(self, machine: Machine, count: int) -> list[tuple[Annealer, float]]:
+        """Reads of each shard, which follows the temperature by itself, and their share."""
+        return [(replace(self, reads=n or 1), n / self.reads) for n in portions(self.reads, count)]
 
 
 def _corrected(log_beta: Tensor, variance: Tensor, seen: Estimate) -> tuple[Tensor, Tensor]:

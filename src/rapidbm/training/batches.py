@@ -8,14 +8,24 @@ of a batch gets those of the same batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
+from ..accel.devices import copy_in
 from ..accel.executors import Executor
+from ..data.packed import bytes_of
+from ..data.shuffle import Groups, Key
+from ..data.stored import Stored
+from ..machines.machine import Machine
+from ..machines.units import SPIN
 from ..random import stream
 
 ALL = slice(None)
+GROUP = 2**26  # bytes of a group of rows that are mixed
+ORDERS = 2**23  # numbers of rows in the orders of a group
 
 
 class Batches(ABC):
@@ -36,15 +46,17 @@ class Batches(ABC):
     def some(self) -> Tensor:
         """Rows to look at, (samples, v), all of them where memory holds them."""
 
+    def together(self, seed: int, epoch: int, number: int) -> int | None:
+        """Batches from this one on that may be taken before the first is used; None: all."""
+        return None
+
 
 class InMemory(Batches):
     """Rows (samples, v) that the executor's device holds; a batch takes their numbers, (e, b)."""
 
-    def __init__(
-        self, spins: Tensor, executor: Executor, *, replicas: int, size: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, spins: Tensor, machine: Machine, executor: Executor, size: int) -> None:
         self.stored, self.executor = executor.stored(spins), executor
-        self.replicas, self.size, self.dtype = replicas, size, dtype
+        self.replicas, self.size, self.dtype = machine.replicas, size, machine.dtype
         self.count = len(spins)
         self.order, self.order_of = torch.empty(0), (-1, -1)
 
@@ -66,3 +78,66 @@ class InMemory(Batches):
     def replace(self, spins: Tensor) -> None:
         """Takes other rows, as many, from here on."""
         self.stored.copy_(spins)
+
+
+class Streamed(Batches):
+    """Rows that stay on disk. Two groups of them (`data.shuffle`) lie packed in a window on the device; a
+    batch, which has rows of two groups at most, takes their places there, (e, b)."""
+
+    def __init__(self, split: Stored, machine: Machine, executor: Executor, size: int) -> None:
+        self.split, self.size, self.count, self.visible = split, size, len(split), split.visible
+        wide, replicas, device = bytes_of(split.bits.stop), machine.replicas, machine.device
+        whole = bytes_of(
+            split.pieces[0].rows.visible
+        )  # whatever columns are taken: the order is the same
+        least = max(size, min(GROUP // whole, ORDERS // replicas, self.count))
+        self.groups = Groups(split, replicas, least)
+        self.room = min(self.count, least + max(split.sizes))  # rows of a group, at most
+        self.window = torch.zeros((2 * self.room, wide), dtype=torch.uint8, device=device)
+        self.held: dict[Key, tuple[int, int, Tensor]] = {}  # a group's slot, its start, its order there
+        # A byte as spins, the highest bit first.
+        bytes_as_spins = SPIN.states(8, torch.arange(256)).to(device)
+        self.table = bytes_as_spins.to(executor.kind(machine.dtype))
+
+    def taken(self, seed: int, epoch: int, number: int, columns: slice = ALL) -> Tensor:
+        first, last = number * self.size, min((number + 1) * self.size, self.count)
+        whole, parts = self.groups.epoch(seed, epoch), []
+        groups = range(whole.group_of(first), whole.group_of(last - 1) + 1)
+        wanted = [(seed, epoch, group) for group in groups]
+        for key in wanted:
+            slot, start, order = self._held(key, wanted)
+            mine = order[:, max(first - start, 0) : last - start]
+            parts.append(mine + slot * self.room)
+        return torch.cat(parts, 1)[:, columns]
+
+    def _held(self, key: Key, wanted: Sequence[Key]) -> tuple[int, int, Tensor]:
+        """The group, in the window: one there that is not wanted makes room for it."""
+        if key not in self.held:
+            group = self.groups.group(key)
+            slot = len(self.held)
+            if slot == 2:
+                slot = self.held.pop(next(k for k in self.held if k not in wanted))[0]
+            copy_in(self.window[slot * self.room :][: len(group.rows)], group.rows)
+            self.held[key] = slot, group.start, group.order.to(self.window.device)
+        return self.held[key]
+
+    def spins(self, taken: Tensor) -> Tensor:
+        rows = self.window.index_select(0, taken.reshape(-1)).int()
+        spins = embedding(rows, self.table).view(*taken.shape, -1)
+        return spins if spins.shape[-1] == self.visible else spins[..., self.split.bits].contiguous()
+
+    def some(self) -> Tensor:
+        return self.split.some().spins
+
+    def together(self, seed: int, epoch: int, number: int) -> int:
+        """Those whose rows lie in the group of the first, and in the one after it."""
+        whole, first = self.groups.epoch(seed, epoch), number * self.size
+        last = min(whole.group_of(first) + 2, len(whole.chunks))
+        return max(1, (whole.starts[last] - first) // self.size)
+
+
+def batches_for(data: Tensor | Stored, machine: Machine, executor: Executor, size: int) -> Batches:
+    """The batches of a training of this machine."""
+    if isinstance(data, Stored):
+        return Streamed(data, machine, executor, size)
+    return InMemory(data, machine, executor, size)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from ..data.stored import Stored
 from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from .optimisers import Optimizer
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+Parts = dict[str, dict[str, Tensor]]
 
 
 def check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
@@ -39,15 +46,61 @@ def check_each(optimizer: Optimizer, replicas: int) -> None:
             )
 
 
-def spins_for(machine: Machine, data: Any) -> Tensor:
+def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
+    """Spins (samples, v) of this machine on its device, a copy; rows that stay on disk as they are."""
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
             "train needs spins (samples, visible) or a Split, such as data.train, not "
             f"{type(data).__name__}"
         )
-    spins = as_spins(data, what="training data")
-    if spins.dim() != 2 or spins.shape[1] != machine.visible or not len(spins):
-        raise InputError(
-            f"the data of this machine is (samples, {machine.visible}), not {tuple(spins.shape)}"
-        )
-    return spins
+    spins = data if isinstance(data, Stored) else as_spins(data, what="training data")
+    shape = (len(data), data.visible) if isinstance(spins, Stored) else tuple(spins.shape)
+    if len(shape) != 2 or shape[1] != machine.visible or not shape[0]:
+        raise InputError(f"the data of this machine is (samples, {machine.visible}), not {shape}")
+    # A copy: what the caller writes into the array later is not part of the training.
+    return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True)
+
+
+def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> Parts:
+    """A saved state by its parts, if it is one of this training."""
+    parts: Parts = {"parameter": {}, "average": {}, "optimizer": {}}
+    for key, value in state.items():
+        part, _, name = key.partition("/")
+        parts.setdefault(part, {})[name] = value
+    here = trainer.state(gathered=False, copied=False)
+    lost = [key for key in here if key not in state and not key.startswith("optimizer/")]
+    if lost:
+        raise InputError(f"the saved state lacks {lost[0]}; it is damaged, or of other settings")
+    for key, value in here.items():
+        if key in state and (state[key].shape, state[key].dtype) != (value.shape, value.dtype):
+            raise InputError(
+                f"the saved state does not fit: {key} is {value.dtype} of {tuple(value.shape)} here "
+                f"and {state[key].dtype} of {tuple(state[key].shape)} there"
+            )
+    wrong = _wrong(trainer, parts)
+    if wrong:
+        raise InputError(f"the saved state is damaged: {wrong}; take another checkpoint")
+    return parts
+
+
+def _wrong(trainer: Trainer, parts: Parts) -> str:
+    """What no training can have left, in words."""
+    training = parts["training"]
+    update, last = int(training["update"]), trainer.epochs * trainer.per_epoch
+    dead = ~training["alive"].cpu()
+    for states in (training["rng"][None], parts.get("shards", {}).get("rng", training["rng"][None])):
+        for drawn in states:
+            try:
+                torch.Generator(trainer.rng.device).set_state(drawn.cpu().clone())
+            except (RuntimeError, TypeError):
+                return "its state of the random numbers is none"
+    if not 0 <= update <= last:
+        return f"it is of update {update}, and this training has {last}"
+    if int(training["seed"]) < 0:
+        return f"its seed is {int(training['seed'])}"
+    if not bool(training["chains"].isfinite().all()):
+        return "its chains are not finite"
+    for name, value in {**parts["parameter"], **parts["average"]}.items():
+        if not bool((value.flatten(1).isfinite().all(1).cpu() | dead).all()):
+            return f"{name} is not finite"
+    return ""

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..accel.ranks import portion, portions
 from ..errors import InputError, check_choice, check_count
 from ..machines.ensembles import AllStates, Ensemble, WeightedSpins
 from ..machines.enumeration import check_states
@@ -44,6 +45,19 @@ class NegativePhase(Protocol):
         ...
 
 
+Parts = list[tuple[NegativePhase, float | None]]
+
+
+@runtime_checkable
+class Splits(Protocol):
+    """A negative phase that can be cut into shards (`shards.py`)."""
+
+    def split(self, machine: Machine, count: int) -> Parts:
+        """The phase of each of so many shards, and its share in the model's average: None for that of
+        its images, 0 for a shard that has nothing to do."""
+        ...
+
+
 @runtime_checkable
 class HasConfigurations(Protocol):
     """A negative phase that can show the spins it averages over, before any of them become means."""
@@ -69,6 +83,9 @@ class Exact:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[AllStates, Tensor]:
         return AllStates(machine), chains
+
+    def split(self, machine: Machine, count: int) -> Parts:
+        return [(self, float(i == 0)) for i in range(count)]  # the states are summed over once
 
 
 @dataclass(frozen=True)
@@ -96,6 +113,9 @@ class ContrastiveDivergence:
     ) -> Tensor:
         start = machine.with_visible(data, means=True)
         return run_sweeps(machine, start, rng, self.sweeps, means=True)
+
+    def split(self, machine: Machine, count: int) -> Parts:
+        return [(self, None)] * count
 
 
 @dataclass(frozen=True)
@@ -167,6 +187,10 @@ class Persistent:
     ) -> Tensor:
         return chains[..., : machine.layers.units]
 
+    def split(self, machine: Machine, count: int) -> Parts:
+        each = portions(self.particles, count)
+        return [(replace(self, particles=n or 1), n / self.particles) for n in each]
+
 
 @dataclass(frozen=True)
 class PatternInduced:
@@ -185,6 +209,7 @@ class PatternInduced:
         "what is taken of a pattern, visible (rest inferred) or all",
         flag="pattern_units",
     )
+    part: tuple[int, int] = (0, 1)  # of the patterns: its number, of so many
 
     def __post_init__(self) -> None:
         check_count("the number of sweeps from the patterns", self.sweeps, least=0)
@@ -204,7 +229,7 @@ class PatternInduced:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
         if self.units == "visible" and not self.sweeps:
-            visible = SPIN.nearest(_patterns(machine)[..., : machine.visible])  # k configurations
+            visible = SPIN.nearest(self._patterns(machine)[..., : machine.visible])  # k configurations
             if machine.layers.restricted:
                 return machine.given_visible(visible, means=True), chains
             return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
@@ -214,7 +239,7 @@ class PatternInduced:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        xi = _patterns(machine)
+        xi = self._patterns(machine)
         if not self.sweeps:
             return SPIN.nearest(xi)
         if self.units == "visible":
@@ -222,6 +247,16 @@ class PatternInduced:
         else:
             spins = SPIN.nearest(xi)
         return run_sweeps(machine, spins, rng, self.sweeps, means=True)
+
+    def _patterns(self, machine: Machine) -> Tensor:
+        assert machine.patterns is not None  # init refuses dense couplings
+        xi = machine.patterns.detach()  # (e, k, n)
+        return xi if self.part == (0, 1) else xi[:, portion(xi.shape[1], *self.part)]
+
+    def split(self, machine: Machine, count: int) -> Parts:
+        whole = 1 if machine.patterns is None else machine.patterns.shape[1]
+        each = enumerate(portions(whole, count))
+        return [(replace(self, part=(i, count)), n / whole) for i, n in each]
 
 
 @dataclass(frozen=True)
@@ -273,10 +308,9 @@ class Tempered:
     ) -> Tensor:
         return chains[:, -self.particles :, :-1]
 
-
-def _patterns(machine: Machine) -> Tensor:
-    assert machine.patterns is not None  # init refuses dense couplings
-    return machine.patterns.detach()  # (e, k, n)
+    def split(self, machine: Machine, count: int) -> Parts:
+        each = portions(self.particles, count)  # each shard has a ladder of its own
+        return [(replace(self, particles=n or 1), n / self.particles) for n in each]
 
 
 def _no_chains(machine: Machine) -> Tensor:

@@ -3,6 +3,8 @@
 Sign    ξ ← sign(ξ)                                                                   (1)
 Clip    ξ ← min(x, max(−x, ξ))                                                        (2)
 Gibbs   ξ_v ~ p(· | ξ_h),  ξ_h ~ p(· | ξ_v)                                           (3)
+
+Where the patterns of layers have strengths s (`coordinates/`), s sign(ξ), bounds ±s x, and s times (3).
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Sign:
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         xi = _patterns(machine, "sign")
-        xi.data.copy_(SPIN.nearest(xi.data))
+        xi.data.copy_(_measured(machine, SPIN.nearest(xi.data)))
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,12 @@ class Clip:
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         xi = _patterns(machine, "clip").data
+        one = _measured(machine, torch.ones_like(xi[0, 0]))  # (n,)
         for part, x in zip(xi if len(self.each) > 1 else (xi,), self.each, strict=True):
-            part.clamp_(-x, x)
+            if machine.couplings.strengths is None:
+                part.clamp_(-x, x)
+            else:
+                part.clamp_(-x * one, x * one)
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class GibbsProjection:
             for layer in reversed(machine.layers.order):  # the visible layer first, as in (3)
                 where = machine.layers.slices[layer]
                 spins[..., where] = resample(machine, spins, layer, rng)
-        xi.data.copy_(spins)
+        xi.data.copy_(_measured(machine, spins))
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,13 @@ class NoProjection:
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         return
+
+
+def _measured(machine: Machine, spins: Tensor) -> Tensor:
+    """Spins as patterns of the machine's layers."""
+    patterned = machine.couplings.patterned
+    measure = None if patterned is None else patterned.measure
+    return spins if measure is None else spins * measure
 
 
 def _patterns(machine: Machine, name: str) -> Tensor:

@@ -8,16 +8,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..accel.ranks import here
 from ..accel.rounding import Precision
 from ..errors import check_choice
 from ..machines.ensembles import Ensemble
 from ..machines.machine import Machine
 from ..random import seed_from
+from .loop import Progress
 from .negative import NegativePhase
 from .optimisers import Optimizer
 from .positive import PositivePhase
 from .projections import Projection
-from .trainer import BatchMean, Progress, Trainer
+from .trainer import BatchMean, Trainer
 
 
 def train(
@@ -34,6 +36,7 @@ def train(
     average: int | None = None,
     precision: Precision | None = None,
     centred: bool = False,
+    shards: int = 1,
     every: Literal["epoch", "update"] = "epoch",
     seed: int | None = None,
     rng: torch.Generator | None = None,
@@ -47,7 +50,9 @@ def train(
     `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
     exponential average of the parameters over about T updates. `precision` rounds products of matrices on
     a GPU (`rapidbm.precision`), where nobody chooses to the fastest form. `centred` leaves the means of
-    units out of what couplings act on (`centring`), for restricted machines with biases.
+    units out of what couplings act on (`centring`), for restricted machines with biases. `shards` cuts
+    batches and chains into parts with random numbers of their own, which the processes that a launcher
+    started share (`rapidbm.in_ranks`, docs/scaling.md).
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
 
@@ -72,6 +77,8 @@ def train(
         average=average,
         precision=precision,
         centred=centred,
+        shards=shards,
+        ranks=here(),
         seed=seed_from(seed, rng),
     )
     if state is not None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...studies.sweep import Sweep
 
 EXIT_BAD_INPUT = 2
+EXIT_LOST = 3  # another rank was
 
 
 class _Console(Console):
@@ -33,12 +34,16 @@ class _Console(Console):
 
 
 class Screen:
-    """Where the command writes: what it did to standard output, warnings and errors to the other."""
+    """Where the command writes: what it did to standard output, warnings and errors to the other. Of
+    several ranks the first one does."""
+
+    silent: ClassVar[bool] = False  # in another rank
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.out = _Console(highlight=False, soft_wrap=True, emoji=False)
-        self.err = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        quiet = self.silent
+        self.out = _Console(highlight=False, soft_wrap=True, emoji=False, quiet=quiet)
+        self.err = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False, quiet=quiet)
 
     def say(self, text: str) -> None:
         """A line for people."""
@@ -53,7 +58,7 @@ class Screen:
 
     def result(self, value: dict[str, Any]) -> None:
         """A line for machines."""
-        if self.as_json:
+        if self.as_json and not self.silent:
             sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
             sys.stdout.flush()
 
@@ -73,7 +78,7 @@ class Screen:
             BarColumn(),
             *columns,
             console=self.out,
-            disable=self.as_json or not self.out.is_terminal,
+            disable=self.as_json or self.silent or not self.out.is_terminal,
             transient=True,
         )
 
@@ -239,10 +244,10 @@ def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:
     new = [i for i in step.diverged if i not in frozen]
     if new:
         frozen.update(new)
-        which = ", ".join(map(str, new))
+        told = "; ".join(str(x) for x in step.progress.trainer.divergences() if x.replica in new)
         screen.warn(
-            f"replica {which} diverged at update {step.update} and is frozen as it was before; the "
-            "others go on; a smaller --rate or a projection may help"
+            f"{told}. It stays as it was before, and others go on; a smaller --rate, or a projection "
+            "(--projection clip), may help"
         )
     if step.record is not None:
         screen.say(record_line(step.record))

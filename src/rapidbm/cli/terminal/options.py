@@ -72,6 +72,15 @@ Limit = Annotated[
     float | None,
     typer.Option(help="Stop after so many seconds, and say how far it was.", show_default=False),
 ]
+Shards = Annotated[
+    int | None,
+    typer.Option(
+        help="Parts of the chains with random numbers of their own, which the processes of a launcher "
+        "share (default: one for each process).",
+        min=1,
+        show_default=False,
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 
 

@@ -21,9 +21,10 @@ from torch import Tensor
 from ...machines.ensembles import WeightedSpins
 from ...machines.machine import Machine
 from ...runs.recipe import Recipe
+from ...training.loop import Progress
 from ...training.negative import NegativePhase, PatternInduced
 from ...training.projections import Sign
-from ...training.trainer import Progress, Trainer
+from ...training.trainer import Trainer
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Figure, course_points, epochs_axis, item, legend_below, panels
 from ..lab import Lab, Part, by_scale

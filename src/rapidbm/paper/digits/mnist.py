@@ -29,7 +29,7 @@ from ...sampling import annealing
 from ...sampling.bases import path_to
 from ...sampling.gibbs import sweeps
 from ...sampling.quench import descend
-from ...training.trainer import Progress
+from ...training.loop import Progress
 from ..lab import Lab, Part, Settings, by_scale, each, shortened
 from ..observables import SPLITS, Observable, once
 from ..records import Values, pack

@@ -37,6 +37,7 @@ class Trained(Shown, ABC):
 
     info: dict[str, Any]  # of the shape `RUN`
     usual = Usual()
+    shards = 1  # that its chains are of
     notes: tuple[str, ...] = ()  # on what is measured
     other: Dataset | None = None  # data to measure on that are not its own
     other_name: str = ""  # as the user calls them
@@ -61,10 +62,10 @@ class Trained(Shown, ABC):
 
     def parts(self) -> dict[str, Split]:
         """What is measured on, under its names: the parts of its own data; other data as they are in
-        their file; nothing where there are none."""
+        their file; nothing where there are none. Of rows on disk these are some."""
         if self.other is not None:
-            return self.other.given
-        return self.data().parts if self.has_data else {}
+            return self.other.some().given
+        return self.data().some().parts if self.has_data else {}
 
     def measure_on(self, data: Dataset, name: str) -> None:
         """From now on these data are measured on, which it was not trained on."""

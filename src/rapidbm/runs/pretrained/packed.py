@@ -193,7 +193,8 @@ def _as_data(data: Any) -> Dataset:
     if isinstance(data, (str, Path)):
         return load(str(data))
     if isinstance(data, Split):
-        return from_arrays(data.spins, train_labels=data.labels, name="rows")
+        some = data.some()
+        return from_arrays(some.spins, train_labels=some.labels, name="rows")
     return data if isinstance(data, Dataset) else from_arrays(data, name="rows")
 
 

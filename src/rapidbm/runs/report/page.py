@@ -76,7 +76,7 @@ def write_report(
 
 def _data(run: RunFolder) -> tuple[Dataset | None, list[str]]:
     try:
-        return run.data(), []
+        return run.data().some(), []
     except InputError as error:
         return None, [f"Without the data: {error}."]
 

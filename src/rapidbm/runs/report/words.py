@@ -177,6 +177,14 @@ def remarks(run: RunFolder) -> list[str]:
             f"Replica{'' if one else 's'} {', '.join(map(str, lost))} diverged and "
             f"{'was' if one else 'were'} frozen; numbers leave {'it' if one else 'them'} out."
         )
+        for each in info.get("divergences", []):
+            where = f"Replica {each['replica']}, update {each['update']}, epoch {each['epoch']}"
+            told.append(f"{where}: {each['why']}.")
+    if "restored" in info:
+        told.append(
+            f"Gone on from the state of update {info['restored']['update']}: "
+            f"{info['restored']['because']}."
+        )
     if info.get("evaluations_lost"):
         told.append(f"{info['evaluations_lost']} evaluations are lost from metrics.jsonl.")
     return told

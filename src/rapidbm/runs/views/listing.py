@@ -21,6 +21,7 @@ from ...display import as_html, as_text
 from ...errors import InputError, check_choice, printable
 from ...estimates import Estimate
 from ...progress import watch
+from ...training.loop import Divergence
 from ..folder import Record, RunFolder
 from ..recipe import Recipe
 from ..spacing import OPEN
@@ -46,6 +47,7 @@ class Listed:
     epoch: int = 0
     epochs: int | None = None  # None: as many as fit into a budget
     replicas: int = 0
+    diverged: tuple[str, ...] = ()  # when and why, of each replica that did
     measure: str = ""  # what `last` and `best` are, a name of metrics.jsonl
     last: Estimate | None = None  # per replica; an error that was not measured is NaN
     best: Estimate | None = None  # at the look where the mean over replicas was best
@@ -116,7 +118,8 @@ class Runs(Sequence[Listed]):
     def __repr__(self) -> str:
         if not self:
             return f"no runs below {self.folder}"
-        told = (repr(run) for run in self if run.reason)
+        told = [repr(run) for run in self if run.reason]
+        told += [printable(f"{run.name}: {words}") for run in self for words in run.diverged]
         return "\n".join([as_text(NAMES, self.rows(), ("epochs", "size")), *told])
 
     def _repr_html_(self) -> str:
@@ -154,6 +157,7 @@ def _read(run: RunFolder, bare: Listed) -> Listed:
         epoch=max([done * recipe.epochs // planned if planned else 0, *(r["epoch"] for r in records)]),
         epochs=None if recipe.epochs >= OPEN else recipe.epochs,
         replicas=recipe.replicas,
+        diverged=tuple(str(Divergence(**each)) for each in info.get("divergences", [])),
         measure=measure,
         last=found[-1] if found else None,
         best=best,
@@ -225,7 +229,8 @@ def _row(run: Listed) -> list[str]:
     what = f"{label.get(name, name)} {part} " if name else f"{run.measure} "
     last = f"{what}{in_words(run.last)}" if run.last is not None else "–"
     kind = f"{run.machine}, {run.replicas} replicas" if run.replicas > 1 else run.machine
-    return [run.name, run.status, run.data, kind, _epochs(run), last, in_words(run.best), size, when]
+    status = f"{run.status}, {len(run.diverged)} diverged" if run.diverged else run.status
+    return [run.name, status, run.data, kind, _epochs(run), last, in_words(run.best), size, when]
 
 
 def _epochs(run: Listed) -> str:

@@ -30,8 +30,8 @@ from ...machines.machine import Machine
 from ...pictures import mosaic
 from ...random import stream
 from ...sampling.gibbs import sweeps
+from ...training.loop import Progress
 from ...training.negative import Persistent, Tempered
-from ...training.trainer import Progress
 from ..folder import Record
 from ..metrics import corrupt, reconstruct
 
@@ -162,12 +162,12 @@ def _pictures(
     trainer, v = progress.trainer, machine.visible
     rng = stream(trainer.seed, PLACE, progress.update, device=machine.device)
     one = machine.replica(0)
-    if isinstance(trainer.negative, Persistent | Tempered):
-        chains = trainer.negative.configurations(machine, trainer.chains, trainer.batches.some(), rng)[0]
-    else:
+    stay = isinstance(trainer.negative, Persistent | Tempered)
+    chains = trainer.configurations(rng) if stay else None
+    if chains is None:
         count = FEW_SWEEPS if machine.layers.self_coupled(0) else SWEEPS
-        chains = sweeps(one, one.random(IMAGES, rng), rng, count)[0]
-    found = {"samples": _picture(chains[:IMAGES, :v], shape)}
+        chains = sweeps(one, one.random(IMAGES, rng), rng, count)
+    found = {"samples": _picture(chains[0, :IMAGES, :v], shape)}
     if one.patterns is not None:
         xi = one.patterns[0, :IMAGES, :v]
         found["patterns"] = _picture(xi / xi.abs().max().clamp(min=1e-30), shape)

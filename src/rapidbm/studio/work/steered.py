@@ -13,13 +13,13 @@ from typing import Any
 from ...data.splits import Dataset
 from ...errors import InputError, is_number
 from ...runs.run import Run, Step
-from ...training.trainer import Trainer
+from ...training.loop import Training
 
 
 class Steered(Run):
     """A run with hands on it."""
 
-    _now: tuple[Trainer, float] | None = None  # the trainer, and the seconds so far
+    _now: tuple[Training, float] | None = None  # the trainer, and the seconds so far
 
     @staticmethod
     def of(run: Run) -> Steered:
@@ -28,7 +28,7 @@ class Steered(Run):
         steered._ready = run._ready
         return steered
 
-    def _look(self, trainer: Trainer, data: Dataset, seconds: float, last: bool = False) -> Step:
+    def _look(self, trainer: Training, data: Dataset, seconds: float, last: bool = False) -> Step:
         self._now = trainer, seconds
         return super()._look(trainer, data, seconds, last)
 
@@ -57,7 +57,7 @@ class Steered(Run):
         given = choice.rate if isinstance(choice.rate, tuple) else (choice.rate,)
         return choice.schedule.starts(given, update)[0]
 
-    def _between_steps(self) -> tuple[Trainer, float]:
+    def _between_steps(self) -> tuple[Training, float]:
         if self._now is None:
             raise InputError("a run is steered while it trains; ask between two steps of go()")
         return self._now

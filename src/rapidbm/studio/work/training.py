@@ -27,6 +27,7 @@ from ...runs.run import Run, Step
 from ...runs.views.listing import machine_words
 from ...sampling.gibbs import sweep
 from ...training.negative import Persistent
+from ...training.trainer import Trainer
 from .arrays import Arrays, fields, spins
 from .machines import run_folder
 from .pipe import Closed, Pipe
@@ -61,6 +62,11 @@ def _resumed(first: Mapping[str, Any]) -> Steered:
     run = Steered(run_folder(Path(first["folder"]), first["resume"]))
     if run.status == "finished":
         raise InputError(f"{first['resume']} is finished; train anew, or make it longer: --epochs")
+    if run.recipe.shards > 1 and run.recipe.shard_by != "chains":  # the machine is in parts meanwhile
+        raise InputError(
+            f"{first['resume']} is cut by {run.recipe.shard_by} into {run.recipe.shards} shards; resume "
+            "it by the command, rapidbm train --resume"
+        )
     return run
 
 
@@ -244,7 +250,7 @@ class Pictures:
         self.count += 1
         rng = stream(self.run.recipe.seed, "studio", self.count, device=machine.device)
         v = machine.visible
-        if isinstance(trainer.negative, Persistent):
+        if isinstance(trainer, Trainer) and isinstance(trainer.negative, Persistent):
             samples = trainer.chains[self.replica, :TILES, :v]
             each = trainer.chains[:EACH, 0, :v]
         else:

@@ -22,8 +22,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..machines.machine import Machine
+from ...errors import InputError
+from ...machines.machine import Machine
+from ...machines.spins import column_sums
 
 FORGETS = 0.05  # the share of the newest means of hidden units
 
@@ -46,7 +47,7 @@ class Centring:
             )
         self.machine = machine
         self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # μ, (e, 1, n)
-        self.offsets[..., : machine.visible] = spins.to(machine.dtype).mean(0)
+        self.offsets[..., : machine.visible] = column_sums(spins).to(machine.dtype) / len(spins)
 
     def gradient(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
         """Eqs. (2) and (3)."""

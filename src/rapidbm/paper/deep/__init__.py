@@ -1,0 +1,8 @@
+"""The paper's last question: do Regularized Axons and PID carry over to deep and full machines?
+
+steering     pure PID on bars and stripes, and how strongly deep layers may pull
+moments      PID's states and moments beside exact ones, on machines that can be enumerated
+likelihood   restricted, deep and full machines of as many parameters on MNIST
+glass        when a machine becomes glassy as it is trained
+minima       what a pattern is: minima of trained machines, and which images fall into each
+"""

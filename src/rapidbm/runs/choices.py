@@ -1,0 +1,64 @@
+"""What a recipe's choices mean: one number or each replica's, the optimiser that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, unknown
+from ..training.optimisers import Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
+from ..training.schedules import Schedule
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
+
+
+def one_or_each(value: Any) -> Any:
+    """None, a number, or a tuple of several."""
+    if isinstance(value, tuple) and len(value) < 2:
+        return value[0] if value else None
+    return value
+
+
+def tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says, its lists as tuples: JSON knows lists only."""
+    return {k: _tuple(v) for k, v in values.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+
+
+def optimizer_of(recipe: Recipe) -> Optimizer:
+    """What moves the parameters, and how its rate falls."""
+    own = 0.02 if recipe.optimizer == "sgd" else 1e-3
+    rate = recipe.rate if len(recipe.rate) > 1 else (*recipe.rate, own)[0]
+    each: Any = recipe.weight_decay  # a tuple
+    decay = each if len(each) > 1 else (*each, 0.0)[0]
+    fall: Any = recipe.fall  # words that the schedule and Adam check
+    clock: Any = recipe.adam_clock or "update"
+    slower = recipe.decay, recipe.decay_after, recipe.rate_floor
+    schedule = Schedule(*slower, fall, recipe.falls, recipe.rate_changes)
+    if recipe.adam_clock is not None and recipe.optimizer != "adam":
+        raise InputError(f"{recipe.optimizer} has no clock; use adam, or leave --adam-clock out")
+    if recipe.optimizer == "sgd":
+        plain = sgd(rate, momentum=recipe.momentum or 0.0, weight_decay=decay)
+        return replace(plain, schedule=schedule)
+    if recipe.optimizer == "adam":
+        if recipe.momentum is not None:
+            raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
+        moments = adam(rate, weight_decay=decay, clock=clock)
+        return replace(moments, schedule=schedule)
+    if isinstance(recipe.momentum, tuple):
+        raise InputError(f"{recipe.optimizer} takes one momentum for all replicas, not {recipe.momentum}")
+    names = {name.lower(): name for name in torch_optimizers()}
+    if recipe.optimizer not in names:
+        raise unknown("optimiser", recipe.optimizer, {"sgd", "adam", *names})
+    if isinstance(decay, tuple):
+        raise InputError(f"{recipe.optimizer} takes one weight decay for all replicas, not {decay}")
+    given = {"momentum": recipe.momentum, "weight_decay": decay if each else None}
+    options = tuple((k, v) for k, v in given.items() if v is not None)
+    if not isinstance(rate, float):
+        raise InputError(f"{recipe.optimizer} takes one rate for all replicas, not {rate}")
+    return TorchOptimizer(names[recipe.optimizer], rate, options, schedule)

@@ -1,0 +1,197 @@
+"""The loop around updates, and what its caller is told in between."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..display import Shown
+from ..likelihood.independent import Fit, warn_of_fit
+from ..machines.machine import Machine
+from ..progress import watch
+from ..random import stream
+from .negative import NegativePhase
+from .optimisers import Optimizer
+
+
+@dataclass(frozen=True, repr=False)
+class Progress(Shown):
+    """Where a training stands after an update."""
+
+    epoch: int  # epochs that are complete
+    update: int
+    updates: int  # of the whole training
+    epoch_end: bool
+    machine: Machine
+    trainer: Training = field(repr=False)
+
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """Replicas that are frozen by now."""
+        return self.trainer.diverged()
+
+    @property
+    def rng(self) -> torch.Generator:
+        """A stream for evaluation: the same at this update whatever was drawn before, so looking
+        never changes the training."""
+        return self.trainer.evaluation_rng()
+
+    def averaged(self) -> Machine:
+        """A copy of the machine with the running average of its parameters."""
+        return self.trainer.averaged()
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the rest of the training depends on; `train(state=…)` goes on from it."""
+        return self.trainer.state()
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A replica that is frozen as it was before the update that would have made an energy infinite."""
+
+    replica: int
+    update: int  # the first is 1
+    epoch: int  # the first is 1
+    why: str
+
+    def __str__(self) -> str:
+        return f"replica {self.replica} diverged in update {self.update}, epoch {self.epoch}: {self.why}"
+
+
+class Training(ABC):
+    """A training between two updates: of one machine (`Trainer`), or of its parts (`Abreast`)."""
+
+    machine: Machine
+    negative: NegativePhase
+    seed: int
+    update: int
+    epochs: int
+    per_epoch: int  # updates
+    batch_size: int
+    average: int | None
+    choice: Optimizer | None  # None: an optimiser of torch's that the caller made
+    lived: Tensor  # (e,): updates that each replica took part in
+    grown: Tensor  # (e,): Σ|θ| that the step of one that diverged would have led to; 0 if not known
+
+    def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
+        while self.update < self.epochs * self.per_epoch:
+            if every == "update":
+                self.step()
+            else:
+                self.finish_epoch()
+            if self.update == self.epochs * self.per_epoch:
+                warn_of_fit(self.fit())
+            yield self.progress()
+
+    def finish_epoch(self) -> None:
+        """Updates up to the end of this epoch."""
+        epoch, done = divmod(self.update, self.per_epoch)
+        with watch(f"epoch {epoch + 1} of {self.epochs}", self.per_epoch - done) as tick:
+            while self.update < (epoch + 1) * self.per_epoch:
+                count = self.most()
+                self.step(count)
+                tick.add(count)
+
+    def together(self, halts: Callable[[Progress], bool] = lambda progress: False) -> Iterator[Progress]:
+        """One update at a time, or where several run as one as many as come before the end of the epoch
+        or before the caller `halts`."""
+        while self.update < self.epochs * self.per_epoch:
+            most = self.most()
+            ahead = (i for i in range(1, most) if halts(self.progress(self.update + i)))
+            self.step(next(ahead, most))
+            yield self.progress()
+
+    def progress(self, update: int | None = None) -> Progress:
+        """After this update, or now."""
+        update = self.update if update is None else update
+        return Progress(
+            epoch=update // self.per_epoch,
+            update=update,
+            updates=self.epochs * self.per_epoch,
+            epoch_end=update % self.per_epoch == 0,
+            machine=self.machine,
+            trainer=self,
+        )
+
+    def rates(self, update: int) -> tuple[float, ...]:
+        """One for all replicas, or one for each, in update number `update`."""
+        if self.choice is None:
+            return (0.0,)
+        start, schedule = self.choice.rate, self.choice.schedule
+        epoch = update // self.per_epoch
+        fraction = schedule.fraction(update, self.per_epoch, self.epochs)
+        each = schedule.starts(start if isinstance(start, tuple) else (start,), update)
+        return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
+
+    @abstractmethod
+    def most(self) -> int:
+        """Updates that may be asked for at once from here on."""
+
+    @abstractmethod
+    def step(self, count: int = 1) -> None:
+        """So many updates of one epoch."""
+
+    @property
+    @abstractmethod
+    def count_of_chains(self) -> int:
+        """Those that stay from update to update, wherever they are."""
+
+    @abstractmethod
+    def configurations(self, rng: torch.Generator) -> Tensor | None:
+        """The spins that the negative phase averages over, of this process; None where it has no whole
+        ones."""
+
+    def gather(self) -> None:
+        """Brings the machine up to date on the first process; all of them call it."""
+        return
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Returns when the device has done all that was asked of it."""
+
+    @abstractmethod
+    def diverged(self) -> tuple[int, ...]:
+        """Replicas that are frozen by now."""
+
+    def divergences(self) -> tuple[Divergence, ...]:
+        """When and why each replica that is frozen was."""
+        return tuple(self._divergence(replica) for replica in self.diverged())
+
+    def _divergence(self, replica: int) -> Divergence:
+        update, after = int(self.lived[replica]), float(self.grown[replica])
+        before = sum(float(p.data[replica].abs().sum()) for p in self.machine.parameters())
+        rates, limit = self.rates(update), self.machine.couplings.limit
+        rate = rates[replica] if len(rates) > 1 else rates[0]
+        step = f"the step at rate {rate:g}" if self.choice is not None else "the step"
+        if math.isnan(after):
+            why = f"{step} is not a number: with Σ|θ| = {before:.2g} the fields overflow"
+        else:
+            to = f" to {after:.2g}" if after else ""
+            why = f"{step} leads from Σ|θ| = {before:.2g}{to}, and beyond {limit:.2g} energies overflow"
+        return Divergence(replica, update + 1, update // self.per_epoch + 1, why)
+
+    @abstractmethod
+    def averaged(self) -> Machine:
+        """A copy of the machine with the running average of its parameters."""
+
+    @abstractmethod
+    def fit(self) -> Fit | None:
+        """What is proven about the likelihood of the training data, by a stream of its own."""
+
+    @abstractmethod
+    def state(self, *, copied: bool = True) -> dict[str, Tensor]:
+        """Copies of everything that later updates depend on, or the things themselves where there is no
+        need for a copy, of all processes on the first of them."""
+
+    @abstractmethod
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Goes back to a saved state; one that does not fit is refused before anything changes."""
+
+    def evaluation_rng(self) -> torch.Generator:
+        return stream(self.seed, "evaluate", self.update, device=self.machine.device)
