@@ -81,8 +81,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sweeps": 10,
         "rate": (7e-4,),
         "weight_decay": (0.003,),
+        "centred": True,
+        "lifetime": 1000,
         "batch_size": 500,
-        "epochs": 2345,
+        "epochs": 900,
     },
     "small": {
         **LIKELIHOOD,
