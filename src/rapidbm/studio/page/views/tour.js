@@ -47,7 +47,7 @@ const STEPS = [
     check: () => document.querySelectorAll(".panel").length > 1,
     help: () => {
       click("RAPID against CD");
-      setTimeout(() => click("Train both"), 900);
+      click("Train both");
     },
   },
   {
@@ -177,8 +177,11 @@ function move(input, number) {
   input.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-function click(text) {
-  [...document.querySelectorAll("main button")]
-    .find((button) => button.textContent === text && !button.disabled)
-    ?.click();
+/** Presses a button of the view, as soon as it is there and can be pressed. */
+function click(text, patience = 100) {
+  const button = [...document.querySelectorAll("main button")].find(
+    (one) => one.textContent === text && !one.disabled,
+  );
+  if (button) button.click();
+  else if (patience) setTimeout(() => click(text, patience - 1), 100);
 }
