@@ -5,13 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint docs bench mutants dist wheel-test clean
+.PHONY: demo test chromium lint docs bench mutants dist wheel-test clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
 
+# Tests that share a browser go to one worker.
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# For the studio's tests in a browser, which are skipped without.
+chromium:
+	.ci/chromium
 
 lint: $(READY)
 	$(BIN)/ruff check .

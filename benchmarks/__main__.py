@@ -11,6 +11,7 @@ python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
+python -m benchmarks studio --repeats 3 --out studio.json
 python -m benchmarks ranks --out ranks.json
 python -m benchmarks on_ray --trainings 20 --seconds 10
 python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
@@ -40,6 +41,7 @@ from . import (
     scaling,
     soak,
     streaming,
+    studio,
     thermodynamics,
     verdicts,
 )
@@ -62,6 +64,7 @@ WITH_OPTIONS = {
     "grid": grid.run,
     "pack": pack.run,
     "precision": precision.run,
+    "studio": studio.run,
     "ranks": ranks.run,
     "on_ray": on_ray.run,
     "scaling": scaling.run,

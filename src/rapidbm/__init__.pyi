@@ -10,6 +10,7 @@ from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
 from .data.converted import pack as pack
 from .data.files import from_arrays as from_arrays
+from .data.labelled import with_label_units as with_label_units
 from .data.splits import Dataset as Dataset
 from .data.splits import Split as Split
 from .errors import DataWarning as DataWarning
@@ -30,7 +31,9 @@ from .exchange.sklearn_models import from_sklearn as from_sklearn
 from .exchange.sklearn_models import to_sklearn as to_sklearn
 from .glass.accessibility import gibbs_accessibility as gibbs_accessibility
 from .glass.accessibility import method_accessibility as method_accessibility
+from .glass.basins import basins as basins
 from .glass.growth import growth as growth
+from .glass.maps import overlap_plane as overlap_plane
 from .glass.minima import minima as minima
 from .glass.neighbours import adversarial_accuracy as adversarial_accuracy
 from .glass.overlaps import edwards_anderson as edwards_anderson

@@ -22,8 +22,11 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
     "pyarrow": "parquet",
     "ray": "ray",
     "rbms": "bench",
+    "starlette": "studio",
     "tensorboard": "tensorboard",
     "torchebm": "bench",
+    "uvicorn": "studio",
+    "websockets": "studio",
     "zarr": "zarr",
 }
 

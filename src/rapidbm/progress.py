@@ -39,11 +39,15 @@ T = TypeVar("T")
 clock = time.monotonic
 
 
+Tell = Callable[[str, float | None], None]  # a line, and the share that is done where that is known
+
+
 class _Here(threading.local):
-    """The innermost watch of this thread, and how many ask for silence."""
+    """The innermost watch of this thread, how many ask for silence, and who is told instead of shown."""
 
     watch: Watch | None = None
     quiet: int = 0
+    tell: Tell | None = None
 
 
 _here = _Here()
@@ -105,6 +109,16 @@ def quiet(wanted: bool = True) -> Iterator[None]:
         _here.quiet -= wanted
 
 
+@contextmanager
+def telling(tell: Tell) -> Iterator[None]:
+    """How far calls inside are is told to a function, about five times a second, and shown nowhere."""
+    before, _here.tell = _here.tell, tell
+    try:
+        yield
+    finally:
+        _here.tell = before
+
+
 def check_limit(limit: float | None) -> None:
     if limit is None:
         return
@@ -129,8 +143,10 @@ class Watch:
         self.deadline = self.started + (math.inf if limit is None else limit)
         self.chain: tuple[Watch, ...] = (*(outer.chain if outer else ()), self)  # outermost first
         self.display: _Display | None = None
-        silent = bool(_here.quiet) or os.environ.get(SWITCH, "").lower() in ("off", "0", "no")
-        self.show_at = math.inf if silent else self.started + SILENT  # read of the outermost alone
+        off = _here.tell is None and os.environ.get(SWITCH, "").lower() in ("off", "0", "no")
+        silent = bool(_here.quiet) or off
+        later = SILENT if _here.tell is None else FRAMES
+        self.show_at = math.inf if silent else self.started + later  # read of the outermost alone
         self.due = self._due()
 
     def __call__(self, done: float | None = None) -> None:
@@ -309,6 +325,21 @@ class _Cell:
         return {"text/html": f"<div>{bar} {escape(line)}</div>", "text/plain": line}
 
 
+class _Told:
+    """A function that is told."""
+
+    interval = FRAMES
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+
+    def show(self, inner: Watch, now: float) -> None:
+        self.tell(inner.line(now), inner.share(inner.measured(inner.chain[0])))
+
+    def close(self) -> None:
+        return
+
+
 def _notebook() -> Any:
     """How a notebook shows things; None where there is no notebook."""
     if "ipykernel" not in sys.modules:
@@ -322,7 +353,9 @@ def _notebook() -> Any:
 
 
 def _display() -> _Display:
-    """A bar where a person looks, lines elsewhere."""
+    """A bar where a person looks, lines elsewhere; a function where one asked to be told."""
+    if _here.tell is not None:
+        return _Told(_here.tell)
     if threading.current_thread() is threading.main_thread() and (display := _notebook()):
         return _Cell(display)
     terminal = False

@@ -26,6 +26,7 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "sample": "Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing.",
     "reconstruct": "Fill in the unknown pixels of images: the paper's task is one pass with nothing "
     "held.",
+    "studio": "Watch machines learn, let them dream, and look at them, on a page in the browser.",
     "runs": "List the runs below a folder: status, machine, likelihood, size.",
     "sweep": "Train a grid of settings from one file; a table and a figure with error bars.",
     "bench": "How fast this machine and this library are, beside what else is installed.",

@@ -248,7 +248,7 @@ def _check_same(run: Run, dataset: str | None, preset: str | None, chosen: dict[
         made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
         wanted = _flat(made) if preset is not None else {**chosen, "dataset": made.dataset}
     saved = _flat(run.recipe)
-    free = {"epochs", "falls", "budget"}  # they tell of a longer run
+    free = {"epochs", "falls", "budget", "rate_changes"}  # they tell of a run made longer, or steered
     free |= {"shards"} - set(chosen)  # as many as there are processes, where nobody says
     told = [
         f"{k} is {saved.get(k)!r} there, {v!r} here"

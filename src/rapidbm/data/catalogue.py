@@ -14,6 +14,7 @@ from ..registry import Option, Registry, options_of
 from .bars import bars4, bars_and_stripes
 from .digits import digits, mnist, mnist_static
 from .files import READERS, from_file
+from .labelled import digits_labelled, mnist_labelled
 from .splits import Dataset, held_out
 from .tables import ENDINGS
 
@@ -53,9 +54,11 @@ DATASETS: Registry[Source] = Registry(
             "N×N bars and stripes, N from 2 to 32, bas12 for instance; made on the spot",
         ),
         "digits": source(digits, "1,797 digits of 8×8 pixels; in scikit-learn"),
+        "digits-labelled": source(digits_labelled),
         "mnist": source(
             mnist, "70,000 digits of 28×28 pixels; $RAPIDBM_DATA/mnist or a download of 11 MB"
         ),
+        "mnist-labelled": source(mnist_labelled),
         "mnist-static": source(
             mnist_static,
             "Larochelle's binarization of MNIST; $RAPIDBM_DATA/binarized-mnist or a download of 94 MB",

@@ -127,6 +127,15 @@ def mnist_static() -> Dataset:
     return Dataset("mnist-static", parts["train"], parts["test"], (28, 28), parts["valid"])
 
 
+def mnist_is_here() -> bool:
+    """Whether MNIST can be read without a download."""
+    import pooch
+
+    cache = Path(pooch.os_cache("rapidbm"))
+    names = {name: pooch.utils.unique_file_name(MNIST_URL + name) for name in MNIST_MD5}
+    return all(_local("mnist", name) or (cache / kept).is_file() for name, kept in names.items())
+
+
 def data_folder() -> Path | None:
     """`$RAPIDBM_DATA`, if it is set."""
     value = os.environ.get("RAPIDBM_DATA")

@@ -148,6 +148,7 @@ class Dataset(Shown):
     valid: Split | None = None
     columns: tuple[str, ...] = ()  # names, of a table that has them
     order: Tensor | None = None  # which row of what was given each row of train, then of test, is
+    label_units: int = 0  # visible units, the last ones, that say which class an image is of
     undivided: Split | None = None  # those rows themselves, where they stay on disk
 
     def _title(self) -> str:

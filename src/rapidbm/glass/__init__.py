@@ -4,6 +4,7 @@ May know machines, sampling, ground states and negative phases; knows nothing of
 
     overlaps       between chains and in time: `overlap_distribution`, `freezing`, `ultrametricity`
     minima, growth how many minima there are, and how their number grows: `minima`, `stability`, `growth`
+    basins, maps   how far a pattern reaches, and states as points: `basins`, `overlap_plane`
     spectra        couplings against random ones: `spectrum`, `pattern_overlaps`
     phases         load and temperature beside the phases of random machines: `standing`, `boundaries`
     verdict        paramagnet, ordered or glass, in words: `glassiness`
@@ -15,7 +16,10 @@ May know machines, sampling, ground states and negative phases; knows nothing of
 
 Others take besides
 
+    minima: RETRIEVED
     overlaps: energies
+    phases: Boundaries, capacity
     pictures: landscape_figure, show_moments, show_nearest, show_phases, show_projections,
         show_relaxation
+    verdict: BROKEN, FROZEN, Glassiness, MEET
 """

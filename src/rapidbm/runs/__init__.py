@@ -11,20 +11,23 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation
 Others take besides
 
     choosing: chosen, usual_decay, usual_hidden
-    folder: Record, RunFolder, check_free
+    diagnosis: gibbs_series
+    folder: PRETRAINED, Record, RunFolder, check_free
+    looking.single: Single
     looking.trained: Trained
-    evaluation: LIKELIHOODS, assist, curve_figure, likelihood_curve, measured_parts, middle
+    evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
     metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, reconstruct
     presets: preset_for
-    pretrained.packed: known, trained
+    pretrained.packed: Pretrained, known, trained
     probes: fit, hidden_samples
     choices: one_or_each
     recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
+    report.words: commands, recipe_in_words
     run: Step
     spacing: OPEN, PROLONG, on_log_grid, seconds_of
     samples: STARTS, reconstructions, sampler_named, target, write_array
-    views.listing: KEYS, LOW, Runs, with_spread
+    views.listing: KEYS, LOW, Listed, Runs, machine_words, with_spread
     views.tensorboard: TensorBoard, check_installed
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,15 @@ def one_or_each(value: Any) -> Any:
     return value
 
 
+def tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says, its lists as tuples: JSON knows lists only."""
+    return {k: _tuple(v) for k, v in values.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+
+
 def optimizer_of(recipe: Recipe) -> Optimizer:
     """What moves the parameters, and how its rate falls."""
     own = 0.02 if recipe.optimizer == "sgd" else 1e-3
@@ -28,7 +38,8 @@ def optimizer_of(recipe: Recipe) -> Optimizer:
     decay = each if len(each) > 1 else (*each, 0.0)[0]
     fall: Any = recipe.fall  # words that the schedule and Adam check
     clock: Any = recipe.adam_clock or "update"
-    schedule = Schedule(recipe.decay, recipe.decay_after, recipe.rate_floor, fall, recipe.falls)
+    slower = recipe.decay, recipe.decay_after, recipe.rate_floor
+    schedule = Schedule(*slower, fall, recipe.falls, recipe.rate_changes)
     if recipe.adam_clock is not None and recipe.optimizer != "adam":
         raise InputError(f"{recipe.optimizer} has no clock; use adam, or leave --adam-clock out")
     if recipe.optimizer == "sgd":

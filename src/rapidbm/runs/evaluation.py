@@ -244,14 +244,16 @@ def likelihood_curve(
     seed: int = 0,
     device: str = "cpu",
     track: Callable[[range], Iterable[int]] = iter,
+    replica: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The likelihood of every checkpoint, bridged from one to the next: a record for each. Where hidden
-    units are coupled to each other it is the lower bound that is cheap."""
+    """The likelihood of every checkpoint, bridged from one to the next: a record for each, with values of
+    all replicas or of one. Where hidden units are coupled to each other it is the lower bound that is
+    cheap."""
     if not (updates := sorted(run.checkpoints())):
         raise InputError(f"a curve goes along checkpoints, and {run} has none; leave --curve out")
     parts = run.parts()
     where = device_named(device)
-    machines = [run.machine(u).to(where).requires_grad_(False) for u in updates]
+    machines = [run.machine(u, replica).to(where).requires_grad_(False) for u in updates]
     deep = states_of(machines[0].layers, (0,)) > HIDDEN
     found = log_z_along(machines, seed=seed, data=next(iter(parts.values())), chains=CHAINS, track=track)
     records = []

@@ -11,13 +11,14 @@ between the original A and the reconstruction B.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..accel.devices import by_device
+from ..accel.devices import by_device, lone_thread
 from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
@@ -35,6 +36,7 @@ from ..sampling.gibbs import sweep, sweeps
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 LIKELIHOOD, BOUND = WATCHED = ("log_likelihood", "log_bound")  # for which a run follows log Z
 ROOM = 2**20  # numbers at a time on a CPU
+FEW = 2**18  # numbers that one thread is done with before a second has come (docs/decisions/threads.md)
 TRIED, WIDE = 4000, 2**14  # reconstructions that a Hamming distance is the mean of, if they are not wide
 
 
@@ -160,7 +162,8 @@ def hamming_distance(
     room = by_device(machine.device, ROOM, 2**8 * ROOM)
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
-    with watch("reconstructions", tries * len(split)) as tick:
+    few = min(step, len(split)) * machine.layers.units * machine.replicas <= FEW
+    with watch("reconstructions", tries * len(split)) as tick, lone_thread() if few else nullcontext():
         for start in range(0, len(split), step):
             part = split.take(slice(start, start + step))
             for _ in range(tries):

@@ -33,7 +33,7 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.schedules import FALLS
 from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
-from .choices import check_machine, one_or_each, optimizer_of
+from .choices import check_machine, one_or_each, optimizer_of, tuples
 from .metrics import METRICS
 from .presets import PRESETS, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -159,6 +159,7 @@ class Recipe:
         "none", "Fall of the rate to zero over the training: linear, cosine, none.", choices=FALLS
     )
     falls: tuple[int, ...] = ()  # epochs at which earlier falls ended, of a run that was prolonged
+    rate_changes: tuple[tuple[float, ...], ...] = ()  # (update, rate since then), of one that was steered
     centred: bool = setting(
         False, "Centred gradients: couplings act on what differs from the means; needs biases."
     )
@@ -414,9 +415,9 @@ class Recipe:
     def from_dict(values: Mapping[str, Any]) -> Recipe:
         if extra := sorted(set(values) - FIELDS):
             raise InputError(f"a recipe has no {', '.join(map(repr, extra))}; is it a newer one's?")
-        lists = _tuples(values)
+        lists = tuples(values)
         try:
-            return Recipe(**lists | {"options": _tuples(lists.get("options", {}))})
+            return Recipe(**lists | {"options": tuples(lists.get("options", {}))})
         except InputError:
             raise
         except (TypeError, ValueError, AttributeError) as error:
@@ -424,11 +425,6 @@ class Recipe:
 
 
 FIELDS = frozenset(f.name for f in fields(Recipe))
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON knows lists only."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:

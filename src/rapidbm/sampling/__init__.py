@@ -19,5 +19,5 @@ Others take besides
     mean_field: variational_bound
     paths: again, check_one_shape, free_at_0
     samplers: Gibbs, ParallelTempering, Sampler
-    tempering: eased, trade_all, walkers_on
+    tempering: eased, placed, trade_all, walkers_on
 """

@@ -39,6 +39,7 @@ class Walkers(Shown):
     trips: Tensor  # (e,): round trips from the hot end to the cold one and back
     rate_sum: Tensor  # (e, t−1): sum of the chances (1), mean over chains
     tried: Tensor  # (t−1,): how often each pair had its turn
+    names: Tensor  # (e, t·c): which walker stands where, by the place that it began at
     turns: int = 0
 
     @property
@@ -63,7 +64,8 @@ def walkers_on(rungs: Tensor, spins: Tensor) -> Walkers:
     heading[:, : spins.shape[1] // t] = 1
     zero = torch.zeros(e, dtype=torch.long, device=spins.device)
     tried = torch.zeros(t - 1, dtype=torch.long, device=spins.device)
-    return Walkers(spins, rungs, heading, zero, rungs.new_zeros(e, t - 1), tried)
+    names = torch.arange(spins.shape[1], device=spins.device).expand(e, -1).contiguous()
+    return Walkers(spins, rungs, heading, zero, rungs.new_zeros(e, t - 1), tried, names)
 
 
 @torch.no_grad()
@@ -130,6 +132,7 @@ def turn(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) ->
         trips=walkers.trips + back.sum(1),
         rate_sum=rate_sum,
         tried=tried,
+        names=walkers.names.gather(1, index),
         turns=walkers.turns + 1,
     )
 

@@ -231,7 +231,11 @@ def written(point: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _hints() -> dict[str, Any]:
     hints = get_type_hints(Recipe)
-    own = {f.name: hints[f.name] for f in fields(Recipe) if f.name not in ("falls", "options")}
+    own = {
+        f.name: hints[f.name]
+        for f in fields(Recipe)
+        if f.name not in ("falls", "rate_changes", "options")
+    }
     return {**own, "preset": str}
 
 

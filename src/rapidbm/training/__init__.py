@@ -23,8 +23,8 @@ Others take besides
     batches: InMemory
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, Parts, PatternInduced,
         Persistent, Splits, Tempered
-    optimisers: CLOCKS, Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
-    positive: POSITIVE, MeanField, PositivePhase
+    optimisers: CLOCKS, Optimizer, Rates, TorchOptimizer, Updater, adam, sgd, torch_optimizers
+    positive: Enumerated, MeanField, POSITIVE, PositivePhase, positive_for
     projections: Clip, PROJECTIONS, Projection, Sign
     schedules: FALLS, Schedule
     sharded.abreast: SHARDED, check_units, divided

@@ -126,7 +126,7 @@ class Training(ABC):
         start, schedule = self.choice.rate, self.choice.schedule
         epoch = update // self.per_epoch
         fraction = schedule.fraction(update, self.per_epoch, self.epochs)
-        each = start if isinstance(start, tuple) else (start,)
+        each = schedule.starts(start if isinstance(start, tuple) else (start,), update)
         return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
 
     @abstractmethod

@@ -15,13 +15,15 @@ FALLS = ("none", "linear", "cosine")
 class Schedule:
     """The factor on the rate: `decay` per epoch after epoch `after` until the rate has reached
     `floor`, and a `fall` to zero over the whole training. A training that was made longer has several
-    falls, each from the full rate: `ends` are the epochs at which the earlier ones ended."""
+    falls, each from the full rate: `ends` are the epochs at which the earlier ones ended. One that was
+    steered has `changes`, each an update (from 0) and the rate that all replicas start from since."""
 
     decay: float = 1.0
     after: int = 0
     floor: float = 0.0
     fall: Literal["none", "linear", "cosine"] = "none"
     ends: tuple[int, ...] = ()
+    changes: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         rising = isinstance(self.ends, tuple) and all(map(is_whole, self.ends))
@@ -40,6 +42,29 @@ class Schedule:
         check_count("the epoch after which the rate decays", self.after, least=0)
         if not (is_number(self.floor) and self.floor >= 0):
             raise InputError(f"the floor of the rate is at least 0, not {self.floor!r}")
+        self._check_changes()
+
+    def _check_changes(self) -> None:
+        pairs = isinstance(self.changes, tuple) and all(
+            isinstance(pair, tuple) and len(pair) == 2 and all(map(is_number, pair))
+            for pair in self.changes
+        )
+        when = [pair[0] for pair in self.changes] if pairs else []
+        if (
+            not pairs
+            or any(x < 0 or x != int(x) for x in when)
+            or when != sorted(when)
+            or any(rate <= 0 for _, rate in self.changes)
+        ):
+            raise InputError(
+                "changes of the rate are pairs of an update, in their order, and the rate above 0 since "
+                f"then, not {self.changes!r}; leave them out"
+            )
+
+    def starts(self, given: tuple[float, ...], update: int) -> tuple[float, ...]:
+        """The rates of the replicas at an update (from 0), before decay and fall."""
+        since = [rate for when, rate in self.changes if when <= update]
+        return (since[-1],) * len(given) if since else given
 
     def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
         """How much of the fall that is under way is done before update number `update` (from 0)."""

@@ -110,6 +110,7 @@ def _updates(recipe: Recipe) -> str:
     if recipe.decay != 1:
         floor = f", down to {recipe.rate_floor:g}" if recipe.rate_floor else ""
         more.append(f"times {recipe.decay:g} after each epoch{floor}")
+    more += [f"from update {int(u):,} on rate {r:.3g}" for u, r in recipe.rate_changes]
     given = recipe.weight_decay if isinstance(recipe.weight_decay, tuple) else ()
     if any(given):
         more.append(f"weight decay {' / '.join(f'{x:g}' for x in dict.fromkeys(given))}")

@@ -1,0 +1,99 @@
+"""Basins of the patterns: from how far away descent still comes back to one.
+
+A share f of all units is turned at random in the signs of a pattern ξ^k, and descent ends in s. The
+pattern has been kept to
+
+    m_k(f) = Σ_i ξ_i^k s_i / Σ_i |ξ_i^k|                                                  (1)
+
+A pattern that is a minimum has m_k(0) = 1. Its basin reaches as far as half of the descents return, that
+is end with m_k > 0.9. In a glass m_k falls from the start; beyond f = 1/2 nothing is left of a pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..display import Shown
+from ..errors import InputError, check_count, is_number
+from ..estimates import Estimate
+from ..machines.machine import Machine
+from ..machines.units import SPIN
+from ..progress import watch, watched
+from ..random import rng_from
+from .minima import RETRIEVED, settle
+
+FLIPPED = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+
+
+@dataclass(frozen=True, repr=False)
+class Basins(Shown):
+    """What is left of the patterns after descent from some way off; errors are over patterns."""
+
+    flipped: Tensor  # (f,) shares of units that were turned
+    overlap: Estimate  # (e, f) eq. (1)
+    returned: Estimate  # (e, f) share of descents that ended at the pattern
+    radius: Tensor  # (e, k) the largest share up to which half of them did; NaN where none did
+
+    def _line(self) -> str:
+        kept = self.radius[~self.radius.isnan()]
+        mean = f", on average up to {float(kept.mean()):.2f} of the units" if len(kept) else ""
+        return f"{len(kept)} of {self.radius.numel()} patterns have a basin{mean}"
+
+
+@watched("basins of the patterns", remedy="take fewer patterns or tries")
+@torch.no_grad()
+def basins(
+    machine: Machine,
+    rng: torch.Generator | None = None,
+    *,
+    flipped: Sequence[float] = FLIPPED,
+    tries: int = 4,
+    most: int = 64,
+    seed: int | None = None,
+    limit: float | None = None,
+) -> Basins | None:
+    """Eq. (1) at these shares of turned units, over `tries` descents from each of the first `most`
+    patterns. None for dense couplings.
+
+    Examples:
+        >>> rb.basins(rb.rbm(60, 60, patterns=1, seed=0), seed=0).radius.item() >= 0.4
+        True
+    """
+    if machine.patterns is None:
+        return None
+    shares = tuple(flipped)
+    rising = all(is_number(x) and 0 <= x <= 1 for x in shares) and list(shares) == sorted(set(shares))
+    if not shares or not rising:
+        raise InputError(f"shares of turned units are rising numbers from 0 to 1, not {flipped!r}")
+    check_count("the number of tries", tries)
+    check_count("the number of patterns", most)
+    rng = rng_from(seed, rng, "basins", device=machine.device)
+    xi = machine.patterns.detach()[:, :most]
+    e, k, n = xi.shape
+    size = xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
+    found = []
+    with watch("shares", len(shares)) as tick:
+        for share in shares:
+            order = torch.rand((e, tries, k, n), generator=rng, device=rng.device).argsort(-1)
+            turned = order < round(share * n)
+            starts = torch.where(turned, -1.0, 1.0) * SPIN.nearest(xi)[:, None]
+            ends, _ = settle(machine, starts.flatten(1, 2).to(machine.dtype), rng)
+            kept = (ends.view(e, tries, k, n) * xi[:, None]).double().sum(-1) / size[:, None]
+            found.append(kept)  # (e, tries, k)
+            tick()
+    overlap = torch.stack(found, 1)  # (e, f, tries, k)
+    back = (overlap > RETRIEVED).double().mean(2)  # (e, f, k)
+    held = (back >= 0.5).long().cumprod(1).sum(1)  # (e, k): how many shares, from the first on
+    places = torch.tensor([torch.nan, *shares], dtype=torch.float64)
+    return Basins(places[1:], _over_patterns(overlap.mean(2)), _over_patterns(back), places[held.cpu()])
+
+
+def _over_patterns(values: Tensor) -> Estimate:
+    """Mean and error of (e, f, k) over patterns; of a single one nothing is sampled."""
+    e, f, _ = values.shape
+    found = Estimate.of(values.flatten(0, 1).cpu())
+    return Estimate(found.value.view(e, f), found.error.nan_to_num(0.0).view(e, f))

@@ -1,0 +1,263 @@
+// The choices for one machine: only what was changed is sent, and the rest is shown as the library fills it in.
+
+import { choice, field, h, logarithmic, put, select, slider, wholeLog } from "../parts/dom.js";
+import { short } from "../parts/numbers.js";
+import { tip } from "../parts/tips.js";
+
+const NEGATIVES = {
+  pid: "PID: the patterns",
+  cd: "CD: chains from the data",
+  pcd: "PCD: chains that live on",
+  exact: "exact: all states",
+  pt: "tempering",
+};
+const TAKES = { pid: ["sweeps"], cd: ["sweeps"], pcd: ["sweeps", "particles"], pt: ["rungs"] };
+const WAIT = 120; // milliseconds without a change before the library is asked
+
+export class Choices {
+  chosen = {};
+  recipe = null;
+  wrong = "";
+  #timer = 0;
+
+  constructor(side, link, changed) {
+    Object.assign(this, { side, link, changed });
+    this.error = h("p", { class: "note bad small", role: "alert", hidden: true });
+    this.head = h("h3", {}, "Machine");
+    this.form = h("div", {});
+    this.box = h(
+      "div",
+      { class: `card choices side-${side}` },
+      h(
+        "div",
+        { class: "figure-head" },
+        (this.letter = h("span", { class: `letter ${side}`, "aria-hidden": "true" }, side.toUpperCase())),
+        this.head,
+      ),
+      this.form,
+      this.error,
+    );
+  }
+
+  alone(alone) {
+    this.letter.hidden = alone;
+    this.head.textContent = alone ? "Machine" : `Machine ${this.side.toUpperCase()}`;
+  }
+
+  begin(dataset, chosen) {
+    this.dataset = dataset;
+    this.chosen = { ...chosen };
+    this.recipe = null;
+    this.#ask();
+  }
+
+  #set(name, value) {
+    this.chosen[name] = value;
+    if (name === "negative")
+      for (const option of ["sweeps", "particles", "rungs"])
+        if (!(TAKES[value] ?? []).includes(option)) delete this.chosen[option];
+    if (name === "model") this.#layers(value);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#ask(), WAIT);
+  }
+
+  #layers(model) {
+    const [first] = this.recipe?.hidden ?? [100];
+    this.chosen.hidden = model === "dbm" ? [first || 100, Math.ceil((first || 100) / 2)] : [first || 100];
+    if (model !== "rbm") delete this.chosen.metrics;
+  }
+
+  async #ask() {
+    if (!this.link.opened) return void setTimeout(() => this.#ask(), 300);
+    try {
+      const told = await this.link.ask("recipe", {
+        dataset: this.dataset,
+        chosen: this.chosen,
+        preset: this.preset,
+      });
+      Object.assign(this, { recipe: told.recipe, rate: told.rate, wrong: "" });
+      this.#show();
+    } catch (error) {
+      this.wrong = error.message;
+    }
+    this.error.textContent = this.wrong;
+    this.error.hidden = !this.wrong;
+    this.changed();
+    return undefined;
+  }
+
+  #show() {
+    const { recipe } = this;
+    if (!this.controls) this.#build();
+    const { controls } = this;
+    const quiet = (control, value) => {
+      if (!control.contains(document.activeElement)) control.set(value);
+    };
+    controls.model.choose(recipe.model);
+    controls.couplings.choose(recipe.patterns === null ? "dense" : "patterns");
+    controls.patterns.hidden = recipe.patterns === null;
+    if (recipe.patterns !== null) quiet(controls.patterns, recipe.patterns);
+    quiet(controls.hidden, Math.max(1, recipe.hidden[0] ?? 1));
+    controls.negative.value = recipe.negative;
+    quiet(controls.rate, this.rate);
+    quiet(controls.replicas, recipe.replicas);
+    quiet(controls.epochs, recipe.epochs);
+    const takes = TAKES[recipe.negative] ?? [];
+    const usual = { sweeps: recipe.negative === "pid" ? 0 : 1, particles: 1000, rungs: 10 };
+    for (const name of ["sweeps", "particles", "rungs"]) {
+      controls[name].box.hidden = !takes.includes(name);
+      if (document.activeElement !== controls[name]) controls[name].value = recipe[name] ?? usual[name];
+    }
+    for (const name of ["batch_size", "seed"])
+      if (document.activeElement !== controls[name]) controls[name].value = recipe[name];
+    controls.optimizer.value = recipe.optimizer;
+    controls.projection.value = recipe.projection;
+    controls.biases.checked = recipe.biases;
+    controls.likelihood.checked = recipe.metrics.includes("log_likelihood");
+    controls.likelihood.disabled = recipe.model !== "rbm";
+  }
+
+  #build() {
+    const number = (name, text, least, most) => {
+      const input = h("input", {
+        type: "number",
+        min: least,
+        max: most,
+        step: 1,
+        name,
+        onchange: () =>
+          this.#set(name, Math.max(least, Math.min(most, Math.round(Number(input.value) || least)))),
+      });
+      input.box = field(text, input);
+      return input;
+    };
+    const check = (name, text, on) => {
+      const input = h("input", { type: "checkbox", name, onchange: () => on(input.checked) });
+      input.box = h("label", { class: "check" }, input, text);
+      return input;
+    };
+    const c = (this.controls = {
+      model: choice(
+        "Kind",
+        [
+          ["rbm", "RBM"],
+          ["dbm", "DBM"],
+          ["bm", "BM"],
+        ],
+        "rbm",
+        (model) => this.#set("model", model),
+      ),
+      couplings: choice(
+        "Couplings",
+        [
+          ["patterns", "RA"],
+          ["dense", "dense"],
+        ],
+        "patterns",
+        (kind) => this.#set("patterns", kind === "dense" ? null : (this.recipe?.patterns ?? 8)),
+        { tip: tip("patterns") },
+      ),
+      patterns: slider("Patterns K", {
+        value: 8,
+        from: 1,
+        to: 400,
+        scale: wholeLog,
+        name: "patterns",
+        change: (k) => this.#set("patterns", k),
+      }),
+      hidden: slider("Hidden units", {
+        value: 100,
+        from: 4,
+        to: 3000,
+        scale: wholeLog,
+        name: "hidden",
+        change: (n) => this.#set("hidden", this.recipe?.model === "dbm" ? [n, Math.ceil(n / 2)] : [n]),
+      }),
+      negative: select(Object.entries(NEGATIVES), "pid", (name) => this.#set("negative", name)),
+      rate: slider("Rate", {
+        value: 0.02,
+        from: 1e-5,
+        to: 1,
+        scale: logarithmic,
+        show: (x) => short(x, 2),
+        tip: tip("rate"),
+        name: "rate",
+        change: (x) => this.#set("rate", Number(x.toPrecision(3))),
+      }),
+      replicas: slider("Replicas", {
+        value: 1,
+        from: 1,
+        to: 100,
+        scale: wholeLog,
+        tip: tip("replicas"),
+        name: "replicas",
+        change: (n) => this.#set("replicas", n),
+      }),
+      epochs: slider("Epochs", {
+        value: 20,
+        from: 1,
+        to: 3000,
+        scale: wholeLog,
+        name: "epochs",
+        change: (n) => this.#set("epochs", n),
+      }),
+      sweeps: number("sweeps", "Sweeps an update", 0, 1000),
+      particles: number("particles", "Chains", 1, 10000),
+      rungs: number("rungs", "Rungs", 2, 64),
+      batch_size: number("batch_size", "Batch", 1, 100000),
+      seed: number("seed", "Seed", 0, 2 ** 31),
+      optimizer: select(
+        [
+          ["sgd", "SGD"],
+          ["adam", "Adam"],
+        ],
+        "sgd",
+        (name) => {
+          delete this.chosen.rate;
+          this.#set("optimizer", name);
+        },
+      ),
+      projection: select(
+        [
+          ["none", "none"],
+          ["sign", "sign: back to ±1"],
+          ["clip", "clip to [−1, 1]"],
+          ["gibbs", "Gibbs"],
+        ],
+        "none",
+        (name) => this.#set("projection", name),
+      ),
+      biases: check("biases", "Biases", (on) => this.#set("biases", on)),
+      likelihood: check("likelihood", "Watch the likelihood", (on) =>
+        this.#set("metrics", on ? ["hamming", "log_likelihood"] : ["hamming"]),
+      ),
+    });
+    put(
+      this.form,
+      c.model,
+      c.couplings,
+      c.patterns,
+      c.hidden,
+      field("Negative phase", c.negative, { tip: tip("negative") }),
+      h("div", { class: "fields" }, c.sweeps.box, c.particles.box, c.rungs.box),
+      c.rate,
+      c.replicas,
+      c.epochs,
+      h(
+        "details",
+        {},
+        h("summary", {}, "More"),
+        h(
+          "div",
+          { class: "fields" },
+          field("Optimiser", c.optimizer),
+          field("Projection", c.projection),
+          c.batch_size.box,
+          c.seed.box,
+        ),
+        c.biases.box,
+        c.likelihood.box,
+      ),
+    );
+  }
+}

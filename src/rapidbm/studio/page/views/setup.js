@@ -1,0 +1,292 @@
+// What is trained: data, one machine or two, and how. What is not chosen is filled in by the library's presets.
+
+import { h, put } from "../parts/dom.js";
+import { count } from "../parts/numbers.js";
+import { complain, remark } from "../parts/remarks.js";
+import { Tiles } from "../draw/tiles.js";
+import { Choices } from "./choices.js";
+
+// Where the usual settings of the library are for a larger computer, or for one training alone.
+const LIGHT = {
+  bars4: { replicas: 12 },
+  bas6: { replicas: 6, hidden: [300], patterns: 16, epochs: 60 },
+  bas12: { replicas: 2 },
+  mnist: {
+    hidden: [400],
+    patterns: 100,
+    particles: 100,
+    sweeps: 2,
+    batch_size: 200,
+    epochs: 10,
+    replicas: 1,
+  },
+  "mnist-labelled": {
+    hidden: [400],
+    patterns: 100,
+    particles: 100,
+    sweeps: 2,
+    batch_size: 200,
+    epochs: 10,
+    replicas: 1,
+  },
+};
+const TITLES = {
+  bars4: "bars 4×4",
+  bas6: "BAS 6×6",
+  bas12: "BAS 12×12",
+  digits: "digits",
+  "digits-labelled": "digits, label",
+  mnist: "MNIST",
+};
+const PAIRS = {
+  "RAPID against CD": {
+    b: { patterns: null, negative: "cd", sweeps: 10, optimizer: "adam", rate: 0.001 },
+  },
+  "RA against dense": {
+    a: {
+      negative: "pcd",
+      particles: 200,
+      sweeps: 2,
+      optimizer: "adam",
+      rate: 0.003,
+      scale: 0.1,
+      biases: true,
+      projection: "none",
+      decay: 1,
+    },
+    b: {
+      patterns: null,
+      negative: "pcd",
+      particles: 200,
+      sweeps: 2,
+      optimizer: "adam",
+      rate: 0.003,
+      biases: true,
+      decay: 1,
+      scale: null,
+    },
+  },
+};
+
+export class Setup {
+  #loaded = false;
+
+  constructor(studio, train) {
+    this.studio = studio;
+    this.link = studio.link;
+    this.train = train;
+    this.dataset = "bars4";
+    this.absent = []; // data sets that would have to be downloaded
+    this.sides = { a: new Choices("a", this.link, () => this.#changed()), b: null };
+    this.chips = h("div", { class: "chips", role: "group", "aria-label": "Data sets" });
+    this.about = h("p", { class: "small soft" });
+    this.button = h(
+      "button",
+      { type: "button", class: "main wide", onclick: () => this.#start() },
+      "Train",
+    );
+    this.machines = h("div", {});
+    this.second = h(
+      "button",
+      { type: "button", onclick: () => this.#second(this.sides.b ? null : {}) },
+      "Add a second machine",
+    );
+    this.box = h(
+      "section",
+      { class: "play-side", "aria-label": "What to train" },
+      h(
+        "div",
+        { class: "card" },
+        h("h2", {}, "Play"),
+        h("h3", {}, "Data"),
+        this.chips,
+        this.#drop(),
+        this.about,
+      ),
+      this.machines,
+      h(
+        "div",
+        { class: "card train" },
+        h(
+          "div",
+          { class: "row tight" },
+          this.second,
+          Object.entries(PAIRS).map(([text, pair]) =>
+            h("button", { type: "button", class: "quiet", onclick: () => this.#pair(pair) }, text),
+          ),
+        ),
+        this.button,
+      ),
+    );
+    this.#showMachines();
+    this.choose("bars4");
+  }
+
+  async load() {
+    this.button.disabled = Boolean(this.studio.hello.read_only);
+    if (this.studio.hello.read_only) this.button.textContent = "This studio only shows";
+    if (this.#loaded) return;
+    this.#loaded = true;
+    const { datasets, uploads, absent } = await this.link.ask("datasets");
+    this.absent = absent;
+    put(
+      this.chips,
+      [...datasets, ...uploads].map((name) => this.#chip(name)),
+    );
+    await this.#describe(this.dataset);
+  }
+
+  #chip(name, described = null) {
+    const tiles = new Tiles({ label: "", columns: 2, tallest: () => 48 });
+    tiles.canvas.setAttribute("aria-hidden", "true");
+    tiles.canvas.removeAttribute("role");
+    const title = TITLES[name] ?? name.replace(/^upload:/, "");
+    const chip = h(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-pressed": "false",
+        title,
+        dataset: { name },
+        onclick: () => this.choose(name),
+      },
+      h("span", { class: "chip-image" }, tiles.box),
+      h("span", {}, title),
+    );
+    const show = ({ shape, arrays }) =>
+      tiles.show(arrays.images.values, Math.min(4, arrays.images.shape[0]), shape);
+    if (described) show(described);
+    else if (!this.absent.includes(name))
+      this.link
+        .ask("data", { dataset: name })
+        .then(show)
+        .catch(() => {});
+    return chip;
+  }
+
+  choose(name) {
+    this.dataset = name;
+    for (const side of Object.values(this.sides)) side?.begin(name, LIGHT[name] ?? {});
+    return this.studio.hello && this.#describe(name);
+  }
+
+  /** Marks the data that are chosen, and says what they are. */
+  async #describe(name) {
+    for (const chip of this.chips.children)
+      chip.setAttribute("aria-pressed", String(chip.dataset.name === name));
+    if (this.absent?.includes(name)) {
+      this.about.textContent = "MNIST is not on this computer yet: a training downloads it once, 11 MB.";
+      return;
+    }
+    try {
+      const told = await this.link.ask("data", { dataset: name });
+      if (this.dataset !== name) return;
+      const { train, test, shape, labels } = told;
+      this.about.textContent = `${count(train, "image")} to train, ${test.toLocaleString("en")} to test; ${shape[0] === 1 ? `${shape[1]} columns` : `${shape[0]}×${shape[1]} pixels`}${labels ? `; ${labels} labels` : ""}`;
+    } catch (error) {
+      this.about.textContent = error.message;
+    }
+  }
+
+  // -- a file -----------------------------------------------------------------------------------
+
+  #drop() {
+    const input = h("input", {
+      type: "file",
+      id: "drop-file",
+      accept: ".npy,.npz,.h5,.hdf5,.csv,.tsv,.txt,.data",
+      onchange: () =>
+        input.files[0] &&
+        this.#upload(input.files[0]).finally(() => {
+          input.value = "";
+        }),
+    });
+    const box = h(
+      "div",
+      { class: "drop" },
+      "Drop a file of 0 and 1 here, or ",
+      input,
+      h("label", { for: "drop-file" }, "choose one"),
+      ".",
+    );
+    box.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      box.classList.add("over");
+    });
+    box.addEventListener("dragleave", () => box.classList.remove("over"));
+    box.addEventListener("drop", (event) => {
+      event.preventDefault();
+      box.classList.remove("over");
+      if (event.dataTransfer.files[0]) this.#upload(event.dataTransfer.files[0]);
+    });
+    return box;
+  }
+
+  async #upload(file) {
+    this.about.textContent = `Reading ${file.name} …`;
+    try {
+      const answer = await fetch(`/upload?name=${encodeURIComponent(file.name)}`, {
+        method: "POST",
+        body: file,
+      });
+      const told = await answer.json();
+      if (told.error) throw new Error(`${file.name}: ${told.error}`);
+      const described = await this.link.ask("data", { dataset: told.answer.dataset });
+      this.chips.append(this.#chip(told.answer.dataset, described));
+      await this.choose(told.answer.dataset);
+    } catch (error) {
+      this.about.textContent = "";
+      remark(
+        error instanceof TypeError
+          ? `${file.name} could not be sent: it is too large, or the studio does not answer`
+          : error.message,
+      );
+    }
+  }
+
+  // -- machines ---------------------------------------------------------------------------------
+
+  #showMachines() {
+    put(
+      this.machines,
+      Object.values(this.sides).map((side) => side?.box),
+    );
+    this.second.textContent = this.sides.b ? "Only one machine" : "Add a second machine";
+    for (const side of Object.values(this.sides)) side?.alone(!this.sides.b);
+  }
+
+  #second(chosen) {
+    this.sides.b = chosen ? new Choices("b", this.link, () => this.#changed()) : null;
+    this.#showMachines();
+    this.sides.b?.begin(this.dataset, { ...(LIGHT[this.dataset] ?? {}), ...chosen });
+  }
+
+  #pair({ a = {}, b }) {
+    this.sides.a.begin(this.dataset, { ...(LIGHT[this.dataset] ?? {}), ...a });
+    this.#second(b);
+  }
+
+  #changed() {
+    const sides = Object.values(this.sides).filter(Boolean);
+    this.button.disabled = Boolean(this.studio.hello?.read_only) || sides.some((side) => side.wrong);
+    this.button.textContent = sides.length > 1 ? "Train both" : "Train";
+  }
+
+  async #start() {
+    this.button.disabled = true;
+    try {
+      await this.train(
+        Object.values(this.sides)
+          .filter(Boolean)
+          .map((side) => ({
+            side: side.side,
+            asked: { dataset: this.dataset, chosen: side.chosen, preset: side.preset },
+          })),
+      );
+    } catch (error) {
+      complain(error);
+    }
+    this.#changed();
+  }
+}

@@ -1,0 +1,219 @@
+"""The studio: its workers, its trainings, the pages that are open, and who answers what.
+
+A page tells in JSON: `{"id": 7, "ask": …}` wants an answer, `{"do": …}` does not. Nothing here loads
+torch: the server starts at once, and whatever computes is a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..disk import parse_json
+from ..schema import Anything, Flag, Maybe, Names, Text, Whole
+from .clerks import Clerk
+from .pages import FRAME, Page
+from .trainings import Trainings
+from .wire import Header
+from .workers import Nursery, Worker
+
+PAGES = 24  # that may be open
+TRAININGS = 4  # that may run at once, or as many as there are cores
+ASKING = 32  # questions of a page that wait
+LETTERS = 2**17  # of what a page tells at once
+DESK = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
+LOOK = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
+CHANGES = ("train", "resume")
+TOLD = Names(
+    {},
+    {"id": Whole(0, 2**31), "ask": Text(40), "do": Text(40), "run": Maybe(Text(500)), "on": Flag()},
+    others=Anything(),
+)
+
+
+class Studio:
+    """Everything that the pages have in common."""
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.folder, self.read_only = folder, read_only
+        self.nursery = Nursery()
+        first = {"folder": str(folder)}
+        self.desk = Clerk(self.nursery, {**first, "do": "desk"})
+        self.look = Clerk(self.nursery, {**first, "do": "look"})
+        self.pages: dict[str, Page] = {}
+        most = max(TRAININGS, os.cpu_count() or 1)
+        self.trainings = Trainings(self.nursery, str(folder), self.pages.values, most)
+        self.dreamer: Worker | None = None
+        self._names = count(1)
+        self._looks: dict[tuple[str, int], int] = {}  # page and id: the clerk's number
+
+    async def open(self) -> None:
+        self._open_dreams()  # first: somebody waits for a picture
+        self.desk.open()
+
+    async def close(self) -> None:
+        await self.trainings.close()
+        for page in self.pages.values():
+            page.close()
+        await self.nursery.close()
+
+    # -- pages ------------------------------------------------------------------------------------
+
+    def enter(self, send: Callable[[bytes], Any]) -> Page | None:
+        """A new page; None where there are too many."""
+        if len(self.pages) >= PAGES:
+            return None
+        page = Page(f"page-{next(self._names)}", send)
+        self.pages[page.name] = page
+        return page
+
+    def leave(self, page: Page) -> None:
+        self.pages.pop(page.name, None)
+        self.trainings.leave(page)
+        if self.dreamer is not None:
+            self.dreamer.tell({"do": "close", "page": page.name})
+        for key, number in list(self._looks.items()):
+            if key[0] == page.name:
+                del self._looks[key]
+                self.look.take_back(number)
+
+    def hear(self, page: Page, text: str) -> None:
+        """What a page says; what is no message at all ends it."""
+        told = parse_json(text)
+        TOLD.check(told, "")
+        if "ask" in told:
+            self._asked(page, told)
+        elif told.get("do") == "seen":
+            page.seen(str(told.get("key")))
+            if told.get("key") == f"{FRAME}dream":
+                self._dream(page, {"do": "seen"})
+        elif told.get("do") == "dream":
+            self._dream(page, {**told, "do": told.get("what")})
+        elif told.get("do") == "watch":
+            runs = told.get("runs")
+            known = runs if isinstance(runs, dict) else {}
+            self.trainings.watch(page, {k: v for k, v in known.items() if isinstance(v, int)})
+        elif told.get("do") == "steer" and not self.read_only:
+            self.trainings.steer(told)
+        elif told.get("do") == "cancel":
+            number = self._looks.pop((page.name, int(told.get("id", -1))), None)
+            if number is not None:
+                page.asking -= 1
+                self.look.take_back(number)
+
+    # -- questions --------------------------------------------------------------------------------
+
+    def _asked(self, page: Page, told: Header) -> None:
+        ask, number = told["ask"], int(told.get("id", 0))
+
+        def reply(answer: Mapping[str, Any]) -> None:
+            page.tell(f"answer/{number}", {"event": "answer", "id": number, **answer})
+
+        if page.asking >= ASKING:
+            return reply({"error": "too many questions at once; wait for an answer"})
+        if ask == "hello":
+            return reply({"answer": self._hello()})
+        if ask in CHANGES:
+            return self._start(page, told, reply)
+        question = {**told, "page": page.name}
+
+        def hear(header: Header, whole: bytes) -> None:
+            self._pass_on(page, header, whole)
+
+        if ask in DESK:
+            page.asking += 1
+            self.desk.ask(question, hear)
+        elif ask in LOOK:
+            page.asking += 1
+            self._looks[page.name, number] = self.look.ask(question, hear)
+        else:
+            reply({"error": f"nobody knows how to answer {ask!r}"})
+        return None
+
+    def _pass_on(self, page: Page, header: Header, whole: bytes) -> None:
+        number = header.get("id")
+        if header.get("event") == "answer":
+            page.asking -= 1
+            self._looks.pop((page.name, int(number or 0)), None)
+            page.post(f"answer/{number}", whole)
+        else:
+            page.post(f"progress/{number}", whole)
+
+    def _hello(self) -> Header:
+        return {
+            "version": __version__,
+            "folder": self.folder.name,
+            "read_only": self.read_only,
+            "cores": os.cpu_count(),
+            "trainings": [training.line() for training in self.trainings.all.values() if training.run],
+        }
+
+    def _start(self, page: Page, told: Header, reply: Callable[[Mapping[str, Any]], None]) -> None:
+        if self.read_only:
+            return reply({"error": "this studio only shows (--read-only): nothing is trained here"})
+        asked = {k: told.get(k) for k in ("dataset", "chosen", "preset", "pace", "paused", "replica")}
+        if told["ask"] == "resume":
+            asked["resume"] = told.get("run")
+        if name := told.get("name"):
+            if reason := unfit_name(name):
+                return reply({"error": reason})
+            asked["name"] = name
+        self.trainings.start(asked, lambda found: reply(found if "error" in found else {"answer": found}))
+        return None
+
+    async def ask(self, clerk: Clerk, question: Header) -> tuple[Header, bytes]:
+        """An answer for the server itself."""
+        future: asyncio.Future[tuple[Header, bytes]] = asyncio.get_running_loop().create_future()
+
+        def hear(header: Header, whole: bytes) -> None:
+            if header.get("event") == "answer" and not future.done():
+                future.set_result((header, whole))
+
+        number = clerk.ask(question, hear)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            clerk.take_back(number)
+            raise
+
+    # -- dreams -----------------------------------------------------------------------------------
+
+    def _open_dreams(self) -> Worker:
+        if self.dreamer is None:
+            self.dreamer = self.nursery.worker(self._dreamt, self._woken)
+            self.dreamer.tell({"do": "dream", "folder": str(self.folder)})
+        return self.dreamer
+
+    def _dream(self, page: Page, told: Header) -> None:
+        self._open_dreams().tell({**told, "page": page.name})
+
+    def _dreamt(self, header: Header, whole: bytes) -> None:
+        page = self.pages.get(str(header.get("page")))
+        if page is None:
+            return
+        if header.get("event") == "dreamt":
+            if page.post(f"{FRAME}dream", whole):
+                self._dream(page, {"do": "seen"})  # the one before never will be
+        else:
+            page.post(f"{header.get('event')}/dream", whole)
+
+    def _woken(self, reason: str) -> None:
+        self.dreamer = None
+        for page in self.pages.values():
+            page.tell("woken", {"event": "woken", "text": f"the dream has ended: {reason}"})
+
+
+def unfit_name(name: Any) -> str:
+    """Why a run cannot be called that, or nothing."""
+    if not isinstance(name, str) or not name.strip() or len(name.encode()) > 120:
+        return "a run has a name of 1 to 120 letters"
+    if name.startswith(".") or any(c in "/\\" or not c.isprintable() for c in name):
+        return f"a run is called by letters without a slash, and not by a dot first, not {name!r}"
+    if name in ("data",):
+        return "data is the folder of what was dropped here; take another name"
+    return ""

@@ -1,0 +1,227 @@
+"""Quick answers: which runs, data and machines there are, and what a recipe comes to.
+
+A question is a message with an `id`, which the answer has too; what cannot be answered is told in words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...data.catalogue import load
+from ...data.digits import mnist_is_here
+from ...data.splits import Dataset
+from ...disk import inside
+from ...errors import InputError
+from ...glass.phases import boundaries, standing
+from ...likelihood.exact import can_be_exact
+from ...runs.evaluation import WORTH
+from ...runs.folder import RunFolder
+from ...runs.presets import preset_for
+from ...runs.recipe import Recipe
+from ...runs.report.words import commands, recipe_in_words
+from ...runs.views.listing import Listed, Runs, machine_words
+from .arrays import Arrays, spins
+from .machines import embedded, run_folder, subject
+from .pipe import Pipe
+from .recipes import UPLOADED, UPLOADS, data_named, recipe_of, uploaded
+
+Answer = tuple[dict[str, Any], Arrays]
+THUMBS = 12  # images of a data set
+POINTS = 80  # of a curve among small multiples
+OFFERED = ("bars4", "bas6", "bas12", "digits", "digits-labelled", "mnist")
+SEVERAL = 300  # runs that are listed
+
+
+def work(pipe: Pipe, first: dict[str, Any]) -> None:
+    torch.set_num_threads(1)
+    desk = Desk(Path(first["folder"]))
+    while True:
+        asked = pipe.wait()
+        answer(pipe, asked, desk.answers)
+
+
+def answer(pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[..., Answer]]) -> None:
+    """Answers a question, or says why not."""
+    head = {"event": "answer", "page": asked.get("page"), "id": asked.get("id")}
+    try:
+        known = answers.get(str(asked.get("ask")))
+        if known is None:
+            raise InputError(f"nobody knows how to answer {asked.get('ask')!r}")
+        told, arrays = known(asked)
+    except (InputError, OSError, MemoryError, RuntimeError, KeyError) as error:
+        pipe.tell({**head, "error": str(error)[:1500] or type(error).__name__})
+    else:
+        pipe.tell({**head, "answer": told}, arrays)
+
+
+class Desk:
+    """What can be asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.answers: dict[str, Callable[[dict[str, Any]], Answer]] = {
+            "machines": self.machines,
+            "runs": self.runs,
+            "run": self.run,
+            "datasets": self.datasets,
+            "data": self.data,
+            "recipe": self.recipe,
+            "upload": self.upload,
+            "place": self.place,
+        }
+
+    def machines(self, asked: dict[str, Any]) -> Answer:
+        """What can be dreamt of and looked at."""
+        runs = [
+            {"name": run.name, "title": run.name, "text": f"{run.machine}, {run.data}"}
+            for run in self._listed()
+            if not run.reason
+        ]
+        return {"embedded": embedded(), "runs": runs}, {}
+
+    def _listed(self) -> list[Listed]:
+        if not self.folder.is_dir():
+            return []
+        return [run for run in Runs(self.folder) if run.folder != self.folder][:SEVERAL]
+
+    def runs(self, asked: dict[str, Any]) -> Answer:
+        """All runs, each with the curve that it is judged by."""
+        found = []
+        for run in self._listed():
+            told = run.as_dict()
+            del told["folder"]
+            told["low"] = run.low
+            told["curve"] = [] if run.reason or not run.measure else self._curve(run)
+            found.append(told)
+        return {"runs": found}, {}
+
+    def _curve(self, run: Listed) -> list[list[float | None]]:
+        """Epoch, mean over replicas, the lowest and the highest."""
+        try:
+            records = [r for r in RunFolder(run.folder).metrics() if run.measure in r]
+        except (InputError, OSError):
+            return []
+        step = max(1, -(-len(records) // POINTS))
+        curve: list[list[float | None]] = []
+        for record in records[::-1][::step][::-1]:
+            known = [x for x in record[run.measure] if x is not None]
+            mean = sum(known) / len(known) if known else None
+            curve.append([record["epoch"], mean, min(known, default=None), max(known, default=None)])
+        return curve
+
+    def run(self, asked: dict[str, Any]) -> Answer:
+        """One run: its recipe, its evaluations, its checkpoints."""
+        run = RunFolder(run_folder(self.folder, str(asked.get("run"))))
+        return {
+            "run": asked.get("run"),
+            "status": run.status,
+            "recipe": run.recipe.as_dict(),
+            "data": run.info["data"],
+            "machine": machine_words(run.recipe, run.shape),
+            "update": run.info.get("update", 0),
+            "updates": run.info.get("updates", 0),
+            "records": run.metrics(),
+            "checkpoints": sorted(run.checkpoints()),
+            "best": run.best.is_file(),
+            "words": recipe_in_words(run),
+            "commands": commands(run),
+        }, {}
+
+    # -- data -------------------------------------------------------------------------------------
+
+    def datasets(self, asked: dict[str, Any]) -> Answer:
+        """The data sets that are offered, and the files that were dropped here."""
+        folder = inside(self.folder, UPLOADS)
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        dropped = [f"{UPLOADED}{p.name}" for p in files if p.is_file() and not p.name.startswith(".")]
+        return {
+            "datasets": OFFERED,
+            "uploads": dropped,
+            "absent": [] if mnist_is_here() else ["mnist"],
+        }, {}
+
+    def data(self, asked: dict[str, Any]) -> Answer:
+        """Some images of a data set, and how many there are."""
+        name = str(asked.get("dataset"))
+        return _described(name, _loaded(data_named(self.folder, name)))
+
+    def upload(self, asked: dict[str, Any]) -> Answer:
+        """What a file that was dropped holds; one that cannot be read does not stay."""
+        path = uploaded(self.folder, str(asked.get("file")))
+        try:
+            data = load(str(path))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return _described(f"{UPLOADED}{path.name}", data)
+
+    # -- recipes ----------------------------------------------------------------------------------
+
+    def recipe(self, asked: dict[str, Any]) -> Answer:
+        """What the choices of a page come to, and what does not fit."""
+        recipe, preset = recipe_of(self.folder, asked)
+        own = {f.name: getattr(recipe, f.name) for f in fields(Recipe) if f.name != "options"}
+        return {
+            "recipe": {**own, "dataset": asked.get("dataset")},
+            "rate": _rate(recipe),
+            "preset": preset,
+            "usual": preset_for(recipe.dataset),
+        }, {}
+
+    # -- phases -----------------------------------------------------------------------------------
+
+    def place(self, asked: dict[str, Any]) -> Answer:
+        """Load and temperature of a machine, and the temperatures of the three lines at that load."""
+        found = subject(self.folder, asked)
+        here = standing(found.machine)
+        load, temperature = float(here.load[0]), float(here.temperature[0])
+        lines = _lines(here.theory, round(here.aspect, 6), round(load, 6))
+        return {
+            "load": load,
+            "temperature": temperature,
+            "theory": here.theory,
+            **lines,
+            "units": found.machine.layers.units,
+            "exact": found.trained.has_data and can_be_exact(found.machine, WORTH),
+        }, {}
+
+
+@lru_cache(64)
+def _lines(theory: str, aspect: float, load: float) -> dict[str, float | None]:
+    found = boundaries(theory, aspect, torch.tensor([min(max(load, 1e-3), 10.0)]))
+    values = {"glass": found.glass, "retrieval": found.retrieval, "stable": found.stable}
+    return {name: None if bool(x.isnan()) else float(x) for name, x in values.items()}
+
+
+@lru_cache(4)
+def _loaded(name: str) -> Dataset:
+    return load(name)
+
+
+def _described(name: str, data: Dataset) -> Answer:
+    some = data.train.spins[:THUMBS]
+    labels = data.train.labels
+    return {
+        "dataset": name,
+        "title": data.name,
+        "shape": list(data.shape),
+        "columns": list(data.columns[:100]),
+        "train": len(data.train),
+        "test": len(data.test),
+        "valid": 0 if data.valid is None else len(data.valid),
+        "labels": 0 if labels is None else len(torch.unique(labels)),
+        "up": round(data.train.share_up, 4),
+        "at": time.time(),
+    }, {"images": spins(some)}
+
+
+def _rate(recipe: Recipe) -> float:
+    rate = recipe.optimizer_choice().rate
+    return rate[0] if isinstance(rate, tuple) else rate

@@ -1,0 +1,104 @@
+"""What a page may choose for a training, as a recipe.
+
+Data are named as on the command line, or are a file that was uploaded into the folder: no other file can
+be named. Sizes are bounded, so that a slip of the mouse does not take the computer with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...data.catalogue import entry_of, is_file
+from ...disk import inside
+from ...errors import InputError
+from ...runs.presets import preset_for
+from ...runs.recipe import Recipe
+from ...schema import Either, Flag, Maybe, Names, Real, Several, Text, Whole
+
+UPLOADS = "data"  # the folder of what was dropped onto the page
+UPLOADED = "upload:"  # before the name of such a file
+LARGEST = 2**27  # parameters of all replicas
+WORD = Text(40)
+NUMBER = Real()
+CHOSEN = Names(
+    {},
+    {
+        "model": WORD,
+        "hidden": Several(Whole(0, 100_000), most=8),
+        "patterns": Maybe(Whole(1, 100_000)),
+        "scale": Maybe(NUMBER),
+        "continuous": Flag(),
+        "biases": Flag(),
+        "replicas": Whole(1, 1000),
+        "negative": WORD,
+        "sweeps": Maybe(Whole(0, 10_000)),
+        "particles": Maybe(Whole(1, 100_000)),
+        "rungs": Maybe(Whole(2, 200)),
+        "projection": WORD,
+        "optimizer": WORD,
+        "rate": Either((NUMBER, Several(NUMBER, most=1))),
+        "momentum": Maybe(NUMBER),
+        "weight_decay": Either((NUMBER, Several(NUMBER, most=1))),
+        "decay": NUMBER,
+        "fall": WORD,
+        "centred": Flag(),
+        "batch_size": Whole(1, 1_000_000),
+        "batch_mean": WORD,
+        "epochs": Whole(1, 1_000_000),
+        "metrics": Several(WORD, most=4),
+        "valid": Maybe(NUMBER),
+        "seed": Whole(0, 2**32),
+    },
+)
+
+
+def recipe_of(folder: Path, asked: Mapping[str, Any]) -> tuple[Recipe, str]:
+    """The recipe that a message asks for, and the preset that filled it in."""
+    chosen = CHOSEN.checked(dict(asked.get("chosen") or {}), "the choices:", "change that one")
+    dataset = data_named(folder, asked.get("dataset"))
+    preset = asked.get("preset") or preset_for(dataset)
+    if preset == "auto":
+        raise InputError("settings by trials are for the command, rapidbm train; choose them here")
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
+    for name in ("rate", "weight_decay"):
+        if name in values and not isinstance(values[name], tuple):
+            values[name] = (float(values[name]),)
+    recipe = Recipe.made(dataset, values, preset)
+    check_size(recipe)
+    return recipe, preset
+
+
+def data_named(folder: Path, name: Any) -> str:
+    """A data set's name, or the path of a file that was uploaded."""
+    if not isinstance(name, str) or not name or len(name) > 300:
+        raise InputError(f"data have a name, not {name!r}; choose some")
+    if name.startswith(UPLOADED):
+        return str(uploaded(folder, name.removeprefix(UPLOADED)))
+    if is_file(name) or entry_of(name)[0] is None:
+        raise InputError(f"{name!r} is no data set; choose one of those shown, or drop a file")
+    return name
+
+
+def uploaded(folder: Path, name: str) -> Path:
+    """Where a file that was dropped onto the page lies."""
+    if Path(name).name != name or name.startswith(".") or not is_file(name):
+        raise InputError(f"{name!r} is no name of a file that was dropped here")
+    path = inside(folder, UPLOADS, name)
+    if not path.is_file():
+        raise InputError(f"the file {name!r} is no longer there; drop it again")
+    return path
+
+
+def check_size(recipe: Recipe, visible: int = 0) -> None:
+    """Refuses machines that are far beyond what a page is for."""
+    units = visible + sum(recipe.hidden)
+    square = math.prod((max(units, 1), max(units, 1)))
+    count = recipe.replicas * (units * recipe.patterns if recipe.patterns is not None else square)
+    if count > LARGEST:
+        raise InputError(
+            f"a machine of about {count:,} parameters is beyond the studio's {LARGEST:,}; take fewer "
+            "units or replicas, or train it by the command"
+        )

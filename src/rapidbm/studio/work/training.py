@@ -1,0 +1,295 @@
+"""A training that is steered from a page: an ordinary run, whose steps are told and whose pace is set.
+
+What is shown costs at most `SHARE` of the time: a frame is made when one is due and what frames have cost
+so far is below that. Everything that is drawn for a picture comes from streams of its own, so that
+looking changes no bit of the training.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...accel.devices import lone_thread
+from ...data.splits import Dataset
+from ...disk import make_folder
+from ...errors import InputError
+from ...machines.machine import Machine
+from ...random import stream
+from ...runs.metrics import reconstruct
+from ...runs.run import Run, Step
+from ...runs.views.listing import machine_words
+from ...sampling.gibbs import sweep
+from ...training.negative import Persistent
+from ...training.trainer import Trainer
+from .arrays import Arrays, fields, spins
+from .machines import run_folder
+from .pipe import Closed, Pipe
+from .recipes import recipe_of
+from .steered import Steered
+
+FRAMES = 0.1  # seconds between two frames, at least
+SHARE = 0.05  # of the time that may go into them
+TILES, PATTERNS, FILLED, EACH = 36, 64, 8, 100  # images of each kind in a frame, at most
+
+
+def work(pipe: Pipe, first: dict[str, Any]) -> None:
+    """Trains the run that the first message describes, or goes on with one, until it ends."""
+    try:
+        run = _resumed(first) if first.get("resume") else _begun(first)
+    except (InputError, OSError, MemoryError, RuntimeError) as error:
+        pipe.tell({"event": "ended", "status": "refused", "reason": str(error) or type(error).__name__})
+        return
+    Steering(pipe, run, first).drive()
+
+
+def _begun(first: Mapping[str, Any]) -> Steered:
+    folder = Path(first["folder"])
+    recipe, preset = recipe_of(folder, first)
+    make_folder(folder)
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = first.get("name") or f"{Path(recipe.dataset).stem}-{recipe.negative}-{stamp}"
+    return Steered.of(Run.create(folder / name, recipe, preset, renamed=True))
+
+
+def _resumed(first: Mapping[str, Any]) -> Steered:
+    run = Steered(run_folder(Path(first["folder"]), first["resume"]))
+    if run.status == "finished":
+        raise InputError(f"{first['resume']} is finished; train anew, or make it longer: --epochs")
+    if run.recipe.shards > 1 and run.recipe.shard_by != "chains":  # the machine is in parts meanwhile
+        raise InputError(
+            f"{first['resume']} is cut by {run.recipe.shard_by} into {run.recipe.shards} shards; resume "
+            "it by the command, rapidbm train --resume"
+        )
+    return run
+
+
+class Steering:
+    """Between the run and the page."""
+
+    def __init__(self, pipe: Pipe, run: Steered, first: Mapping[str, Any]) -> None:
+        self.pipe, self.run = pipe, run
+        self.name = str(run.folder.relative_to(first["folder"]))
+        self.paused = bool(first.get("paused"))
+        self.pace = _pace(first.get("pace"))  # updates a second, 0 for as fast as it goes
+        self.steps = 0  # to make although it is paused
+        self.stopping = False
+        self.closed = False
+        self.watched = bool(first.get("watched", True))
+        self.pictures = Pictures(run, int(first.get("replica") or 0))
+        self.shown = self.told = 0.0
+        self.started = time.monotonic()
+        self.speed: tuple[float, int, float] = (self.started, 0, 0.0)  # when, at which update, of late
+
+    def drive(self) -> None:
+        pipe, run = self.pipe, self.run
+        info, recipe = run.info, run.recipe
+        pipe.tell(
+            {
+                "event": "created",
+                "run": self.name,
+                "recipe": recipe.as_dict(),
+                "machine": machine_words(recipe, info["data"]["shape"]),
+                "data": info["data"],
+                "records": run.metrics() if info.get("update") else [],
+            }
+        )
+        try:
+            for step in run.go(lambda: self.stopping or self.closed):
+                self.after(step)
+        except Closed:  # while it was paused; what it had was kept then
+            return
+        except Exception as error:
+            pipe.tell({"event": "ended", "status": "failed", "reason": str(error)[:1000]})
+            return
+        told = {name: run.info.get(name) for name in ("update", "diverged", "fit")}
+        pipe.tell({"event": "ended", "status": run.status, **told})
+
+    def after(self, step: Step) -> None:
+        """Tells of a step, obeys what came, and waits as long as it is to wait."""
+        if step.record is not None:
+            self.pipe.tell({"event": "record", "record": step.record})
+        self.obey(step)
+        last = step.update == step.updates
+        if self.paused and not last:
+            if self.steps:
+                self.steps -= 1
+            if not self.steps:
+                self.rest(step)
+        self.tell(step, wanted=last)
+        if self.pace and not self.paused and not last:
+            self.sleep(step)
+
+    def obey(self, step: Step) -> None:
+        """What came since the last step."""
+        try:
+            messages = self.pipe.pending()
+        except Closed:
+            self.closed = True  # the run saves and ends as interrupted
+            return
+        for told in messages:
+            self.one(told, step)
+
+    def one(self, told: Mapping[str, Any], step: Step) -> None:
+        do = told.get("do")
+        if do == "pause":
+            self.paused, self.steps = True, 0
+        elif do == "go":
+            self.paused, self.steps = False, 0
+        elif do == "step":
+            self.paused, self.steps = True, 1
+        elif do == "stop":
+            self.stopping = True
+        elif do == "pace":
+            self.pace = _pace(told.get("pace"))
+        elif do == "watched":
+            self.watched = bool(told.get("watched"))
+            self.shown = 0.0
+        elif do == "replica":
+            self.pictures.choose(told.get("replica"))
+            self.shown = 0.0
+        elif do == "rate":
+            try:
+                self.run.change_rate(told.get("rate"))
+                self.told = 0.0
+            except InputError as error:
+                self.pipe.tell({"event": "remark", "text": str(error)})
+
+    def rest(self, step: Step) -> None:
+        """While it is paused: what there is lies in the folder, so that others may look at it."""
+        self.run.keep()
+        self.tell(step, wanted=True)
+        while self.paused and not self.steps and not self.stopping:
+            self.one(self.pipe.wait(), step)
+            self.tell(step, wanted=True)
+
+    def sleep(self, step: Step) -> None:
+        """So long that there are `pace` updates a second; a message wakes it."""
+        until = time.monotonic() + 1.0 / self.pace
+        while (left := until - time.monotonic()) > 0 and not (self.stopping or self.closed):
+            try:
+                told = self.pipe.wait(left)
+            except Closed:
+                self.closed = True
+                return
+            if told:
+                self.one(told, step)
+                if self.paused:
+                    return
+
+    def tell(self, step: Step, *, wanted: bool) -> None:
+        """Where it stands, now and then; a frame, if somebody looks and it is not too dear."""
+        now = time.monotonic()
+        if wanted or now - self.told > FRAMES:
+            self.told = now
+            self.pipe.tell(self.state(step, now))
+        if not self.watched or (now - self.shown < FRAMES and not wanted):
+            return
+        if not wanted and self.pictures.spent > SHARE * (now - self.started):
+            return
+        self.shown = now
+        about, arrays = self.pictures.of(step)
+        self.pipe.tell({"event": "frame", "run": self.name, "update": step.update, **about}, arrays)
+
+    def state(self, step: Step, now: float) -> dict[str, Any]:
+        since, update, speed = self.speed
+        if now - since > 0.5:
+            speed = (step.update - update) / (now - since)
+            self.speed = (now, step.update, speed)
+        trainer = step.progress.trainer
+        return {
+            "event": "state",
+            "status": "paused" if self.paused else "running",
+            "update": step.update,
+            "updates": step.updates,
+            "epoch": step.epoch,
+            "rate": trainer.rates(step.update)[0],
+            "base": self.run.base_rate(step.update),
+            "changes": [list(change) for change in self.run.recipe.rate_changes],
+            "pace": self.pace,
+            "speed": round(speed, 2),
+            "diverged": list(step.diverged),
+        }
+
+
+def _pace(value: Any) -> float:
+    """Updates a second; what is no such number is no limit."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 1e6 else 0.0
+
+
+class Pictures:
+    """What a frame shows of one replica, and a sample of each of several."""
+
+    def __init__(self, run: Steered, replica: int) -> None:
+        self.run, self.spent = run, 0.0
+        self.replica = replica if 0 <= replica < run.recipe.replicas else 0
+        self.chains: Tensor | None = None  # (e, 1, n): one of each replica
+        self.tiles: Tensor | None = None  # (1, c, n): of the one that is shown
+        self.count = 0
+
+    def choose(self, replica: Any) -> None:
+        if isinstance(replica, int) and 0 <= replica < self.run.recipe.replicas:
+            self.replica, self.tiles = replica, None
+
+    def of(self, step: Step) -> tuple[dict[str, Any], Arrays]:
+        began = time.monotonic()
+        with torch.no_grad(), lone_thread():  # small work, and others may want the other cores
+            found = self._drawn(step)
+        self.spent += time.monotonic() - began
+        return found
+
+    def _drawn(self, step: Step) -> tuple[dict[str, Any], Arrays]:
+        whole, trainer = step.progress.machine, step.progress.trainer
+        machine = whole.replica(self.replica)
+        self.count += 1
+        rng = stream(self.run.recipe.seed, "studio", self.count, device=machine.device)
+        v = machine.visible
+        if isinstance(trainer, Trainer) and isinstance(trainer.negative, Persistent):
+            samples = trainer.chains[self.replica, :TILES, :v]
+            each = trainer.chains[:EACH, 0, :v]
+        else:
+            if self.tiles is None:
+                self.tiles = machine.random(TILES, rng)
+            self.tiles = sweep(machine, self.tiles, rng)
+            samples = self.tiles[0, :, :v]
+            each = self._each(whole, rng)
+        couplings, most = fields(_couplings(machine))
+        about = {"replica": self.replica, "scale": most, "patterned": machine.patterns is not None}
+        arrays = {"couplings": couplings, "samples": spins(samples)}
+        if whole.replicas > 1:
+            arrays["each"] = spins(each)
+        arrays |= _filled(machine, step.data, rng)
+        return about, arrays
+
+    def _each(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        if machine.replicas == 1:
+            return torch.empty(0, machine.visible)
+        if self.chains is None:
+            self.chains = machine.random(1, rng)
+        self.chains = sweep(machine, self.chains, rng)
+        return self.chains[:EACH, 0, : machine.visible]
+
+
+def _couplings(machine: Machine) -> Tensor:
+    """The visible part of the patterns, or what the first hidden units are coupled to, (k, v)."""
+    v = machine.visible
+    if machine.patterns is not None:
+        return machine.patterns[0, :PATTERNS, :v]
+    edge = (0, 0) if machine.layers.self_coupled(0) else (0, min(machine.layers.neighbours(0)))
+    return machine.couplings.matrix(*edge)[0].mT[:PATTERNS]
+
+
+def _filled(machine: Machine, data: Dataset, rng: torch.Generator) -> Arrays:
+    """Test images, which of their pixels are known, and what one pass makes of them."""
+    some = data.test.take(slice(0, FILLED))
+    if some.known is None:
+        return {}
+    filled = reconstruct(machine, some, rng)[0]
+    known = some.known.expand_as(some.spins)
+    return {"given": spins(some.spins), "known": ("bits", known), "filled": spins(filled)}

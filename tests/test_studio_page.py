@@ -1,0 +1,596 @@
+"""The studio in a real browser, Debian's Chromium through Playwright: what a visitor does, by mouse, by
+finger and by keyboard, at both widths and in both colour schemes. Where there is no Chromium these tests
+are skipped; `make chromium` installs it where that can be."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rapidbm.studio
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from studios import PATIENCE, Served
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = (  # of one that is on a closed network
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PAGE = Path(rapidbm.studio.__file__).parent / "page"
+TAG = "<img src=x onerror=alert(1)>"
+
+pytestmark = pytest.mark.xdist_group("studio-browser")
+browses = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; `make chromium` installs it")
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studio") / "runs"
+    recipe = Recipe.made("bars4", {"hidden": (30,), "patterns": 4, "epochs": 3, "replicas": 3})
+    for _ in Run.create(folder / TAG, recipe).go():
+        pass
+    served = Served(folder)
+    yield served
+    served.end()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as found:
+        chromium = found.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A page of the studio; what its console complains of, and whom else it asks, fails the test."""
+
+    def __init__(self, studio, browser, width=1400, scheme="light", tour=False, **more):
+        self.studio = studio
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, **more
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(1000 * PATIENCE)
+        self.complaints, self.strangers = [], []
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._asked)
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        self.page.goto(studio.address)
+        if not tour:
+            self.button("No, thanks").click()
+
+    def _heard(self, message):
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _asked(self, request):
+        if not request.url.startswith((self.studio.origin, "data:", "blob:")):
+            self.strangers.append(request.url)
+
+    def go(self, view, **given):
+        query = "&".join(f"{k}={v}" for k, v in given.items())
+        self.page.evaluate("to => { location.hash = to; }", f"#/{view}{'?' + query if query else ''}")
+        self.page.get_by_role("heading", name=view.capitalize()).first.wait_for()
+
+    def button(self, name, exact=True):
+        return self.page.get_by_role("button", name=name, exact=exact)
+
+    def until(self, expression, given=None, seconds=PATIENCE):
+        """Polls: the page's policy forbids the eval that Playwright waits with."""
+        end = time.monotonic() + seconds
+        while not (found := self.page.evaluate(expression, given)):
+            assert time.monotonic() < end, (expression, self.complaints)
+            time.sleep(0.03)
+        return found
+
+    def status(self, number=0):
+        return self.page.locator(".panel .badge").nth(number).text_content()
+
+    def until_status(self, wanted, number=0):
+        badge = "document.querySelectorAll('.panel .badge')[n]?.textContent"
+        self.until(f"([n, wanted]) => wanted.includes({badge})", [number, wanted])
+
+    def dreams(self):
+        self.until("() => Number(document.documentElement.dataset.fps) > 0")
+
+    def overflows(self):
+        return self.page.evaluate("() => document.documentElement.scrollWidth > window.innerWidth")
+
+    def close(self):
+        self.context.close()
+        assert self.complaints == []
+        assert self.strangers == []
+
+
+@pytest.fixture
+def visit(studio, browser):
+    visits = []
+
+    def begin(**given):
+        visits.append(Visit(studio, browser, **given))
+        return visits[-1]
+
+    yield begin
+    for one in visits:
+        one.close()
+
+
+def small(found, **chosen):
+    """The form with a machine that trains in a moment."""
+    for name, value in {"seed": 0, **chosen}.items():
+        box = found.page.locator(f".choices.side-a input[name={name}]")
+        found.page.locator(".choices.side-a details").evaluate("it => { it.open = true; }")
+        box.fill(str(value))
+        box.press("Tab")
+
+
+# -- Dream --------------------------------------------------------------------------------------------
+
+
+@browses
+def test_it_dreams_and_completes_what_is_drawn(visit):
+    found = visit()
+    found.dreams()
+    board = found.page.locator("canvas.easel")
+    box = board.bounding_box()
+    mouse = found.page.mouse
+    mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 0.2 * box["height"])
+    mouse.down()
+    mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.2 * box["height"], steps=6)
+    mouse.up()
+    held = int(found.until("() => Number(document.querySelector('.easel').dataset.held)"))
+    assert held >= 5
+    # All chains hold them: the colour of held pixels is in every tile.
+    found.until(
+        """() => {
+          const canvas = document.querySelector('.dream-stage canvas');
+          const { width, height } = canvas;
+          const pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+          const tiles = new Set();
+          for (let i = 0; i < pixels.length; i += 4) {
+            if (pixels[i] === 180 && pixels[i + 1] === 83 && pixels[i + 2] === 15) {
+              const [x, y] = [(i / 4) % width, Math.floor(i / 4 / width)];
+              tiles.add(8 * Math.floor(8 * y / height) + Math.floor(8 * x / width));
+            }
+          }
+          return tiles.size === 64;
+        }"""
+    )
+    found.button("Let all go").click()
+    assert found.page.evaluate("() => document.querySelector('.easel').dataset.held") == "0"
+    found.button("Hold the upper half").click()
+    assert found.page.evaluate("() => document.querySelector('.easel').dataset.held") == "392"
+
+
+@browses
+def test_a_finger_draws_too(visit):
+    found = visit(width=390, has_touch=True)
+    found.dreams()
+    board = found.page.locator("canvas.easel")
+    board.scroll_into_view_if_needed()
+    box = board.bounding_box()
+    found.page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert found.until("() => Number(document.querySelector('.easel').dataset.held)") >= 1
+
+
+@browses
+def test_sliders_starts_and_the_ladder(visit):
+    found = visit()
+    found.dreams()
+    beta = found.page.locator("input[name=beta]")
+    beta.focus()
+    for _ in range(3):
+        beta.press("PageDown")
+    value = float(beta.get_attribute("aria-valuetext"))
+    assert value < 0.6
+    label = found.page.locator(".dream-stage .tiles canvas")
+    found.until(
+        "text => document.querySelector('.dream-stage canvas').ariaLabel.includes(text)", f"{value:.2f}"
+    )
+    assert "64 chains" in label.get_attribute("aria-label")
+    found.go("dream", machine="specimen:retrieval")
+    found.page.locator("select[aria-label='Start from patterns']").select_option("1")
+    found.page.get_by_role("radio", name="Tempering").check()
+    found.page.get_by_text(re.compile(r"Turn \d+:")).wait_for()
+    found.go("dream", machine=TAG)
+    found.page.get_by_text("16×30, K=4").wait_for()
+    found.button("Pause").click()
+    found.button("One sweep").click()
+    found.button("Go on").click()
+
+
+# -- Play ---------------------------------------------------------------------------------------------
+
+
+@browses
+def test_train_pause_step_go_on_change_the_rate_and_evaluate(visit, studio):
+    found = visit()
+    found.go("play")
+    small(found)
+    found.page.locator(".choices.side-a input[name=epochs]").press("Home")  # one epoch, and then more
+    found.page.locator(".choices.side-a input[name=epochs]").press("ArrowRight")
+    hidden = found.page.locator(".choices.side-a input[name=hidden]")
+    hidden.press("Home")
+    found.page.locator(".choices.side-a input[name=epochs]").fill("0.62")
+    found.until("() => !document.querySelector('.choices .note.bad:not([hidden])')")
+    found.button("Train").click()
+    found.page.locator(".panel select").first.select_option("20")
+    found.button("Pause").first.click()
+    found.until_status(["paused"])
+    at = int(re.search(r"update ([\d,]+)", found.page.locator(".panel .numbers").first.text_content())[1])
+    found.button("One step").click()
+    found.until(
+        "at => document.querySelector('.panel .numbers').textContent.includes(`update ${at} `)", at + 1
+    )
+    rate = found.page.locator(".panel input[name=live-rate]")
+    rate.focus()
+    rate.press("ArrowLeft")
+    found.page.get_by_text("Rate changed:").wait_for()
+    assert found.page.locator(".curves path.line").count() >= 2
+    assert found.page.locator(".pictures canvas").count() == 4
+    run = found.page.locator(".panel h3").text_content()
+    found.page.locator(".panel select").first.select_option("0")
+    found.button("Go on").first.click()
+    found.until_status(["finished"])
+    told = json.loads((studio.folder / run / "run.json").read_text())
+    assert [change[0] for change in told["recipe"]["rate_changes"]] == [at + 1]
+    done = subprocess.run(
+        [sys.executable, "-m", "rapidbm", "evaluate", str(studio.folder / run), "--likelihood", "none"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@browses
+def test_a_reload_in_the_middle_finds_the_training_further_on(visit):
+    found = visit()
+    found.go("play")
+    found.page.locator(".choices.side-a input[name=hidden]").press("Home")
+    found.button("Train").click()
+    found.page.locator(".panel select").first.select_option("20")
+    found.until("() => document.querySelectorAll('.curves path.line').length > 0")
+    run = found.page.locator(".panel h3").text_content()
+    points = "() => document.querySelector('.curves path.line')?.getAttribute('d').length ?? 0"
+    before = found.page.evaluate(points)
+    found.page.reload()
+    found.until(f"before => ({points})() >= before", before)
+    assert found.page.locator(".panel h3").text_content() == run
+    found.context.set_offline(True)  # a closed laptop
+    found.page.evaluate("() => window.dispatchEvent(new Event('offline'))")
+    time.sleep(0.5)
+    found.context.set_offline(False)
+    found.button("Stop").click()
+    found.until_status(["interrupted"])
+    found.page.locator(".panel").get_by_role("button", name="Go on").click()
+    found.until_status(["running"])
+    found.button("Stop").click()
+    found.until_status(["interrupted"])
+
+
+@browses
+def test_two_machines_side_by_side(visit):
+    found = visit()
+    found.go("play")
+    found.button("RAPID against CD").click()
+    for side in "ab":
+        found.page.locator(f".choices.side-{side} input[name=hidden]").press("Home")
+        found.page.locator(f".choices.side-{side} input[name=epochs]").fill("0.3")
+        found.page.locator(f".choices.side-{side} input[name=replicas]").fill("0.2")
+    found.button("Train both").click()
+    for number in (0, 1):
+        found.until_status(["finished"], number)
+    names = found.page.locator(".curves text.mark").all_text_contents()
+    assert {"A test", "B test"} <= set(names)
+    sides = found.page.locator(".panel").all()
+    boxes = [side.bounding_box() for side in sides]
+    assert len(sides) == 2
+    assert boxes[0]["y"] == boxes[1]["y"]  # beside each other
+    assert "dense" in sides[1].text_content()
+
+
+GOOD = "a,b,c,d\n" + "".join(f"{i % 2},{i % 3 % 2},{i // 2 % 2},1\n" for i in range(20))
+BAD = {
+    "words.csv": b"a,b\nyes,maybe\n",
+    "ragged.csv": b"0,1,0\n1,0\n",
+    "levels.csv": b"0,1,2,3\n4,5,6,7\n",
+    "truncated.npy": b"\x93NUMPY\x01\x00v\x00{'descr': '|i1'",
+    "script.html": b"<script>alert(1)</script>",
+}
+
+
+@browses
+def test_a_good_file_is_offered_and_five_bad_ones_are_refused_with_their_reasons(visit):
+    found = visit()
+    found.go("play")
+    drop = found.page.locator("#drop-file")
+    chips = found.page.locator(".chip")
+    found.page.locator(".chip[data-name=bars4]").wait_for()
+    before = chips.count()
+    for name, content in BAD.items():
+        drop.set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        found.page.locator(".remark", has_text=name).wait_for()
+    assert chips.count() == before
+    assert all(text.startswith("Failed to load resource") for text in found.complaints)
+    found.complaints.clear()  # the browser itself says that five uploads were refused
+    drop.set_input_files({"name": "<b>good</b>.csv", "mimeType": "text/csv", "buffer": GOOD.encode()})
+    found.page.locator(".chip[aria-pressed=true]", has_text="csv").wait_for()
+    assert chips.count() == before + 1
+    found.page.get_by_text("16 images to train, 4 to test; 4 columns").wait_for()
+
+
+# -- Look, Compare, the tour --------------------------------------------------------------------------
+
+
+@browses
+def test_look_measures_and_saves_what_it_shows(visit, tmp_path):
+    found = visit()
+    found.go("look", machine="specimen:retrieval")
+    figure = found.page.locator("figure", has=found.page.get_by_role("heading", name="Landscape"))
+    figure.locator(".valley").first.wait_for()
+    assert figure.locator(".valley").count() < 15
+    for kind, start in (
+        ("SVG", b"<svg"),
+        ("PNG", b"\x89PNG"),
+        ("CSV", b"what,"),
+        ("JSON", b'{\n "name"'),
+    ):
+        figure.get_by_text("Save", exact=True).click()
+        with found.page.expect_download() as download:
+            figure.get_by_role("button", name=kind, exact=True).click()
+        path = tmp_path / kind
+        download.value.save_as(path)
+        assert path.read_bytes().startswith(start)
+    svg = (tmp_path / "SVG").read_text()
+    assert "class=" not in svg  # it needs no style sheet
+    assert "fill=" in svg
+    spectrum = found.page.locator("figure", has=found.page.get_by_role("heading", name="Spectrum"))
+    spectrum.get_by_text("3 values beyond what random couplings have").wait_for()
+    spectrum.get_by_role("button", name="What is Spectrum?").focus()
+    found.page.get_by_text("those that stand out carry what was learned").wait_for()
+    found.go("look", machine=TAG)
+    likelihood = found.page.locator("figure", has=found.page.get_by_role("heading", name="Likelihood"))
+    likelihood.get_by_text("Exact, over").wait_for()
+    along = found.page.locator("figure", has=found.page.get_by_role("heading", name="Along the training"))
+    along.get_by_role("button", name="Measure").click()
+    along.locator("path.band").first.wait_for()
+
+
+@browses
+def test_a_run_whose_name_is_a_tag_is_text_everywhere(visit, tmp_path):
+    found = visit()
+    found.go("compare")
+    row = found.page.locator("tbody tr", has_text=TAG)
+    row.wait_for()
+    assert row.locator("img").count() == 0
+    row.get_by_role("checkbox").check()
+    found.page.get_by_role("heading", name="In one frame").wait_for()
+    with found.page.expect_download() as download:
+        row.get_by_role("link", name=re.compile("as one page")).click()
+    download.value.save_as(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "&lt;img src=x" in text
+    assert TAG not in text
+    for view in ("dream", "look", "play"):
+        found.go(view, **({"run": TAG} if view == "play" else {"machine": TAG}))
+        found.until("() => document.querySelector('main').textContent.includes('<img src=x')")
+        assert found.page.locator("main img").count() == 0
+
+
+@browses
+def test_the_table_of_runs_sorts(visit):
+    found = visit()
+    found.go("compare")
+    found.page.locator("tbody tr").first.wait_for()
+    found.button("Run").click()
+    heading = found.page.locator("th[aria-sort=ascending]")
+    assert heading.text_content().startswith("Run")
+    names = found.page.locator("tbody th").all_text_contents()
+    assert names == sorted(names)
+    assert found.page.locator(".multiple").count() >= 1
+
+
+@browses
+def test_the_tour_teaches_by_doing(visit):
+    found = visit(tour=True)
+    found.dreams()
+    found.button("Show me").click()
+    for number, act in enumerate(
+        ("Heat it for me", "Hold some for me", "Train for me", "Train both for me", "Show it to me"), 1
+    ):
+        found.page.get_by_role("heading", name=re.compile(f"^{number}\\. ")).wait_for()
+        if act.startswith("Train"):
+            found.until("() => document.querySelector('.choices input[name=rate]')")
+            found.until("() => [...document.querySelectorAll('.chip')].length > 3")
+        found.button(act).click()
+        found.page.locator(".tour-task.done").wait_for()
+        found.button("Next" if number < 5 else "Done").click()
+    assert not found.page.locator("#tour").is_visible()
+    found.page.reload()
+    found.page.get_by_role("heading", name="Look").wait_for()
+    assert not found.page.locator("#tour").is_visible()
+    found.go("play")
+    for button in found.page.locator(".panel").get_by_role("button", name="Stop").all():
+        if button.is_visible():
+            button.click()
+
+
+# -- manners ------------------------------------------------------------------------------------------
+
+VIEWS = ("dream", "play", "look", "compare")
+
+
+@browses
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(390, "light"), (390, "dark"), (1400, "light"), (1400, "dark")]
+)
+def test_nothing_overflows_and_axe_finds_nothing_serious(visit, width, scheme, tmp_path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = visit(width=width, scheme=scheme)
+    for view in VIEWS:
+        found.go(view, **({"machine": "specimen:retrieval"} if view in ("dream", "look") else {}))
+        ready = {"dream": ".dream-stage canvas[width]", "play": ".choices input[name=rate]",
+                 "look": ".valley", "compare": "tbody tr"}[view]  # fmt: skip
+        found.page.locator(ready).first.wait_for()
+        found.page.screenshot(path=tmp_path / f"{view}.png", full_page=True)
+        assert not found.overflows(), view
+        told = axe.Axe().run(found.page).response
+        assert len(told["passes"]) > 10
+        serious = [v for v in told["violations"] if v["impact"] in ("serious", "critical")]
+        assert not serious, [(v["id"], v["nodes"][0]["html"]) for v in serious]
+    shade = found.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", shade)[:3])) > 384) is (scheme == "light")
+
+
+@browses
+def test_by_keyboard_alone(visit):
+    found = visit(tour=True)
+    page = found.page
+    found.dreams()
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "To the view"
+
+    def tab_to(wanted, most=90):
+        for _ in range(most):
+            page.keyboard.press("Tab")
+            if page.evaluate(f"() => Boolean(document.activeElement.matches({wanted!r}))"):
+                outline = "getComputedStyle(document.activeElement).outlineStyle"
+                visible = page.evaluate(f"() => {outline} !== 'none'")
+                assert visible, wanted
+                return
+        raise AssertionError(f"{wanted} cannot be reached by the keyboard")
+
+    tab_to("input[name=beta]")
+    before = page.locator("input[name=beta]").get_attribute("aria-valuetext")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("input[name=beta]").get_attribute("aria-valuetext") != before
+    tab_to("canvas.easel")
+    for key in ("ArrowDown", "ArrowRight", " ", "e", "ArrowRight", " "):
+        page.keyboard.press(key)
+    assert page.evaluate("() => document.activeElement.dataset.held") == "2"
+    assert "held down" in page.locator("canvas.easel").get_attribute("aria-label")
+    page.evaluate("() => document.querySelector('a[data-view=play]').focus()")
+    page.keyboard.press("Enter")
+    page.locator(".choices input[name=rate]").wait_for()
+    tab_to("button.main.wide")
+    page.keyboard.press("Enter")
+    page.locator(".panel .badge").wait_for()
+    found.until_status(["running", "finished"])
+    page.locator(".panel").get_by_role("button", name="Stop").press("Enter")
+    found.until_status(["interrupted", "finished"])
+
+
+@browses
+def test_the_scheme_can_be_chosen(visit):
+    found = visit()
+    shade = "() => getComputedStyle(document.body).backgroundColor"
+    light = found.page.evaluate(shade)
+    button = found.page.locator("#theme")
+    button.click()
+    assert found.page.evaluate(shade) == light
+    button.click()
+    assert found.page.evaluate(shade) != light
+    assert "dark" in button.get_attribute("aria-label")
+
+
+@browses
+def test_a_hundred_replicas_stay_smooth(visit):
+    """While a hundred replicas train and are drawn, the page itself is busy for little of the time."""
+    found = visit()
+    found.go("play")
+    found.page.locator(".choices.side-a input[name=hidden]").press("Home")
+    found.page.locator(".choices.side-a input[name=replicas]").fill("1")
+    found.until("() => document.querySelector('.choices.side-a output') !== null")
+    time.sleep(0.5)
+    found.button("Train").click()
+    found.until("() => document.querySelector('.panel canvas[aria-label*=\"100 replicas\"]')")
+    long = found.page.evaluate(
+        """() => new Promise((resolve) => {
+          let busy = 0;
+          const watch = new PerformanceObserver((list) => {
+            for (const task of list.getEntries()) busy += task.duration;
+          });
+          watch.observe({ type: 'longtask' });
+          setTimeout(() => { watch.disconnect(); resolve(busy); }, 2000);
+        })"""
+    )
+    assert long < 1000  # milliseconds of two seconds in which the page did not answer
+    stop = found.page.locator(".panel").get_by_role("button", name="Stop")
+    if stop.is_visible():
+        stop.click()
+
+
+# -- without a browser --------------------------------------------------------------------------------
+
+
+def test_the_parts_of_the_page_are_short_and_ask_nobody_else():
+    parts = [path for path in PAGE.rglob("*") if path.is_file()]
+    assert {path.suffix for path in parts} <= {".html", ".css", ".js", ".svg"}
+    for path in parts:
+        text = path.read_text()
+        assert len(text.splitlines()) <= 450, path
+        assert not re.findall(r"https?://(?!www\.w3\.org/)", text), path
+        assert "innerHTML" not in text
+        assert "insertAdjacentHTML" not in text
+        assert not re.search(r"\beval\(|new Function|document\.write", text)
+    for path in PAGE.rglob("*.html"):
+        assert not re.search(r"<script(?![^>]*src=)|\son\w+=|\sstyle=|<style", path.read_text()), path
+    for folder in {path.parent for path in parts}:
+        assert len(list(folder.glob("*.js"))) <= 14, folder
+
+
+def test_every_word_that_is_explained_has_a_place_on_the_page_of_words():
+    words = set(re.findall(r"^  (\w+): \[", (PAGE / "parts" / "words.js").read_text(), re.MULTILINE))
+    places = set(re.findall(r'<section id="(\w+)">', (PAGE / "words.html").read_text()))
+    assert words == places
+    used = {
+        w
+        for path in PAGE.rglob("*.js")
+        for w in re.findall(r'(?:tip\(|word: |meter\("\w+", )"(\w+)"', path.read_text())
+    }
+    assert used <= words
+    docs = set(re.findall(r"docs/[\w/]+\.md", (PAGE / "words.html").read_text()))
+    assert (
+        all((PAGE.parents[3] / path).is_file() for path in docs)
+        or not (PAGE.parents[3] / "docs").is_dir()
+    )
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def test_text_has_contrast_in_both_schemes():
+    style = (PAGE / "style" / "base.css").read_text()
+    pairs = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", style))
+    for scheme in (0, 1):
+        shades = {name: pair.split(", ")[scheme] for name, pair in pairs.items()}
+        for ink in ("ink", "soft", "link", "a", "b", "c", "d", "warn", "bad"):
+            for ground in ("paper", "ground"):
+                light, dark = sorted((luminance(shades[ink]), luminance(shades[ground])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, scheme)
+
+
+def test_the_page_is_all_that_a_browser_gets():
+    """Every import of a script is of a part that is there."""
+    for path in PAGE.rglob("*.js"):
+        for name in re.findall(r'(?:from|import\()\s*"(\.[^"]+)"', path.read_text()):
+            assert (path.parent / name).is_file(), (path, name)

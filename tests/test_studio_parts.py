@@ -1,0 +1,514 @@
+"""The studio's parts, each by itself: messages, pages, clerks, uploads, dreams, runs that are steered."""
+
+import asyncio
+import json
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rapidbm as rb
+from rapidbm.data.labelled import with_label_units
+from rapidbm.errors import InputError
+from rapidbm.machines.files import load_tensors
+from rapidbm.progress import telling, watch
+from rapidbm.runs.recipe import Recipe
+from rapidbm.runs.run import Run
+from rapidbm.studio.clerks import MOST as QUESTIONS
+from rapidbm.studio.clerks import Clerk
+from rapidbm.studio.pages import MOST as SLOTS
+from rapidbm.studio.pages import Page
+from rapidbm.studio.uploads import ENDINGS, Refused, fit_name, take_in
+from rapidbm.studio.wire import header_of, message, size_in
+from rapidbm.studio.work.arrays import fields, numbers, packed, spins
+from rapidbm.studio.work.dreaming import Dream
+from rapidbm.studio.work.machines import SPECIMENS, opened, subject
+from rapidbm.studio.work.recipes import recipe_of
+from rapidbm.studio.work.steered import Steered
+from rapidbm.training.schedules import Schedule
+
+# -- messages -----------------------------------------------------------------------------------------
+
+
+@given(
+    st.dictionaries(
+        st.text(), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
+    )
+)
+def test_a_header_comes_back_and_what_follows_is_aligned(header):
+    whole = message(header, b"payload")
+    assert header_of(whole) == header
+    assert whole.endswith(b"payload")
+    assert (len(whole) - len(b"payload")) % 4 == 0
+
+
+@pytest.mark.parametrize(
+    "whole", [b"", b"\1", struct.pack("<I", 4) + b"[1] ", struct.pack("<I", 9) + b"{"]
+)
+def test_what_is_no_message(whole):
+    with pytest.raises(ValueError):  # noqa: PT011
+        header_of(whole)
+
+
+def test_sizes_that_no_message_has():
+    for size in (0, 3, 2**31):
+        with pytest.raises(ValueError, match="bytes"):
+            size_in(struct.pack("<I", size))
+
+
+def test_arrays_are_packed_one_after_the_other():
+    states = torch.tensor([[1, -1, 1], [-1, -1, 1]])
+    kinds, raw = packed(
+        {"s": spins(states), "x": numbers([1.5, -2.0]), "i": ("i8", torch.tensor([-3, 4]))}
+    )
+    assert kinds == [["s", "bits", [2, 3]], ["x", "f32", [2]], ["i", "i8", [2]]]
+    assert np.unpackbits(np.frombuffer(raw[:2], np.uint8).reshape(2, 1), axis=1, count=3).tolist() == [
+        [1, 0, 1],
+        [0, 0, 1],
+    ]
+    assert np.frombuffer(raw[4:12], "<f4").tolist() == [1.5, -2.0]
+    assert np.frombuffer(raw[12:14], np.int8).tolist() == [-3, 4]
+    assert len(raw) == 16
+
+
+def test_couplings_in_255_steps():
+    values = torch.linspace(-2.0, 2.0, 1001)
+    (kind, found), most = fields(values)
+    assert kind == "i8"
+    assert most == pytest.approx(1.98, abs=0.01)  # which one in a hundred exceeds
+    inside = values.abs() <= most
+    assert ((found / 127 * most - values)[inside].abs() <= most / 254 + 1e-6).all()
+    assert fields(torch.zeros(3))[1] == 1.0
+
+
+# -- pages --------------------------------------------------------------------------------------------
+
+
+def delivered(script):
+    """What a page was sent, and the page, after a script was run on it."""
+    sent = []
+
+    async def send(whole):
+        sent.append(header_of(whole))
+
+    async def run():
+        page = Page("page", send)
+        task = asyncio.create_task(page.deliver())
+        for step in script(page):
+            assert step is None
+            for _ in range(5):
+                await asyncio.sleep(0)
+        page.close()
+        await task
+        return page
+
+    return sent, asyncio.run(run())
+
+
+def test_of_one_key_the_newest_is_sent_and_pictures_only_two_ahead():
+    def script(page):
+        page.tell("state", {"n": 1})
+        assert page.post("state", message({"n": 2}))  # it replaces the one before
+        yield
+        for n in range(6):
+            page.tell("frame/x", {"frame": n})
+            yield
+        page.tell("answer/1", {"answer": 1})
+        yield
+        page.seen("frame/x")
+        yield
+        page.seen("frame/none")
+
+    sent, _ = delivered(script)
+    assert sent == [{"n": 2}, {"frame": 0}, {"frame": 1}, {"answer": 1}, {"frame": 5}]
+
+
+def test_what_is_made_when_its_turn_comes():
+    def script(page):
+        page.post("a", lambda: message({"made": True}))
+        page.post("b", lambda: None)
+        yield
+
+    assert delivered(script)[0] == [{"made": True}]
+
+
+def test_a_page_that_takes_nothing_is_closed():
+    async def run():
+        page = Page("page", None)
+        for n in range(SLOTS + 1):
+            page.tell(str(n), {})
+        assert page.gone
+        assert len(page._slots) == SLOTS
+
+    asyncio.run(run())
+
+
+# -- clerks -------------------------------------------------------------------------------------------
+
+
+class Fake:
+    """A worker that does nothing by itself."""
+
+    def __init__(self, hear, gone):
+        self.hear, self.gone, self.told, self.killed = hear, gone, [], False
+
+    def tell(self, header):
+        self.told.append(header)
+
+    def kill(self):
+        self.killed = True
+
+    def answer(self, **more):
+        self.hear({"event": "answer", **more}, b"whole")
+
+
+class Fakes:
+    def __init__(self):
+        self.all = []
+
+    def worker(self, hear, gone):
+        self.all.append(Fake(hear, gone))
+        return self.all[-1]
+
+
+def test_a_clerk_answers_one_question_after_the_other_and_forgets_what_is_taken_back():
+    nursery, heard = Fakes(), []
+    clerk = Clerk(nursery, {"do": "desk"})
+
+    def hear(header, whole):
+        heard.append(header)
+
+    numbers = [clerk.ask({"ask": n, "id": n}, hear) for n in range(4)]
+    (worker,) = nursery.all
+    assert worker.told == [{"do": "desk"}, {"ask": 0, "id": 0}]
+    worker.hear({"event": "progress", "id": 0}, b"")
+    clerk.take_back(numbers[1])
+    worker.answer(id=0)
+    assert [told["id"] for told in heard] == [0, 0]
+    assert worker.told[-1]["ask"] == 2
+    clerk.take_back(numbers[2])  # it is being answered: only the end of the worker ends that
+    assert worker.killed
+    assert nursery.all[1].told == [{"do": "desk"}, {"ask": 3, "id": 3}]
+    worker.answer(id=2)  # too late: it counts for nothing
+    nursery.all[1].gone("its process was ended by signal 9")
+    assert heard[-1] == {"event": "answer", "page": None, "id": 3,
+                         "error": "no answer: its process was ended by signal 9"}  # fmt: skip
+    clerk.ask({"ask": 4}, hear)
+    assert len(nursery.all) == 3
+
+
+def test_questions_do_not_pile_up():
+    heard = []
+    clerk = Clerk(Fakes(), {})
+    for n in range(QUESTIONS + 2):
+        clerk.ask({"id": n}, lambda header, whole: heard.append(header))
+    assert [told["id"] for told in heard] == [QUESTIONS + 1]
+    assert "too many" in heard[0]["error"]
+
+
+# -- uploads ------------------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=300), st.sampled_from(ENDINGS))
+def test_a_file_gets_a_name_of_plain_letters(stem, ending):
+    name = fit_name(stem.replace("\0", "") + ending)
+    assert name.endswith(ending)
+    assert set(name[: -len(ending)]) <= set(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+    )
+    assert 1 <= len(name) <= 70
+
+
+@pytest.mark.parametrize("name", ["x", "x.exe", ".csv.html", "", "x.csv/", "run.json", "csv"])
+def test_other_endings_are_refused(name):
+    with pytest.raises(Refused) as refused:
+        fit_name(name)
+    assert refused.value.status == 415
+
+
+def test_what_is_too_large_leaves_nothing_behind(tmp_path):
+    async def pieces():
+        for _ in range(10):
+            yield b"x" * 100
+
+    for claimed in (None, "10"):  # what it claims counts for nothing
+        with pytest.raises(Refused) as refused:
+            asyncio.run(take_in(tmp_path, "a.csv", claimed, pieces(), largest=500))
+        assert refused.value.status == 413
+    with pytest.raises(Refused):
+        asyncio.run(take_in(tmp_path, "a.csv", "501", pieces(), largest=500))
+    assert list((tmp_path / "data").iterdir()) == []
+    assert asyncio.run(take_in(tmp_path, "a.csv", None, pieces(), largest=1000)) == "a.csv"
+    assert (tmp_path / "data" / "a.csv").stat().st_size == 1000
+
+
+def test_files_do_not_go_where_a_link_leads(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs" / "data").symlink_to(tmp_path / "elsewhere")
+
+    async def pieces():
+        yield b"0,1\n"
+
+    with pytest.raises(InputError, match="leads out"):
+        asyncio.run(take_in(tmp_path / "runs", "a.csv", None, pieces()))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# -- runs that are steered ----------------------------------------------------------------------------
+
+
+def recipe(**more):
+    chosen = {"hidden": (12,), "patterns": 3, "epochs": 6, "projection": "none", "device": "cpu"}
+    chosen |= {"evaluate": "end", **more}
+    return Recipe.made("bars4", chosen)
+
+
+def same(one, other):
+    a, b = (load_tensors(run.latest)[0] for run in (one, other))
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop"])
+def test_a_rate_that_is_changed_is_the_same_whoever_makes_the_updates(tmp_path, optimizer):
+    chosen = recipe(optimizer=optimizer, rate=(0.01,), decay=1.0, rate_floor=0.0)
+    steered = Steered.of(Run.create(tmp_path / "steered", chosen))
+    for step in steered.go():
+        if step.update in (7, 8):
+            steered.change_rate(0.05 / step.update)
+    assert steered.recipe.rate_changes == ((7, 0.05 / 7), (8, 0.05 / 8))
+    told = json.loads((steered.folder / "run.json").read_text())["recipe"]
+    assert told["rate_changes"] == [[7, 0.05 / 7], [8, 0.05 / 8]]
+    again = Run.create(tmp_path / "again", Recipe.from_dict(told))
+    for _ in again.go():
+        pass
+    assert same(steered, again)
+    plain = Run.create(tmp_path / "plain", chosen)
+    for _ in plain.go():
+        pass
+    assert not same(steered, plain)
+
+
+def test_a_change_after_the_newest_checkpoint_survives_a_kill(tmp_path):
+    whole = Steered.of(Run.create(tmp_path / "whole", recipe()))
+    for step in whole.go():
+        if step.update == 13:
+            whole.change_rate(0.003)
+    cut = Steered.of(Run.create(tmp_path / "cut", recipe()))
+    kept = (tmp_path / "kept").with_suffix(".safetensors")
+    steps = cut.go()
+    for step in steps:
+        if step.update == 10:
+            cut.keep()
+            kept.write_bytes(cut.latest.read_bytes())
+        if step.update == 13:
+            cut.change_rate(0.003)
+            break
+    steps.close()
+    cut.latest.write_bytes(kept.read_bytes())  # as a kill after update 13 would have left it
+    for _ in Run(cut.folder).go():
+        pass
+    assert same(whole, cut)
+
+
+def test_a_run_is_steered_between_two_steps_and_by_a_rate(tmp_path):
+    run = Steered.of(Run.create(tmp_path / "run", recipe()))
+    for call in (run.keep, lambda: run.change_rate(0.1)):
+        with pytest.raises(InputError, match="between two steps"):
+            call()
+    steps = run.go()
+    next(steps)
+    for wrong in (0, -1.0, "fast", float("nan"), None, True):
+        with pytest.raises(InputError, match="above 0"):
+            run.change_rate(wrong)
+    assert run.recipe.rate_changes == ()
+    steps.close()
+
+
+def test_schedules_with_changes():
+    schedule = Schedule(decay=0.5, changes=((4, 1.0), (8, 0.1)))
+    assert schedule.starts((0.2, 0.3), 3) == (0.2, 0.3)
+    assert schedule.starts((0.2, 0.3), 4) == (1.0, 1.0)
+    assert schedule.starts((0.2,), 100) == (0.1,)
+    for wrong in (((4,),), ((4, 0.0),), ((5, 1.0), (4, 1.0)), ((0.5, 1.0),), [(1, 1.0)], (("a", 1),)):
+        with pytest.raises(InputError, match="changes of the rate"):
+            Schedule(changes=wrong)
+
+
+def test_the_page_of_a_run_says_that_its_rate_was_changed(tmp_path):
+    from rapidbm.runs.report.words import recipe_in_words
+
+    run = Run.create(tmp_path / "run", replace(recipe(), rate_changes=((1200, 0.005),)))
+    assert "from update 1,200 on rate 0.005" in dict(recipe_in_words(run))["Updates"]
+
+
+# -- what a page may choose ---------------------------------------------------------------------------
+
+
+def test_choices_are_checked(tmp_path):
+    found, preset = recipe_of(tmp_path, {"dataset": "bars4", "chosen": {"rate": 0.1, "hidden": [7]}})
+    assert (found.rate, found.hidden, found.patterns, preset) == ((0.1,), (7,), 8, "paper-bars")
+    for chosen in (
+        {"device": "cuda"},
+        {"dataset": "x"},
+        {"hidden": "7"},
+        {"budget": "1s"},
+        {"rate": [1, 2]},
+    ):
+        with pytest.raises(InputError, match="the choices"):
+            recipe_of(tmp_path, {"dataset": "bars4", "chosen": chosen})
+    for dataset in (None, "", "/etc/passwd.csv", "my.npy", "upload:../x.csv", "upload:.csv", "basN", 7):
+        with pytest.raises(InputError):
+            recipe_of(tmp_path, {"dataset": dataset})
+    with pytest.raises(InputError, match="beyond the studio"):
+        recipe_of(tmp_path, {"dataset": "bars4", "chosen": {"hidden": [50_000], "patterns": None}})
+
+
+def test_specimens_are_what_their_names_say():
+    for name, phase in (
+        ("retrieval", "retrieval"),
+        ("glass", "spin glass"),
+        ("paramagnet", "paramagnet"),
+    ):
+        assert rb.standing(SPECIMENS[name].make()).phase == (phase,)
+    assert rb.standing(SPECIMENS["crowded"].make()).phase == ("spin glass",)
+
+
+def test_only_what_is_in_the_folder_or_the_package_is_opened(tmp_path):
+    for name in ("specimen:no", "pretrained:no", "none", "../x", 7, None):
+        with pytest.raises(InputError):
+            opened(tmp_path, name)
+    with pytest.raises(InputError, match="replicas"):
+        subject(tmp_path, {"machine": "specimen:glass", "replica": 1})
+    assert subject(tmp_path, {"machine": "pretrained:mnist"}).machine.visible == 784
+
+
+# -- labels as units ----------------------------------------------------------------------------------
+
+
+def test_labels_become_units_below_the_image():
+    plain, data = rb.load("digits"), rb.load("digits-labelled")
+    assert (data.shape, data.label_units, data.name) == ((10, 8), 16, "digits-labelled")
+    assert torch.equal(data.train.spins[:, :64], plain.train.spins)
+    units = data.train.spins[:, 64:] > 0
+    assert torch.equal(units.int().argmax(1), data.train.labels)
+    assert units.sum(1).eq(1).all()
+    assert not data.test.known[64:].any()
+    assert plain.label_units == 0
+
+
+def test_where_a_row_has_room_a_class_has_several_units():
+    rows = np.random.default_rng(0).integers(0, 2, (20, 4, 7))
+    data = rb.from_arrays(rows, train_labels=[3, 5, 8, 8] * 5)
+    found = with_label_units(data)
+    assert found.shape == (5, 7)
+    code = {int(k): found.train.spins[found.train.labels == k][0, -7:].tolist() for k in (3, 5, 8)}
+    assert code == {3: [1, 1, *[-1] * 5], 5: [-1, -1, 1, 1, -1, -1, -1], 8: [*[-1] * 4, 1, 1, -1]}
+    with pytest.raises(InputError, match="no labels"):
+        with_label_units(rb.load("bars4"))
+
+
+# -- dreams -------------------------------------------------------------------------------------------
+
+
+class Told:
+    """A pipe that keeps what it is told."""
+
+    def __init__(self):
+        self.all = []
+
+    def tell(self, header, arrays=None):
+        self.all.append((header, dict(arrays or {})))
+
+
+def test_chains_start_from_images_of_a_label_and_its_units_can_be_held(tmp_path):
+    chosen = Recipe.made(
+        "digits-labelled", {"hidden": (20,), "patterns": 4, "epochs": 1, "device": "cpu"}
+    )
+    for _ in Run.create(tmp_path / "run", chosen).go():
+        pass
+    pipe = Told()
+    dream = Dream(pipe, tmp_path, "page", {"machine": "run", "chains": 9})
+    header, arrays = pipe.all[0]
+    assert (header["labels"], header["label_units"]) == (list(range(10)), 16)
+    codes = arrays["codes"][1]
+    assert codes.argmax(1).tolist() == list(range(10))
+    dream.start({"from": "data", "label": 7})
+    assert dream.spins[0, :, 64:80].argmax(1).eq(7).all()
+    up = [64 + int(i) for i in torch.nonzero(codes[3] > 0).flatten()]
+    down = [64 + int(i) for i in torch.nonzero(codes[3] < 0).flatten()]
+    dream.obey({"do": "hold", "up": up, "down": down})
+    for _ in range(3):
+        dream.frame()
+    assert torch.equal(dream.spins[0, :, 64:80], codes[3].float().expand(9, -1))
+    with pytest.raises(InputError, match="no image"):
+        dream.start({"from": "data", "label": 77})
+
+
+def test_a_dream_goes_on_with_the_newer_machine_of_a_training(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapidbm.studio.work.dreaming.FRESH", 0.0)
+    run = Steered.of(Run.create(tmp_path / "run", recipe()))
+    steps = run.go()
+    next(steps), next(steps)
+    dream = Dream(Told(), tmp_path, "page", {"machine": "run"})
+    before = dream.machine.patterns.clone()
+    for _ in range(8):
+        next(steps)
+    run.keep()
+    dream.frame()
+    assert not torch.equal(dream.machine.patterns, before)
+    assert torch.equal(dream.machine.patterns, run.machine("last").patterns)
+    steps.close()
+
+
+def test_the_ladder_tells_which_walker_stands_where(tmp_path):
+    pipe = Told()
+    dream = Dream(pipe, tmp_path, "page", {"machine": "specimen:retrieval"})
+    dream.obey({"do": "ladder", "on": True, "rungs": 5})
+    seen = set()
+    for _ in range(40):
+        dream.obey({"do": "seen"})
+        dream.frame()
+        _, arrays = pipe.all[-1]
+        names = arrays["names"][1].tolist()
+        assert sorted(names) == list(range(5))
+        seen.add(tuple(names))
+    assert len(seen) > 1
+    assert arrays["rungs"][1].tolist() == sorted(arrays["rungs"][1].tolist())
+
+
+def test_walkers_keep_their_names_when_they_trade():
+    from rapidbm.sampling import tempering
+
+    machine = rb.rbm(6, 5, scale=0.5, seed=0)
+    path = rb.ParallelTempering().path(machine)
+    start = machine.random(12, rb.stream(0, "x"))
+    walkers = tempering.walkers_on(torch.linspace(0, 1, 4, dtype=torch.float64)[None], start)
+    for turn in range(6):
+        walkers = tempering.turn(path, walkers, rb.stream(turn, "turn"), sweeps=0)  # nobody moves
+    assert not torch.equal(walkers.names[0], torch.arange(12))
+    assert torch.equal(walkers.spins[0], start[0, walkers.names[0]])
+
+
+# -- progress -----------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_to_a_function_and_shown_nowhere(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr("rapidbm.progress.clock", lambda: now[0])
+    told = []
+    with telling(lambda line, share: told.append((line, share))), watch("work", 4) as tick:
+        for _ in range(4):
+            now[0] += 1.0
+            tick()
+    assert [share for _, share in told] == [0.25, 0.5, 0.75, 1.0]
+    assert told[0][0].startswith("work: 1 of 4 done")
+    assert capsys.readouterr().err == ""
+    with watch("work", 4) as tick:  # and no more: RAPIDBM_PROGRESS is off in tests
+        now[0] += 99.0
+        tick()
+    assert len(told) == 4
