@@ -48,9 +48,9 @@ def few(monkeypatch):
 
 def test_shapes_follow_the_columns():
     narrow = list(candidates(auto(), (), table(16)))
-    assert {(c.hidden, c.patterns) for c in narrow} == {(100, None)}
+    assert {(c.hidden, c.patterns) for c in narrow} == {((100,), None)}
     wide = list(candidates(auto(), (), table(100)))
-    assert {(c.hidden, c.patterns) for c in wide} == {(400, None), (400, 64)}
+    assert {(c.hidden, c.patterns) for c in wide} == {((400,), None), ((400,), 64)}
     assert len(wide) == 2 * len(choosing.RATES)
 
 
@@ -69,13 +69,13 @@ def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
 
 def test_what_was_chosen_is_not_varied():
     given = {"hidden": (30,), "patterns": 7, "rate": (0.02,), "weight_decay": (0.5,)}
-    assert list(candidates(auto(**given), given, table(100))) == [Candidate(30, 7, 0.02, 0.5)]
+    assert list(candidates(auto(**given), given, table(100))) == [Candidate((30,), 7, 0.02, 0.5)]
     recipe = chosen(auto(**given, sweeps=9), {**given, "sweeps": 9}, table())
     assert (recipe.hidden, recipe.patterns, recipe.rate, recipe.sweeps) == ((30,), 7, (0.02,), 9)
 
 
 def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few, monkeypatch):
-    rivals = [Candidate(8, None, rate, decay) for rate in (1e-3, 1e-2) for decay in (0.0, 100.0)]
+    rivals = [Candidate((8,), None, rate, decay) for rate in (1e-3, 1e-2) for decay in (0.0, 100.0)]
     recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
     monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
     monkeypatch.setattr(choosing, "LONGEST", 100.0)
@@ -187,21 +187,103 @@ def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypa
     assert recipe.patterns is not None
 
 
+# -- deep and full machines --------------------------------------------------------------------------
+
+
+def test_layers_of_deep_and_full_machines_are_rules():
+    def shapes(model, columns, **more):
+        recipe = auto(model=model, **more)
+        return {(c.hidden, c.patterns) for c in candidates(recipe, more, table(columns))}
+
+    assert shapes("dbm", 16) == {((50, 50), None)}
+    assert shapes("bm", 16) == {((50,), None)}
+    of_patterns = round(0.8 * (64 * 128 + 128 * 128) / (64 + 256))
+    assert shapes("dbm", 64) == {((128, 128), None), ((128, 128), of_patterns)}
+    of_patterns = round(0.8 * 191 / 2)
+    assert shapes("bm", 64) == {((128,), None), ((128,), of_patterns)}
+    assert shapes("dbm", 16, hidden=(9, 8, 7)) == {((9, 8, 7), None)}
+    assert shapes("bm", 16, hidden=()) == {((), None)}
+    # Dense ones of many units that are coupled to each other are swept one by one.
+    assert shapes("bm", 16, hidden=(600,)) == {((600,), round(0.8 * 615 / 2))}
+    assert shapes("bm", 16, hidden=(600,), patterns=None) == {((600,), None)}
+
+
+def test_couplings_are_counted():
+    assert choosing.couplings("rbm", 10, (4,)) == 40
+    assert choosing.couplings("dbm", 10, (4, 3)) == 52
+    assert choosing.couplings("bm", 10, (4,)) == 91
+    dense = [c.rate for c in candidates(auto(model="bm"), (), table(256)) if c.patterns is None]
+    assert dense == pytest.approx([x * 128 / (456 * 455 / 2) ** 0.5 for x in (5e-4, 1.5e-3, 4.5e-3)])
+
+
+@pytest.mark.parametrize("kind", [{"model": "dbm"}, {"model": "bm"}])
+def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
+    lines = []
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 30.0)
+    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    recipe = chosen(auto(**kind, budget="4s"), {**kind, "budget": "4s"}, table(), lines.append)
+    layers = "50 + 50" if kind["model"] == "dbm" else "50"
+    assert recipe.hidden == tuple(map(int, layers.split(" + ")))
+    assert (recipe.positive, recipe.positive_steps, recipe.lifetime) == ("meanfield", 10, 1000)
+    assert (recipe.metrics, recipe.centred, recipe.model) == (("log_bound",), True, kind["model"])
+    assert lines[0].startswith(
+        f"auto: a {kind['model']} is judged by a lower bound of log p; by rule, not"
+    )
+    assert (
+        f"{layers} hidden units, 10 steps of meanfield per update, chains that live for 1000" in lines[0]
+    )
+    assert any(f"auto: {layers} hidden units, dense" in x and "log p ≥ train" in x for x in lines)
+
+
+def test_what_was_chosen_of_a_deep_machine_stays(monkeypatch):
+    monkeypatch.setattr(choosing, "compared", lambda *given: [])
+    given = {"model": "dbm", "hidden": (7, 5), "lifetime": 0, "positive": "clamped", "positive_steps": 3}
+    lines = []
+    recipe = chosen(auto(**given), given, table(), lines.append)
+    assert {name: getattr(recipe, name) for name in given} == given
+    assert "7 + 5 hidden units, 3 steps of clamped per update, no lifetime" in lines[0]
+    few = {"model": "bm", "hidden": (5,)}
+    assert chosen(auto(**few), few, table()).positive == "auto"  # enumerated, which is exact
+    visible = {"model": "bm", "hidden": ()}
+    assert chosen(auto(**visible), visible, table()).metrics == ("log_likelihood",)
+
+
+def test_the_command_trains_a_deep_machine(few, tmp_path, monkeypatch, capsys):
+    rows = (table(6, 120).train.spins > 0).numpy().astype(np.uint8)
+    np.savez(tmp_path / "table.npz", train=rows[:80], test=rows[80:])
+    monkeypatch.chdir(tmp_path)
+    words = "train table.npz --model dbm --hidden 6 --hidden 4 --dense --budget 3s --out R"
+    monkeypatch.setattr("sys.argv", ["rapidbm", *words.split()])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    run = Run(tmp_path / "R")
+    assert run.info["preset"] == "auto"
+    assert run.best.is_file()
+    assert run.metrics()[-1]["log_bound_error_valid"] is not None
+    assert "judged by a lower bound of log p" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "other",
-    [{"model": "dbm", "hidden": (9, 5)}, {"negative": "pid", "patterns": 4}, {"optimizer": "sgd"}],
+    [{"negative": "pid", "patterns": 4}, {"optimizer": "sgd"}],
 )
 def test_it_is_for_one_kind_of_training(other):
     assert not choosing.serves(other)
-    with pytest.raises(InputError, match="the preset auto is for an rbm by pcd and adam, not"):
+    with pytest.raises(InputError, match="the preset auto trains by pcd and adam, not by"):
         chosen(auto(**other), other, table())
 
 
 def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
-    assert preset_for("digits", trying=True) == "auto"
-    assert preset_for("mnist", trying=True) == "auto"
-    assert preset_for("bars4", trying=True) == "paper-bars"
-    assert preset_for("digits") == "small"
+    assert preset_for("digits", {}, trying=True) == "auto"
+    assert preset_for("mnist", {}, trying=True) == "auto"
+    assert preset_for("bars4", {}, trying=True) == "paper-bars"
+    assert preset_for("digits", {}) == "small"
+    assert preset_for("mnist-static", {"model": "bm"}, trying=True) == "auto"
+    assert preset_for("mnist-static", {"model": "bm"}) == "bm-mnist"
+    assert preset_for("mnist", {"model": "dbm"}) == "dbm-mnist"
+    assert preset_for("mnist", {"model": "rbm"}) == "mnist"
+    assert preset_for("digits", {"model": "dbm"}) == "small"
 
 
 def test_it_is_the_default_unless_epochs_are_asked_for():
@@ -218,8 +300,8 @@ def test_it_needs_something_to_judge_by():
 
 
 def test_both_shapes_are_in_the_second_round():
-    judged = [Judged(Candidate(400, None, x, 0.1), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
-    judged += [Judged(Candidate(400, 64, x, 0.1), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
+    judged = [Judged(Candidate((400,), None, x, 0.1), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
+    judged += [Judged(Candidate((400,), 64, x, 0.1), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
     assert [c.rate for c in choosing.best_of_shapes(judged)] == [1.0, 4.0]
 
 

@@ -781,7 +781,32 @@ def test_presets_are_recipes():
     for name in PRESETS:
         recipe = Recipe.made("bars4", {}, name)
         assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe
-    assert {preset_for(d) for d in ("bars4", "bas7", "mnist", "digits", "x.npy")} <= set(PRESETS)
+    assert {preset_for(d, {}) for d in ("bars4", "bas7", "mnist", "digits", "x.npy")} <= set(PRESETS)
+
+
+@pytest.mark.parametrize(("preset", "hidden"), [("dbm-mnist", (6, 5)), ("bm-mnist", (6,))])
+def test_presets_of_deep_and_full_machines_train(tmp_path, preset, hidden):
+    """As for MNIST, on fewer pixels by a smaller machine."""
+    whole = Recipe.made("mnist-static", {}, preset)
+    assert (whole.patterns, whole.lifetime, whole.centred) == (222, 1000, True)
+    assert sum(whole.hidden) == (1000 if preset == "dbm-mnist" else 500)
+    fewer = {"hidden": hidden, "patterns": 3, "particles": 20, "sweeps": 2, "batch_size": 400}
+    recipe = Recipe.made("digits", {**fewer, "epochs": 2, "evaluate": "4", "valid": 0.1}, preset)
+    assert (recipe.model, recipe.positive_steps) == (preset.split("-")[0], 10)
+    run = Run.create(tmp_path / "R", recipe, preset)
+    for _ in run.go():
+        pass
+    lines = run.metrics()
+    assert [line["update"] for line in lines] == [0, 4, 8]
+    first, last = (line["log_bound_valid"][0] for line in (lines[0], lines[-1]))
+    assert -64.0 < first < last < 0.0
+
+
+def test_a_dbm_has_two_layers_where_nobody_says():
+    assert Recipe.made("digits", {"model": "dbm"}, "small").hidden == (250, 250)
+    assert Recipe.made("digits", {"model": "dbm", "hidden": (7,)}, "small").hidden == (7,)
+    assert Recipe.made("digits", {"model": "bm"}, "small").hidden == (500,)
+    assert Recipe.made("digits", {"model": "dbm"}, "auto").metrics == ("log_bound",)
 
 
 @pytest.mark.parametrize("method", ["cd", "pcd", "exact"])

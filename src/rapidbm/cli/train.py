@@ -194,7 +194,7 @@ def _begun(
         screen.say(line)
 
     ranks = here()
-    name = preset or preset_for(dataset, trying=choosing.tries(chosen))
+    name = preset or preset_for(dataset, chosen, trying=choosing.tries(chosen))
     chosen = {"shards": ranks.world, **chosen}
     recipe = Recipe.made(dataset, chosen, name)
     if out is not None:

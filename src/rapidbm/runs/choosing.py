@@ -2,7 +2,7 @@
 
 Candidates are couplings, dense or of patterns, with a rate and a weight decay each. Those of equal shapes
 train side by side as replicas, each with a fall of its rate to zero, and are judged by the likelihood of
-a validation part:
+a validation part, deep and full machines by the lower bound on it that mean field proves:
 
     first     couplings and rates, at the usual decay, for a `FIRST` share of the time
     second    the best rate of each kind of couplings, the usual one of a kind that could not be judged,
@@ -15,15 +15,19 @@ A longer training wants a lower rate: with r times the updates of the second rou
 
     rate → rate / √r,    at least a quarter of it                                         (1)
 
-The candidates lie around what suits the size of a machine and of its data: a coupling J_ij between V and
-H units moves the fields of many others, and few rows overfit,
+The candidates lie around what suits the size of a machine and of its data: one of C couplings, V H in a
+restricted machine, moves the fields of many others, and few rows overfit,
 
-    rate of dense couplings    10⁻³ · min(1, 128 / √(V H))                                (2)
+    rate of dense couplings    10⁻³ · min(1, 128 / √C)                                    (2)
     weight decay               min(1, 150 / rows)                                         (3)
 
 Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, decays 0, 1, 4 and 12 times (3): (3) is what
 60,000 images want, 1,600 rows of 180 columns want 12 times as much. Gradients are centred
 (`training/coordinates/centring.py`). Nothing that the caller has chosen is varied.
+
+Layers are rules, not trials: h hidden units for a restricted machine, two layers of h/2 for a deep one,
+h/2 for a full one, K patterns of four fifths of the parameters of dense couplings. So are `INFERENCE` and
+`LIFETIME` of deep and full machines (docs/decisions/deep_auto.md).
 """
 
 from __future__ import annotations
@@ -32,20 +36,23 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
+from ..display import MEASURED
 from ..errors import InputError
+from .presets import DEEP, LIFETIME
 from .recipe import Recipe
 from .spacing import KEPT, OPEN, epochs_within, seconds_of
-from .watching import trial
+from .watching import judging, trial
 
 FIRST, SECOND = 0.1, 0.25  # of the time
 LOOKS = 100  # of the run, at most
-SERVED = {"model": "rbm", "negative": "pcd", "optimizer": "adam"}
+SERVED = {"negative": "pcd", "optimizer": "adam"}
 RATES = (0.5, 1.5, 4.5)  # times `USUAL`, and of dense couplings times eq. (2)
 DECAYS = (0.0, 1.0, 4.0, 12.0)  # times eq. (3); the usual one is 1
 USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
@@ -55,6 +62,8 @@ MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
+ONE_BY_ONE = 600  # units of a dense full machine, which is swept unit by unit, up to which it is tried
+ENUMERATED = 6  # hidden units up to which their mean is exact, and cheaper
 BUDGET = "5m"  # where none is given
 VALID = 0.1  # of the rows, where the data have no validation part
 MANY_ROWS = 20_000
@@ -64,18 +73,19 @@ MANY_ROWS = 20_000
 class Candidate:
     """One way to train."""
 
-    hidden: int
+    hidden: tuple[int, ...]
     patterns: int | None
     rate: float
     decay: float
 
     @property
-    def shape(self) -> tuple[int, int | None]:
+    def shape(self) -> tuple[tuple[int, ...], int | None]:
         return self.hidden, self.patterns
 
     def __str__(self) -> str:
         kind = "dense" if self.patterns is None else f"K={self.patterns}"
-        return f"{self.hidden} hidden units, {kind}, rate {self.rate:.2g}, weight decay {self.decay:.2g}"
+        layers = " + ".join(map(str, self.hidden)) or "no"
+        return f"{layers} hidden units, {kind}, rate {self.rate:.2g}, weight decay {self.decay:.2g}"
 
 
 @dataclass(frozen=True)
@@ -109,9 +119,8 @@ def chosen(
     """The recipe with what suits its data; settings of `fixed` stay. `tell` hears what was found."""
     if not serves(vars(recipe)):
         raise InputError(
-            "the preset auto is for an rbm by pcd and adam, not for a "
-            f"{recipe.model} by {recipe.negative} and {recipe.optimizer}; leave these out, or give "
-            "another --preset"
+            f"the preset auto trains by pcd and adam, not by {recipe.negative} and {recipe.optimizer}; "
+            "leave these out, or give another --preset"
         )
     if recipe.valid == 0:
         raise InputError(
@@ -128,6 +137,13 @@ def chosen(
         data = replace(recipe, valid=share).data(given)
     recipe = _sized(replace(recipe, valid=None), fixed, data)  # the data have it by now
     rivals, decays = list(candidates(recipe, fixed, data)), _decays(recipe, fixed, data)
+    recipe = _sized_deep(recipe, fixed, rivals[0].hidden)
+    log_p = MEASURED[judging(recipe)]
+    if log_p != MEASURED["log_likelihood"]:
+        tell(
+            f"auto: a {recipe.model} is judged by a lower bound of log p; by rule, not by trial, "
+            f"{_rules(recipe)}"
+        )
     tell(
         f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
         f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
@@ -149,7 +165,7 @@ def chosen(
         if found.valid > most:  # a busy computer may have left less for a longer round
             best, took, most = found.candidate, found.updates, found.valid
         tell(
-            f"auto: {found.candidate}: log p train {found.train:.2f}, valid {found.valid:.2f} ± "
+            f"auto: {found.candidate}: {log_p} train {found.train:.2f}, valid {found.valid:.2f} ± "
             f"{found.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
         )
         kept = best_of_shapes(judged)
@@ -181,11 +197,31 @@ def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
     return replace(recipe, **{name: value for name, value in sizes.items() if name not in fixed})
 
 
+def _sized_deep(recipe: Recipe, fixed: Collection[str], hidden: tuple[int, ...]) -> Recipe:
+    """The layers, and the inference of hidden units and the chains that deep and full machines want."""
+    recipe = replace(recipe, hidden=hidden)
+    if recipe.model == "rbm":
+        return recipe
+    wanted: dict[str, Any] = {"lifetime": LIFETIME}
+    if sum(hidden) > ENUMERATED and "positive_steps" not in fixed:
+        wanted |= DEEP
+    return replace(recipe, **{name: value for name, value in wanted.items() if name not in fixed})
+
+
+def _rules(recipe: Recipe) -> str:
+    """What deep and full machines are given that is not compared."""
+    told = [f"{' + '.join(map(str, recipe.hidden)) or 'no'} hidden units"]
+    if recipe.positive_steps is not None:
+        told.append(f"{recipe.positive_steps} steps of {recipe.positive} per update")
+    told.append(f"chains that live for {recipe.lifetime} updates" if recipe.lifetime else "no lifetime")
+    return ", ".join(told)
+
+
 def candidates(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[Candidate]:
     """Shapes by the number of columns, times rates."""
     decay = _decays(recipe, fixed, data)[:2][-1]  # the usual one
     for hidden, patterns in _shapes(recipe, fixed, data):
-        usual = usual_rate(data.visible, hidden, patterns is None)
+        usual = usual_rate(couplings(recipe.model, data.visible, hidden), patterns is None)
         rates = recipe.rate if "rate" in fixed else [usual * x for x in RATES]
         for rate in rates:
             yield Candidate(hidden, patterns, rate, decay)
@@ -198,9 +234,17 @@ def _decays(recipe: Recipe, fixed: Collection[str], data: Dataset) -> list[float
     return [usual_decay(len(data.train)) * x for x in DECAYS]
 
 
-def usual_rate(visible: int, hidden: int, dense: bool) -> float:
-    """What suits a training of minutes; of dense couplings eq. (2)."""
-    return USUAL * (min(1.0, WIDE / (visible * hidden) ** 0.5) if dense else 1.0)
+def couplings(model: str, visible: int, hidden: tuple[int, ...]) -> int:
+    """How many a dense machine has."""
+    sizes = (visible, *hidden)
+    if model == "bm":
+        return sum(sizes) * (sum(sizes) - 1) // 2
+    return sum(a * b for a, b in pairwise(sizes))
+
+
+def usual_rate(count: int, dense: bool) -> float:
+    """What suits a training of minutes; of so many dense couplings eq. (2)."""
+    return USUAL * (min(1.0, WIDE / max(1, count) ** 0.5) if dense else 1.0)
 
 
 def usual_decay(rows: int) -> float:
@@ -213,17 +257,29 @@ def usual_hidden(visible: int, device: torch.device, each: int = 4) -> int:
     return min(by_device(device, 400, 1000), max(100, each * visible))
 
 
-def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[tuple[int, int | None]]:
+def usual_layers(model: str, visible: int, device: torch.device) -> tuple[int, ...]:
+    """About as many units as suit a restricted machine, deep in two layers, or half as many that are
+    coupled to each other as well."""
+    count = usual_hidden(visible, device)
+    return {"rbm": (count,), "dbm": (count // 2, count // 2), "bm": (count // 2,)}[model]
+
+
+def _shapes(
+    recipe: Recipe, fixed: Collection[str], data: Dataset
+) -> Iterator[tuple[tuple[int, ...], int | None]]:
     device = device_named(recipe.device)
     v = data.visible
-    hidden = recipe.hidden[0] if "hidden" in fixed else usual_hidden(v, device)
+    hidden = recipe.hidden if "hidden" in fixed else usual_layers(recipe.model, v, device)
     if "patterns" in fixed:
         yield hidden, recipe.patterns
         return
-    yield hidden, None
-    if v >= LEAST_PATTERNED:
-        # Four fifths of the parameters of the dense one, which has v · hidden.
-        yield hidden, max(16, round(0.8 * v * hidden / (v + hidden)))
+    units = v + sum(hidden)
+    slow = recipe.model == "bm" and units > ONE_BY_ONE
+    if not slow:
+        yield hidden, None
+    if slow or v >= LEAST_PATTERNED:
+        # Four fifths of the parameters of the dense one.
+        yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units))
 
 
 def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float) -> list[Judged]:
@@ -246,7 +302,7 @@ def usual_of_shapes(rivals: list[Candidate]) -> list[Candidate]:
 
 def by_shape(rivals: list[Candidate]) -> list[list[Candidate]]:
     """Those that can train side by side."""
-    groups: dict[tuple[int, int | None], list[Candidate]] = {}
+    groups: dict[tuple[tuple[int, ...], int | None], list[Candidate]] = {}
     for one in rivals:
         groups.setdefault(one.shape, []).append(one)
     return list(groups.values())
@@ -284,7 +340,7 @@ def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:
     more: dict[str, Any] = {"scale": None} if first.patterns is None else {}
     return replace(
         recipe,
-        hidden=(first.hidden,),
+        hidden=first.hidden,
         patterns=first.patterns,
         replicas=len(group),
         rate=tuple(c.rate for c in group),

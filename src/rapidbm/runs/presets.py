@@ -5,7 +5,7 @@ A preset says what differs from the defaults of a `Recipe`; a choice made beside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.catalogue import entry_of, is_file
@@ -33,6 +33,21 @@ LIKELIHOOD = {
     "optimizer": "adam",
     "rate": (1e-3,),
     "fall": "linear",
+}
+DEEP = {"positive": "meanfield", "positive_steps": 10}  # where hidden units are coupled to each other
+LIFETIME = 1000  # updates of a chain of theirs
+LAYERED = {
+    **LIKELIHOOD,
+    **DEEP,
+    "centred": True,
+    "patterns": 222,
+    "particles": 1000,
+    "sweeps": 10,
+    "lifetime": LIFETIME,
+    "weight_decay": (0.003,),
+    "batch_size": 500,
+    "metrics": ("log_bound",),
+    "evaluate": "1000",
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "paper-bars": {**BARS, "patterns": 8, "batch_size": 3, "epochs": 300},
@@ -86,6 +101,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 500,
         "epochs": 900,
     },
+    "dbm-mnist": {**LAYERED, "model": "dbm", "hidden": (500, 500), "epochs": 600},
+    "bm-mnist": {**LAYERED, "model": "bm", "hidden": (500,), "rate": (5e-4,), "epochs": 400},
     "small": {
         **LIKELIHOOD,
         "hidden": (500,),
@@ -105,11 +122,21 @@ SERVES = {
 }
 
 
-def metrics_for(dataset: str, preset: str, model: str, hidden: Sequence[int]) -> tuple[str, ...]:
+def layers_for(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """The hidden layers where nobody says: those of the preset, one of them as two halves for a dbm."""
+    hidden: tuple[int, ...] = values.get("hidden", (500,))
+    if values.get("model") == "dbm" and len(hidden) == 1:
+        return (hidden[0] - hidden[0] // 2, hidden[0] // 2)
+    return hidden
+
+
+def metrics_for(dataset: str, preset: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """What is measured when nobody says: the likelihood of a file's data, and wherever settings are
     compared by it; reconstruction in the paper's tasks."""
     watched = is_file(dataset) and not preset.startswith("paper")
-    return (watched_for(model, hidden),) if watched or preset == "auto" else ("hamming",)
+    if not watched and preset != "auto":
+        return ("hamming",)
+    return (watched_for(values.get("model", "rbm"), values["hidden"]),)
 
 
 def watched_for(model: str, hidden: Sequence[int]) -> str:
@@ -118,8 +145,11 @@ def watched_for(model: str, hidden: Sequence[int]) -> str:
     return "log_likelihood" if closed else "log_bound"
 
 
-def preset_for(dataset: str, *, trying: bool = False) -> str:
-    """The preset that serves a data set when none is named: the paper's for its tasks, for others `auto`
-    where it may try, else what needs no trials."""
+def preset_for(dataset: str, chosen: Mapping[str, Any], *, trying: bool = False) -> str:
+    """The preset that serves a data set and the model that was chosen when none is named: the paper's for
+    its tasks, for others `auto` where it may try, else what needs no trials."""
     served = SERVES.get(entry_of(dataset)[0] or "", "small")
-    return "auto" if trying and not served.startswith("paper") else served
+    if trying and not served.startswith("paper"):
+        return "auto"
+    kind = f"{chosen.get('model')}-{served}"
+    return kind if kind in PRESETS else served

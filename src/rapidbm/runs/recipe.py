@@ -35,7 +35,7 @@ from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
 from .choices import check_machine, one_or_each, optimizer_of, tuples
 from .metrics import METRICS
-from .presets import PRESETS, metrics_for, preset_for
+from .presets import PRESETS, layers_for, metrics_for, preset_for
 from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
 
 BIAS_STARTS = ("marginals", "zero")
@@ -278,7 +278,7 @@ class Recipe:
     def made(dataset: str, chosen: Mapping[str, Any], preset: str | None = None) -> Recipe:
         """A recipe from what was chosen; a preset fills in the rest. What is no field is an option of a
         part."""
-        name = preset or preset_for(dataset)
+        name = preset or preset_for(dataset, chosen)
         base = lookup("preset", name, PRESETS)
         # What a preset says of one part or optimiser does not carry over to another.
         drop = {flag for flag in _own_flags("dataset") if flag not in settings_for(dataset)}
@@ -292,8 +292,8 @@ class Recipe:
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
             drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
-        machine = values.get("model", "rbm"), values.get("hidden", ())
-        values.setdefault("metrics", metrics_for(dataset, name, *machine))
+        values["hidden"] = chosen.get("hidden", layers_for(values))
+        values.setdefault("metrics", metrics_for(dataset, name, values))
         if values.get("budget") is not None and "epochs" not in chosen:
             values["epochs"] = OPEN
         if is_file(dataset):  # found again from wherever the run is looked at

@@ -148,7 +148,7 @@ def trial(
     if data.valid is None:
         raise InputError("a trial is judged by a validation part; give valid=0.1, or data that have one")
     trainer = recipe.trainer(data, device_named(recipe.device))
-    metric = next(iter(watched(recipe)), watched_for(recipe.model, recipe.hidden))
+    metric = judging(recipe)
     METRICS[metric].check(trainer.machine)
     watching, curve, spent = Watch(trainer, data, (metric,), end=JUDGED), {}, 0.0
 
@@ -260,6 +260,11 @@ def suited(recipe: Recipe, data: Dataset) -> Recipe:
     )
     metrics = dict.fromkeys("hamming" if name in WATCHED else name for name in recipe.metrics)
     return replace(recipe, metrics=tuple(metrics))
+
+
+def judging(recipe: Recipe) -> str:
+    """What machines are compared by: the first that is watched, or would be."""
+    return next(iter(watched(recipe)), watched_for(recipe.model, recipe.hidden))
 
 
 def watched(recipe: Recipe) -> tuple[str, ...]:

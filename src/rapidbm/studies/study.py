@@ -188,7 +188,7 @@ class Study:
 
     def preset_of(self, point: Mapping[str, Any]) -> str:
         chosen = {**self.fixed, **point}
-        preset = chosen.get("preset") or preset_for(chosen["dataset"])
+        preset = chosen.get("preset") or preset_for(chosen["dataset"], chosen)
         if preset == "auto":
             raise InputError("a sweep has no preset auto, which tries settings itself; give another")
         return str(preset)
