@@ -172,7 +172,7 @@ class Desk:
             "recipe": {**own, "dataset": asked.get("dataset")},
             "rate": _rate(recipe),
             "preset": preset,
-            "usual": preset_for(recipe.dataset),
+            "usual": preset_for(recipe.dataset, {"model": recipe.model}),
         }, {}
 
     # -- phases -----------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def recipe_of(folder: Path, asked: Mapping[str, Any]) -> tuple[Recipe, str]:
     """The recipe that a message asks for, and the preset that filled it in."""
     chosen = CHOSEN.checked(dict(asked.get("chosen") or {}), "the choices:", "change that one")
     dataset = data_named(folder, asked.get("dataset"))
-    preset = asked.get("preset") or preset_for(dataset)
+    preset = asked.get("preset") or preset_for(dataset, chosen)
     if preset == "auto":
         raise InputError("settings by trials are for the command, rapidbm train; choose them here")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
