@@ -19,6 +19,7 @@ from rapidbm.random import stream
 from rapidbm.sampling import annealing, bases
 from rapidbm.sampling.paths import Cooling
 from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
+from rapidbm.sampling.spread import Spread
 from rapidbm.testing import chi_squared, exact_distribution
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
@@ -267,7 +268,8 @@ def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spr
     logs, back = weighed(forward, spreads[0]), weighed(-backward, spreads[1])
     monkeypatch.setattr(annealing, "backward", lambda *given: back)
     walk = annealed.Walk(None, [0.0, 1.0], logs, None)
-    found = annealed._joined(walk, None, None, stream(0), None)
+    settled = torch.ones((1, 100, 1))
+    found = annealed._joined(walk, settled, None, lambda *words: stream(0), None, Spread())
     best = annealing.bennett(logs, back)
     ends = [float(best.value + side * WIDE * best.error) for side in (-1, 1)]
     wide = WIDE if abs(apart) > 1.96 else 0.0
@@ -280,7 +282,7 @@ def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spr
     assert float(found.lower) == pytest.approx(min(ends), abs=1e-12)
     assert float(found.upper) == pytest.approx(max(ends), abs=1e-12)
     assert (float(found.forward), float(found.back)) == pytest.approx((forward, backward))
-    few = annealed._joined(walk, None, torch.tensor([4]), stream(0), None)
+    few = annealed._joined(walk, settled, torch.tensor([4]), lambda *words: stream(0), None, Spread())
     assert float(few.upper - few.lower) > 2 * WIDE / 4  # of four chains a quarter may miss
 
 

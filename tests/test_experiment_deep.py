@@ -12,14 +12,22 @@ from rapidbm.errors import LoadWarning
 from rapidbm.machines.constructors import bm, rbm
 from rapidbm.paper import item, parts, settings
 from rapidbm.paper.claims import claims_of, judged
-from rapidbm.paper.deep import glass, likelihood, minima, moments, steering
+from rapidbm.paper.deep import depth, glass, likelihood, minima, moments, negatives, steering
 from rapidbm.paper.lab import Lab
 from rapidbm.paper.records import Record, plain, settings_of
 from rapidbm.paper.reproduction import item_names
 from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
 
-STUDIES = ("deep-steering", "deep-moments", "deep-mnist", "deep-glass", "deep-minima")
+STUDIES = (
+    "deep-steering",
+    "deep-moments",
+    "deep-phases",
+    "deep-digits",
+    "deep-mnist",
+    "deep-glass",
+    "deep-minima",
+)
 pytestmark = pytest.mark.filterwarnings(f"ignore::{LoadWarning.__module__}.LoadWarning")
 
 
@@ -45,7 +53,7 @@ def test_items_are_drawn_and_claims_judged(records, name):
     fig = item(name).draw(item(name).records(records))
     assert fig.axes
     assert item(name).caption(records)
-    for module in (steering, moments, likelihood, glass, minima):
+    for module in (steering, moments, negatives, depth, likelihood, glass, minima):
         for claim in claims_of(module):
             assert judged(claim, records).finding.measured
 
@@ -179,9 +187,9 @@ def test_a_deep_machine_starts_from_a_restricted_one(tmp_path):
     scale = settings("deep-mnist", "tiny")
     lab = Lab("deep-mnist.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
     data = load("digits")
-    start = likelihood._first_layer(lab, scale, data, 8)
-    first = lab.machine(next(iter(_runs(tmp_path))))
     recipe = likelihood._recipe(lab, scale, data, "dbm-layerwise", 8)
+    start = likelihood.first_layer(lab, recipe, data)
+    first = lab.machine(next(iter(_runs(tmp_path))))
     trainer = recipe.trainer(data, torch.device("cpu"))
     before = trainer.machine.patterns.detach().clone()
     start(trainer)

@@ -380,6 +380,7 @@ DRAWING = {
     "random": lambda r: SMALL.random(2, r),
     "thermodynamics": lambda r: rb.thermodynamics(SMALL, 1.0, method="tempering", steps=2, rng=r),
     "minima": lambda r: rb.minima(SMALL, 2, r),
+    "basins": lambda r: rb.basins(rb.rbm(3, 2, 1, seed=0), r),
     "growth": lambda r: rb.growth(SMALL, 2, r),
     "glassiness": lambda r: rb.glassiness(SMALL, SERIES, r, starts=2, fractions=(0.5, 1), tries=2),
     "ultrametricity": lambda r: rb.ultrametricity(WHOLE, r),

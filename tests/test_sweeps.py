@@ -427,6 +427,6 @@ def test_bad_input_is_refused_before_anything_is_trained(rapidbm, tmp_path, monk
 
 
 def test_the_study_of_the_page_about_sweeps(tmp_path):
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
     found = plan(read(tmp_path, text), tmp_path)
     assert [batch.recipe.replicas for batch in found.batches] == [15, 15, 15]

@@ -353,8 +353,9 @@ class Trainer(Training):
 
 def _lived(state: Mapping[str, Tensor]) -> Tensor:
     """Updates of each replica, in a state of before they were counted: those of all."""
-    alive, update = state.get("training/alive", torch.empty(0)), state.get("training/update", 0)
-    return torch.full(alive.shape, int(update), dtype=torch.int64)
+    alive, update = (state.get(f"training/{name}", torch.empty(0)) for name in ("alive", "update"))
+    sound = update.dtype == torch.int64 and update.numel() == 1  # `fitting` refuses any other
+    return torch.full(alive.shape, int(update) if sound else 0, dtype=torch.int64)
 
 
 def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:

@@ -160,7 +160,8 @@ def deep_glass_control(records: Records) -> Finding:
     training of deep BMs”; with Regularized Axons machines stay out of the spin glass.
     Read as: The largest share of instances that are frozen, apart and have many minima at any look, with
     Regularized Axons and with dense couplings.
-    Rule: More than half with dense couplings and none with Regularized Axons, of each kind of machine."""
+    Rule: More than half with dense couplings and exactly none with Regularized Axons, of each kind of
+    machine."""
     most = {}
     for name in NAMES:
         shares = glassy(records[f"deep-glass.{name}"])

@@ -22,6 +22,7 @@ from ...data.catalogue import load
 from ...data.splits import Dataset
 from ...likelihood.log_z import log_likelihood, log_z
 from ...machines.machine import Machine
+from ...runs.recipe import Recipe
 from ...sampling.gibbs import sweeps
 from ...sampling.mean_field import mean_field, variational_bound
 from ...training.trainer import Trainer
@@ -88,7 +89,7 @@ def _shape(scale: Scale, name: str) -> dict[str, Any]:
     return found
 
 
-def _recipe(lab: Lab, scale: Scale, data: Dataset, name: str, updates: int) -> Any:
+def _recipe(lab: Lab, scale: Scale, data: Dataset, name: str, updates: int) -> Recipe:
     chosen = _shape(scale, name)
     if chosen["model"] != "rbm":
         chosen |= {"positive": "meanfield", "positive_steps": scale.iterations}
@@ -111,8 +112,9 @@ def _trained(lab: Lab, scale: Scale, name: str) -> Values:
     updates = scale.full_updates if name == "bm" else scale.updates
     start, rest = None, lab.within(0.0, 0.6)
     if name == "dbm-layerwise":
-        start, rest = _first_layer(lab.within(0.0, 0.3), scale, data, updates), lab.within(0.3, 0.6)
-        updates //= 2
+        updates //= 2  # of each of the two
+        half = _recipe(lab, scale, data, name, updates)
+        start, rest = first_layer(lab.within(0.0, 0.3), half, data), lab.within(0.3, 0.6)
     recipe = _recipe(lab, scale, data, name, updates)
     _, run = rest.train(recipe, {}, data=data, at=lambda epoch: False, start=start)
     machine = lab.machine(run)
@@ -127,10 +129,9 @@ def _trained(lab: Lab, scale: Scale, name: str) -> Values:
     return found | _samples(lab, scale, machine)
 
 
-def _first_layer(lab: Lab, scale: Scale, data: Dataset, updates: int) -> Any:
-    """Half of the updates for a restricted machine of the first two layers, from which the deep one
-    starts, its second hidden layer hardly coupled."""
-    recipe = _recipe(lab, scale, data, "dbm-layerwise", updates // 2)
+def first_layer(lab: Lab, recipe: Recipe, data: Dataset) -> Any:
+    """Trains a restricted machine of the first two layers, from which the deep one of that recipe then
+    starts, its other hidden layers hardly coupled."""
     whole: dict[str, Any] = {"model": "rbm", "hidden": recipe.hidden[:1], "positive": "auto"}
     _, run = lab.train(
         replace(recipe, **whole, positive_steps=None), {}, data=data, at=lambda epoch: False, name="first"
@@ -245,7 +246,7 @@ def deep_likelihood(records: Records) -> Finding:
     Boltzmann machines”.
     Read as: The pessimistic end of the negative log-likelihood of a deep machine with Regularized
     Axons, against that of a restricted one with as many parameters.
-    Rule: Not above it."""
+    Rule: Not above it, exactly: ends of intervals have their errors in them."""
     ends = {n: _nll(r)[2] for n in NAMES if (r := records.get(f"deep-mnist.{n}")) is not None}
     deep = {n: x for n, x in ends.items() if n != "rbm"}
     best = min(deep, key=lambda n: deep[n])
@@ -258,8 +259,8 @@ def deep_full(records: Records) -> Finding:
     """Sec. VI: The same is hoped of fully connected machines.
     Read as: Test likelihood of a full machine with hidden units, and classes of its samples from random
     starts, by the nearest training image.
-    Rule: At most {GOOD} nats at the pessimistic end of an interval at most {NARROW} wide; {CLASSES}
-    classes, none above {MOST} of the samples."""
+    Rule: At most {GOOD} nats, exactly, at the pessimistic end of an interval at most {NARROW} wide;
+    {CLASSES} classes, none above {MOST} of the samples."""
     record = records["deep-mnist.bm"]
     value, low, high = _nll(record)
     each = record.array("classes")
