@@ -105,8 +105,8 @@ class Looks:
                     tick()
 
             records = likelihood_curve(run, track=track, replica=replica)
-        parts = measured_parts(records[0])
-        return {"records": records, "parts": parts}, {}
+        measured = measured_parts(records[0])
+        return {"records": records, "parts": list(measured), "keys": list(measured.values())}, {}
 
     def report(self, asked: dict[str, Any]) -> Answer:
         """A run as one page that holds everything."""

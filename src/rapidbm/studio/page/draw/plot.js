@@ -6,7 +6,7 @@ import { tip } from "../parts/tips.js";
 import { follow } from "../parts/theme.js";
 import { labels } from "./scales.js";
 
-export const MARGINS = { left: 52, right: 16, top: 10, bottom: 38 };
+export const MARGINS = { left: 60, right: 16, top: 10, bottom: 38 };
 
 /** `draw({width, height})` answers the children of the SVG and what it shows in words; `table()` its numbers. */
 export class Plot {

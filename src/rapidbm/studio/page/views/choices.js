@@ -12,6 +12,8 @@ const NEGATIVES = {
   pt: "tempering",
 };
 const TAKES = { pid: ["sweeps"], cd: ["sweeps"], pcd: ["sweeps", "particles"], pt: ["rungs"] };
+/** The likelihood where the sum over hidden units has a closed form, else its lower bound. */
+const watched = ({ model }) => (model === "rbm" ? "log_likelihood" : "log_bound");
 const WAIT = 120; // milliseconds without a change before the library is asked
 
 export class Choices {
@@ -64,7 +66,7 @@ export class Choices {
   #layers(model) {
     const [first] = this.recipe?.hidden ?? [100];
     this.chosen.hidden = model === "dbm" ? [first || 100, Math.ceil((first || 100) / 2)] : [first || 100];
-    if (model !== "rbm") delete this.chosen.metrics;
+    delete this.chosen.metrics; // what can be watched is another
   }
 
   async #ask() {
@@ -113,8 +115,7 @@ export class Choices {
     controls.optimizer.value = recipe.optimizer;
     controls.projection.value = recipe.projection;
     controls.biases.checked = recipe.biases;
-    controls.likelihood.checked = recipe.metrics.includes("log_likelihood");
-    controls.likelihood.disabled = recipe.model !== "rbm";
+    controls.likelihood.checked = recipe.metrics.includes(watched(recipe));
   }
 
   #build() {
@@ -229,7 +230,7 @@ export class Choices {
       ),
       biases: check("biases", "Biases", (on) => this.#set("biases", on)),
       likelihood: check("likelihood", "Watch the likelihood", (on) =>
-        this.#set("metrics", on ? ["hamming", "log_likelihood"] : ["hamming"]),
+        this.#set("metrics", on ? ["hamming", watched(this.recipe)] : ["hamming"]),
       ),
     });
     put(

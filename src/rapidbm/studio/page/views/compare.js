@@ -19,7 +19,7 @@ const COLUMNS = [
   ["changed", "Changed"],
 ];
 const SIDES = ["a", "b", "c", "d"];
-const MEASURES = { log_likelihood: "log p", hamming: "HD" };
+const MEASURES = { log_likelihood: "log p", log_bound: "log p ≥", hamming: "HD" };
 
 export function open(stage, studio, given) {
   const compare = new Compare(stage, studio, given);
@@ -300,7 +300,7 @@ function compared(p, q) {
 }
 
 const words = (measure) =>
-  measure.replace(/^(log_likelihood|hamming)/, (name) => MEASURES[name]).replaceAll("_", " ");
+  measure.replace(/^(log_likelihood|log_bound|hamming)/, (name) => MEASURES[name]).replaceAll("_", " ");
 
 function measured(run, values) {
   const found = (values ?? []).filter((x) => x !== null);

@@ -8,6 +8,7 @@ const ASIDE = new Set(["epoch", "update", "seconds", "diverged"]);
 const NAMES = {
   hamming: ["Reconstruction", "Hamming distance", 0],
   log_likelihood: ["Likelihood", "log p, nats an image", null],
+  log_bound: ["Likelihood, lower bound", "log p ≥, nats an image", null],
   free_energy: ["Free energy", "F", null],
   gibbs_accessibility: ["Gibbs accessibility", "E / ground state", null],
 };

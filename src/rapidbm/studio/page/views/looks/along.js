@@ -8,6 +8,9 @@ import { Card } from "./card.js";
 
 const SIDES = ["a", "b", "d"];
 
+/** Whether it is a lower bound that was measured: of hidden units that are coupled to each other. */
+const bounded = (keys) => keys.some((key) => key.startsWith("log_bound"));
+
 export class Along extends Card {
   constructor(link, asked) {
     super(link, asked, { ask: "along", title: "Along the training", word: "along" });
@@ -22,20 +25,19 @@ export class Along extends Card {
     return exact ? "seconds" : "minutes";
   }
 
-  caption({ records }) {
-    return `${records.length} checkpoints; bands are 95 % intervals.`;
+  caption({ records, keys }) {
+    const what = bounded(keys) ? " of a lower bound of log p, by mean field" : "";
+    return `${records.length} checkpoints; bands are 95 % intervals${what}.`;
   }
 
-  drawn({ records, parts }, { width, height }) {
-    const ends = (part) =>
+  drawn({ records, parts, keys }, { width, height }) {
+    const ends = (key) =>
       records
         .map((record) =>
-          [record[`log_likelihood_${part}_from`], record[`log_likelihood_${part}_to`]].map((v) =>
-            v.filter((n) => n !== null),
-          ),
+          [record[`${key}_from`], record[`${key}_to`]].map((v) => v.filter((n) => n !== null)),
         )
         .map(([low, high]) => (low.length ? [Math.min(...low), Math.max(...high)] : [null, null]));
-    const all = parts.map(ends);
+    const all = keys.map(ends);
     const updates = records.map(({ update }) => update);
     const x = fromZero([0, Math.max(...updates, 1)], [MARGINS.left, width - MARGINS.right]);
     const y = straight(around(all.flat(2).filter((v) => v !== null)), [
@@ -50,9 +52,9 @@ export class Along extends Card {
       text: `update ${u}: ${parts.map((part, k) => `${part} ${short(all[k][i][0], 5)} to ${short(all[k][i][1], 5)}`).join(", ")}`,
     }));
     return {
-      words: `log p along ${records.length} checkpoints, ending at ${parts.map((part, k) => `${part} ${minus(String(all[k].at(-1)[0]))}`).join(", ")}.`,
+      words: `${bounded(keys) ? "A lower bound of log p" : "log p"} along ${records.length} checkpoints, ending at ${parts.map((part, k) => `${part} ${minus(String(all[k].at(-1)[0]))}`).join(", ")}.`,
       children: [
-        axes(x, y, { width, height, across: "update", up: "log p, nats" }),
+        axes(x, y, { width, height, across: "update", up: `log p${bounded(keys) ? " ≥" : ""}, nats` }),
         all.map((rows, k) => {
           const points = rows
             .map(([low, high], i) => (low === null ? null : [x(updates[i]), y(low), y(high)]))
@@ -86,16 +88,13 @@ export class Along extends Card {
     };
   }
 
-  table({ records, parts }) {
+  table({ records, parts, keys }) {
     const columns = ["update", ...parts.flatMap((part) => [`${part}_from`, `${part}_to`])];
     return {
       columns,
       rows: records.map((r) => [
         r.update,
-        ...parts.flatMap((part) => [
-          r[`log_likelihood_${part}_from`].join(" "),
-          r[`log_likelihood_${part}_to`].join(" "),
-        ]),
+        ...keys.flatMap((key) => [r[`${key}_from`].join(" "), r[`${key}_to`].join(" ")]),
       ]),
     };
   }
