@@ -65,6 +65,11 @@ class Soaked:
     memory: list[float] = field(default_factory=list)  # MB of each process that came to the end, at most
     processes: int = 0
 
+    @property
+    def hits(self) -> int:
+        """Kills of trainings that were not finished yet: others interrupt a process on its way out."""
+        return sum(self.when.values()) - self.when["finished"]
+
 
 @dataclass(frozen=True)
 class Training:
@@ -262,6 +267,7 @@ def told(soaked: Soaked, steady: Mapping[str, float], seconds: float) -> dict[st
     first, last = (median(part) for part in (soaked.memory[:half], soaked.memory[-half:]))
     return {
         "kills": sum(soaked.kills.values()),
+        "of unfinished trainings": soaked.hits,
         **{f"by {name}": count for name, count in sorted(soaked.kills.items())},
         **{f"killed {name}": count for name, count in sorted(soaked.when.items())},
         "states damaged": soaked.damaged,
@@ -279,7 +285,7 @@ def told(soaked: Soaked, steady: Mapping[str, float], seconds: float) -> dict[st
 
 def run(words: list[str] | None = None) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks soak", description=__doc__)
-    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--kills", type=int, default=300, help="of trainings that are not finished")
     parser.add_argument("--minutes", type=float, default=0.0, help="in place of a number of kills")
     parser.add_argument("--trainings", default="", help=f"some of {', '.join(TRAININGS)}, with commas")
     parser.add_argument(
@@ -293,7 +299,7 @@ def run(words: list[str] | None = None) -> dict[str, object]:
     def over(soaked: Soaked) -> bool:
         if options.minutes:
             return time.monotonic() - began > 60 * options.minutes
-        return sum(soaked.kills.values()) >= options.kills
+        return soaked.hits >= options.kills
 
     with tempfile.TemporaryDirectory() as folder:
         names = options.trainings.split(",") if options.trainings else list(TRAININGS)
