@@ -159,6 +159,100 @@ def test_energies_are_over_that_of_the_ground_state(records):
         assert bool((minimum >= signs - 1e-6).all())
 
 
+# -- what stands in for the model average ---------------------------------------------------------
+
+
+def test_seeds_are_the_patterns_one_after_another():
+    chosen = {
+        "hidden": (6,),
+        "patterns": 3,
+        "particles": 7,
+        "negative": "pcd",
+        "epochs": 1,
+        "replicas": 2,
+    }
+    recipe = Recipe.made("bars4", chosen, "small")
+    trainer = recipe.trainer(recipe.data(), torch.device("cpu"))
+    negatives.seeded(trainer)
+    signs = trainer.machine.patterns.detach().sign()
+    assert torch.equal(trainer.chains, signs[:, [0, 1, 2, 0, 1, 2, 0]])
+    trainer.step()
+    assert trainer.chains.shape == (2, 7, 22)
+
+
+def test_every_average_is_tried_and_no_end_beats_the_best_machine(records):
+    for model in negatives.MODELS:
+        record = records[f"deep-phases.{model}"]
+        assert record["phase"] == list(negatives.PHASES)
+        assert float(record.array("likelihood").max()) < -math.log(12)
+
+
+@pytest.mark.parametrize(
+    ("below", "verdict"), [(0.02, "holds"), (0.3, "does not hold"), (0.1, "undecided")]
+)
+def test_what_is_said_of_averages(below, verdict):
+    exact = np.array([-3.0, -3.1, -3.2])
+    rows = [exact - below * np.array([0.9, 1.0, 1.1]) * (name != "exact") for name in negatives.PHASES]
+    values = {"phase": list(negatives.PHASES), "likelihood": [row.tolist() for row in rows]}
+    names = [f"deep-phases.{model}" for model in negatives.MODELS]
+    found = {name: Record(name, "paper", 0, {}, values) for name in names}
+    (claim,) = claims_of(negatives)
+    assert judged(claim, found).verdict == verdict
+
+
+# -- depth ----------------------------------------------------------------------------------------
+
+
+def test_deep_and_full_machines_have_as_many_parameters():
+    scale, counts = settings("deep-digits", "paper"), {}
+    for name in depth.NAMES:
+        chosen = depth._chosen(scale, 64, name)
+        if name == "bm-visible":  # which has all that 64 units can have
+            continue
+        if chosen["patterns"] is not None:
+            counts[name] = chosen["patterns"] * (64 + sum(chosen["hidden"]))
+        elif chosen["model"] == "bm":
+            counts[name] = math.comb(64 + sum(chosen["hidden"]), 2)
+        else:
+            counts[name] = sum(a * b for a, b in pairwise((64, *chosen["hidden"])))
+    assert max(counts.values()) / min(counts.values()) < 1.05, counts
+
+
+def test_chains_forget():
+    one = torch.ones(2, 40, 64).bernoulli_(0.5, generator=stream(0)) * 2 - 1
+    other = torch.ones(2, 40, 64).bernoulli_(0.5, generator=stream(1)) * 2 - 1
+    assert torch.allclose(depth._memory(one, one), torch.ones(2), atol=0.02)
+    assert float(depth._memory(one, other).abs().max()) < 0.1
+    same = one[:, :1].expand(2, 40, 64)  # all chains in one state: nothing of their own to remember
+    assert torch.allclose(depth._memory(same, same), torch.zeros(2), atol=1e-6)
+
+
+def test_a_time_is_that_of_the_machine(tmp_path):
+    """Free spins forget in a sweep, frozen ones never."""
+    scale = settings("deep-digits", "quick")
+    scale = type(scale)(**{**vars(scale), "chains": 30, "settle": 2, "record": 20})
+    lab = Lab("deep-digits.x", torch.device("cpu"), 0, tmp_path, lambda share: None)
+    data = load("digits")
+    assert depth._time(lab, scale, rbm(64, 10, seed=0, scale=1e-6), data)[0] <= 1.0
+    assert depth._time(lab, scale, rbm(64, 100, seed=0, scale=5.0), data)[0] == 20.0
+
+
+@pytest.mark.parametrize(
+    ("deep", "verdict"), [(-15.9, "holds"), (-16.9, "does not hold"), (-16.0, "undecided")]
+)
+def test_what_is_said_of_depth(deep, verdict):
+    spread = np.array([-0.02, 0.0, 0.02])
+    values = dict.fromkeys(("dbm", "dbm-layerwise", "dbm3"), deep) | {"rbm": -16.0}
+    found = {
+        f"deep-digits.{name}": Record(
+            f"deep-digits.{name}", "paper", 0, {}, {"test": (x + spread).tolist()}
+        )
+        for name, x in values.items()
+    }
+    (claim,) = claims_of(depth)
+    assert judged(claim, found).verdict == verdict
+
+
 # -- likelihood -----------------------------------------------------------------------------------
 
 

@@ -83,7 +83,7 @@ def _chosen(scale: Scale, visible: int, name: str) -> dict[str, Any]:
     if how == "visible":
         chosen |= {"hidden": (), "patterns": visible}  # more patterns than units add nothing
     if name.startswith("dense-"):
-        shapes = {"rbm": (wide,), "dbm": (wide * 5 // 7, wide * 5 // 14), "bm": (half,)}
+        shapes = {"rbm": (wide,), "dbm": (wide * 2 // 3, wide // 3), "bm": (half,)}
         chosen |= {"hidden": shapes[model], "patterns": None}
     chosen["rate"] = (scale.dense_rate if chosen["patterns"] is None else scale.rate,)
     if model != "rbm" and chosen["hidden"]:
