@@ -56,13 +56,12 @@ class Scale(Settings):
     epochs: int = by_scale(tiny=2, quick=60, paper=100)
     rate: float = 0.02
     pull: float = 0.3  # s² N / V of the deepest layer where it has a strength
-    full_strength: float = 2.0  # of the visible units of full machines: they would be hot
+    full_strength: float = 4.0  # of the visible units of full machines: they would be hot
+    bare_strength: float = 2.0  # the same without hidden units, and on bars and stripes
     full_rate: float = 0.005
     bas_size: int = by_scale(tiny=4, quick=12, paper=12)
     bas_instances: int = by_scale(tiny=1, quick=2, paper=5)
-    bas_paces: tuple[float, ...] = by_scale(
-        tiny=(0.01,), quick=(0.003, 1.0), paper=(0.001, 0.01, 0.1, 1.0)
-    )
+    bas_paces: tuple[float, ...] = by_scale(tiny=(0.01,), quick=(0.01, 1.0), paper=(0.01, 1.0))
     bas_patterns: int = by_scale(tiny=4, quick=40, paper=40)
     bas_pull: float = 0.03
     bas_rate: float = 0.025  # of full machines
@@ -136,7 +135,7 @@ def _chosen(scale: Scale, kind: str, task: str) -> dict[str, Any]:
         "rate": (rate,),
     }
     if kind == "bm":
-        chosen["strengths"] = (scale.full_strength, 1.0)
+        chosen["strengths"] = (scale.full_strength if bars else scale.bare_strength, 1.0)
     return chosen
 
 
@@ -177,7 +176,7 @@ def _strong(lab: Lab, scale: Scale, task: str) -> Values:
             "model": "bm",
             "hidden": (),
             "patterns": times * int(full["patterns"]),
-            "strengths": (scale.full_strength,),
+            "strengths": (scale.bare_strength,),
             "rate": ((0.1 if task == "bars" else scale.bas_rate) * times**0.5,),
         }
     values: Values = {}
