@@ -67,23 +67,6 @@ def test_every_pace_is_trained(records):
     assert np.array(record["hamming_test"]).shape == (len(scale.paces), scale.instances)
 
 
-@pytest.mark.parametrize("pace", [0.0, 0.25, 1.0])
-def test_a_pace_slows_hidden_patterns_alone(pace):
-    plain = Recipe.made(
-        "bars4", {"model": "dbm", "hidden": (20, 20), "patterns": 3, "epochs": 1}, "paper-bars"
-    )
-    ends = []
-    for recipe in (plain, steering.paced(plain, pace)):
-        trainer = recipe.trainer(recipe.data(), torch.device("cpu"))
-        start = trainer.machine.patterns.detach().clone()
-        trainer.step()
-        ends.append(trainer.machine.patterns.detach() - start)
-    whole, slow = ends
-    assert torch.allclose(slow[..., :16], whole[..., :16])
-    assert torch.allclose(slow[..., 16:], pace * whole[..., 16:], atol=1e-6)
-    assert float(whole[..., 16:].abs().max()) > 0.01
-
-
 def test_hidden_patterns_of_a_deep_machine_are_rewritten_and_those_of_a_restricted_one_are_not():
     shares = {}
     for name, more in {"rbm": {"hidden": (300,)}, "dbm": {"model": "dbm", "hidden": (300, 300)}}.items():

@@ -13,6 +13,7 @@ from .spacing import OPEN
 
 RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
 BARS = {**RAPID, "hidden": (1000,), "rate": (0.02,), "decay": 0.96, "rate_floor": 1e-5}
+DEEP = {"positive": "meanfield", "positive_steps": 10}  # where hidden units are coupled to each other
 STANDARD = {  # what the paper compares with; its program counts Adam's correction by epochs
     "hidden": (1000,),
     "patterns": None,
@@ -34,7 +35,6 @@ LIKELIHOOD = {
     "rate": (1e-3,),
     "fall": "linear",
 }
-DEEP = {"positive": "meanfield", "positive_steps": 10}  # where hidden units are coupled to each other
 LIFETIME = 1000  # updates of a chain of theirs
 LAYERED = {
     **LIKELIHOOD,
@@ -58,6 +58,48 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper-bars-cd-update": {**CD, **UPDATE},
     "paper-bars-pcd-update": {**PCD, **UPDATE},
     "paper-bas12": {**BARS, "patterns": 40, "batch_size": 120, "epochs": 20},
+    # Pure PID in deep and full machines: what hidden patterns must not do, docs/deep.md.
+    "dbm-paper-bars": {
+        **BARS,
+        **DEEP,
+        "model": "dbm",
+        "hidden": (1000, 1000),
+        "pace": 0.01,
+        "patterns": 8,
+        "batch_size": 3,
+        "epochs": 100,
+    },
+    "bm-paper-bars": {
+        **BARS,
+        **DEEP,
+        "model": "bm",
+        "rate": (0.005,),
+        "strengths": (4.0, 1.0),
+        "pace": 0.01,
+        "patterns": 8,
+        "batch_size": 3,
+        "epochs": 100,
+    },
+    "dbm-paper-bas12": {
+        **BARS,
+        **DEEP,
+        "model": "dbm",
+        "hidden": (1000, 1000),
+        "strengths": (1.0, 1.0, 0.0657),  # √(0.03 · 144 / 1000)
+        "patterns": 40,
+        "batch_size": 120,
+        "epochs": 20,
+    },
+    "bm-paper-bas12": {
+        **BARS,
+        "model": "bm",
+        "hidden": (),
+        "strengths": (2.0,),
+        "rate": (0.05,),
+        "patterns": 160,
+        "batch_size": 120,
+        "epochs": 20,
+    },
     "paper-mnist": {
         **RAPID,
         "split": "paper",

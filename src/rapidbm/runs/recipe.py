@@ -25,6 +25,7 @@ from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
+from ..training.coordinates.pace import check_pace
 from ..training.loop import Training
 from ..training.negative import NEGATIVE, NegativePhase
 from ..training.optimisers import CLOCKS, Optimizer, torch_optimizers
@@ -163,6 +164,7 @@ class Recipe:
     centred: bool = setting(
         False, "Centred gradients: couplings act on what differs from the means; needs biases."
     )
+    pace: float = setting(1.0, "Share of their steps that patterns of hidden units make.")
     batch_size: int = setting(100, "Images per update.")
     batch_mean: str = setting(
         "true",
@@ -255,6 +257,7 @@ class Recipe:
             raise InputError(
                 "centred gradients are for machines with biases; give --biases, or leave --centred out"
             )
+        check_pace(self.pace, self.patterns is not None)
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -290,7 +293,9 @@ class Recipe:
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            drop |= {"scale", "strengths", "projection", *_own_flags("projection")}
+            drop |= {"scale", "strengths", "pace", "projection", *_own_flags("projection")}
+        if len(chosen.get("hidden", base.get("hidden", ()))) != len(base.get("hidden", ())):
+            drop.add("strengths")  # of other layers
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values["hidden"] = chosen.get("hidden", layers_for(values))
         values.setdefault("metrics", metrics_for(dataset, name, values))
@@ -358,6 +363,7 @@ class Recipe:
             average=self.average,
             precision=self.precision,
             centred=self.centred,
+            pace=self.pace,
             **{"seed": self.seed, **more},
         )
 

@@ -4,7 +4,7 @@
     trainer      the state between two updates, and the update
     loop         the loop around updates, and what its caller is told
     sharded/     the same in parts, which several processes share
-    coordinates/ centred units, patterns in the strengths of their layers
+    coordinates/ centred units, patterns in the strengths of their layers, the pace of hidden ones
     batches      which rows an update takes
     positive     the average over the data
     negative     the average over the model: one class per estimator

@@ -36,6 +36,7 @@ def train(
     average: int | None = None,
     precision: Precision | None = None,
     centred: bool = False,
+    pace: float = 1.0,
     shards: int = 1,
     every: Literal["epoch", "update"] = "epoch",
     seed: int | None = None,
@@ -50,9 +51,10 @@ def train(
     `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
     exponential average of the parameters over about T updates. `precision` rounds products of matrices on
     a GPU (`rapidbm.precision`), where nobody chooses to the fastest form. `centred` leaves the means of
-    units out of what couplings act on (`centring`), for restricted machines with biases. `shards` cuts
-    batches and chains into parts with random numbers of their own, which the processes that a launcher
-    started share (`rapidbm.in_ranks`, docs/scaling.md).
+    units out of what couplings act on (`centring`), for machines with biases. `pace` is the share of
+    their steps that patterns of hidden units make (docs/deep.md). `shards` cuts batches and chains into
+    parts with random numbers of their own, which the processes that a launcher started share
+    (`rapidbm.in_ranks`, docs/scaling.md).
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
 
@@ -77,6 +79,7 @@ def train(
         average=average,
         precision=precision,
         centred=centred,
+        pace=pace,
         shards=shards,
         ranks=here(),
         seed=seed_from(seed, rng),

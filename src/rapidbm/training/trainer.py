@@ -30,6 +30,7 @@ from ..machines.machine import Machine
 from ..random import stream
 from .batches import batches_for
 from .coordinates.centring import Centring
+from .coordinates.pace import Slowed, check_pace
 from .coordinates.strengths import Measured
 from .given import check_each, check_objects, fitting, rows_for
 from .load import warn_of_load
@@ -64,6 +65,7 @@ class Trainer(Training):
         average: int | None = None,
         precision: Precision | None = None,
         centred: bool = False,
+        pace: float = 1.0,
         shards: int = 1,
         ranks: Ranks | None = None,
         part: tuple[object, ...] = (),
@@ -108,6 +110,9 @@ class Trainer(Training):
         patterned = machine.couplings.patterned
         if patterned is not None and patterned.measure is not None:
             self.updater = Measured(self.updater, patterned.patterns, patterned.measure)
+        check_pace(pace, patterned is not None)
+        if pace != 1:
+            self.updater = Slowed(self.updater, machine, pace)
         self.settled = self.others.every(self.projected())
         follows = isinstance(negative, Persistent)
         some = rows.some().spins if isinstance(rows, Stored) else rows

@@ -1,32 +1,22 @@
 """Pure PID in deep and full machines, against how fast the patterns of hidden units move.
 
-The gradient moves the patterns of a layer by the overlaps of the layers that it is coupled to,
+Where hidden units are coupled to each other the gradient moves their patterns as fast as those of
+visible units, N / V times as fast as in a restricted machine (`training/coordinates/pace.py`), and each
+projection to ±1 rewrites them. So a pace is put on the steps of hidden patterns, or their layers get
+strengths (`training/coordinates/strengths.py`). Seen beside the distance of reconstructions is
 
-    Δξ_l ∝ ⟨(Σ_{l'~l} m_l') ⊗ s_l⟩,        m of V visible units ≤ V, of N hidden ones ≤ N         (1)
-
-In a restricted machine those of hidden units move by V at most, slowly, those of visible ones by N:
-hidden patterns are nearly fixed random features, and visible ones learn. Where hidden units are coupled
-to each other their patterns move N / V times as fast, and each projection to ±1 rewrites them. So a
-pace is put on the steps of hidden patterns, or their layers get strengths (`training/coordinates`). Seen
-beside the distance of reconstructions is
-
-    rewritten    the share of signs of hidden patterns that the first epoch changes              (2)
+    rewritten    the share of signs of hidden patterns that the first epoch changes              (1)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...machines.machine import Machine
-from ...runs.recipe import Recipe
-from ...training.optimisers import Rates, Updater
-from ...training.trainer import Trainer
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import PENS, Figure, item, label, panels, points
 from ..lab import Lab, Part, Rows, Settings, by_scale
@@ -70,45 +60,8 @@ class Scale(Settings):
     tries: int | None = by_scale(tiny=1, quick=None, paper=None)  # reconstructions of each image
 
 
-# -- a pace of hidden patterns ------------------------------------------------------------------------
-
-
-def paced(recipe: Recipe, pace: float) -> Recipe:
-    """The same, whose hidden patterns make a `pace` of their steps: no command offers it."""
-
-    class Paced(Recipe):
-        def _trainer(
-            self, machine: Machine, spins: Any, replicas: slice | None = None, **more: Any
-        ) -> Trainer:
-            trainer = super()._trainer(machine, spins, replicas, **more)
-            assert machine.patterns is not None
-            trainer.updater = Slowed(trainer.updater, machine.patterns, machine.visible, pace)
-            return trainer
-
-    return Paced(**{f.name: getattr(recipe, f.name) for f in fields(recipe)})
-
-
-class Slowed:
-    """An updater that takes back a part of the steps of hidden patterns."""
-
-    def __init__(self, updater: Updater, patterns: Tensor, visible: int, pace: float) -> None:
-        self.updater, self.patterns, self.visible, self.pace = updater, patterns, visible, pace
-
-    def step(self, gradients: Mapping[str, Tensor], rates: Rates) -> None:
-        hidden = self.patterns.data[..., self.visible :]
-        before = hidden.clone()
-        self.updater.step(gradients, rates)
-        hidden.copy_(torch.lerp(before, hidden, self.pace))
-
-    def state(self) -> dict[str, Tensor]:
-        return self.updater.state()
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        self.updater.load(state)
-
-
 def rewritten(start: Machine) -> Observable:
-    """Eq. (2), of a training that began with this machine."""
+    """Eq. (1), of a training that began with this machine."""
 
     def signs(machine: Machine) -> Tensor:
         assert machine.patterns is not None
@@ -148,8 +101,7 @@ def _paced(lab: Lab, scale: Scale, kind: str, task: str) -> Values:
     paces = scale.paces if task == "bars" else scale.bas_paces
     rows = Rows()
     for i, pace in enumerate(paces):
-        plain = lab.recipe(*_task(scale, task), **_chosen(scale, kind, task))
-        recipe = paced(plain, pace)
+        recipe = lab.recipe(*_task(scale, task), **_chosen(scale, kind, task), pace=pace)
         part = lab.within(i / len(paces), (i + 1) / len(paces))
         seen = {**distances(scale.tries), "rewritten": rewritten(lab.first(recipe, recipe.data()))}
         found, _ = part.train(recipe, seen, at=lambda epoch: epoch == 1, name=f"pace-{i}")

@@ -119,6 +119,8 @@ def _updates(recipe: Recipe) -> str:
     told = ", ".join(more) + f"; batches of {recipe.batch_size:,}"
     if recipe.projection != "none":
         told += f"; patterns {PROJECTIONS.get(recipe.projection, recipe.projection)}"
+    if recipe.pace != 1:
+        told += f"; patterns of hidden units at {recipe.pace:g} of their pace"
     if recipe.centred:
         told += "; centred gradients"
     if recipe.average:
