@@ -21,6 +21,7 @@ recipe, no command.
 Others take besides
 
     batches: InMemory
+    coordinates.pace: check_pace
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, Parts, PatternInduced,
         Persistent, Splits, Tempered
     optimisers: CLOCKS, Optimizer, Rates, TorchOptimizer, Updater, adam, sgd, torch_optimizers
