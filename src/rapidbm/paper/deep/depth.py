@@ -53,20 +53,20 @@ NAMES = {
 class Scale(Settings):
     train: int | None = by_scale(tiny=100, quick=None, paper=None)  # images; None takes all
     test: int | None = by_scale(tiny=20, quick=None, paper=None)
-    instances: int = by_scale(tiny=2, quick=3, paper=5)
+    instances: int = by_scale(tiny=2, quick=2, paper=5)
     hidden: int = by_scale(tiny=9, quick=100, paper=100)  # units in all, of full machines half
     patterns: int = by_scale(tiny=3, quick=40, paper=40)
-    epochs: int = by_scale(tiny=2, quick=300, paper=600)
+    epochs: int = by_scale(tiny=2, quick=200, paper=200)
     batch_size: int = by_scale(tiny=50, quick=100, paper=100)
     particles: int = by_scale(tiny=10, quick=200, paper=200)
-    sweeps: int = by_scale(tiny=1, quick=2, paper=5)
-    lifetime: int = by_scale(tiny=10, quick=500, paper=1000)
+    sweeps: int = by_scale(tiny=1, quick=2, paper=2)
+    lifetime: int = by_scale(tiny=10, quick=500, paper=500)
     rate: float = 3e-3
     dense_rate: float = 1e-3
     decay: float = 0.05
     chains: int = by_scale(tiny=4, quick=100, paper=100)  # of which τ is measured
-    settle: int = by_scale(tiny=5, quick=300, paper=1000)
-    record: int = by_scale(tiny=8, quick=1000, paper=2000)  # sweeps
+    settle: int = by_scale(tiny=5, quick=300, paper=300)
+    record: int = by_scale(tiny=8, quick=1000, paper=1000)  # sweeps
 
 
 def _chosen(scale: Scale, visible: int, name: str) -> dict[str, Any]:
