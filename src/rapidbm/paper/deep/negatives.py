@@ -55,10 +55,10 @@ NEAR = 0.1  # nats below the exact average's end: it serves
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(Settings):
-    instances: int = by_scale(tiny=2, quick=5, paper=20)
+    instances: int = by_scale(tiny=2, quick=5, paper=10)
     hidden: int = by_scale(tiny=4, quick=6, paper=6)  # units of each hidden layer
     patterns: int = by_scale(tiny=3, quick=6, paper=6)
-    epochs: int = by_scale(tiny=2, quick=500, paper=2000)  # an update each
+    epochs: int = by_scale(tiny=2, quick=500, paper=500)  # an update each
     rate: float = 0.02
     particles: int = by_scale(tiny=5, quick=100, paper=100)
 
