@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ...data.catalogue import load
 from ...data.splits import Dataset
-from ...likelihood.log_z import log_likelihood
+from ...likelihood.log_z import log_bound, log_likelihood, log_z
 from ...machines.machine import Machine
 from ...runs.recipe import Recipe
 from ...sampling.gibbs import sweeps
@@ -119,11 +119,12 @@ def _trained(lab: Lab, scale: Scale, name: str) -> Values:
         "updates": run.info["update"],
         "seconds": run.info["seconds"],
     }
-    for part, split in (("train", data.train.take(slice(0, len(data.test)))), ("test", data.test)):
-        p = log_likelihood(machine, split, seed=lab.seed)
-        found |= {part: p.value, f"{part}_width": p.upper - p.lower}
-        if p.gap is not None:
-            found[f"{part}_gap"] = p.gap
+    z = log_z(machine, seed=lab.seed, data=data.train)
+    p = log_likelihood(machine, data.test, normaliser=z, seed=lab.seed)
+    found |= {"test": p.value, "width": p.upper - p.lower}
+    found |= {"train": log_bound(machine, data.train, z).value}
+    if p.gap is not None:
+        found["gap"] = p.gap
     lab.tell(0.8)
     return found | {"time": _time(lab, scale, machine, data)}
 
@@ -167,9 +168,9 @@ def _told(records: Records) -> str:
     for name, words in NAMES.items():
         if (test := _of(records, name, "test")) is None:
             continue
-        gap, record = _of(records, name, "test_gap"), records[f"deep-digits.{name}"]
+        gap, record = _of(records, name, "gap"), records[f"deep-digits.{name}"]
         more = "" if gap is None else f", gap {gap}"
-        width = float(record.array("test_width").max())
+        width = float(record.array("width").max())
         numbers = f"{words} ({record['parameters']:,} parameters): {test}{more}"
         rows.append(f"{numbers}, intervals up to {width:.2f} wide")
     return (
@@ -184,7 +185,7 @@ def _told(records: Records) -> str:
 def deep_digits(records: Records) -> Figure:
     fig, axes = panels(3, height=3.2)
     seen = [name for name in NAMES if f"deep-digits.{name}" in records]
-    keys = {"test": "log p", "test_gap": "variational gap", "time": "τ, sweeps"}
+    keys = {"test": "log p", "gap": "variational gap", "time": "τ, sweeps"}
     for place, letter, (key, words) in zip(axes, "abc", keys.items(), strict=True):
         for i, name in enumerate(seen):
             number = _of(records, name, key)
