@@ -132,7 +132,8 @@ def deep_phases(records: Records) -> Figure:
     axes.axhline(-math.log(12), color="0.5", ls=":", lw=0.9)
     label(axes, "", "log p of the training images", "")
     axes.set_yscale("symlog", linthresh=4)
-    axes.legend(fontsize=6)
+    axes.set_ylim(top=-1.5)
+    axes.legend(fontsize=6, loc="lower right")
     return fig
 
 
