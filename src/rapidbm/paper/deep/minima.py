@@ -40,10 +40,10 @@ RECALLED = 0.9  # an overlap from which on a minimum is a pattern
 @dataclass(frozen=True, kw_only=True)
 class Scale(Settings):
     train: int | None = by_scale(tiny=60, quick=None, paper=None)  # images; None takes all
-    patterns: tuple[int, ...] = by_scale(tiny=(2, 4), quick=(4, 16, 64), paper=(2, 4, 8, 16, 32, 64, 128))
-    hidden: int = by_scale(tiny=10, quick=200, paper=400)
+    patterns: tuple[int, ...] = by_scale(tiny=(2, 4), quick=(4, 16, 64), paper=(2, 4, 8, 16, 32, 64))
+    hidden: int = by_scale(tiny=10, quick=200, paper=200)
     instances: int = by_scale(tiny=2, quick=3, paper=5)
-    epochs: int = by_scale(tiny=1, quick=60, paper=200)
+    epochs: int = by_scale(tiny=1, quick=60, paper=60)
     starts: int = by_scale(tiny=5, quick=100, paper=300)  # random ones
 
 
