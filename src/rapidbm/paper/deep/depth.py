@@ -198,7 +198,7 @@ def deep_digits(records: Records) -> Figure:
         place.set_yticks(
             [-i for i in range(len(seen))], [NAMES[n] if letter == "a" else "" for n in seen]
         )
-    axes[2].set_xscale("log")
+    axes[2].set_xlim(left=0)
     return fig
 
 

@@ -150,6 +150,10 @@ def deep_minima(records: Records) -> Figure:
         points(overlap, k, Number.each(record.array("seen")), light, f"{NAMES[name]}, images")
     label(count, "patterns K", "minima", "(a)", xscale="log", yscale="log")
     label(overlap, "patterns K", "overlap of minima", "(b)", xscale="log", ylim=(0, 1.02))
+    tried = sorted({k for record in records.values() for k in record["patterns"]})
+    for axes in (count, overlap):
+        axes.set_xticks(tried, list(map(str, tried)))
+        axes.minorticks_off()
     count.legend(fontsize=5.5)
     overlap.legend(fontsize=5.5)
     record = records.get("deep-minima.pcd")
