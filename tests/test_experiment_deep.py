@@ -28,7 +28,10 @@ STUDIES = (
     "deep-glass",
     "deep-minima",
 )
-pytestmark = pytest.mark.filterwarnings(f"ignore::{LoadWarning.__module__}.LoadWarning")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{LoadWarning.__module__}.LoadWarning"),
+    pytest.mark.xdist_group("deep"),  # records are made once
+]
 
 
 @pytest.fixture(scope="module")
