@@ -62,12 +62,16 @@ def dbm(
     scale: float | Sequence[float] | None = None,
     continuous: bool = False,
     strengths: Sequence[float] | None = None,
+    deep_start: float = 1.0,
     seed: int | None = None,
     rng: torch.Generator | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Machine:
     """A deep machine: hidden layers in a chain, each coupled to the next. Options as for `rbm`.
+
+    Patterns of hidden layers beyond the first, or couplings to them, start at `deep_start` times what the
+    others start at: from a weak start a machine begins as a restricted one (docs/deep.md).
 
     Examples:
         >>> rb.dbm(16, (20, 10), seed=0).layers.sizes
@@ -81,8 +85,11 @@ def dbm(
     layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
     if len(sizes) < 2:
         raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
+    check_deep_start(deep_start, len(sizes) - 1)
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype)
+    return _machine(
+        layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype, deep_start
+    )
 
 
 def bm(
@@ -115,6 +122,19 @@ def bm(
     )
 
 
+def check_deep_start(share: float, hidden: int) -> None:
+    """Refuses a start of deeper layers that is no share, or one where so few layers are hidden."""
+    if not is_number(share) or not 0 < share <= 1:
+        raise InputError(
+            f"deeper layers start at a share of the scale above 0 and up to 1, not {share!r}; give one"
+        )
+    if share != 1 and hidden < 2:
+        raise InputError(
+            f"a start of {share:g} is for hidden layers beyond the first, and a machine with {hidden} has "
+            "none; leave deep_start (--deep-start) out"
+        )
+
+
 def _machine(
     layers: Layers,
     patterns: int | None,
@@ -125,6 +145,7 @@ def _machine(
     strengths: Sequence[float] | None,
     rng: torch.Generator,
     dtype: torch.dtype,
+    deep_start: float = 1.0,
 ) -> Machine:
     check_count("the number of replicas", replicas)
     if patterns is not None:
@@ -167,7 +188,7 @@ def _machine(
         couplings = Dense(
             layers,
             {
-                (a, b): size
+                (a, b): (size * deep_start if a else size)
                 * torch.randn(
                     (replicas, layers.sizes[a], layers.sizes[b]),
                     generator=rng,
@@ -183,6 +204,7 @@ def _machine(
             xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
         else:
             xi = SPIN.random(shape, rng, dtype)
+        xi[..., sum(layers.sizes[:2]) :] *= deep_start
         couplings = Patterns(layers, xi * size, strengths=strengths)
         if couplings.measure is not None:
             couplings.patterns.data.mul_(couplings.measure)

@@ -296,8 +296,8 @@ def checked_strengths(layers: Layers, given: Sequence[float]) -> tuple[float, ..
 
 def spread(layers: Layers, values: Sequence[float], like: Tensor) -> Tensor:
     """One number for each layer as one for each unit, (n,)."""
-    sizes = torch.tensor(layers.sizes, device=like.device)
-    return torch.tensor(values, dtype=like.dtype, device=like.device).repeat_interleave(sizes)
+    # Filled on the device: a copy from the host could not be captured in a graph.
+    return torch.cat([like.new_full((n,), x) for n, x in zip(layers.sizes, values, strict=True)])
 
 
 class RunningOverlaps:

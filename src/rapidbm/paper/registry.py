@@ -30,6 +30,7 @@ STUDIES = {
     "deep-steering": "deep.steering",
     "deep-moments": "deep.moments",
     "deep-phases": "deep.negatives",
+    "deep-worth": "deep.worth",
     "deep-digits": "deep.depth",
     "deep-mnist": "deep.likelihood",
     "deep-glass": "deep.glass",
@@ -62,9 +63,12 @@ ITEMS = {
     "deep-steering": "deep.steering",
     "deep-moments": "deep.moments",
     "deep-phases": "deep.negatives",
+    "deep-worth": "deep.worth",
     "deep-digits": "deep.depth",
+    "deep-bars": "deep.depth",
     "deep-mnist": "deep.likelihood",
     "deep-glass": "deep.glass",
+    "deep-watched": "deep.likelihood",
     "deep-minima": "deep.minima",
 }
 

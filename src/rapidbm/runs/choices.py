@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, unknown
+from ..machines.constructors import check_deep_start
 from ..training.optimisers import Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
 from ..training.schedules import Schedule
 
@@ -75,3 +76,5 @@ def check_machine(recipe: Recipe) -> None:
         raise InputError("continuous patterns need patterns; give --patterns K or leave it out")
     if recipe.patterns is None and recipe.strengths:
         raise InputError("strengths are those of patterns; give --patterns K or leave them out")
+    if recipe.deep_start != 1:
+        check_deep_start(recipe.deep_start, len(hidden) if model == "dbm" else min(1, len(hidden)))

@@ -25,9 +25,9 @@ Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, decays 0, 1, 4 a
 60,000 images want, 1,600 rows of 180 columns want 12 times as much. Gradients are centred
 (`training/coordinates/centring.py`). Nothing that the caller has chosen is varied.
 
-Layers are rules, not trials: h hidden units for a restricted machine, two layers of h/2 for a deep one,
-h/2 for a full one, K patterns of four fifths of the parameters of dense couplings. So are `INFERENCE` and
-`LIFETIME` of deep and full machines (docs/decisions/deep_auto.md).
+Layers are rules, not trials: h hidden units for a restricted machine, 4h/5 and h/5 for a deep one, h/2
+for a full one, K patterns of four fifths of the parameters of dense couplings. So are `DEEP`,
+`DEEP_START` and `LIFETIME` of deep and full machines (docs/decisions/deep.md).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
 from ..display import MEASURED
 from ..errors import InputError
-from .presets import DEEP, LIFETIME
+from .presets import DEEP, DEEP_START, LIFETIME, two_layers
 from .recipe import Recipe
 from .spacing import KEPT, OPEN, epochs_within, seconds_of
 from .watching import judging, trial
@@ -203,6 +203,8 @@ def _sized_deep(recipe: Recipe, fixed: Collection[str], hidden: tuple[int, ...])
     if recipe.model == "rbm":
         return recipe
     wanted: dict[str, Any] = {"lifetime": LIFETIME}
+    if recipe.model == "dbm" and len(hidden) > 1:
+        wanted["deep_start"] = DEEP_START
     if sum(hidden) > ENUMERATED and "positive_steps" not in fixed:
         wanted |= DEEP
     return replace(recipe, **{name: value for name, value in wanted.items() if name not in fixed})
@@ -258,10 +260,10 @@ def usual_hidden(visible: int, device: torch.device, each: int = 4) -> int:
 
 
 def usual_layers(model: str, visible: int, device: torch.device) -> tuple[int, ...]:
-    """About as many units as suit a restricted machine, deep in two layers, or half as many that are
-    coupled to each other as well."""
+    """About as many units as suit a restricted machine, of a deep one a fifth of them in a second layer,
+    or half as many that are coupled to each other as well."""
     count = usual_hidden(visible, device)
-    return {"rbm": (count,), "dbm": (count // 2, count // 2), "bm": (count // 2,)}[model]
+    return {"rbm": (count,), "dbm": two_layers(count), "bm": (count // 2,)}[model]
 
 
 def _shapes(

@@ -14,6 +14,7 @@ from .spacing import OPEN
 RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
 BARS = {**RAPID, "hidden": (1000,), "rate": (0.02,), "decay": 0.96, "rate_floor": 1e-5}
 DEEP = {"positive": "meanfield", "positive_steps": 10}  # where hidden units are coupled to each other
+DEEP_START = 0.1  # of layers beyond the first hidden one, where likelihoods are learnt
 STANDARD = {  # what the paper compares with; its program counts Adam's correction by epochs
     "hidden": (1000,),
     "patterns": None,
@@ -165,11 +166,15 @@ SERVES = {
 
 
 def layers_for(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The hidden layers where nobody says: those of the preset, one of them as two halves for a dbm."""
+    """The hidden layers where nobody says: those of the preset, one of them as two for a dbm."""
     hidden: tuple[int, ...] = values.get("hidden", (500,))
-    if values.get("model") == "dbm" and len(hidden) == 1:
-        return (hidden[0] - hidden[0] // 2, hidden[0] // 2)
-    return hidden
+    return two_layers(hidden[0]) if values.get("model") == "dbm" and len(hidden) == 1 else hidden
+
+
+def two_layers(units: int) -> tuple[int, int]:
+    """The hidden units of a deep machine: a fifth of them, and one at least, in its second layer."""
+    rest = max(1, units // 5)
+    return units - rest, rest
 
 
 def metrics_for(dataset: str, preset: str, values: Mapping[str, Any]) -> tuple[str, ...]:

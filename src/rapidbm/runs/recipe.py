@@ -105,6 +105,10 @@ class Recipe:
         "What patterns of each layer are measured in, visible ones first (1); deep ones want √(cV/N).",
         flag="strength",
     )
+    deep_start: float = setting(
+        1.0,
+        "Where patterns of hidden layers beyond the first, or couplings to them, start: --scale times it.",
+    )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
@@ -298,6 +302,9 @@ class Recipe:
             drop.add("strengths")  # of other layers
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values["hidden"] = chosen.get("hidden", layers_for(values))
+        shallow = values.get("model") != "dbm" or len(values["hidden"]) < 2
+        if shallow and "deep_start" not in chosen:
+            values.pop("deep_start", None)
         values.setdefault("metrics", metrics_for(dataset, name, values))
         if values.get("budget") is not None and "epochs" not in chosen:
             values["epochs"] = OPEN
@@ -328,6 +335,7 @@ class Recipe:
             scale=self.scale,
             continuous=self.continuous,
             strengths=self.strengths or None,
+            **({} if self.deep_start == 1 else {"deep_start": self.deep_start}),
             seed=self.seed,
             device=device,
             dtype=DTYPES[self.dtype],

@@ -16,6 +16,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +29,11 @@ from ...glass.minima import minima
 from ...glass.overlaps import freezing
 from ...glass.verdict import BROKEN, FROZEN, MEET
 from ...machines.machine import Machine
-from ...sampling.gibbs import sweep, sweeps
+from ...sampling.gibbs import sweep
+from ...sampling.gibbs import sweeps as run_sweeps
 from ...training.loop import Progress
 from ..claims import Finding, Number, claim
-from ..drawing import PENS, Figure, course_points, epochs_axis, item, legend_below, panels
+from ..drawing import PENS, Figure, Pen, course_points, epochs_axis, item, legend_below, panels
 from ..lab import Lab, Settings, by_scale, each, shortened
 from ..observables import Observable, once
 from ..records import Records, Values
@@ -43,6 +45,12 @@ NAMES = {
     for model, words in MODELS.items()
 }
 LOOK = dict(zip(NAMES, PENS, strict=False))
+MEASURES = {  # at an axis, and the line beyond which it counts
+    "frozen": ("q_EA", FROZEN),
+    "apart": ("q_EA − overlap of chains", BROKEN),
+    "meet": ("two descents meet, Y", MEET),
+    "lost": ("energy from random starts", None),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,38 +93,45 @@ def _recipe(lab: Lab, scale: Scale, name: str) -> Any:
 
 
 @torch.no_grad()
-def _seen(machine: Machine, data: Dataset, rng: torch.Generator, scale: Scale) -> dict[str, Tensor]:
+def glassiness(
+    machine: Machine, data: Dataset, rng: torch.Generator, *, chains: int, sweeps: int, starts: int
+) -> dict[str, Tensor]:
     """Eqs. (1) to (3) of a machine, (e,) each."""
-    spins = sweeps(machine, machine.random(scale.chains, rng), rng, scale.sweeps)
+    spins = run_sweeps(machine, machine.random(chains, rng), rng, sweeps)
     series = []
-    for _ in range(scale.sweeps):
+    for _ in range(sweeps):
         spins = sweep(machine, spins, rng, means=True)
         series.append(spins)
     order = freezing(torch.stack(series, 2))  # (e, c, t, n)
     images = data.train.spins[torch.randperm(len(data.train), generator=torch.Generator().manual_seed(0))]
-    near = machine.with_visible(images[: scale.chains], means=True)
-    near = sweeps(machine, near, rng, 2 * scale.sweeps, means=True)
+    near = machine.with_visible(images[:chains], means=True)
+    near = run_sweeps(machine, near, rng, 2 * sweeps, means=True)
     lost = (machine.energy(spins).mean(1) - machine.energy(near).mean(1)) / machine.layers.units
     return {
         "frozen": order.within.value,
         "apart": order.gap.value,
-        "meet": minima(machine, scale.starts, rng).coincidence.value,
+        "meet": minima(machine, starts, rng).coincidence.value,
         "lost": lost,
     }
 
 
-def _train(lab: Lab, scale: Scale, name: str) -> Values:
-    data = shortened(load("digits"), scale.train, None)
+def watching(**sizes: int) -> dict[str, Observable]:
+    """`glassiness` of so many chains, sweeps and starts as observables of a training."""
 
     def look(progress: Progress, data: Dataset, rng: torch.Generator) -> dict[str, Tensor]:
-        return _seen(progress.machine, data, rng, scale)
+        return glassiness(progress.machine, data, rng, **sizes)
 
     measured = once(look)
 
     def of(key: str) -> Observable:
         return lambda progress, data, rng: measured(progress, data, rng)[key]
 
-    seen = {key: of(key) for key in ("frozen", "apart", "meet", "lost")}
+    return {key: of(key) for key in MEASURES}
+
+
+def _train(lab: Lab, scale: Scale, name: str) -> Values:
+    data = shortened(load("digits"), scale.train, None)
+    seen = watching(chains=scale.chains, sweeps=scale.sweeps, starts=scale.starts)
     recipe = _recipe(lab, scale, name)
     return lab.train(recipe, seen, data=data, at=lambda epoch: epoch in scale.looks)[0]
 
@@ -137,16 +152,15 @@ def deep_glass(records: Records) -> Figure:
     more than of each other; (c) the chance that two descents meet; (d) energy per unit above, or below,
     that of chains that start at images. Dotted: beyond these lines a machine that is frozen, apart and
     has many minima counts as a spin glass. Error bars: standard errors over instances."""
+    return courses(records, "deep-glass", {name: (NAMES[name], pen) for name, pen in LOOK.items()})
+
+
+def courses(records: Records, study: str, looks: Mapping[str, tuple[str, Pen]]) -> Figure:
+    """Eqs. (1) to (3) against the epochs, of some parts of a study, each in its words and look."""
     fig, axes = panels(2, 2, height=2.2)
-    keys = {
-        "frozen": ("q_EA", FROZEN),
-        "apart": ("q_EA − overlap of chains", BROKEN),
-        "meet": ("two descents meet, Y", MEET),
-        "lost": ("energy from random starts", None),
-    }
-    for place, letter, (key, (words, limit)) in zip(axes, "abcd", keys.items(), strict=True):
-        for name, pen in LOOK.items():
-            course_points(place, records.get(f"deep-glass.{name}"), key, pen, NAMES[name])
+    for place, letter, (key, (words, limit)) in zip(axes, "abcd", MEASURES.items(), strict=True):
+        for name, (whose, pen) in looks.items():
+            course_points(place, records.get(f"{study}.{name}"), key, pen, whose)
         if limit is not None:
             place.axhline(limit, color="0.5", ls=":", lw=0.9)
         epochs_axis(place, words, f"({letter})", **({"yscale": "log"} if key == "meet" else {}))
