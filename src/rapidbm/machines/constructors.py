@@ -130,8 +130,8 @@ def check_deep_start(share: float, hidden: int) -> None:
         )
     if share != 1 and hidden < 2:
         raise InputError(
-            f"a start of {share:g} is for hidden layers beyond the first, and a machine with {hidden} has "
-            "none; leave deep_start (--deep-start) out"
+            f"a start of {share:g} is for hidden layers beyond the first, and a machine with {hidden} "
+            "has none; leave deep_start (--deep-start) out"
         )
 
 
