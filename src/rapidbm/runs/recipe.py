@@ -107,7 +107,7 @@ class Recipe:
     )
     deep_start: float = setting(
         1.0,
-        "Where patterns of hidden layers beyond the first, or couplings to them, start: --scale times it.",
+        "Where patterns of hidden layers beyond the first, or couplings to them, start, times --scale.",
     )
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(

@@ -73,9 +73,6 @@ class Scale(Settings):
     bas_patterns: int = by_scale(tiny=3, quick=80, paper=80)
     bas_epochs: int = by_scale(tiny=1, quick=40, paper=300)
     bas_decay: float = 0.003
-    annealed: int | None = by_scale(
-        tiny=10, quick=None, paper=None
-    )  # chains; None: what suits the device
     temperatures: int = by_scale(tiny=100, quick=10_000, paper=10_000)  # of annealing, at most
     chains: int = by_scale(tiny=4, quick=100, paper=100)  # of which τ is measured
     settle: int = by_scale(tiny=5, quick=300, paper=300)
@@ -135,8 +132,7 @@ def _trained(lab: Lab, scale: Scale, part: str) -> Values:
         "updates": run.info["update"],
         "seconds": run.info["seconds"],
     }
-    most = {"chains": scale.annealed, "most": scale.temperatures}
-    z = log_z(machine, seed=lab.seed, data=data.train, **most)
+    z = log_z(machine, seed=lab.seed, data=data.train, most=scale.temperatures)
     p = log_likelihood(machine, data.test, normaliser=z, seed=lab.seed)
     found |= {"test": p.value, "width": p.upper - p.lower}
     found |= {"train": log_bound(machine, data.train, z).value}
@@ -193,8 +189,8 @@ def _drawn(records: Records, names: Mapping[str, str], keys: Mapping[str, str]) 
 def _told(records: Records) -> str:
     return (
         "Machines of about as many parameters, but for the two that say otherwise, trained alike on "
-        "digits. (a) log p of test images in nats; (b) by how much the bound of mean field lies below it; "
-        "(c) sweeps after which chains have forgotten where they were. "
+        "digits. (a) log p of test images in nats; (b) by how much the bound of mean field lies below "
+        "it; (c) sweeps after which chains have forgotten where they were. "
         f"{_listed(records, NAMES, 'test')}"
     )
 
