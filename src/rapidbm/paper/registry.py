@@ -33,6 +33,7 @@ STUDIES = {
     "deep-worth": "deep.worth",
     "deep-digits": "deep.depth",
     "deep-mnist": "deep.likelihood",
+    "deep-ghosts": "deep.ghosts",
     "deep-glass": "deep.glass",
     "deep-minima": "deep.minima",
 }
@@ -67,6 +68,7 @@ ITEMS = {
     "deep-digits": "deep.depth",
     "deep-bars": "deep.depth",
     "deep-mnist": "deep.likelihood",
+    "deep-ghosts": "deep.ghosts",
     "deep-glass": "deep.glass",
     "deep-watched": "deep.likelihood",
     "deep-minima": "deep.minima",

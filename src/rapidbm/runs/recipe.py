@@ -124,6 +124,7 @@ class Recipe:
     sweeps: int | None = None
     particles: int | None = None
     lifetime: int | None = None
+    born: str | None = None
     rungs: int | None = None
     pattern_units: str | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))

@@ -130,14 +130,19 @@ class Persistent:
         t_i = ⌈(i + 1) L / c⌉ − 1                                                            (2)
 
     Then a chain carries the number of the update, modulo L, beside its spins, (e, c, n + 1).
+
+    Random spins do not lead everywhere. Patterns are nearer to what their machine has made deep: with
+    `born="patterns"` number i starts anew at sign(ξ) of pattern i mod K, where ⌊i/K⌋ is odd at its mirror
+    image (docs/deep.md has what that finds).
     """
 
     capturable: ClassVar[bool] = True
 
     particles: int = setting(1000, "chains that live through the training")
     sweeps: int = setting(1, "Gibbs sweeps of the chains per update")
-    lifetime: int = setting(
-        0, "updates after which a chain starts anew, at random spins; 0: never", least=0
+    lifetime: int = setting(0, "updates after which a chain starts anew; 0: never", least=0)
+    born: Literal["random", "patterns"] = setting(
+        "random", "where a chain starts anew: at random spins, or at the patterns"
     )
 
     REST: ClassVar[float] = 0.05
@@ -146,8 +151,19 @@ class Persistent:
         check_count("the number of particles", self.particles)
         check_count("the number of sweeps of persistent chains", self.sweeps)
         check_count("the lifetime of a chain", self.lifetime, least=0)
+        check_choice("birth of a chain", self.born, ("random", "patterns"))
+        if self.born == "patterns" and not self.lifetime:
+            raise InputError(
+                "chains are born at patterns when they start anew, and these live for ever; give a "
+                "lifetime (--lifetime), or leave born (--born) out"
+            )
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
+        if self.born == "patterns" and machine.patterns is None:
+            raise InputError(
+                "chains that are born at patterns need couplings built from them, but these are dense; "
+                "build the machine with patterns=K (--patterns K), or leave born (--born) out"
+            )
         spins = machine.random(self.particles, rng)
         return torch.cat([spins, torch.zeros_like(spins[..., :1])], 2) if self.lifetime else spins
 
@@ -164,15 +180,25 @@ class Persistent:
         return model, torch.cat([spins, after], 2)
 
     def _renewed(self, machine: Machine, spins: Tensor, now: Tensor, rng: torch.Generator) -> Tensor:
-        """The chains with those at random spins whose time has come: eq. (2)."""
+        """The chains with those born again whose time has come: eq. (2)."""
         count = spins.shape[1]
         first, last = (torch.div(x * count, self.lifetime, rounding_mode="floor") for x in (now, now + 1))
         rows = first + torch.arange(-(-count // self.lifetime), device=spins.device)
         places = rows % count  # of more than come at any one time
-        new = machine.random(len(rows), rng)
+        new = self._born(machine, places, rng)
         return spins.index_copy(
             1, places, torch.where((rows < last)[:, None], new, spins.index_select(1, places))
         )
+
+    def _born(self, machine: Machine, places: Tensor, rng: torch.Generator) -> Tensor:
+        """New chains for these places, (e, c, n)."""
+        if self.born == "random":
+            return machine.random(len(places), rng)
+        assert machine.patterns is not None  # init refuses dense couplings
+        xi = machine.patterns.detach()  # (e, k, n)
+        count = xi.shape[1]
+        signs = 1 - 2 * (torch.div(places, count, rounding_mode="floor") % 2)
+        return SPIN.nearest(xi.index_select(1, places % count)) * signs[:, None].to(xi.dtype)
 
     def _weights(self, spins: Tensor, now: Tensor) -> Tensor:
         """Equal ones, but for chains that are too young, (e, c)."""

@@ -6,6 +6,7 @@ negatives    what stands in for the model average where PID fails, judged by exa
 worth        what a unit is worth in a second layer, with exact gradients
 depth        what depth, couplings within layers and the positive phase are worth, on small images
 likelihood   restricted, deep and full machines of as many parameters on MNIST
+ghosts       states that outgrow the data unseen, and chains born at patterns
 glass        when a machine becomes glassy as it is trained
 minima       what a pattern is: minima of trained machines, and which images fall into each
 

@@ -70,8 +70,11 @@ class Scale(Settings):
     bars_epochs: int = by_scale(tiny=2, quick=2000, paper=4000)  # an update each
     bas_size: int = by_scale(tiny=4, quick=12, paper=12)
     bas_hidden: int = by_scale(tiny=10, quick=200, paper=200)
-    bas_patterns: int = by_scale(tiny=3, quick=80, paper=80)
-    bas_epochs: int = by_scale(tiny=1, quick=40, paper=300)
+    bas_patterns: int = by_scale(tiny=3, quick=60, paper=60)
+    bas_epochs: int = by_scale(tiny=1, quick=20, paper=150)
+    bas_sweeps: int = by_scale(tiny=1, quick=5, paper=10)
+    bas_rate: float = 1e-3
+    bas_dense_rate: float = 5e-4
     bas_decay: float = 0.003
     temperatures: int = by_scale(tiny=100, quick=10_000, paper=10_000)  # of annealing, at most
     chains: int = by_scale(tiny=4, quick=100, paper=100)  # of which τ is measured
@@ -87,6 +90,9 @@ class Task:
     hidden: int
     patterns: int
     epochs: int
+    sweeps: int
+    rate: float
+    dense_rate: float
     decay: float
 
 
@@ -94,21 +100,24 @@ def _task(scale: Scale, name: str) -> tuple[Task, str]:
     """What a part is about, and its machine's name."""
     words, _, rest = name.partition("-")
     if words == "bars":
-        return Task("bars4", scale.bars_hidden, scale.bars_patterns, scale.bars_epochs, 0.0), rest
+        sizes = scale.bars_hidden, scale.bars_patterns, scale.bars_epochs
+        return Task("bars4", *sizes, scale.sweeps, scale.rate, scale.dense_rate, 0.0), rest
     if words == "bas":
-        hidden, patterns, epochs = scale.bas_hidden, scale.bas_patterns, scale.bas_epochs
-        return Task(f"bas{scale.bas_size}", hidden, patterns, epochs, scale.bas_decay), rest
-    return Task("digits", scale.hidden, scale.patterns, scale.epochs, scale.decay), name
+        sizes = scale.bas_hidden, scale.bas_patterns, scale.bas_epochs
+        rates = scale.bas_rate, scale.bas_dense_rate, scale.bas_decay
+        return Task(f"bas{scale.bas_size}", *sizes, scale.bas_sweeps, *rates), rest
+    sizes = scale.hidden, scale.patterns, scale.epochs
+    return Task("digits", *sizes, scale.sweeps, scale.rate, scale.dense_rate, scale.decay), name
 
 
 def _recipe(lab: Lab, scale: Scale, data: Dataset, task: Task, name: str) -> Recipe:
-    shared = task.hidden, task.hidden // 2, task.patterns, scale.rate, scale.dense_rate
+    shared = task.hidden, task.hidden // 2, task.patterns, task.rate, task.dense_rate
     sizes = Sizes(data.visible, *shared)
     return lab.recipe(
         task.dataset,
         "auto",
         particles=scale.particles,
-        sweeps=scale.sweeps,
+        sweeps=task.sweeps,
         lifetime=scale.lifetime,
         batch_size=scale.batch_size,
         weight_decay=(task.decay,),
