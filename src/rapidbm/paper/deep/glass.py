@@ -33,7 +33,7 @@ from ...sampling.gibbs import sweep
 from ...sampling.gibbs import sweeps as run_sweeps
 from ...training.loop import Progress
 from ..claims import Finding, Number, claim
-from ..drawing import PENS, Figure, Pen, course_points, epochs_axis, item, legend_below, panels
+from ..drawing import PENS, Axes, Figure, Pen, course_points, epochs_axis, item, legend_below, panels
 from ..lab import Lab, Settings, by_scale, each, shortened
 from ..observables import Observable, once
 from ..records import Records, Values
@@ -152,20 +152,24 @@ def deep_glass(records: Records) -> Figure:
     more than of each other; (c) the chance that two descents meet; (d) energy per unit above, or below,
     that of chains that start at images. Dotted: beyond these lines a machine that is frozen, apart and
     has many minima counts as a spin glass. Error bars: standard errors over instances."""
-    return courses(records, "deep-glass", {name: (NAMES[name], pen) for name, pen in LOOK.items()})
+    looks = {name: (NAMES[name], pen) for name, pen in LOOK.items()}
+    return courses(records, "deep-glass", looks)[0]
 
 
-def courses(records: Records, study: str, looks: Mapping[str, tuple[str, Pen]]) -> Figure:
-    """Eqs. (1) to (3) against the epochs, of some parts of a study, each in its words and look."""
-    fig, axes = panels(2, 2, height=2.2)
-    for place, letter, (key, (words, limit)) in zip(axes, "abcd", MEASURES.items(), strict=True):
+def courses(
+    records: Records, study: str, looks: Mapping[str, tuple[str, Pen]], *, rows: int = 2
+) -> tuple[Figure, list[Axes]]:
+    """Eqs. (1) to (3) against the epochs, of some parts of a study, each in its words and look; and the
+    axes of further rows."""
+    fig, axes = panels(2, rows, height=2.2)
+    for place, letter, (key, (words, limit)) in zip(axes, "abcd", MEASURES.items(), strict=False):
         for name, (whose, pen) in looks.items():
             course_points(place, records.get(f"{study}.{name}"), key, pen, whose)
         if limit is not None:
             place.axhline(limit, color="0.5", ls=":", lw=0.9)
         epochs_axis(place, words, f"({letter})", **({"yscale": "log"} if key == "meet" else {}))
     legend_below(fig, axes[0], 3)
-    return fig
+    return fig, axes[4:]
 
 
 @claim(tuple(f"deep-glass.{name}" for name in NAMES), full=True)
