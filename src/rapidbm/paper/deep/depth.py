@@ -21,7 +21,7 @@ from ...data.splits import Dataset
 from ...likelihood.log_z import log_bound, log_likelihood, log_z
 from ...runs.recipe import Recipe
 from ..claims import Finding, Number, claim
-from ..drawing import PENS, Figure, item, label, panels
+from ..drawing import PENS, Axes, Figure, item, label, panels
 from ..lab import Lab, Settings, by_scale, each, shortened
 from ..records import Records, Values
 from .mixing import forgetting
@@ -175,24 +175,16 @@ def _listed(records: Records, names: Mapping[str, str], key: str) -> str:
     return f"Means and standard errors over instances: {'; '.join(rows)}."
 
 
-def _drawn(records: Records, names: Mapping[str, str], keys: Mapping[str, str]) -> Figure:
-    """A row for each machine, a panel for each key."""
-    seen = [name for name in names if f"deep-digits.{name}" in records]
-    fig, axes = panels(len(keys), height=1.0 + 0.18 * len(names))
-    for place, letter, (key, words) in zip(axes, "abc", keys.items(), strict=False):
-        for i, name in enumerate(seen):
-            number = _of(records, name, key)
-            if number is not None:
-                error = number.error if number.count > 1 else 0.0
-                pen = PENS[1 if "dense" in name else 0]
-                place.errorbar([number.value], [-i], xerr=[error], color=pen.colour, marker=pen.marker)
-        label(place, words, "", f"({letter})")
-        place.set_ylim(-len(seen) + 0.5, 0.5)
-        ticks = [names[n] if letter == "a" else "" for n in seen]
-        place.set_yticks([-i for i in range(len(seen))], ticks)
-        if key in ("gap", "time"):
-            place.set_xlim(left=0)
-    return fig
+def _rows(axes: Axes, records: Records, names: Mapping[str, str], key: str, *, named: bool) -> None:
+    """A row for each machine."""
+    for i, name in enumerate(names):
+        number = _of(records, name, key)
+        if number is not None:
+            error = number.error if number.count > 1 else 0.0
+            pen = PENS[1 if "dense" in name else 0]
+            axes.errorbar([number.value], [-i], xerr=[error], color=pen.colour, marker=pen.marker)
+    axes.set_ylim(-len(names) + 0.5, 0.5)
+    axes.set_yticks([-i for i in range(len(names))], names.values() if named else [""] * len(names))
 
 
 def _told(records: Records) -> str:
@@ -206,23 +198,33 @@ def _told(records: Records) -> str:
 
 @item("What depth and couplings within layers add", tuple(f"deep-digits.{name}" for name in NAMES), _told)
 def deep_digits(records: Records) -> Figure:
+    seen = {n: words for n, words in NAMES.items() if f"deep-digits.{n}" in records}
+    fig, axes = panels(3, height=1.0 + 0.18 * len(seen))
     keys = {"test": "log p", "gap": "variational gap", "time": "τ, sweeps"}
-    return _drawn(records, NAMES, keys)
+    for place, letter, (key, words) in zip(axes, "abc", keys.items(), strict=True):
+        _rows(place, records, seen, key, named=letter == "a")
+        label(place, words, "", f"({letter})")
+    for place in axes[1:]:
+        place.set_xlim(left=0)
+    return fig
 
 
 def _told_of_bars(records: Records) -> str:
     return (
-        "One, two and three hidden layers of about as many parameters, trained alike on bars and on bars "
-        "and stripes. (a) log p of training images in nats, deep ones' lower bound: 10 bars have −2.30 "
-        "at best, 8,188 bars and stripes −9.01; (b) sweeps after which chains have forgotten where they "
-        "were. "
-        f"{_listed(records, OTHERS, 'train')}"
+        "One, two and three hidden layers of about as many parameters, trained alike. log p of training "
+        "images in nats, of deep machines its lower bound: (a) 10 bars, −2.30 at best; (b) bars and "
+        f"stripes, of which there are 8,188, −9.01. {_listed(records, OTHERS, 'train')}"
     )
 
 
 @item("Depth on bars and stripes", tuple(f"deep-digits.{name}" for name in OTHERS), _told_of_bars)
 def deep_bars(records: Records) -> Figure:
-    return _drawn(records, OTHERS, {"train": "log p", "time": "τ, sweeps"})
+    fig, axes = panels(2, height=2.0)
+    for place, letter, (task, words) in zip(axes, "ab", TASKS.items(), strict=True):
+        names = {f"{task}-{kind}": NAMES[kind] for kind in KINDS}
+        _rows(place, records, names, "train", named=letter == "a")
+        label(place, "log p", "", f"({letter}) {words}")
+    return fig
 
 
 @claim(

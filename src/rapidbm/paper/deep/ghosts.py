@@ -141,7 +141,7 @@ def deep_ghosts(records: Records) -> Figure:
         axes[1].plot(record["below_random"], record["below_patterns"], **style)
     axes[0].set_xticks([])
     axes[0].set_xlim(-0.5, len(NAMES) - 0.2)
-    label(axes[0], "seeds", "negative log p, nats", "(a)", yscale="log")
+    label(axes[0], "seeds", "negative log p, nats", "(a)")
     label(axes[1], "found from random spins", "found from patterns", "(b)")
     legend_below(fig, axes[0], 2)
     return fig

@@ -53,9 +53,10 @@ NAMES = {
     "dense-dbm3": "three hidden layers, dense",
 }
 WATCHED = ("rbm", "dbm", "bm", "dense-rbm", "dense-dbm")  # a dense full one is swept unit by unit
-LOOK = {name: (NAMES[name], pen) for name, pen in zip(WATCHED, PENS, strict=False)}
 WINDOWS = (200, 1000, 3000)  # sweeps before chains are recorded, and as many that are
 WINDOWED = ("rbm", "dbm", "bm", "dbm-clamped", "bm-clamped", "dense-rbm")
+SHOWN = dict.fromkeys((*WATCHED, *WINDOWED))
+LOOK = {name: (NAMES[name], pen) for name, pen in zip(SHOWN, PENS, strict=False)}
 RECORDED, APART = 200, 32  # states of a window, chains
 CLASSES, MOST = 10, 0.25  # of samples: classes that there are, and the share of the largest, at most
 GOOD = 95.0  # nats: the negative log-likelihood of a full machine
@@ -235,7 +236,7 @@ def _told(records: Records) -> str:
 @item("Deep and full machines on MNIST", ("deep-mnist",), _told)
 def deep_mnist(records: Records) -> Figure:
     seen = {n: r for n in NAMES if (r := records.get(f"deep-mnist.{n}")) is not None}
-    fig, axes = panels(2, -(-len(seen) // 2), height=1.25)
+    fig, axes = panels(2, -(-len(seen) // 2), height=0.8)
     for place, (name, record) in zip(axes, seen.items(), strict=False):
         title = f"{NAMES[name]}: {_nll(record)[0]:.1f} nats"
         tiles(place, record["pictures"][:40], record["shape"], 20, title)
@@ -254,15 +255,19 @@ def deep_watched(records: Records) -> Figure:
     that two descents meet; (d) energy per unit above, or below, that of chains that start at images.
     Dotted: beyond these lines a machine that is frozen, apart and has many minima counts as a spin
     glass. (e) At the end, (b) over longer windows of sweeps: what slow chains keep apart falls."""
-    fig, rest = courses(records, "deep-mnist", LOOK, rows=3)
+    looks = {name: look for name, look in LOOK.items() if name in WATCHED}
+    fig, (window, rest) = courses(records, "deep-mnist", looks, rows=3)
+    label(window, "window, sweeps", "q_EA − overlap of chains", "(e)", xscale="log")
     if (record := records.get("deep-mnist.windows")) is not None:
-        for name, pen in zip(WINDOWED, PENS, strict=False):
-            numbers = _apart(record, name)
-            points(rest[0], list(numbers), list(numbers.values()), pen, NAMES[name])
-    rest[0].axhline(BROKEN, color="0.5", ls=":", lw=0.9)
-    label(rest[0], "window, sweeps", "q_EA − overlap of chains", "(e)", xscale="log")
-    rest[0].legend(loc="center left", bbox_to_anchor=(1.05, 0.5))
-    rest[1].set_axis_off()
+        for name in WINDOWED:
+            numbers, (words, pen) = _apart(record, name), LOOK[name]
+            points(window, list(numbers), list(numbers.values()), pen, words)
+            window.set_xticks(list(numbers), [f"{x:,}" for x in numbers], minor=False)
+        window.minorticks_off()
+    window.axhline(BROKEN, color="0.5", ls=":", lw=0.9)
+    handles, labels = window.get_legend_handles_labels()
+    rest.legend(handles, labels, loc="center left")
+    rest.set_axis_off()
     return fig
 
 
