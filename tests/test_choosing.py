@@ -195,10 +195,10 @@ def test_layers_of_deep_and_full_machines_are_rules():
         recipe = auto(model=model, **more)
         return {(c.hidden, c.patterns) for c in candidates(recipe, more, table(columns))}
 
-    assert shapes("dbm", 16) == {((50, 50), None)}
+    assert shapes("dbm", 16) == {((80, 20), None)}
     assert shapes("bm", 16) == {((50,), None)}
-    of_patterns = round(0.8 * (64 * 128 + 128 * 128) / (64 + 256))
-    assert shapes("dbm", 64) == {((128, 128), None), ((128, 128), of_patterns)}
+    of_patterns = round(0.8 * (64 * 205 + 205 * 51) / (64 + 256))
+    assert shapes("dbm", 64) == {((205, 51), None), ((205, 51), of_patterns)}
     of_patterns = round(0.8 * 191 / 2)
     assert shapes("bm", 64) == {((128,), None), ((128,), of_patterns)}
     assert shapes("dbm", 16, hidden=(9, 8, 7)) == {((9, 8, 7), None)}
@@ -222,9 +222,10 @@ def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
     monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 30.0)
     monkeypatch.setattr(choosing, "LONGEST", 100.0)
     recipe = chosen(auto(**kind, budget="4s"), {**kind, "budget": "4s"}, table(), lines.append)
-    layers = "50 + 50" if kind["model"] == "dbm" else "50"
+    layers = "80 + 20" if kind["model"] == "dbm" else "50"
     assert recipe.hidden == tuple(map(int, layers.split(" + ")))
     assert (recipe.positive, recipe.positive_steps, recipe.lifetime) == ("meanfield", 10, 1000)
+    assert recipe.deep_start == (0.1 if kind["model"] == "dbm" else 1.0)
     assert (recipe.metrics, recipe.centred, recipe.model) == (("log_bound",), True, kind["model"])
     assert lines[0].startswith(
         f"auto: a {kind['model']} is judged by a lower bound of log p; by rule, not"
@@ -238,6 +239,7 @@ def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
 def test_what_was_chosen_of_a_deep_machine_stays(monkeypatch):
     monkeypatch.setattr(choosing, "compared", lambda *given: [])
     given = {"model": "dbm", "hidden": (7, 5), "lifetime": 0, "positive": "clamped", "positive_steps": 3}
+    given["deep_start"] = 0.5
     lines = []
     recipe = chosen(auto(**given), given, table(), lines.append)
     assert {name: getattr(recipe, name) for name in given} == given

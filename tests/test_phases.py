@@ -405,3 +405,29 @@ def test_a_state_that_all_chains_have_left_is_found_again_and_unlearnt():
         ends.append(float(log_likelihood(machine, data).value))
     assert ends[0] < -4.0
     assert ends[1] > ends[0] + 1.5
+
+
+def test_chains_are_born_at_the_patterns_and_at_their_mirror_images():
+    machine = rbm(6, 4, 3, seed=0, replicas=2)
+    phase, rng = Persistent(8, 1, lifetime=1, born="patterns"), stream(0)
+    chains = phase.init(machine, rng)
+    born = phase._renewed(machine, chains[..., :-1], chains[0, 0, -1].long(), rng)
+    signs = machine.patterns.detach().sign()
+    assert torch.equal(born, torch.cat([signs, -signs, signs[:, :2]], 1))  # eight chains, three patterns
+    some = Persistent(8, 1, lifetime=4, born="patterns")  # two at a time
+    chains = some.init(machine, rng)
+    for update in range(4):
+        now = torch.tensor(update)
+        new = some._renewed(machine, chains[..., :-1], now, rng)
+        due = torch.arange(8) // 2 == update
+        assert torch.equal(new[:, due], born[:, due])
+        assert torch.equal(new[:, ~due], chains[:, ~due, :-1])
+
+
+def test_a_birth_at_patterns_needs_patterns_and_a_lifetime():
+    with pytest.raises(InputError, match="live for ever; give a lifetime"):
+        Persistent(8, born="patterns")
+    with pytest.raises(InputError, match="birth"):
+        Persistent(8, lifetime=2, born="data")
+    with pytest.raises(InputError, match="these are dense"):
+        Persistent(8, lifetime=2, born="patterns").init(rbm(4, 3, seed=0), stream(0))

@@ -788,10 +788,12 @@ def test_presets_are_recipes():
 def test_presets_of_deep_and_full_machines_train(tmp_path, preset, hidden):
     """As for MNIST, on fewer pixels by a smaller machine."""
     whole = Recipe.made("mnist-static", {}, preset)
-    assert (whole.patterns, whole.lifetime, whole.centred) == (222, 1000, True)
-    assert sum(whole.hidden) == (1000 if preset == "dbm-mnist" else 500)
+    assert (whole.positive, whole.lifetime, whole.centred) == ("clamped", 1000, True)
+    assert whole.patterns * (784 + sum(whole.hidden)) == pytest.approx(396_000, rel=0.01)
     fewer = {"hidden": hidden, "patterns": 3, "particles": 20, "sweeps": 2, "batch_size": 400}
+    fewer["rate"] = (0.02,)  # of eight updates
     recipe = Recipe.made("digits", {**fewer, "epochs": 2, "evaluate": "4", "valid": 0.1}, preset)
+    assert recipe.deep_start == (0.1 if preset == "dbm-mnist" else 1.0)
     assert (recipe.model, recipe.positive_steps) == (preset.split("-")[0], 10)
     run = Run.create(tmp_path / "R", recipe, preset)
     for _ in run.go():
@@ -803,10 +805,12 @@ def test_presets_of_deep_and_full_machines_train(tmp_path, preset, hidden):
 
 
 def test_a_dbm_has_two_layers_where_nobody_says():
-    assert Recipe.made("digits", {"model": "dbm"}, "small").hidden == (250, 250)
+    assert Recipe.made("digits", {"model": "dbm"}, "small").hidden == (400, 100)
     assert Recipe.made("digits", {"model": "dbm", "hidden": (7,)}, "small").hidden == (7,)
     assert Recipe.made("digits", {"model": "bm"}, "small").hidden == (500,)
     assert Recipe.made("digits", {"model": "dbm"}, "auto").metrics == ("log_bound",)
+    for other in ({"hidden": (9,)}, {"model": "rbm", "hidden": (9,), "positive": "auto"}):
+        assert Recipe.made("mnist-static", other, "dbm-mnist").deep_start == 1.0
 
 
 @pytest.mark.parametrize("method", ["cd", "pcd", "exact"])

@@ -126,3 +126,31 @@ def test_a_recipe_has_them():
     assert machine.couplings.strengths == (1.0, 1.0, 0.2)
     assert Recipe.from_dict(recipe.as_dict()) == recipe
     assert recipe.projection_choice() != NoProjection()
+
+
+# -- a weak start of deeper layers ----------------------------------------------------------------
+
+
+def test_deeper_layers_start_weaker():
+    plain, weak = (rb.dbm(5, (4, 3, 2), 3, seed=0, deep_start=x) for x in (1.0, 0.1))
+    ratio = (weak.patterns / plain.patterns).detach()
+    assert torch.allclose(ratio, torch.tensor([1.0] * 9 + [0.1] * 5).expand(1, 3, 14))
+    plain, weak = (rb.dbm(5, (4, 3, 2), seed=0, deep_start=x) for x in (1.0, 0.1))
+    for edge, share in {"0-1": 1.0, "1-2": 0.1, "2-3": 0.1}.items():
+        assert torch.allclose(weak.couplings.weights[edge], share * plain.couplings.weights[edge])
+    both = made(deep_start=0.5).patterns.detach()
+    assert torch.allclose(both.abs()[..., 9:], torch.tensor(0.125, dtype=torch.float64))
+
+
+def test_a_weak_start_is_one_of_deeper_layers():
+    for share in (0, -1.0, 1.5, "x", float("nan")):
+        with pytest.raises(InputError, match="above 0 and up to 1"):
+            rb.dbm(5, (4, 3), 3, deep_start=share)
+    with pytest.raises(InputError, match="has none; leave deep_start"):
+        rb.dbm(5, (4,), 3, deep_start=0.1)
+    for chosen in ({"model": "rbm"}, {"model": "bm"}, {"model": "dbm", "hidden": (5,)}):
+        with pytest.raises(InputError, match="has none; leave deep_start"):
+            Recipe.made("digits", {**chosen, "deep_start": 0.1}, "small")
+    recipe = Recipe.made("digits", {"model": "dbm", "hidden": (5, 4), "deep_start": 0.1}, "small")
+    xi = recipe.machine(recipe.data(), torch.device("cpu")).patterns.detach().abs()
+    assert torch.allclose(xi[..., -4:], 0.1 * xi[..., :1])

@@ -18,6 +18,7 @@ It knows accel and the modules below the rooms; no data set, no sampler, no trai
 Others take besides
 
     ensembles: AllStates, GivenVisible
+    constructors: check_deep_start
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
         given_energy, infer, log_weight, most_states, states_of
     files: check_sizes, load_tensors, save_tensors

@@ -17,7 +17,7 @@ Others take besides
     looking.trained: Trained
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
     metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, reconstruct
-    presets: preset_for
+    presets: DEEP, DEEP_START, preset_for, two_layers
     pretrained.packed: Pretrained, known, trained
     probes: fit, hidden_samples
     choices: one_or_each

@@ -37,11 +37,11 @@ LIKELIHOOD = {
     "fall": "linear",
 }
 LIFETIME = 1000  # updates of a chain of theirs
-LAYERED = {
+LAYERED = {  # by clamped chains: mean field is cheaper, and worse (docs/deep.md)
     **LIKELIHOOD,
     **DEEP,
+    "positive": "clamped",
     "centred": True,
-    "patterns": 222,
     "particles": 1000,
     "sweeps": 10,
     "lifetime": LIFETIME,
@@ -144,8 +144,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 500,
         "epochs": 900,
     },
-    "dbm-mnist": {**LAYERED, "model": "dbm", "hidden": (500, 500), "epochs": 600},
-    "bm-mnist": {**LAYERED, "model": "bm", "hidden": (500,), "rate": (5e-4,), "epochs": 400},
+    "dbm-mnist": {
+        **LAYERED,
+        "model": "dbm",
+        "hidden": (800, 200),
+        "patterns": 222,
+        "deep_start": DEEP_START,
+        "epochs": 600,
+    },
+    "bm-mnist": {**LAYERED, "model": "bm", "hidden": (200,), "patterns": 402, "epochs": 200},
     "small": {
         **LIKELIHOOD,
         "hidden": (500,),

@@ -105,10 +105,7 @@ class Recipe:
         "What patterns of each layer are measured in, visible ones first (1); deep ones want √(cV/N).",
         flag="strength",
     )
-    deep_start: float = setting(
-        1.0,
-        "Where patterns of hidden layers beyond the first, or couplings to them, start, times --scale.",
-    )
+    deep_start: float = setting(1.0, "Start of hidden layers beyond the first, times that of the others.")
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
@@ -299,13 +296,11 @@ class Recipe:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
             drop |= {"scale", "strengths", "pace", "projection", *_own_flags("projection")}
-        if len(chosen.get("hidden", base.get("hidden", ()))) != len(base.get("hidden", ())):
-            drop.add("strengths")  # of other layers
+        count, known = (len(x.get("hidden", base.get("hidden", ()))) for x in (chosen, base))
+        drop |= {"strengths"} if count != known else set()  # those are of other layers
+        drop |= {"deep_start"} if count < 2 or chosen.get("model", "dbm") != "dbm" else set()
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values["hidden"] = chosen.get("hidden", layers_for(values))
-        shallow = values.get("model") != "dbm" or len(values["hidden"]) < 2
-        if shallow and "deep_start" not in chosen:
-            values.pop("deep_start", None)
         values.setdefault("metrics", metrics_for(dataset, name, values))
         if values.get("budget") is not None and "epochs" not in chosen:
             values["epochs"] = OPEN
