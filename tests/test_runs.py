@@ -791,15 +791,15 @@ def test_presets_of_deep_and_full_machines_train(tmp_path, preset, hidden):
     assert (whole.positive, whole.lifetime, whole.centred) == ("clamped", 1000, True)
     assert whole.patterns * (784 + sum(whole.hidden)) == pytest.approx(396_000, rel=0.01)
     fewer = {"hidden": hidden, "patterns": 3, "particles": 20, "sweeps": 2, "batch_size": 400}
-    fewer["rate"] = (0.02,)  # of eight updates
-    recipe = Recipe.made("digits", {**fewer, "epochs": 2, "evaluate": "4", "valid": 0.1}, preset)
+    fewer["rate"] = (0.02,)  # of forty updates
+    recipe = Recipe.made("digits", {**fewer, "epochs": 10, "evaluate": "20", "valid": 0.1}, preset)
     assert recipe.deep_start == (0.1 if preset == "dbm-mnist" else 1.0)
     assert (recipe.model, recipe.positive_steps) == (preset.split("-")[0], 10)
     run = Run.create(tmp_path / "R", recipe, preset)
     for _ in run.go():
         pass
     lines = run.metrics()
-    assert [line["update"] for line in lines] == [0, 4, 8]
+    assert [line["update"] for line in lines] == [0, 20, 40]
     first, last = (line["log_bound_valid"][0] for line in (lines[0], lines[-1]))
     assert -64.0 < first < last < 0.0
 
