@@ -149,7 +149,7 @@ def deep_ghosts(records: Records) -> Figure:
 
 @claim(("deep-ghosts.patterns", "deep-ghosts.random"), full=True)
 def deep_patterns_know(records: Records) -> Finding:
-    """Sec. III: With Regularized Axons the low-energy states of a machine are known.
+    """Sec. III.A: The patterns are “explicit low-energy configurations” of their machine.
     Read as: Machines that end more than {LOST} nats below the best one because of a state that no chain
     visited, of those whose chains are born at random spins and of those whose chains are born at the
     patterns.

@@ -112,7 +112,7 @@ def deep_worth(records: Records) -> Figure:
 
 @claim(("deep-worth.ra", "deep-worth.dense"), full=True)
 def deep_worth_of_a_unit(records: Records) -> Finding:
-    """Sec. VI: Deep machines are what efficient training is sought for.
+    """Sec. VI: Efficient algorithms for training deep Boltzmann machines are “long-sought-after”.
     Read as: Exact log p of test images that units add in a second hidden layer, over what as many add in
     the first, both trained by exact gradients; the most that were added.
     Rule: At least {FAIR} with Regularized Axons and with dense couplings, by 2 σ."""
