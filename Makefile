@@ -10,9 +10,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/rapidbm demo
 
-# Tests that share a browser go to one worker.
+# A file goes to one worker, which sets up once what its tests share: ranks, records, a browser.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # For the studio's tests in a browser, which are skipped without.
 chromium:

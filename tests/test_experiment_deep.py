@@ -46,10 +46,7 @@ ITEMS = (
 )
 STUDIES = tuple(name for name in ITEMS if name not in ("deep-bars", "deep-watched"))
 MODULES = (steering, moments, negatives, worth, depth, likelihood, ghosts, glass, minima)
-pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{LoadWarning.__module__}.LoadWarning"),
-    pytest.mark.xdist_group("deep"),  # records are made once
-]
+pytestmark = pytest.mark.filterwarnings(f"ignore::{LoadWarning.__module__}.LoadWarning")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from rapidbm.runs.run import Run
 HERE = Path(__file__).parent
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-pytestmark = pytest.mark.xdist_group("ranks")  # what two ranks found is found once
 FEW = 60.0  # seconds that anything here may take before it counts as hung
 
 

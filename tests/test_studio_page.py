@@ -31,7 +31,6 @@ QUIET = (  # of one that is on a closed network
 PAGE = Path(rapidbm.studio.__file__).parent / "page"
 TAG = "<img src=x onerror=alert(1)>"
 
-pytestmark = pytest.mark.xdist_group("studio-browser")
 browses = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; `make chromium` installs it")
 
 
