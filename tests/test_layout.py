@@ -1,5 +1,5 @@
-"""The floor plan: a contract of imports over all rooms, one door to the accelerators, and no room that hides
-what others take from it (docs/architecture.md)."""
+"""The floor plan: a contract of imports over all rooms, one door to the accelerators, and no room that
+hides what others take from it (docs/architecture.md)."""
 
 from __future__ import annotations
 
