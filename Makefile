@@ -4,40 +4,47 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.ready-dev
+# A file goes to one worker, which sets up once what its tests share: ranks, records, a browser.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile $(if $(filter random,$(ORDER)),-p randomly)
 
-.PHONY: demo test chromium lint docs bench mutants dist wheel-test clean
+.PHONY: demo test test-slow chromium lint docs bench mutants dist wheel-test clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
 
-# A file goes to one worker, which sets up once what its tests share: ranks, records, a browser.
+# In another order each time: `make test ORDER=random`; the order's seed is printed.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
+
+# What is slow by nature: hundreds of kills, all cuts of all kernels, the whole tour in a browser, the wheel alone.
+test-slow: $(DEV)
+	$(PYTEST) -m slow
 
 # For the studio's tests in a browser, which are skipped without.
 chromium:
 	.ci/chromium
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # The pages in site/; `python -m http.server -d site` serves them with their search.
-docs: $(READY)
+docs: $(DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
 # Another SEED draws other mutations.
 SEED ?= 0
-mutants: $(READY)
+mutants: $(DEV)
 	$(BIN)/python -m mutants --seed $(SEED)
 
 # The same bytes each time: hatchling writes one date, SOURCE_DATE_EPOCH or its own, and one set of modes.
-dist: $(READY)
+dist: $(DEV)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python -m twine check --strict dist/*
@@ -55,9 +62,17 @@ wheel-test: dist
 clean:
 	rm -rf $(VENV) dist
 
+# What the command needs (`make demo`), then what its tests need beside it: two stamps in one environment.
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rapidbm needs Python 3.11 or later")'
+	@echo "Setting up $(VENV) for rapidbm: PyTorch and eight other packages, about 1 GB; with pip's cache filled this takes"
+	@echo "under a minute, else as long as the download (0.3 GB; PyTorch's builds for GPUs are larger)."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rapidbm needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	$(BIN)/python -m pip install --constraint constraints.txt torch
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .
+	@touch $@
+
+$(DEV): $(READY)
+	@echo "Adding to $(VENV) what the tests, the documentation and the benchmarks need: about 1 GB more."
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
