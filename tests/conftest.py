@@ -1,7 +1,11 @@
-"""Shared by all tests: one thread per worker, and the machines that the contracts run over."""
+"""Shared by all tests: one thread per worker, the machines that the contracts run over, and a check that
+each test leaves the process as it was."""
 
 import os
+import signal
+import sys
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +22,48 @@ os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it 
 diagnosis.boundaries = cache(diagnosis.boundaries)  # lines of one diagram, seconds each
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU
+
+
+def process_state() -> dict[str, object]:
+    """What a test could leave behind for the next one: what stands here, by name."""
+    variables = {f"variable {k}": v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+    handlers = {f"handler of {s.name}": signal.getsignal(s) for s in signal.Signals}
+    threads = {f"thread {t.name}": t.ident for t in threading.enumerate()}
+    return {
+        **variables,
+        **handlers,
+        **threads,
+        "working directory": os.getcwd(),
+        "sys.path": tuple(sys.path),
+        "torch threads": torch.get_num_threads(),
+        "torch default type": torch.get_default_dtype(),
+        "torch gradients": torch.is_grad_enabled(),
+        "torch determinism": torch.are_deterministic_algorithms_enabled(),
+        "torch matmul precision": torch.get_float32_matmul_precision(),
+        "torch global random state": torch.get_rng_state().numpy().tobytes(),
+    }
+
+
+def changes(before: dict[str, object], after: dict[str, object]) -> list[str]:
+    """What differs, by name."""
+    return sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
+
+
+def left_as_found():
+    before = process_state()
+    yield
+    if found := changes(before, process_state()):
+        pytest.fail(f"left behind: {', '.join(found)}; a test restores what it changes", pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_leaves_the_process_as_it_was():
+    yield from left_as_found()
+
+
+@pytest.fixture(autouse=True)
+def _test_leaves_the_process_as_it_was(_module_leaves_the_process_as_it_was):
+    yield from left_as_found()
 
 
 def machines(replicas: int = 1, **options):
