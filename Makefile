@@ -1,4 +1,4 @@
-# Two commands that need nothing but Python 3.11 and make: `make demo` and `make test`. With another Python:
+# Commands that need nothing but Python 3.11 and make: `make demo`, `make test`, `make test-slow`. With another Python:
 # `make test PYTHON=python3.13 VENV=.venv-3.13`.
 PYTHON ?= python3
 VENV := .venv
@@ -64,8 +64,8 @@ clean:
 
 # What the command needs (`make demo`), then what its tests need beside it: two stamps in one environment.
 $(READY): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) for rapidbm: PyTorch and eight other packages, about 1 GB; with pip's cache filled this takes"
-	@echo "under a minute, else as long as the download (0.3 GB; PyTorch's builds for GPUs are larger)."
+	@echo "Setting up $(VENV): PyTorch and eight other packages, 1.3 GB with PyTorch's CPU build (that for GPUs is"
+	@echo "larger). It takes about a minute where pip has them in its cache, else as long as their download."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rapidbm needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --constraint constraints.txt torch
@@ -73,6 +73,6 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): $(READY)
-	@echo "Adding to $(VENV) what the tests, the documentation and the benchmarks need: about 1 GB more."
+	@echo "Adding to $(VENV) what the tests, the documentation and the benchmarks need: 1.8 GB more, a minute or two."
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
 	@touch $@

@@ -336,7 +336,7 @@ class Replay:
         stream = torch.cuda.Stream(self.rngs[0].device)  # type: ignore[no-untyped-call]
         with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode=self.mode):
             work()
-        # Before a capture torch resets the seed and offset that the graph reads, on that stream. On a busy
-        # GPU this came after the replay had set them, and the graph drew other random numbers.
+        # Before it captures, torch resets the seed and offset that the graph reads, on that stream. On a
+        # busy GPU this came after the replay had set them: the graph drew other random numbers.
         torch.cuda.current_stream(self.rngs[0].device).wait_stream(stream)
         return graph
