@@ -20,7 +20,7 @@ from rapidbm.sampling import annealing, bases
 from rapidbm.sampling.paths import Cooling
 from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
 from rapidbm.sampling.spread import Spread
-from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
@@ -179,7 +179,7 @@ def test_samples_of_both_sides_are_those_of_the_machine():
     spins = sample(machine, 20_000, sampler=Annealing(50, data=one_sided(machine)), seed=0)
     powers = 2 ** torch.arange(machine.layers.units - 1, -1, -1)
     numbers = ((spins[0] > 0).long() * powers).sum(1)
-    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > SMALLEST_P
 
 
 @pytest.mark.parametrize("biases", [0.0, 0.01])
@@ -306,7 +306,7 @@ def test_the_ways_back_start_from_chains_that_have_settled(monkeypatch):
     _, exact = exact_distribution(machine, 1.5)
     powers = 2 ** torch.arange(6, -1, -1)
     numbers = ((settled[0] > 0).long() * powers).sum(1)
-    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > SMALLEST_P
     starts.clear()
     settled = annealed.annealed(machine, 0, beta=1.5, samples=one, chains=50, most=200).settled
     assert torch.equal(settled, one)  # what is given is taken as it is

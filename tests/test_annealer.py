@@ -11,7 +11,13 @@ from conftest import machines
 from rapidbm.exchange.dimod_samplers import read_spins
 from rapidbm.machines.machine import scaled
 from rapidbm.runs.recipe import Recipe
-from rapidbm.testing import check_negative_phase, chi_squared, exact_distribution, small_machines
+from rapidbm.testing import (
+    SMALLEST_P,
+    check_negative_phase,
+    chi_squared,
+    exact_distribution,
+    small_machines,
+)
 from rapidbm.training.annealer import Annealer
 
 EVERY = machines(2)
@@ -133,7 +139,7 @@ def test_a_wrong_temperature_is_corrected(beta, corrected):
     values = [chi_squared(row, q) for row, q in zip(counts, p, strict=True)]
     found = phase.temperature(chains)
     if corrected:
-        assert min(values) > 1e-4
+        assert min(values) > SMALLEST_P
         assert bool(((found.value - beta).abs() < 4 * found.error).all())
         assert bool((found.error < 0.05 * beta).all())
     else:

@@ -18,7 +18,7 @@ from rapidbm.random import stream
 from rapidbm.sampling import annealing
 from rapidbm.sampling.bases import free_spins, marginals, own_biases, path_to
 from rapidbm.sampling.paths import Cooling, Crossing, Trajectory
-from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 
 EVERY = machines(3) + machines(2, biases=False)
 
@@ -150,7 +150,7 @@ def test_chains_are_drawn_again_by_their_weights():
     logs = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log().repeat(1, 1000)
     drawn, apart = annealing.resample(spins, logs, stream(0))
     counts = drawn.flatten().long().bincount(minlength=3)
-    assert chi_squared(counts, torch.tensor([0.125, 0.25, 0.625])) > 1e-4
+    assert chi_squared(counts, torch.tensor([0.125, 0.25, 0.625])) > SMALLEST_P
     one = torch.full((1, 3000), -torch.inf, dtype=torch.float64)
     one[0, [4, 8]] = 0.0
     drawn, apart = annealing.resample(spins, one, stream(0))
@@ -193,7 +193,7 @@ def test_every_component_has_its_share():
     assert start.tolist() == [[1, 1]] * 4 + [[1, -1]] * 2 + [[-1, -1]] * 2
     drawn = path._component(torch.zeros((2, 4000, 3)), stream(1), 1.0)  # the spins say nothing
     for each in drawn:
-        assert chi_squared(each.bincount(minlength=3), torch.tensor([0.5, 0.25, 0.25])) > 1e-4
+        assert chi_squared(each.bincount(minlength=3), torch.tensor([0.5, 0.25, 0.25])) > SMALLEST_P
     assert not torch.equal(*drawn)
 
 
@@ -222,7 +222,7 @@ def test_every_machine_of_the_path_is_sampled_rightly(machine):
     powers = 2 ** torch.arange(spins.shape[2] - 1, -1, -1)
     numbers = ((spins > 0).long() * powers).sum(2)
     for e in range(2):
-        assert chi_squared(numbers[e].bincount(minlength=len(every)), p[e]) > 1e-4
+        assert chi_squared(numbers[e].bincount(minlength=len(every)), p[e]) > SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", machines(2))

@@ -20,7 +20,7 @@ from rapidbm.machines.patterns import Patterns
 from rapidbm.random import stream
 from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.paths import Crossing, mixed
-from rapidbm.testing import chi_squared, exact_distribution
+from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 from rapidbm.training.negative import Exact
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
@@ -110,13 +110,13 @@ def move_p_values(machine, x=0.6, chains=20_000):
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_a_move_leaves_its_distribution_in_place(machine):
-    assert min(move_p_values(machine)) > 1e-4
+    assert min(move_p_values(machine)) > SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", machines(2))
 def test_a_wrong_mixture_shows(machine, monkeypatch):
     monkeypatch.setattr(paths, "mixed", lambda a, b, x: mixed(a, b, 0.8 * x))
-    assert min(move_p_values(machine)) < 1e-4
+    assert min(move_p_values(machine)) < SMALLEST_P
 
 
 def test_a_crossing_starts_from_its_chains():
@@ -439,7 +439,7 @@ def test_a_bridge_goes_back_from_chains_that_have_settled_on_the_other_side(monk
     assert int(seen[1]) == 7  # of those that were drawn so many are apart
     _, exact = exact_distribution(there)
     numbers = ((arrived[0] > 0).long() * 2 ** torch.arange(6, -1, -1)).sum(1)
-    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > 1e-4
+    assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > SMALLEST_P
 
 
 @pytest.mark.usefixtures("inexact")

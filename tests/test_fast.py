@@ -3,6 +3,7 @@
 import threading
 from contextlib import nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from rapidbm.runs.run import Run
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.mean_field import mean_field, relax
 from rapidbm.testing import (
+    SMALLEST_P,
     check_negative_phase,
     check_sampler,
     chi_squared,
@@ -43,7 +45,7 @@ from rapidbm.accel.kernels.chains import Cut
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-MANY = 40_000 if GPU else 1_200  # chains: the interpreter is slow
+MANY = 40_000 if GPU else 1_024  # chains: the interpreter is slow
 on_gpu = pytest.mark.skipif(not GPU, reason="no GPU; the interpreter does not multiply bf16")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),  # e^x = ∞ is right
@@ -52,7 +54,14 @@ pytestmark = [
 
 
 @pytest.fixture
-def kernels(monkeypatch):
+def few_states(monkeypatch):
+    """The interpreter multiplies the terms of a step one by one."""
+    if not GPU:
+        monkeypatch.setattr(states, "STATES", 16)
+
+
+@pytest.fixture
+def kernels(few_states, monkeypatch):
     """They serve wherever the tests run."""
     monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(fused, "WORTH", 0)
@@ -81,11 +90,17 @@ def nothing_plain(kernels, monkeypatch):
 
 
 @pytest.fixture
-def large_blocks(monkeypatch):
-    """As few blocks as can be in the interpreter, which takes one by one."""
+def one_block(monkeypatch):
+    """All chains of a replica in one block in the interpreter, which takes a block at a time."""
     if not GPU:
-        monkeypatch.setattr(operands, "FILLED", 0)
-        monkeypatch.setattr(fused, "layer_cut", lambda *_, **__: Cut(128, 64, 8, 3))
+        for name in ("cut_of", "layer_cut"):
+            cut = getattr(fused, name)
+
+            def whole(pair, count, cut=cut, **options):
+                size = chains.power_of_two(count)
+                return replace(cut(pair, count, **options), chains=min(size, MANY), units=64)
+
+            monkeypatch.setattr(fused, name, whole)
 
 
 @pytest.fixture
@@ -117,6 +132,10 @@ KINDS = {
 kinds = pytest.mark.parametrize("sizes", KINDS.values(), ids=KINDS.keys())
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def test_pieces_hold_all_patterns_with_the_least_left_over():
     assert chains.pieces(KINDS["two pieces"][2]) == (32, 16)  # else the second one is never run
     sizes = [16, 32, 64, 128, 256]
@@ -130,9 +149,15 @@ def test_pieces_hold_all_patterns_with_the_least_left_over():
 
 @pytest.mark.parametrize(
     ("patterns", "road"),
-    [(None, "chains"), (None, "layers"), (2, "chains"), (2, "layers"), (2, "patterns")],
+    [
+        (None, "chains"),
+        (2, "chains"),
+        slow(None, "layers"),  # in the quick suite they draw the spins of `chains`
+        slow(2, "layers"),
+        slow(2, "patterns"),
+    ],
 )
-def test_spins_have_the_exact_distribution(nothing_plain, large_blocks, monkeypatch, patterns, road):
+def test_spins_have_the_exact_distribution(nothing_plain, one_block, monkeypatch, patterns, road):
     small = machine(4, 3, patterns, scale=0.7)
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
 
@@ -141,12 +166,29 @@ def test_spins_have_the_exact_distribution(nothing_plain, large_blocks, monkeypa
 
     check_sampler(sampler, small, beta=0.8, sweeps=1, chains=MANY)
     wrong = sampler_p_values(lambda m, s, r, b: sweeps(m, s, r, 2, 2 * b), small, 0.8, 1, MANY)
-    assert max(wrong) < 1e-4  # a temperature that is not the right one shows
+    assert max(wrong) < SMALLEST_P  # a temperature that is not the right one shows
 
 
+SPECIAL = ("plain", "pushed", "held")
+QUICK = {"patterns": "held", "two pieces": "plain", "many patterns": "pushed", "narrow": "held",
+         "not a power of two": "pushed", "wide": "plain"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "special"), QUICK.items(), ids=str)
+def test_all_roads_draw_the_same_spins(nothing_plain, kind, special):
+    """At one cut of each kernel, with two blocks, the second not full, or two tiles."""
+    compare_roads(KINDS[kind], special, (Cut(16, 64, 4, 2), Cut(32, 32, 4, 2)), Cut(16, 32, 4, 2))
+
+
+@pytest.mark.slow
 @kinds
-@pytest.mark.parametrize("special", ["plain", "pushed", "held"])
-def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
+@pytest.mark.parametrize("special", SPECIAL)
+def test_all_roads_draw_the_same_spins_at_all_cuts(nothing_plain, sizes, special):
+    cuts = (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
+    compare_roads(sizes, special, cuts, Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
+
+
+def compare_roads(sizes, special, layer_cuts, *chain_cuts):
     these = machine(*sizes)
     start = these.random(21, stream(3, device=DEVICE))
     beta = torch.rand((2, 21), generator=stream(5)).to(DEVICE) + 0.5
@@ -160,11 +202,9 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
     pair = these.pair()
     given = [operands.matrix(pair)] + ([] if pair.dense else [operands.factors(pair)])
-    cuts = (Cut(64, 32, 4, 2), Cut(128, 128, 8, 3))
-    found = [layers.sample(x, start, how, cut, keep) for x in given for cut in cuts]
+    found = [layers.sample(x, start, how, cut, keep) for x in given for cut in layer_cuts]
     if operands.few_patterns(pair) or (pair.dense and these.visible <= fused.NARROW):
-        cuts = (Cut(16, 64, 4, 2), Cut(64, 32, 4, 2))
-        found += [chains.sample(operands.operands(pair), start, how, cut) for cut in cuts]
+        found += [chains.sample(operands.operands(pair), start, how, cut) for cut in chain_cuts]
     for spins in found[1:]:  # a field within rounding of its random number may go either way
         assert (spins != found[0]).float().mean() < 1e-3
     assert not torch.equal(found[0][0], found[0][1])
@@ -174,9 +214,9 @@ def test_both_roads_draw_the_same_spins(nothing_plain, sizes, special):
         assert not torch.equal(found[0][~mask], start[~mask])
 
 
-@pytest.mark.parametrize(("patterns", "road"), [(None, "chains"), (2, "chains"), (300, "patterns")])
+@pytest.mark.parametrize(("patterns", "road"), [(None, "chains"), (2, "chains"), slow(300, "patterns")])
 def test_clamped_and_pushed_spins_have_the_exact_distribution(
-    nothing_plain, large_blocks, monkeypatch, patterns, road
+    nothing_plain, one_block, monkeypatch, patterns, road
 ):
     """One visible unit clamped, the others pushed: a machine with other biases, given that unit."""
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
@@ -192,11 +232,11 @@ def test_clamped_and_pushed_spins_have_the_exact_distribution(
     spins = sweeps(small, start, rng, 2, clamp=clamp, push=push.expand(1, MANY, -1))
     powers = 2 ** torch.arange(5, -1, -1, device=DEVICE)
     numbers = ((spins > 0).long() * powers).sum(2)[0]
-    assert chi_squared(numbers.bincount(minlength=64), p[0]) > 1e-4
+    assert chi_squared(numbers.bincount(minlength=64), p[0]) > SMALLEST_P
 
 
 @pytest.mark.parametrize("road", ["chains", "layers", "patterns"])
-def test_values_may_lie_in_memory_in_any_order(nothing_plain, monkeypatch, road):
+def test_values_may_lie_in_memory_in_any_order(nothing_plain, one_block, monkeypatch, road):
     monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     these = machine(9, 20, 3)
     start = these.random(10, stream(0, device=DEVICE))
@@ -312,8 +352,8 @@ def test_every_chain_unit_and_sweep_has_a_number_of_its_own(nothing_plain):
     whole = whole.double()
     for matrix in (whole @ whole.T, whole.T @ whole):  # of fair independent spins
         off = (matrix - torch.diag(matrix.diagonal())) / 128**0.5
-        assert off.abs().max() < 5.5
-    assert abs(float(whole.mean())) < 4 / 128
+        assert off.abs().max() < 7.2  # by Hoeffding's bound 16,256 pairs fail in 2 of 10⁷ tests
+    assert abs(float(whole.mean())) < 5.6 / 128  # in 3 of 10⁷
 
 
 def test_strong_fields_leave_no_choice(nothing_plain):
@@ -324,14 +364,14 @@ def test_strong_fields_leave_no_choice(nothing_plain):
     assert torch.equal(spins[..., :6], torch.sign(field))
 
 
-def test_a_temperature_for_each_chain(nothing_plain):
+def test_a_temperature_for_each_chain(nothing_plain, one_block):
     these = machine(9, 20, 3, biases=False)
     beta = torch.cat([torch.zeros(50), torch.full((50,), 1e5)]).to(DEVICE)
     start = these.random(100, stream(0, device=DEVICE))
     spins = sweeps(these, start, stream(1, device=DEVICE), 3, beta)
     aligned = (torch.sign(these.field(spins, 0)) == spins[..., :9]).float().mean((0, 2))
     assert aligned[50:].min() == 1.0
-    assert aligned[:50].mean() < 0.7
+    assert aligned[:50].mean() < 0.7  # 900 fair spins: 12 standard deviations
 
 
 # -- deep machines ------------------------------------------------------------------------------------
@@ -354,22 +394,40 @@ def deep_machine(patterns, hidden, *, visible=3, scale=0.7) -> Machine:
 
 
 @deep
+@pytest.mark.parametrize("road", ["chains", pytest.param("layers", marks=pytest.mark.slow)])
 def test_spins_of_a_deep_machine_have_the_exact_distribution(
-    nothing_plain, large_blocks, patterns, hidden
+    nothing_plain, one_block, monkeypatch, patterns, hidden, road
 ):
+    monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
     these = deep_machine(patterns, hidden)
     check_sampler(lambda m, s, r, b: sweeps(m, s, r, 1, b), these, beta=0.8, sweeps=1, chains=MANY)
 
 
-def test_sides_that_are_mixed_up_show(nothing_plain, monkeypatch):
-    monkeypatch.setattr(Layers, "unsided", lambda self, values: values)
-    these = deep_machine(2, (3, 2))
-    wrong = sampler_p_values(lambda m, s, r, b: sweeps(m, s, r, 1, b), these, 0.8, 1, MANY)
-    assert max(wrong) < 1e-4
+@deep
+@pytest.mark.parametrize("road", ["chains", "layers"])
+def test_cold_spins_of_a_deep_machine_are_those_of_the_plain_path(
+    nothing_plain, one_block, monkeypatch, patterns, hidden, road
+):
+    """Along the field: nothing is left to the random numbers, which differ."""
+    monkeypatch.setattr(fused, "_road", lambda *_, **__: road)
+    these = deep_machine(patterns, hidden)
+    start = these.random(12, stream(0, device=DEVICE))
+
+    def swept():
+        return sweeps(these, start, stream(1, device=DEVICE), 1, 1e6)
+
+    by_kernels = swept()
+    with monkeypatch.context() as patch:
+        patch.setattr(Layers, "unsided", lambda self, values: values)
+        assert not torch.equal(swept(), by_kernels)  # sides that are mixed up show
+    monkeypatch.setattr(these, "pair", lambda: None)
+    assert torch.equal(swept(), by_kernels)
 
 
 @deep
-def test_units_of_a_deep_machine_stay_or_are_pushed_where_they_are(nothing_plain, patterns, hidden):
+def test_units_of_a_deep_machine_stay_or_are_pushed_where_they_are(
+    nothing_plain, one_block, patterns, hidden
+):
     these = deep_machine(patterns, hidden)
     units = these.layers.units
     start = these.random(20, stream(0, device=DEVICE))
@@ -381,8 +439,10 @@ def test_units_of_a_deep_machine_stay_or_are_pushed_where_they_are(nothing_plain
 
 
 @deep
-@pytest.mark.parametrize(("visible", "rounds"), [(3, 1), (70, 4)])
-def test_mean_field_is_that_of_the_plain_path(nothing_plain, patterns, hidden, visible, rounds):
+@pytest.mark.parametrize(("visible", "rounds"), [(3, 1), (70, 3)])
+def test_mean_field_is_that_of_the_plain_path(
+    nothing_plain, one_block, patterns, hidden, visible, rounds
+):
     these = deep_machine(patterns, hidden, visible=visible, scale=0.3)
     rows = these.random(21, stream(3, device=DEVICE))[..., :visible]
     order = these.layers.order[:-1]  # but for the visible layer
@@ -417,7 +477,7 @@ def test_phases_of_a_deep_machine_go_as_one_batch(nothing_plain, patterns, hidde
 
 
 @pytest.mark.parametrize("positive", [MeanField(3), ClampedChains(2)], ids=str)
-def test_a_deep_machine_trains_as_a_graph_would(nothing_plain, monkeypatch, positive):
+def test_a_deep_machine_trains_as_a_graph_would(nothing_plain, one_block, monkeypatch, positive):
     monkeypatch.setattr(executors, "Replay", AsItIs)
     these = deep_machine(2, (3, 2))
     rows = torch.ones((4, 3), dtype=torch.int8, device=DEVICE)
@@ -438,7 +498,7 @@ def test_a_deep_machine_trains_as_a_graph_would(nothing_plain, monkeypatch, posi
 @pytest.mark.parametrize("biases", [True, False], ids=["biases", "none"])
 @pytest.mark.parametrize(
     ("precision", "tolerance"),
-    [("float32", 2e-6), ("tf32", 3e-3), pytest.param("bf16", 2e-2, marks=on_gpu)],
+    [("float32", 2e-6), slow("tf32", 3e-3), pytest.param("bf16", 2e-2, marks=on_gpu)],
 )
 def test_gradients_are_those_of_the_plain_path(
     nothing_plain, monkeypatch, sizes, biases, precision, tolerance
@@ -574,8 +634,18 @@ def test_a_large_batch_comes_in_parts(nothing_plain, monkeypatch):
         assert torch.allclose(parts[name], value, atol=1e-5)
 
 
-@pytest.mark.parametrize("sizes", [(5, 70, None), (5, 70, 2), (40, 6, None)], ids=str)
-@pytest.mark.parametrize("biases", [True, False], ids=["biases", "none"])
+@pytest.mark.parametrize(
+    ("sizes", "biases"),
+    [
+        ((5, 70, None), True),
+        ((5, 70, 2), False),
+        ((40, 5, None), True),
+        slow((5, 70, None), False),
+        slow((5, 70, 2), True),
+        slow((40, 5, None), False),
+    ],
+    ids=str,
+)
 def test_sums_over_all_states(nothing_plain, sizes, biases):
     these = machine(*sizes, biases=biases)
     product, mean = AllStates(these).products()
@@ -588,7 +658,7 @@ def test_sums_over_all_states(nothing_plain, sizes, biases):
 
 def test_log_weights_count_no_unit_that_is_not_there():
     couplings = torch.randn((2, 3, 70), generator=stream(0)).to(DEVICE)
-    logs = states.log_weights(states.padded(couplings, None), 3, 70, 8, "ieee")
+    logs = states.log_weights(states.padded(couplings, None), 3, 70, 8, "ieee")  # in a block of 64
     from conftest import states as all_states
 
     field = all_states(3, 0, 8, device=DEVICE).double() @ couplings.double()
@@ -604,21 +674,21 @@ def test_log_weights_count_no_unit_that_is_not_there():
     [PatternInduced(), PatternInduced(2), Persistent(7, 2), ContrastiveDivergence(1), Exact()],
     ids=lambda n: type(n).__name__ + str(getattr(n, "sweeps", "")),
 )
-def test_phases_keep_their_contract(nothing_plain, negative):
+def test_phases_keep_their_contract(nothing_plain, one_block, negative):
     check_negative_phase(negative, machine(6, 9, 2))
 
 
 def ends(negative):
-    these = machine(6, 40, 3, biases=False)
-    rows = torch.where(torch.rand((25, 6), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
-    options = {"epochs": 2, "batch_size": 10, "projection": Clip(1.0), "batch_mean": "nominal"}
+    these = machine(4, 40, 3, biases=False)
+    rows = torch.where(torch.rand((25, 4), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
+    options = {"epochs": 1, "batch_size": 10, "projection": Clip(1.0), "batch_mean": "nominal"}
     for _ in train(these, rows, negative, sgd(0.05, momentum=0.5), seed=3, **options):
         pass
     return these.patterns.detach().clone()
 
 
 @pytest.mark.parametrize("negative", [PatternInduced(), Exact()], ids=["pid", "exact"])
-def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
+def test_training_ends_where_the_plain_path_ends(few_states, monkeypatch, negative):
     found = []
     for devices, long in (((), EVER), (("cuda", "cpu"), NEVER), (("cuda", "cpu"), EVER)):
         monkeypatch.setattr(fused, "DEVICES", devices)
@@ -630,13 +700,13 @@ def test_training_ends_where_the_plain_path_ends(monkeypatch, negative):
 
 
 @pytest.mark.parametrize("patterns", [3, None])
-def test_centred_training_ends_where_the_plain_path_ends(monkeypatch, patterns):
-    rows = torch.where(torch.rand((25, 6), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
+def test_centred_training_ends_where_the_plain_path_ends(few_states, monkeypatch, patterns):
+    rows = torch.where(torch.rand((25, 4), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
     found = []
     for devices in ((), ("cuda", "cpu")):
         monkeypatch.setattr(fused, "DEVICES", devices)
-        these = machine(6, 40, patterns)
-        how = {"epochs": 2, "batch_size": 10, "centred": True, "seed": 3}
+        these = machine(4, 40, patterns)
+        how = {"epochs": 1, "batch_size": 10, "centred": True, "seed": 3}
         for _ in train(these, rows, Exact(), adam(0.02, weight_decay=0.1), **how):
             pass
         found.append([p.detach().clone() for p in these.parameters()])
@@ -858,15 +928,15 @@ def test_threads_do_not_disturb_each_others_precision():
     def low():
         with rounding.precision("bf16"):
             a_in.set()
-            assert b_in.wait(10)
+            assert b_in.wait(60)
             steps.append((rounding.current(), torch.get_float32_matmul_precision()))
         a_out.set()
 
     def exact():
-        assert a_in.wait(10)
+        assert a_in.wait(60)
         with rounding.precision("float32"):
             b_in.set()
-            assert a_out.wait(10)
+            assert a_out.wait(60)
             steps.append((rounding.current(), torch.get_float32_matmul_precision()))
 
     threads = [threading.Thread(target=work) for work in (low, exact)]

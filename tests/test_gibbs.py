@@ -10,7 +10,7 @@ from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import stream
 from rapidbm.sampling import gibbs
 from rapidbm.sampling.gibbs import resample, sweep, sweeps
-from rapidbm.testing import chi_squared, exact_distribution, sampler_p_values
+from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution, sampler_p_values
 
 EVERY = machines(1) + machines(2, biases=False)
 
@@ -18,13 +18,13 @@ EVERY = machines(1) + machines(2, biases=False)
 @pytest.mark.parametrize("beta", [0.0, 0.6, 1.0, 1.7])
 @pytest.mark.parametrize("machine", EVERY)
 def test_sweep_samples_the_boltzmann_distribution(machine, beta):
-    assert min(sampler_p_values(sweep, machine, beta)) > 1e-4
+    assert min(sampler_p_values(sweep, machine, beta)) > SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_that_test_fails_when_2_beta_becomes_beta(machine, monkeypatch):
     monkeypatch.setattr(Ising, "up", lambda _, field, beta=1.0, **__: torch.sigmoid(field * beta))
-    assert max(sampler_p_values(sweep, machine)) < 1e-6
+    assert max(sampler_p_values(sweep, machine)) < SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", [m for m in machines(1) if m.id == "bm-patterns-1"])
@@ -45,7 +45,7 @@ def test_that_test_fails_when_the_gaussian_field_is_scaled_wrongly(machine, powe
             outside[..., where] = SPIN.draw(field, rng)
         return outside
 
-    assert max(sampler_p_values(wrong, machine)) < 1e-6
+    assert max(sampler_p_values(wrong, machine)) < SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", machines(1))
@@ -64,7 +64,7 @@ def test_each_chain_may_have_its_own_temperature(machine):
     for i, beta in enumerate(betas):
         every, p = exact_distribution(machine, float(beta))
         counts = numbers[i * count : (i + 1) * count].bincount(minlength=len(every))
-        assert chi_squared(counts, p[0]) > 1e-4
+        assert chi_squared(counts, p[0]) > SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", machines(2))
@@ -84,7 +84,7 @@ def test_clamped_units_stay_and_the_rest_is_conditional(machine):
     numbers = ((out > 0).long() * powers).sum(2)
     for e in range(2):
         counts = numbers[e].bincount(minlength=len(every))
-        assert chi_squared(counts[match], conditional[e][match]) > 1e-4
+        assert chi_squared(counts[match], conditional[e][match]) > SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", machines(3))

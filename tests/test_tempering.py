@@ -22,7 +22,7 @@ from rapidbm.sampling.samplers import (
     TrajectoryTempering,
     sample,
 )
-from rapidbm.testing import check_sampler, chi_squared, exact_distribution
+from rapidbm.testing import SMALLEST_P, check_sampler, chi_squared, exact_distribution
 from rapidbm.training.negative import Tempered
 
 EVERY = machines(2) + machines(1, biases=False)
@@ -66,16 +66,16 @@ def turned(machine, chains=20_000, turns=4):
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_turns_leave_every_rung_in_place(machine):
-    assert min(turned(machine)) > 1e-4
+    assert min(turned(machine)) > SMALLEST_P
 
 
 def test_a_wrong_chance_shows(monkeypatch):
     machine = rbm(4, 3, scale=0.8, seed=1, dtype=torch.float64)
-    assert min(turned(machine)) > 1e-4
+    assert min(turned(machine)) > SMALLEST_P
     plain = torch.Tensor.clamp
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "clamp", lambda x, *a, **k: plain(0.5 * x, *a, **k))
-        assert min(turned(machine)) < 1e-4
+        assert min(turned(machine)) < SMALLEST_P
 
 
 def test_chances_are_those_of_equation_one():
@@ -207,7 +207,7 @@ def test_tempering_crosses_where_gibbs_does_not():
     # Independent walkers, one final state each.
     spins = sample(machine, 4000, sampler=ParallelTempering(), steps=60, seed=0)
     counts = wells(machine, spins)[0].bincount(minlength=2)
-    assert chi_squared(counts, torch.tensor([1 - right, right])) > 1e-4
+    assert chi_squared(counts, torch.tensor([1 - right, right])) > SMALLEST_P
 
 
 def choices(machine):
@@ -245,7 +245,7 @@ def test_gibbs_starts_where_it_is_told_and_beta_is_heard():
     assert torch.equal(sample(machine, 2, sampler=Gibbs(start=start), steps=0, seed=0), start[:, :2])
     spins = sample(machine, 8000, sampler=ParallelTempering(), steps=10, beta=1.6, seed=0)
     _, exact = exact_distribution(machine, 1.6)
-    assert min(p_values(spins, exact)) > 1e-4
+    assert min(p_values(spins, exact)) > SMALLEST_P
 
 
 def test_sweeps_of_a_step_are_made(monkeypatch):
@@ -339,7 +339,7 @@ def test_the_tempered_phase_against_enumeration(machine):
     for _ in range(25):
         _, chains = phase.step(machine, chains, data, rng)
     _, exact = exact_distribution(machine)
-    assert min(p_values(phase.configurations(machine, chains, data, rng), exact)) > 1e-4
+    assert min(p_values(phase.configurations(machine, chains, data, rng), exact)) > SMALLEST_P
     answer, chains = phase.step(machine, chains, data, rng)  # of the coldest rung
     cold = phase.configurations(machine, chains, data, rng)
     assert torch.equal(answer.spins, machine.infer(cold))

@@ -18,7 +18,7 @@ from rapidbm.machines.units import SPIN, Ising
 from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.quench import descend
-from rapidbm.testing import chi_squared
+from rapidbm.testing import SMALLEST_P, chi_squared
 from rapidbm.training.negative import PatternInduced
 
 
@@ -100,10 +100,10 @@ def test_sweeps_keep_the_distribution_of_mixed_kinds(machine):
     start = states[:, torch.multinomial(p, chains, replacement=True, generator=rng)]
     ends = sweeps(machine, start, rng, 2, means=True)
     which = (ends[0][:, None] == states[0]).all(-1).double().argmax(1)
-    assert chi_squared(torch.bincount(which, minlength=len(p)), p) > 1e-4
+    assert chi_squared(torch.bincount(which, minlength=len(p)), p) > SMALLEST_P
     off = sweeps(machine, start, rng, 2, beta=0.8, means=True)
     which = (off[0][:, None] == states[0]).all(-1).double().argmax(1)
-    assert chi_squared(torch.bincount(which, minlength=len(p)), p) < 1e-6
+    assert chi_squared(torch.bincount(which, minlength=len(p)), p) < SMALLEST_P
 
 
 @pytest.mark.parametrize("machine", [*machines()])
