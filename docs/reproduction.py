@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from rapidbm import paper as experiments
-from rapidbm.paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED
+from rapidbm.paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
 from rapidbm.paper.page import MARKS
+from rapidbm.paper.records import Record
 from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.report.html import duration
 
@@ -16,9 +17,9 @@ HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"
 
 
-def claims(found: Reproduction) -> str:
+def claims(verdicts: list[Verdict]) -> str:
     lines = ["| the paper | read as; *rule* | verdict | measured |", "| --- | --- | --- | --- |"]
-    for verdict in found.verdicts():
+    for verdict in verdicts:
         claim, finding = verdict.claim, verdict.finding
         note = f" *{finding.note}*" if finding.note else ""
         cells = (
@@ -31,9 +32,9 @@ def claims(found: Reproduction) -> str:
     return "\n".join(lines)
 
 
-def tally(found: Reproduction) -> str:
-    verdicts = [v.verdict for v in found.verdicts()]
-    counts = {name: verdicts.count(name) for name in MARKS}
+def tally(verdicts: list[Verdict]) -> str:
+    found = [v.verdict for v in verdicts]
+    counts = {name: found.count(name) for name in MARKS}
     return (
         f"{counts[HOLDS]} of {len(verdicts)} claims hold, {counts[FAILS]} do not, {counts[MISSED]} were "
         f"{MISSED}, {counts[UNDECIDED]} are undecided, {counts[OPEN]} not measured."
@@ -56,11 +57,11 @@ def times(found: Reproduction) -> str:
     return "\n".join(lines)
 
 
-def pictures(found: Reproduction) -> str:
+def pictures(known: dict[str, Record]) -> str:
     parts = []
     for name in experiments.ITEMS:
         item = experiments.item(name)
-        records = found.records_of(item)
+        records = item.records(known)
         if records:
             parts.append(
                 f"### {name}: {item.title}\n\n![{item.title}](images/reproduction/{name}.png)\n\n"
@@ -71,11 +72,18 @@ def pictures(found: Reproduction) -> str:
 
 def page(text: str, found: Reproduction) -> str:
     """The text with every block between `<!-- name -->` and `<!-- end -->` made anew."""
-    for make in (tally, times, claims, pictures):
-        block = f"<!-- {make.__name__} -->\n{make(found)}\n<!-- end -->"
-        pattern = rf"<!-- {make.__name__} -->\n.*?<!-- end -->"
+    verdicts = found.verdicts()
+    blocks = {
+        "tally": tally(verdicts),
+        "times": times(found),
+        "claims": claims(verdicts),
+        "pictures": pictures(found.records()),
+    }
+    for name, made in blocks.items():
+        block = f"<!-- {name} -->\n{made}\n<!-- end -->"
+        pattern = rf"<!-- {name} -->\n.*?<!-- end -->"
         text, count = re.subn(pattern, lambda _, block=block: block, text, flags=re.DOTALL)
-        assert count == 1, make.__name__
+        assert count == 1, name
     return text
 
 
