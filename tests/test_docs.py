@@ -43,7 +43,14 @@ def by_name(page):
     return str(page.relative_to(ROOT)).removesuffix(".md")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.runs for b in BLOCKS[p])], ids=by_name)
+LONG = ("diagnostics", "digits", "phases")  # tutorials that train and measure for seconds
+
+
+def run_once(page):
+    return pytest.param(page, marks=[pytest.mark.slow] if page.stem in LONG else [], id=by_name(page))
+
+
+@pytest.mark.parametrize("page", [run_once(p) for p in PAGES if any(b.runs for b in BLOCKS[p])])
 def test_the_code_of_a_page_runs_and_prints_what_it_shows(page, tmp_path):
     plt.switch_backend("agg")
     for block, printed in pages.run(page, tmp_path):
@@ -107,6 +114,7 @@ def test_the_examples_of_docstrings_give_what_they_say():
     assert runner.summarize(verbose=False).failed == 0
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
     # Not --quiet: warnings that are not shown are not counted, and nothing is strict.
     words = ["-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
