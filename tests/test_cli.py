@@ -525,8 +525,6 @@ def test_diagnose(rapidbm, trained, drawn, few_looks, tmp_path, monkeypatch):
     found = json.loads(out)
     assert found["minima"]["two descents meet (Y)"]["error"] >= 0
     assert found["figures"]["phases"].endswith("phases-0.png")
-    again = json.loads(rapidbm("diagnose", trained, *words, "--update", 0, "--json")[1])
-    assert again == found
     machine = Run(trained).machine().replica(0)
     save_machine(machine, tmp_path / "m.safetensors")
     code, out, _ = rapidbm("diagnose", tmp_path / "m.safetensors", *words)
