@@ -19,6 +19,7 @@ from rapidbm.testing import small_machines
 torch.set_num_threads(1)
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rapidbm-tests-")  # whom we trust is our own
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.environ["XDG_CACHE_HOME"])  # torch._dynamo would
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # the command would
 os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it on
 diagnosis.boundaries = cache(diagnosis.boundaries)  # lines of one diagram, seconds each
 if not torch.cuda.is_available():

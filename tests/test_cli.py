@@ -55,7 +55,6 @@ def command(*words, out=None, err=None):
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["rapidbm", *map(str, words)])
         patch.setenv("COLUMNS", "100")
-        patch.setenv("GOMP_SPINCOUNT", "20000")  # as main() sets it
         patch.setitem(METRICS.own, "hamming", Metric(partial(hamming_distance, tries=3)))
         code = 0
         try:
