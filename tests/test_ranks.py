@@ -4,87 +4,106 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed import TCPStore
 
 import rapidbm as rb
 import together
+from forked import LONG, Forked
 from rapidbm.accel.ranks import Ranks, here, in_ranks, launched
+from rapidbm.cli.main import main
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+from rapidbm.training.trainer import Trainer
 
 HERE = Path(__file__).parent
-ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-FEW = 60.0  # seconds that anything here may take before it counts as hung
+WORLD = 2
 
 
-def free_port() -> int:
-    with socket.socket() as here:
-        here.bind(("127.0.0.1", 0))
-        return here.getsockname()[1]
-
-
-def ranks_by_hand(words: list[str], folder: Path, world: int = 2) -> list[subprocess.Popen]:
-    """Processes without a launcher that could start them again."""
-    there = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+def ranks(call, folder: Path, store: TCPStore, attempt: int = 0, restarts: int = 0) -> list[Forked]:
+    """Two processes that call a function of their rank, as torchrun starts them: it keeps the store where
+    they meet, so that no port is free at one moment and taken at the next."""
+    there = {"WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    there |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(attempt)}
+    there |= {"TORCHELASTIC_MAX_RESTARTS": str(restarts)}
     return [
-        subprocess.Popen(
-            [sys.executable, "-m", "rapidbm", *words],
-            env={**ENV, **there, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        Forked(
+            partial(call, rank),
+            folder,
+            f"{attempt}.{rank}",
+            {**there, "RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
-        for rank in range(world)
+        for rank in range(WORLD)
     ]
 
 
-def appears(path: Path) -> None:
-    deadline = time.monotonic() + FEW
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.01)
+@pytest.fixture
+def store():
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+def torchrun(words: list[str], restarts: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(WORLD)]
+    return subprocess.run(
+        [sys.executable, *launcher, "--max-restarts", str(restarts), *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What two ranks found, and what one process does."""
     folder = tmp_path_factory.mktemp("together")
-    path = folder / "two.safetensors"
-    port = ["--master-port", str(free_port())]
-    command = [*TORCHRUN, *port, str(HERE / "together.py"), str(path)]
-    done = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=5 * FEW, check=False)
-    assert done.returncode == 0, done.stderr
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    two = ranks(lambda rank: together.main("two.safetensors"), folder, store)
+    assert [rank.wait() for rank in two] == [0, 0], [rank.errors for rank in two]
     together.main(str(folder / "one.safetensors"))
-    return load_file(path), load_file(folder / "one.safetensors")
+    return load_file(folder / "two.safetensors"), load_file(folder / "one.safetensors")
+
+
+def same_parameters(two, one, name: str, updates: int) -> None:
+    """Two terms add to the same in either order, so that the bits are the same; of three shards the ranks
+    add two first, and the last digits differ."""
+    two, one = ({k: v for k, v in x.items() if k.startswith(f"{name}/")} for x in (two, one))
+    assert two.keys() == one.keys()
+    assert int(two[f"{name}/training/update"]) == updates
+    tolerance = 1e-10 if name == "three shards" else 0.0
+    for key, value in two.items():
+        assert torch.allclose(value.double(), one[key].double(), rtol=0, atol=tolerance), key
 
 
 @pytest.mark.parametrize("name", together.trainings())
 def test_two_ranks_train_to_the_parameters_of_one_process(both, name):
-    """Bar: 10⁻¹⁰ in float64 after 100 updates. Two terms add to the same in either order, so it is 0; of
-    three shards the ranks add two first, and the last digits differ."""
-    two, one = ({k: v for k, v in x.items() if k.startswith(f"{name}/")} for x in both)
-    assert two.keys() == one.keys()
-    assert int(two[f"{name}/training/update"]) == together.UPDATES
-    tolerance = 1e-10 if name == "three shards" else 0.0
-    for key, value in two.items():
-        assert torch.allclose(value.double(), one[key].double(), rtol=0, atol=tolerance), key
+    two, one = both
+    same_parameters(two, one, name, together.UPDATES)
     start = together.training(together.trainings()[name])
     for key, parameter in start.machine.named_parameters():
         assert not torch.allclose(two[f"{name}/parameter/{key}"], parameter.data, atol=1e-4), key
-    assert int(both[1][f"sent/{name}"]) == 0
+    assert int(one[f"sent/{name}"]) == 0
+
+
+@pytest.mark.slow
+def test_ranks_of_torchrun_after_100_updates(tmp_path):
+    """Bar: 10⁻¹⁰ in float64."""
+    done = torchrun([str(HERE / "together.py"), str(tmp_path / "two.safetensors"), "100"])
+    assert done.returncode == 0, done.stderr
+    together.main(str(tmp_path / "one.safetensors"), 100)
+    two, one = (load_file(tmp_path / f"{count}.safetensors") for count in ("two", "one"))
+    for name in together.trainings():
+        same_parameters(two, one, name, 100)
 
 
 def test_an_annealed_likelihood_is_that_of_one_process(both):
@@ -128,22 +147,12 @@ def test_replicas_send_nothing(both):
 
 # -- faults -------------------------------------------------------------------------------------------
 
-SETTINGS = {"hidden": (200,), "patterns": 24, "negative": "pcd", "particles": 50, "epochs": 60}
-SETTINGS |= {"metrics": (), "device": "cpu"}
-WORDS = [
-    "train",
-    "digits",
-    "--preset",
-    "small",
-    "--hidden",
-    "200",
-    "--patterns",
-    "24",
-    "--negative",
-    "pcd",
-]
-WORDS += ["--particles", "50", "--epochs", "60", "--device", "cpu", "--metric", "hamming"]
-WORDS += ["--evaluate-at", "end"]
+SETTINGS = {"hidden": (20,), "patterns": 4, "negative": "pcd", "particles": 10, "epochs": 3}
+SETTINGS |= {"metrics": ("hamming",), "evaluate": "end", "device": "cpu"}
+WORDS = ["train", "digits", "--preset", "small", "--hidden", "20", "--patterns", "4", "--negative", "pcd"]
+WORDS += ["--particles", "10", "--epochs", "3", "--device", "cpu", "--metric", "hamming"]
+WORDS += ["--evaluate-at", "end", "--out", "run"]
+UPDATES, MOMENT = 3 * 15, 37
 
 
 @pytest.fixture(scope="module")
@@ -158,76 +167,92 @@ def undisturbed(tmp_path_factory):
 
 def same_end(folder: Path, undisturbed: dict[str, torch.Tensor]) -> None:
     found, header = load_tensors(folder / "checkpoints" / "latest.safetensors")
-    assert header["update"] == 60 * 15
+    assert header["update"] == UPDATES
     assert {k: v.tolist() for k, v in found.items()} == {k: v.tolist() for k, v in undisturbed.items()}
 
 
-def children(process: int) -> list[int]:
-    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(word) for word in found if b"rapidbm" in Path(f"/proc/{word}/cmdline").read_bytes()]
+def trains(rank: int, number: signal.Signals | None = None, who: int = 0, words=WORDS) -> None:
+    """The command; before its update MOMENT one rank gets a signal."""
+    if number is not None and rank == who:
+        step = Trainer.step
+
+        def signalled(trainer: Trainer, count: int = 1) -> None:
+            if trainer.update <= MOMENT < trainer.update + count:
+                os.kill(os.getpid(), number)
+            step(trainer, count)
+
+        Trainer.step = signalled
+    sys.argv = ["rapidbm", *words]
+    main()
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the ranks")
-def test_a_rank_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path, undisturbed):
-    """At a random moment, a random rank; the end is that of a run that nobody disturbed, to the bit."""
-    out = tmp_path / "run"
-    launcher = [*TORCHRUN, "--max-restarts", "2", "--master-port", str(free_port()), "-m", "rapidbm"]
-    process = subprocess.Popen(
-        [*launcher, *WORDS, "--out", str(out)],
-        env=ENV,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        appears(out / "checkpoints" / "update-00000032.safetensors")
-        moment, rank = random.random(), random.randrange(2)
-        time.sleep(moment)
-        os.kill(children(process.pid)[rank], signal.SIGKILL)
-        said, errors = process.communicate(timeout=2 * FEW)
-    finally:
-        process.kill()
-    assert process.returncode == 0, (moment, rank, said, errors)
-    assert said.count("60 epochs") == 2, (moment, rank, said)  # begun, and gone on with
-    assert "finished" in said
-    same_end(out, undisturbed)
-
-
-def test_an_interrupted_run_is_saved_and_gone_on_with_by_one_process(tmp_path, undisturbed):
-    """Ctrl-C to the first rank ends both, with the code of a lone process."""
-    out = tmp_path / "run"
-    ranks = ranks_by_hand([*WORDS, "--out", str(out)], tmp_path)
-    appears(out / "checkpoints" / "update-00000032.safetensors")
-    ranks[0].send_signal(signal.SIGINT)
-    (said, _), (other, errors) = (rank.communicate(timeout=FEW) for rank in ranks)
-    assert [rank.returncode for rank in ranks] == [130, 130], (said, errors)
-    assert "everything is saved" in said
-    assert other == ""
-    for _ in Run(out).go():
-        pass
-    same_end(out, undisturbed)
-
-
-def test_a_rank_that_is_lost_ends_the_others_with_a_message(tmp_path):
-    ranks = ranks_by_hand([*WORDS, "--out", "run"], tmp_path)
-    appears(tmp_path / "run" / "checkpoints" / "update-00000016.safetensors")
-    ranks[1].kill()
-    _, errors = ranks[0].communicate(timeout=FEW)
-    ranks[1].communicate()
-    assert ranks[0].returncode == 3
+@pytest.mark.parametrize("lost", range(WORLD))
+def test_a_rank_that_is_lost_ends_the_other_and_a_restart_loses_nothing(
+    tmp_path, undisturbed, store, lost
+):
+    """The ranks that are started again go on from what was saved, and end at the same bits."""
+    first = ranks(partial(trains, number=signal.SIGKILL, who=lost), tmp_path, store, restarts=1)
+    codes = [rank.wait() for rank in first]
+    assert codes[lost] == -signal.SIGKILL
+    assert codes[1 - lost] == 3, first[1 - lost].errors
+    errors = first[1 - lost].errors
     assert errors.count("another rank was lost") == 1, errors
-    assert "--resume" in errors
+    assert "all of them are started again" in errors
+    saved = load_tensors(tmp_path / "run" / "checkpoints" / "latest.safetensors")[1]["update"]
+    assert 0 < saved <= MOMENT
+    kept = (tmp_path / "run" / "checkpoints" / "update-00000016.safetensors").stat()
+    again = ranks(trains, tmp_path, store, attempt=1, restarts=1)
+    assert [rank.wait() for rank in again] == [0, 0], [rank.errors for rank in again]
+    assert (tmp_path / "run" / "checkpoints" / "update-00000016.safetensors").stat() == kept
+    assert "finished" in again[0].said
+    assert again[1].said == ""
+    same_end(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", range(WORLD))
+def test_torchrun_starts_a_lost_rank_again(tmp_path, undisturbed, lost):
+    code = (
+        "import os, signal, test_ranks; rank = int(os.environ['RANK']); "
+        "again = os.environ['TORCHELASTIC_RESTART_COUNT'] != '0'; "
+        f"test_ranks.trains(rank, None if again else signal.SIGKILL, {lost}, "
+        f"[*test_ranks.WORDS[:-1], {str(tmp_path / 'run')!r}])"
+    )
+    (tmp_path / "rank.py").write_text(code)
+    done = torchrun([str(tmp_path / "rank.py")], restarts=2, PYTHONPATH=os.pathsep.join(sys.path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("3 epochs") == 2, done.stdout  # begun, and gone on with
+    assert "finished" in done.stdout
+    same_end(tmp_path / "run", undisturbed)
+
+
+def test_an_interrupted_run_is_saved_and_gone_on_with_by_one_process(tmp_path, undisturbed, store):
+    """Ctrl-C to the first rank ends both, with the code of a lone process."""
+    both = ranks(partial(trains, number=signal.SIGINT), tmp_path, store)
+    assert [rank.wait() for rank in both] == [130, 130], [rank.errors for rank in both]
+    assert "everything is saved" in both[0].said
+    assert both[1].said == ""
+    for _ in Run(tmp_path / "run").go():
+        pass
+    same_end(tmp_path / "run", undisturbed)
+
+
+def test_without_restarts_a_lost_rank_leaves_a_run_to_go_on_with(tmp_path, store):
+    both = ranks(partial(trains, number=signal.SIGKILL, who=1), tmp_path, store)
+    assert [rank.wait() for rank in both] == [3, -signal.SIGKILL]
+    assert both[0].errors.count("another rank was lost") == 1, both[0].errors
+    assert "--resume" in both[0].errors
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "interrupted"
 
 
-def test_bad_input_comes_out_once(tmp_path):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()  # which the first rank alone finds
-    ranks = ranks_by_hand([*WORDS, "--out", "full"], tmp_path)
-    (_, first), (_, second) = (rank.communicate(timeout=FEW) for rank in ranks)
-    assert "exists and is not empty" in first + second
-    assert (first + second).count("error:") == 1
-    assert [rank.returncode for rank in ranks] == [2, 2]
+def test_bad_input_comes_out_once(tmp_path, store):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "file").touch()  # which the first rank alone finds
+    both = ranks(trains, tmp_path, store)
+    assert [rank.wait() for rank in both] == [2, 2]
+    errors = "".join(rank.errors for rank in both)
+    assert "exists and is not empty" in errors
+    assert errors.count("error:") == 1
 
 
 def test_a_process_without_a_launcher_is_alone(monkeypatch):

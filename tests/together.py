@@ -1,13 +1,12 @@
 """What `test_ranks.py` has two ranks do together, and one process alone: the same work in as many shards.
 
-python together.py OUT.safetensors
+python together.py OUT.safetensors UPDATES
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from rapidbm.errors import LoadWarning, TimeLimit
 from rapidbm.runs.recipe import Recipe
 
 SHARDS = 2
-UPDATES = 100
+UPDATES = 12  # a `slow` test has 100
 V, H, K, REPLICAS = 24, 15, 6, 2
 BATCH, CHAINS, SWEEPS = 21, 15, 2  # two shards have unequal parts of each
 NEGATIVE = {
@@ -105,20 +104,19 @@ def _raised(kind):
     raise kind("why")
 
 
-def main(path: str) -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("error")
-    warnings.simplefilter("ignore", LoadWarning)
-    warnings.simplefilter("ignore", rb.FitWarning)
+def main(path: str, updates: int = UPDATES) -> None:
     found: dict[str, torch.Tensor] = {}
-    with in_ranks() if len(sys.argv) > 1 else nullcontext(Ranks()) as ranks:
+    with warnings.catch_warnings(), in_ranks() as ranks:
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", LoadWarning)
+        warnings.simplefilter("ignore", rb.FitWarning)
         if ranks.world > 1:
             exchanges(ranks)
         for name, settings in trainings().items():
             trainer = training(settings)
             ranks.sent.clear()
-            while trainer.update < UPDATES:
-                trainer.step(min(trainer.most(), UPDATES - trainer.update))
+            while trainer.update < updates:
+                trainer.step(min(trainer.most(), updates - trainer.update))
             found[f"sent/{name}"] = torch.tensor(ranks.sent["sum"])
             found |= {f"{name}/{key}": value for key, value in trainer.state().items()}
         found |= estimates()
@@ -127,4 +125,5 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    torch.set_num_threads(1)
+    main(sys.argv[1], int(sys.argv[2]))
