@@ -1,5 +1,6 @@
 """`import rapidbm` with torch, numpy and safetensors alone, and quickly."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -45,14 +46,18 @@ class Refuse(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Refuse())
 from rapidbm.cli.main import main
-sys.argv[1:] = sys.argv[1].split()
-main()
+for command in sys.argv[1:]:
+    sys.argv = ["rapidbm", *command.split()]
+    try:
+        main()
+    except SystemExit as left:
+        if left.code:
+            raise
 """
 
 
 UNTIL_THE_FIRST_EPOCH = """
 import os, sys
-import torch
 
 before = set(sys.modules)
 from rapidbm.cli.terminal.console import Screen
@@ -69,43 +74,92 @@ main()
 """
 
 
-def python(code, *words, **environment):
-    source = str(Path(rapidbm.__file__).parents[1])
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={"PYTHONPATH": source, "PATH": "", **environment},
-        capture_output=True,
+# Torch is loaded once. Each line of input is a program, which a fork runs as a new process would.
+TORCH = f"""
+import json, os, sys, traceback
+import torch
+
+assert not {{*{HEAVY!r}}} & {{*sys.modules}}
+for line in sys.stdin:
+    told = json.loads(line)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            os.dup2(os.open(told["out"], os.O_WRONLY | os.O_CREAT), 1)
+            os.dup2(1, 2)
+            sys.argv[1:] = told["words"]
+            exec(told["code"], {{"__name__": "__main__"}})
+            code = 0
+        except SystemExit as left:
+            code = left.code or 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def environment(folder):
+    return {"PYTHONPATH": str(Path(rapidbm.__file__).parents[1]), "PATH": "", "HOME": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def with_torch(tmp_path_factory):
+    """Runs a program where torch is loaded and nothing else; its exit code and what it said."""
+    folder = tmp_path_factory.mktemp("home")
+    with subprocess.Popen(
+        [sys.executable, "-c", TORCH],
+        env=environment(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
-    )
+    ) as process:
+
+        def run(code, *words):
+            told = {"code": code, "words": words, "out": str(folder / "out")}
+            process.stdin.write(json.dumps(told) + "\n")
+            process.stdin.flush()
+            code = int(process.stdout.readline())
+            said = (folder / "out").read_text()
+            (folder / "out").unlink()
+            return code, said
+
+        yield run
 
 
-def test_torch_numpy_and_safetensors_suffice():
-    result = python(ALONE)
-    assert result.returncode == 0, result.stderr
+def test_torch_numpy_and_safetensors_suffice(with_torch):
+    code, said = with_torch(ALONE)
+    assert code == 0, said
 
 
-def test_a_file_is_trained_on_and_looked_at_without_what_downloads(tmp_path):
+def test_a_file_is_trained_on_and_looked_at_without_what_downloads(with_torch, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,c\n" + "0,1,1\n1,0,1\n0,0,1\n1,1,0\n" * 5)
-    for words in (
+    code, said = with_torch(
+        FILES,
         f"train {tmp_path}/t.csv --hidden 3 --epochs 2 --out {tmp_path}/R",
         f"evaluate {tmp_path}/R",
         f"sample {tmp_path}/R --count 3 --out {tmp_path}/new.csv",
         f"evaluate {tmp_path}/R --data {tmp_path}/t.csv",
-    ):
-        result = python(FILES, words, HOME=str(tmp_path))
-        assert result.returncode == 0, result.stderr
+    )
+    assert code == 0, said
+    assert (tmp_path / "new.csv").is_file()
 
 
-def test_the_command_starts_without_torch():
-    result = python("import rapidbm.cli.main, sys; sys.exit('torch' in sys.modules)")
+def test_the_command_starts_without_torch(tmp_path):
+    code = "import rapidbm.cli.main, sys; sys.exit('torch' in sys.modules)"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=environment(tmp_path), capture_output=True, check=False)
     assert result.returncode == 0, result.stderr
 
 
-def test_a_training_begins_without_what_it_does_not_need_yet(tmp_path):
-    result = python(UNTIL_THE_FIRST_EPOCH, str(tmp_path / "R"))
-    assert result.returncode == 0, result.stderr
-    loaded = set(result.stdout.split())
+def test_a_training_begins_without_what_it_does_not_need_yet(with_torch, tmp_path):
+    code, said = with_torch(UNTIL_THE_FIRST_EPOCH, str(tmp_path / "R"))
+    assert code == 0, said
+    loaded = set(said.split())
     assert {"rapidbm.training.trainer", "rich.console"} <= loaded
     late = {*HEAVY, "torch._dynamo", "torch._inductor", "triton", "sympy"} - {"typer", "click", "rich"}
     assert not [name for name in loaded if any(name == x or name.startswith(f"{x}.") for x in late)]
