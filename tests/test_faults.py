@@ -5,8 +5,9 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import warnings
 
@@ -16,7 +17,9 @@ import torch
 from safetensors.torch import save_file
 
 import rapidbm as rb
+from forked import Forked
 from rapidbm import disk
+from rapidbm.cli.main import main
 from rapidbm.errors import DiskError, FitWarning, InputError, LossWarning
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.recipe import Recipe
@@ -176,14 +179,18 @@ class Full:
         return call
 
 
-def test_a_disk_that_is_full_at_any_moment(whole, tmp_path, monkeypatch):
-    """Every third write is the first that fails: the training says so, and goes on to the same bits."""
+EVERY = [13, pytest.param(1, marks=pytest.mark.slow)]  # of the writes of a training
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_a_disk_that_is_full_at_any_moment(whole, tmp_path, monkeypatch, every):
+    """One write is the first that fails: the training says so, and goes on to the same bits."""
     with monkeypatch.context() as patch:
         counted = Full(patch, left=10**9)
         trained(new(tmp_path / "count"))
     assert counted.calls > 60
     told = set()
-    for left in range(0, counted.calls, 3):
+    for left in range(0, counted.calls, every):
         folder = tmp_path / f"R{left}"
         with monkeypatch.context() as patch:
             Full(patch, left)
@@ -241,20 +248,21 @@ def test_a_disk_without_second_names(run, monkeypatch):
 
 def test_the_command_says_how_to_go_on(tmp_path):
     """With files that may not become larger than so many bytes, as on a full disk."""
-    limited = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)); "
-        "from rapidbm.cli.main import main; sys.argv = ['rapidbm', *sys.argv[1:]]; main()"
-    )
-    words = ["train", "bars4", "--hidden", "200", "--patterns", "8", "--epochs", "3", "--out", "R"]
-    command = [sys.executable, "-c", limited, *words]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert found.returncode == 1
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+        words = "train bars4 --hidden 200 --patterns 8 --epochs 3 --out R"
+        sys.argv = ["rapidbm", *words.split()]
+        main()
+
+    command = Forked(limited, tmp_path)
+    assert command.wait() == 1
     assert (
         "cannot be written: File too large; make room on the disk: the training was at update 0"
-        in found.stderr
+        in command.errors
     )
-    assert "go on with rapidbm train --resume --out R" in found.stderr
+    assert "go on with rapidbm train --resume --out R" in command.errors
     assert Run(tmp_path / "R").status == "interrupted"
     for _ in Run(tmp_path / "R").go():
         pass
@@ -293,11 +301,12 @@ def killing(monkeypatch, at):
     return calls
 
 
-def test_a_kill_at_any_moment_of_writing(whole, tmp_path, monkeypatch):
+@pytest.mark.parametrize("every", EVERY)
+def test_a_kill_at_any_moment_of_writing(whole, tmp_path, monkeypatch, every):
     with monkeypatch.context() as patch:
         calls = killing(patch, 10**9)
         trained(new(tmp_path / "count"))
-    for at in range(1, calls[0], 5):
+    for at in range(1, calls[0], every):
         folder = tmp_path / f"R{at}"
         with monkeypatch.context() as patch, contextlib.suppress(Killed):
             killing(patch, at)
@@ -311,10 +320,16 @@ def test_a_kill_at_any_moment_of_writing(whole, tmp_path, monkeypatch):
 # -- a training that diverges -------------------------------------------------------------------------
 
 WILD = {"negative": "pid", "projection": "none", "metrics": ("hamming",), "checkpoints": "log"}
+WILD |= {"rate": (1e6, 0.02), "valid": None, "particles": None}
 
 
-def test_a_divergence_says_when_which_and_why(tmp_path, monkeypatch):
-    run = trained(new(tmp_path / "R", rate=(1e6, 0.02), valid=None, particles=None, **WILD))
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory):
+    return trained(new(tmp_path_factory.mktemp("diverged") / "R", **WILD))
+
+
+def test_a_divergence_says_when_which_and_why(diverged):
+    run = diverged
     (told,) = run.info["divergences"]
     assert (told["replica"], run.info["diverged"]) == (0, [0])
     assert told["epoch"] == (told["update"] - 1) // 4 + 1
@@ -323,8 +338,8 @@ def test_a_divergence_says_when_which_and_why(tmp_path, monkeypatch):
     # It is as it was before that update, and that is what it says.
     size = float(run.machine("last").patterns[0].detach().abs().sum())
     assert f"{size:.2g}" in told["why"]
-    machine = Recipe.made("bars4", TINY | WILD | {"rate": (1e6, 0.02), "valid": None, "particles": None})
-    trainer = machine.trainer(machine.data(), torch.device("cpu"))
+    recipe = Recipe.made("bars4", TINY | WILD)
+    trainer = recipe.trainer(recipe.data(), torch.device("cpu"))
     for _ in range(told["update"] - 1):
         trainer.step()
     assert not trainer.diverged()
@@ -336,16 +351,15 @@ def test_a_divergence_says_when_which_and_why(tmp_path, monkeypatch):
     )
     # Wherever one looks.
     assert any(told["why"] in line for line in remarks(run))
-    (listed,) = Runs(tmp_path)
-    assert told["why"] in repr(Runs(tmp_path))
-    assert "finished, 1 diverged" in repr(Runs(tmp_path))
+    (listed,) = Runs(run.folder.parent)
+    assert told["why"] in repr(Runs(run.folder.parent))
+    assert "finished, 1 diverged" in repr(Runs(run.folder.parent))
     assert listed.as_dict()["diverged"]
 
 
-def test_a_divergence_is_told_once_and_kept_when_resumed(tmp_path):
-    chosen = {"rate": (1e6, 0.02), "valid": None, "particles": None, **WILD}
-    run = trained(new(tmp_path / "R", **chosen))
-    before = run.info["divergences"]
+def test_a_divergence_is_told_once_and_kept_when_resumed(diverged, tmp_path):
+    before = diverged.info["divergences"]
+    shutil.copytree(diverged.folder, tmp_path / "R")
     for _ in Run(tmp_path / "R").go(epochs=9):
         pass
     assert Run(tmp_path / "R").info["divergences"] == before
