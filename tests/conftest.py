@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rapidbm.accel.ranks import Crew
 from rapidbm.machines.units import SPIN
 from rapidbm.runs import diagnosis
 from rapidbm.testing import small_machines
@@ -20,6 +21,8 @@ torch.set_num_threads(1)
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rapidbm-tests-")  # whom we trust is our own
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.environ["XDG_CACHE_HOME"])  # torch._dynamo would
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # the command would
+os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "True")  # as scikit-learn would, and this one:
+os.environ.setdefault("KMP_INIT_AT_FORK", "FALSE")
 os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it on
 diagnosis.boundaries = cache(diagnosis.boundaries)  # lines of one diagram, seconds each
 if not torch.cuda.is_available():
@@ -51,9 +54,28 @@ def changes(before: dict[str, object], after: dict[str, object]) -> list[str]:
     return sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
 
 
+POOLS = []  # of threads that train shards abreast; they would end whenever their trainer is collected
+_crew = Crew.__init__
+
+
+def _recorded(crew, *options):
+    _crew(crew, *options)
+    POOLS.append(crew.pool)
+
+
+Crew.__init__ = _recorded
+
+
+def end_pools():
+    while POOLS:
+        POOLS.pop().shutdown()
+
+
 def left_as_found():
+    end_pools()
     before = process_state()
     yield
+    end_pools()
     if found := changes(before, process_state()):
         pytest.fail(f"left behind: {', '.join(found)}; a test restores what it changes", pytrace=False)
 

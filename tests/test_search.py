@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,34 +194,47 @@ def halving(samples: int) -> rb.Study:
     )
 
 
+@contextlib.contextmanager
+def restored():
+    """Ray sets variables, paths and handlers, when it is imported and when it runs."""
+    variables, path = dict(os.environ), list(sys.path)
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    }
+    yield
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.path[:] = path
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture(scope="module")
 def ray():
-    found = pytest.importorskip("ray")
-    pytest.importorskip("ray.tune")
-    return found
+    with restored():
+        found = pytest.importorskip("ray")
+        pytest.importorskip("ray.tune")
+        yield found
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    """What a sweep on Ray sets there is taken back."""
-    for name, value in on_ray.QUIET.items():
-        monkeypatch.setenv(name, value)
+def as_before():
+    with restored():
+        yield
 
 
 @pytest.fixture(scope="module")
 def cluster(ray):
-    handler = signal.getsignal(signal.SIGTERM)
-    ray.init(
-        num_cpus=1,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-        object_store_memory=10**8,
-    )
-    signal.signal(signal.SIGTERM, handler)
-    yield ray
-    ray.shutdown()
-    signal.signal(signal.SIGTERM, handler)
+    with restored():
+        ray.init(
+            num_cpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+            object_store_memory=10**8,
+        )
+        yield ray
+        ray.shutdown()
 
 
 class Stopped(Exception):
