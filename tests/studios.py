@@ -16,7 +16,7 @@ from pathlib import Path
 
 from websockets.sync.client import connect
 
-PATIENCE = 60.0  # seconds for what takes one on a quiet machine
+PATIENCE = 300.0  # seconds after which a test gives up; what it waits for takes one on a quiet machine
 
 
 class Served:

@@ -465,7 +465,8 @@ def test_a_dream_goes_on_with_the_newer_machine_of_a_training(tmp_path, monkeypa
     steps.close()
 
 
-def test_the_ladder_tells_which_walker_stands_where(tmp_path):
+def test_the_ladder_tells_which_walker_stands_where(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapidbm.studio.work.dreaming.time.time_ns", lambda: 0)  # the seed
     pipe = Told()
     dream = Dream(pipe, tmp_path, "page", {"machine": "specimen:retrieval"})
     dream.obey({"do": "ladder", "on": True, "rungs": 5})

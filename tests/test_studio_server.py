@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,15 +14,19 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 
+from rapidbm.cli.main import app
+from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.studio.guard import LOOPBACK, Access
-from studios import PATIENCE, served
+from studios import PATIENCE, read, served
 
 SMALL = {"hidden": [30], "patterns": 4, "replicas": 2, "epochs": 40}
+SLOW = 2  # updates a second: of 160 the last one is far off when a test steers or kills
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +37,18 @@ def studio(tmp_path_factory):
         yield found
 
 
-def command(*words):
-    """The command beside the studio, with its threads, so that bits can be compared."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rapidbm", *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=10 * PATIENCE,
-        check=False,
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same training by the library."""
+    return trained(
+        tmp_path_factory.mktemp("alone") / "R", Recipe.made("bars4", {**SMALL, "hidden": (30,)})
     )
-    assert done.returncode == 0, done.stderr
+
+
+def command(*words):
+    """The command beside the studio."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
@@ -92,12 +95,13 @@ def test_it_answers_what_a_page_asks_and_never_loads_torch(studio):
     assert "numpy" not in maps
 
 
-def test_a_training_is_an_ordinary_run_that_is_paused_stepped_and_gone_on_with(studio):
+def test_a_training_is_an_ordinary_run_that_is_paused_stepped_and_gone_on_with(studio, alone):
     with studio.page() as page:
-        run = page.train(**SMALL, pace=50)
+        run = page.train(**SMALL, pace=SLOW)
         about = page.wait(lambda told: told.get("event") == "training" and told["about"])["about"]
         assert about["machine"] == "rbm 16×30 K=4"
         page.event("frame", run=run)
+        page.until(run, lambda state: state["update"] > 0)
         page.steer(run, "pause")
         paused = page.until(run, lambda state: state["status"] == "paused")
         assert 0 < paused["update"] < paused["updates"] == 160
@@ -115,23 +119,22 @@ def test_a_training_is_an_ordinary_run_that_is_paused_stepped_and_gone_on_with(s
         lines = (studio.folder / run / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(line) for line in lines] == records
     assert "hamming_test" in command("evaluate", studio.folder / run, "--json")
-    command("train", "bars4", "--hidden", 30, "--patterns", 4, "--replicas", 2, "--epochs", 40,
-            "--out", studio.folder.parent / "alone")  # fmt: skip
-    same_bits(studio.folder / run, studio.folder.parent / "alone")
+    same_bits(studio.folder / run, alone)
 
 
 def test_a_rate_that_is_changed_is_in_the_run_and_repeats_to_the_same_bits(studio, tmp_path):
-    chosen = {**SMALL, "projection": "none"}
+    chosen = {**SMALL, "epochs": 10, "projection": "none"}
     with studio.page() as page:
-        run = page.train(**chosen, pace=40)
-        page.steer(run, "pause")
-        at = page.until(run, lambda state: state["status"] == "paused")["update"]
+        run = page.train(**chosen, paused=True)
+        page.until(run, lambda state: state["status"] == "paused")
+        for at in (1, 2, 3):
+            page.steer(run, "step")
+            page.until(run, lambda state, at=at: state["update"] == at)
         page.steer(run, "rate", rate=0.007)
         changed = page.until(run, lambda state: state["changes"])
         assert changed["changes"] == [[at, 0.007]]
         page.steer(run, "rate", rate=-1)
         assert "above 0" in page.event("remark")["text"]
-        page.steer(run, "pace", pace=0)
         page.steer(run, "go")
         page.until(run, lambda state: state["status"] == "finished")
     told = json.loads((studio.folder / run / "run.json").read_text())["recipe"]
@@ -144,21 +147,21 @@ def test_a_rate_that_is_changed_is_in_the_run_and_repeats_to_the_same_bits(studi
 
 def test_pages_come_and_go_and_find_the_training_further_on(studio):
     with studio.page() as page:
-        run = page.train(**SMALL | {"epochs": 400}, pace=300)
-        page.until(run, lambda state: state["update"] > 20)
+        run = page.train(**SMALL | {"epochs": 400}, pace=10)
+        left = page.until(run, lambda state: state["update"] > 8)["update"]
         seen = sum(len(told["records"]) for told in page.heard if told.get("event") == "training")
-    time.sleep(0.3)
     with studio.page() as back, studio.page() as other:
         line = next(t for t in back.ask("hello")["trainings"] if t["run"] == run)
-        assert line["update"] > 20
+        assert line["update"] >= left
         back.tell("watch", runs={run: seen})
         news = back.event("training", run=run)
         assert news["from"] == seen
+        back.until(run, lambda state: state["update"] > left)
         other.tell("watch", runs={run: 0})
         assert other.event("training", run=run)["from"] == 0
         other.steer(run, "stop")
         back.until(run, lambda state: state["status"] == "interrupted")
-        assert back.ask("resume", run=run)["run"] == run
+        assert back.ask("resume", run=run, pace=SLOW)["run"] == run
         back.tell("watch", runs={run: 0})
         back.steer(run, "stop")
         back.until(run, lambda state: state["status"] == "interrupted")
@@ -182,7 +185,8 @@ def test_a_dream_obeys_its_sliders_and_what_is_held(studio):
         dreamt(page, number=first["number"] + 5)
         late = np.stack([bits(f) for f in page.heard if f.get("event") == "dreamt" and f["beta"] == 0.0])
         free = np.delete(late, [0, 3, 7], axis=2)
-        assert abs(free.mean() - 0.5) < 5 * 0.5 / free.size**0.5  # coins
+        # Coins; six standard errors are exceeded by one dream of 5e8.
+        assert abs(free.mean() - 0.5) < 6 * 0.5 / free.size**0.5
         page.tell("dream", what="set", field=10.0, beta=1.0)
         up = bits(dreamt(page, field=10.0))
         assert np.delete(up, [3], axis=1).mean() > 0.99
@@ -206,15 +210,20 @@ def bits(frame):
 
 
 def test_a_page_that_sees_nothing_is_sent_two_pictures_and_no_queue(studio):
+    def heard(wanted):
+        while True:
+            told = read(silent.recv(timeout=PATIENCE))
+            if told["event"] in ("dreamt", wanted):
+                return told["event"]
+
     with studio.socket() as silent:
         silent.send(json.dumps({"do": "dream", "what": "open", "machine": "specimen:glass"}))
-        end, frames = time.monotonic() + 2.5, 0
-        while time.monotonic() < end:
-            try:
-                frames += b'"dreamt"' in silent.recv(timeout=0.5)
-            except TimeoutError:
-                continue
-        assert frames == 2
+        assert [heard("dreamt"), heard("dreamt")] == ["dreamt", "dreamt"]
+        for n in range(30):  # and no third one before any of these answers
+            silent.send(json.dumps({"id": n, "ask": "place", "machine": "specimen:retrieval"}))
+            assert heard("answer") == "answer"
+        silent.send(json.dumps({"do": "seen", "key": "frame/dream"}))
+        assert heard("dreamt") == "dreamt"
 
 
 def test_looks_are_told_how_far_they_are_and_can_be_taken_back(studio):
@@ -484,7 +493,7 @@ def test_a_gigabyte_is_refused_and_memory_stays_bounded(studio):
 def test_two_hundred_sockets_do_not_keep_a_page_out_nor_hurt_a_training(studio):
     before = studio.memory()
     with studio.page() as page:
-        run = page.train(**SMALL | {"epochs": 2000}, pace=200)
+        run = page.train(**SMALL | {"epochs": 2000}, pace=10)
         page.until(run, lambda state: state["update"] > 5)
         silent = [socket.create_connection(("127.0.0.1", studio.port)) for _ in range(200)]
         for link in silent[::2]:
@@ -511,9 +520,9 @@ def test_two_hundred_sockets_do_not_keep_a_page_out_nor_hurt_a_training(studio):
     assert studio.memory() - before < 64 * 2**20
 
 
-def test_a_training_that_dies_takes_nothing_with_it_and_can_be_gone_on_with(studio, tmp_path):
+def test_a_training_that_dies_takes_nothing_with_it_and_can_be_gone_on_with(studio, alone):
     with studio.page() as page:
-        run = page.train(**SMALL, pace=60)
+        run = page.train(**SMALL, pace=SLOW)
         page.until(run, lambda state: state["update"] > 3)
         (worker,) = [pid for pid in studio.children() if str(studio.folder / run) in held_files(pid)]
         os.kill(worker, signal.SIGKILL)
@@ -523,8 +532,7 @@ def test_a_training_that_dies_takes_nothing_with_it_and_can_be_gone_on_with(stud
         page.ask("resume", run=run, pace=0)
         page.tell("watch", runs={run: 0})
         page.until(run, lambda state: state["status"] == "finished")
-    recipe = Recipe.made("bars4", {**SMALL, "hidden": (30,)})
-    same_bits(studio.folder / run, trained(tmp_path / "alone", recipe))
+    same_bits(studio.folder / run, alone)
 
 
 def held_files(pid):
@@ -534,10 +542,11 @@ def held_files(pid):
         return set()
 
 
-def test_a_killed_server_leaves_a_run_that_the_command_resumes_to_the_same_bits(tmp_path):
+@pytest.mark.slow
+def test_a_killed_server_leaves_a_run_that_the_command_resumes_to_the_same_bits(tmp_path, alone):
     with served(tmp_path / "runs") as studio:
         with studio.page() as page:
-            run = page.train(**SMALL, pace=60)
+            run = page.train(**SMALL, pace=SLOW)
             page.until(run, lambda state: state["update"] > 6)
             workers = studio.children()
             studio.end(signal.SIGKILL)
@@ -548,11 +557,9 @@ def test_a_killed_server_leaves_a_run_that_the_command_resumes_to_the_same_bits(
     status = json.loads((tmp_path / "runs" / run / "run.json").read_text())["status"]
     assert status == "interrupted"
     command("train", "--resume", "--out", tmp_path / "runs" / run)
-    recipe = Recipe.made("bars4", {**SMALL, "hidden": (30,)})
-    trained(tmp_path / "alone", recipe)
-    same_bits(tmp_path / "runs" / run, tmp_path / "alone")
+    same_bits(tmp_path / "runs" / run, alone)
     lines = [json.loads(x) for x in (tmp_path / "runs" / run / "metrics.jsonl").read_text().splitlines()]
-    wanted = [json.loads(x) for x in (tmp_path / "alone" / "metrics.jsonl").read_text().splitlines()]
+    wanted = [json.loads(x) for x in (alone / "metrics.jsonl").read_text().splitlines()]
     for record in (*lines, *wanted):
         del record["seconds"]
     assert lines == wanted
@@ -560,7 +567,7 @@ def test_a_killed_server_leaves_a_run_that_the_command_resumes_to_the_same_bits(
 
 def test_ctrl_c_saves_what_is_trained(tmp_path):
     with served(tmp_path / "runs") as studio, studio.page() as page:
-        run = page.train(**SMALL, pace=60)
+        run = page.train(**SMALL, pace=SLOW)
         page.until(run, lambda state: state["update"] > 3)
         assert studio.end() == 0
     info = json.loads((tmp_path / "runs" / run / "run.json").read_text())
@@ -599,15 +606,9 @@ def test_a_studio_that_only_shows_changes_nothing(tmp_path):
     ids=str,
 )
 def test_a_public_address_must_be_meant(tmp_path, words, told):
-    done = subprocess.run(
-        [sys.executable, "-m", "rapidbm", "studio", str(tmp_path), "--no-browser", *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert told in done.stderr
+    done = CliRunner().invoke(app, ["studio", str(tmp_path), "--no-browser", *words])
+    assert isinstance(done.exception, InputError)
+    assert told in str(done.exception)
 
 
 def test_a_public_studio_is_asked_for_by_figures_or_by_its_name():
