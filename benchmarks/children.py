@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,7 +77,7 @@ class Children:
             raise ValueError(GONE) from error
         except ValueError as error:
             if GONE in str(error):
-                time.sleep(0.01)  # it may not be known to be dead yet
+                self.end(kind)
             raise
         try:
             yield child

@@ -33,7 +33,8 @@ def process_state() -> dict[str, object]:
     """What a test could leave behind for the next one: what stands here, by name."""
     variables = {f"variable {k}": v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     handlers = {f"handler of {s.name}": signal.getsignal(s) for s in signal.Signals}
-    threads = {f"thread {t.name}": t.ident for t in threading.enumerate()}
+    known = ("zarr_io", "asyncio_")  # zarr's own, which stay once it has written something
+    threads = {f"thread {t.name}": t.ident for t in threading.enumerate() if not t.name.startswith(known)}
     return {
         **variables,
         **handlers,

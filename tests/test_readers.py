@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.parquet
 import pytest
 import torch
 import zarr
+from benchmarks.children import Children
 
 import rapidbm as rb
 from rapidbm.data import sources
@@ -29,6 +31,25 @@ PLAIN = rb.from_arrays(BITS)
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def children():
+    """Readers that stay from file to file: one takes a fifth of a second to start."""
+    found = Children()
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def own_process():
+    """Asked for by tests of the process that is started for each file."""
+
+
+@pytest.fixture(autouse=True)
+def readers(request, children, monkeypatch):
+    if "own_process" not in request.fixturenames:
+        monkeypatch.setattr(sources, "reading_child", children.reading)
 
 
 def zarr_of(path, values=BITS, *, version=3, **more):
@@ -130,6 +151,15 @@ def test_parquet_in_a_folder(tmp_path):
     assert len(data.test) == 20
     parquet_of(folder / "train-2.parquet", {"c0": BITS[:, 0]})
     refused(folder, "'train-2.parquet' has other columns")
+
+
+def test_each_kind_in_a_process_of_its_own(own_process, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["samples"] = BITS
+    zarr_of(tmp_path / "a.zarr")
+    parquet_of(tmp_path / "a.parquet", COLUMNS)
+    for kind in ("h5", "zarr", "parquet"):
+        assert torch.equal(rb.load(tmp_path / f"a.{kind}").train.spins, PLAIN.train.spins), kind
 
 
 # -- hostile Zarr -------------------------------------------------------------------------------------
@@ -247,7 +277,7 @@ def test_what_is_no_spin_in_parquet(columns, words, tmp_path):
     refused(parquet_of(tmp_path / "a.parquet", columns), words)
 
 
-def test_row_groups_without_end(tmp_path):
+def test_row_groups_without_end(own_process, tmp_path):
     """Half a gigabyte of zeros in a file of a few kilobytes."""
     path = tmp_path / "a.parquet"
     zeros = pyarrow.chunked_array([pyarrow.array(np.zeros(2**23, np.int64))] * 8)
@@ -267,7 +297,7 @@ def test_parquet_that_is_none(ends, tmp_path):
     refused(tmp_path / "a.parquet", "Parquet")
 
 
-def test_a_footer_without_end(tmp_path):
+def test_a_footer_without_end(own_process, tmp_path):
     with (tmp_path / "a.parquet").open("wb") as file:
         file.truncate(2**27)
         file.seek(2**27)
@@ -365,8 +395,10 @@ def test_nothing_that_a_child_says_is_believed(said, words):
         talker.close()
 
 
-def test_a_child_that_is_killed_is_the_files_fault(tmp_path, monkeypatch):
+def test_a_child_that_is_killed_is_the_files_fault(own_process, tmp_path, monkeypatch):
     path = zarr_of(tmp_path / "a.zarr")
+    (tmp_path / "silent.py").write_text("import time\nwhile True:\n    time.sleep(60)\n")
+    monkeypatch.setattr(parent, "program", SimpleNamespace(__file__=str(tmp_path / "silent.py")))
     monkeypatch.setattr(parent, "FIRST", 0.0)  # it is late from the start
     refused(path, "the Zarr library cannot cope with it; it may be truncated")
 

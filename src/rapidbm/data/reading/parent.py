@@ -120,6 +120,7 @@ class Child:
             yield
         finally:
             late.cancel()
+            late.join()  # no thread outlives the conversation
 
 
 def _claim(dtype: str, shape: Sequence[int]) -> Claim:
