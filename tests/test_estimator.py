@@ -2,8 +2,6 @@
 
 import itertools
 import pickle
-import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -39,7 +37,7 @@ def fitted():
 
 
 @pytest.mark.filterwarnings("ignore::rapidbm.errors.DataWarning")  # checks come with any values
-@parametrize_with_checks([RapidRBM(), RapidRBM(5, n_patterns=3, n_iter=2)])
+@parametrize_with_checks([RapidRBM(5, n_iter=2), RapidRBM(5, n_patterns=3, n_iter=2)])
 def test_scikit_learns_checks(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else two of them skip themselves
     check(estimator)
@@ -70,7 +68,7 @@ def test_a_row_of_probabilities_has_the_mean_over_its_draws(fitted):
     chances = np.prod(np.where(STATES, row, 1 - row), 1)
     mean = float(chances @ fitted.score_samples(STATES))
     spread = float(np.sqrt(chances @ (fitted.score_samples(STATES) - mean) ** 2))
-    assert abs(fitted.score_samples(row)[0] - mean) < 4 * spread / 32**0.5
+    assert abs(fitted.score_samples(row)[0] - mean) < 6 * spread / 32**0.5  # p < 1e-8
     assert np.ptp(fitted.score_samples(np.vstack([row, STATES, row]))[[0, -1]]) < 1e-9
 
 
@@ -90,6 +88,14 @@ def test_annealed_log_z_is_the_same_again_and_holds_the_truth():
 
 
 # -- training -----------------------------------------------------------------------------------------
+
+
+def test_what_is_auto():
+    x = np.tile(table(60), (1, 6))  # 36 columns
+    model = RapidRBM(random_state=0).fit(x)
+    assert (model.n_components_, model.n_patterns_) == (108, None)  # three for each column
+    assert model.n_iter_ == 200  # as many passes as there may be: two updates each
+    assert model.weight_decay_ == 1
 
 
 def test_it_learns_more_than_columns(fitted):
@@ -120,7 +126,7 @@ def test_a_pass_holds_rows_by_their_weights_and_ones_by_their_probabilities():
     assert heavy.sum() == 10_000
     for some, p in ((heavy, 0.25), (~heavy, 0.75)):
         share = (spins[some, 0] == 1).double().mean()
-        assert abs(share - p) < 4 * (p * (1 - p) / some.sum()) ** 0.5
+        assert abs(share - p) < 5.5 * (p * (1 - p) / some.sum()) ** 0.5  # p < 1e-7
     normal = Rows.of(table(50), np.full(50, 1 / 50))
     assert normal.count == len(np.unique(table(50), axis=0))
     assert not Rows.of(table(50), None).changing
@@ -212,7 +218,9 @@ def test_reconstruction_finds_the_conditional_means(fitted):
     means = p[some] @ STATES[some] / p[some].sum()
     rows = np.repeat(row, 400, 0)
     filled = fitted.reconstruct(rows, known=known, passes=50)
-    assert np.allclose(filled.mean(0), means, atol=0.02)
+    error = filled.std(0) / 20
+    assert (np.abs(filled.mean(0) - means) <= 6 * error + 1e-9).all()  # p < 1e-6
+    assert error.max() < 0.02
     assert (filled[:, known] == row[:, known]).all()
     nans = np.where(known, rows, np.nan)
     assert np.array_equal(filled, fitted.reconstruct(nans, passes=50))
@@ -225,7 +233,7 @@ def test_samples_have_the_machines_moments(fitted):
     drawn = fitted.sample(2000, steps=50)
     assert set(np.unique(drawn)) == {0, 1}
     error = np.sqrt(p @ STATES * (1 - p @ STATES) / 2000)
-    assert (np.abs(drawn.mean(0) - p @ STATES) < 4 * error).all()
+    assert (np.abs(drawn.mean(0) - p @ STATES) < 5.5 * error).all()  # of six columns: p < 1e-6
 
 
 def test_any_restricted_machine_becomes_an_estimator():
@@ -305,12 +313,3 @@ def test_what_is_not_fitted_or_not_weighted_is_refused():
     ):
         with pytest.raises(InputError, match=match):
             RapidRBM().fit(table(20), sample_weight=weights)
-
-
-def test_the_pages_python_runs(capsys):
-    text = (Path(__file__).parents[1] / "docs" / "estimator.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 4
-    space = {}
-    for block in blocks:
-        exec(compile(block, "estimator.md", "exec"), space)
