@@ -5,9 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -62,6 +59,12 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "r"
     assert reproduce(folder)[1]
     return folder
+
+
+@pytest.fixture
+def few_figures(monkeypatch):
+    """`report` draws these items alone, not all that their records serve."""
+    monkeypatch.setattr(experiments, "ITEMS", {name: experiments.ITEMS[name] for name in ITEMS})
 
 
 # -- registries ---------------------------------------------------------------------------------------
@@ -150,7 +153,16 @@ def _broken(lab, scale):
     raise ZeroDivisionError("on purpose")
 
 
+def unfinished(whole, folder, *parts):
+    """A copy of the reproduction without the records of these parts."""
+    shutil.copytree(whole, folder)
+    for part in parts:
+        (folder / "records" / f"{part}.json").unlink()
+    return folder
+
+
 def test_interrupted_and_gone_on_gives_the_same_records(whole, tmp_path):
+    unfinished(whole, tmp_path / "r", "bars.cd-epoch", "bas.rapid")
     left = [7]
 
     def stop():
@@ -165,8 +177,10 @@ def test_interrupted_and_gone_on_gives_the_same_records(whole, tmp_path):
     assert records(tmp_path / "r") == records(whole)
 
 
-def interrupted_while_training(folder):
-    """A reproduction that stops after a few updates of its first training; the run folder of that."""
+def interrupted_while_training(whole, folder, *more):
+    """A reproduction that stops after a few updates of `bars.rapid`; the run folder of that. It lacks
+    the records of more parts."""
+    unfinished(whole, folder, "bars.rapid", *more)
     left = [5]
 
     def stop():
@@ -182,7 +196,7 @@ def interrupted_while_training(folder):
 
 
 def test_a_training_is_a_run_that_goes_on_where_it_stopped(whole, tmp_path, monkeypatch):
-    run = interrupted_while_training(tmp_path / "r")
+    run = interrupted_while_training(whole, tmp_path / "r", "bars.cd-epoch")
     made, create = [], Run.create
 
     def watched(folder, *args, **more):
@@ -199,7 +213,7 @@ def test_a_training_is_a_run_that_goes_on_where_it_stopped(whole, tmp_path, monk
 
 @pytest.mark.parametrize("damage", ["checkpoint", "evaluations", "recipe"])
 def test_a_training_that_cannot_go_on_begins_anew(whole, tmp_path, damage):
-    run = interrupted_while_training(tmp_path / "r")
+    run = interrupted_while_training(whole, tmp_path / "r")
     if damage == "checkpoint":
         run.latest.write_bytes(b"damaged")
     elif damage == "evaluations":
@@ -211,23 +225,33 @@ def test_a_training_that_cannot_go_on_begins_anew(whole, tmp_path, damage):
     assert records(tmp_path / "r") == records(whole)
 
 
+def killed(folder, moment):
+    """Whether a process that works in the folder was killed after asking so often if it is to stop."""
+    process = os.fork()
+    if not process:
+        left = [moment]
+
+        def stop():
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return False
+
+        try:
+            reproduce(folder, stop=stop)
+        finally:
+            os._exit(0)
+    status = os.waitpid(process, 0)[1]
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
 def test_killed_at_any_moment_and_started_again_gives_the_same_records(whole, tmp_path):
-    words = [sys.executable, "-m", "rapidbm", "reproduce", *ITEMS, "--scale", "tiny"]
-    words += ["--out", str(tmp_path / "r"), "--device", "cpu"]
-    # as many threads as here: sums of another order have other last bits
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    process = subprocess.Popen(
-        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    until = time.monotonic() + 60
-    while not (tmp_path / "r" / "reproduction.json").exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(2.0)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert records(tmp_path / "r") == records(whole)
+    folder = unfinished(whole, tmp_path / "r", "bars.rapid", "bas.rapid")
+    for moment in (0, 5, 2, 7):  # before the first part, in a training, in the same one again
+        assert killed(folder, moment)
+    assert len(records(folder)) < len(records(whole))
+    assert reproduce(folder)[1]
+    assert records(folder) == records(whole)
 
 
 def _draws(lab, scale):
@@ -282,6 +306,7 @@ def test_a_failing_part_is_reported_and_the_others_go_on(tmp_path, monkeypatch):
     assert "failed:" not in (tmp_path / "r" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_deleting_a_record_turns_its_claims_into_not_measured(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "r")
     (folder / "records" / "bas.rapid.json").unlink()
@@ -350,6 +375,7 @@ def test_bad_input_is_refused_before_anything_is_written(whole, tmp_path):
     assert isinstance(done.exception, InputError)
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_a_damaged_record_is_measured_again(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "r")
     (folder / "records" / "bas.rapid.json").write_text('{"name": "bas.rapid"}')
@@ -374,6 +400,7 @@ def test_records_of_another_reproduction_are_not_judged(whole, tmp_path):
         assert verdicts["bas-parallel"] == OPEN
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_figures_follow_their_records(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "r")
     picture = folder / "figures" / "fig3a.png"
@@ -389,6 +416,7 @@ def test_figures_follow_their_records(whole, tmp_path):
     assert (folder / "figures" / "fig5.pdf").exists()
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_a_figure_that_cannot_be_drawn_is_said_and_not_shown(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "r")
     path = folder / "records" / "bas.rapid.json"
@@ -401,6 +429,7 @@ def test_a_figure_that_cannot_be_drawn_is_said_and_not_shown(whole, tmp_path):
     assert "It could not be drawn." in page
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_files_beside_the_records_may_be_damaged(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "r")
     (folder / "times.json").write_text('{"bas.rapid": {}}')
