@@ -44,14 +44,15 @@ def test_distances_to_blocks_are_the_hamming_distances():
 
 def test_equal_distributions_have_accuracy_one_half_and_errors_that_cover_it():
     rng = stream(1)
-    found = adversarial_accuracy(mixture(rng, 60, 240), mixture(rng, 240), rng)
+    found = adversarial_accuracy(mixture(rng, 3, 240), mixture(rng, 240), rng)
     again = [adversarial_accuracy(mixture(rng, 240), mixture(rng, 240), rng) for _ in range(60)]
     for name in ("truth", "synthetic"):
         half = torch.cat([getattr(x, name).value for x in again])
         error = torch.cat([getattr(x, name).error for x in again]).mean()
-        assert abs(float(half.mean()) - 0.5) < 4 * float(half.std()) / 60**0.5 + 1 / 480
-        assert 0.9 < float(error / half.std()) < 2.2  # on the large side, as the module says
-        assert getattr(found, name).value.shape == (60,)
+        assert abs(float(half.mean()) - 0.5) < 6 * float(half.std()) / 60**0.5 + 1 / 480  # p < 1e-6
+        # By 1.4 and 1.6 on the large side, as the module says; the deviation is known to 8 %: p < 1e-6.
+        assert 0.95 < float(error / half.std()) < 2.8
+        assert getattr(found, name).value.shape == (3,)
 
 
 def test_accuracy_of_shifted_samples_and_of_copies():
@@ -97,7 +98,7 @@ def test_nearest_training_image():
     assert found.copies.value[1] == 1.0
     assert found.mean.value[1] == 0.0
     value, error = found.ratio.replica(0)
-    assert abs(value - 1) < 4 * error
+    assert abs(value - 1) < 6 * error  # p < 1e-6
     assert 0 < error < 0.1
     assert float(found.test_mean.value) == pytest.approx(float(found.test.mean()))
     known = nearest(fresh, train, torch.cat([train[:20], -train[:80]]))
@@ -133,10 +134,11 @@ def test_errors_of_the_ratio_are_what_repetition_gives():
     train = mixture(rng, 200, pixels=40)
     many = [
         nearest(mixture(rng, 200, pixels=40), train, mixture(rng, 200, pixels=40)).ratio
-        for _ in range(60)
+        for _ in range(300)
     ]
     error = torch.cat([x.error for x in many]).mean()
-    assert 0.75 < float(error / torch.cat([x.value for x in many]).std()) < 1.35
+    # 1.03, and the deviation of 300 is known to 4.7 %: p < 1e-6.
+    assert 0.8 < float(error / torch.cat([x.value for x in many]).std()) < 1.4
 
 
 def test_a_jackknife_of_means_has_their_standard_error():
@@ -202,16 +204,17 @@ def test_moments_of_exact_draws_are_those_of_enumeration():
 
 def test_the_floor_is_the_difference_of_two_draws():
     rng = stream(8)
-    trials = [moments(mixture(rng, 300), mixture(rng, 500), rng) for _ in range(30)]
+    trials = [moments(mixture(rng, 300), mixture(rng, 500), rng) for _ in range(100)]
     for order in range(3):
         rms = torch.cat([x[order].rms.value for x in trials])
         floor = torch.cat([x[order].floor for x in trials])
         ratio = float(rms.square().mean() / floor.square().mean())
-        spread = float(rms.square().std() / rms.square().mean()) / 30**0.5
-        assert abs(ratio - 1) < 4 * spread
+        spread = float(rms.square().std() / rms.square().mean()) / 100**0.5
+        assert abs(ratio - 1) < 6 * spread  # p < 1e-6
         error = torch.cat([x[order].rms.error for x in trials]).mean()
-        assert 0.8 < float(error / rms.std()) < 2.2
-    shifted = moments(mixture(rng, 300, shift=0.5), mixture(rng, 500), rng)[0]
+        # 1.4, and the deviation of 100 is known to 8 %: p < 1e-6.
+        assert 0.9 < float(error / rms.std()) < 2.5
+    shifted = moments(mixture(rng, 300, shift=1.0), mixture(rng, 500), rng)[0]
     assert float(shifted.rms.value) > 4 * float(shifted.floor)
 
 
@@ -255,16 +258,16 @@ def test_the_floor_of_projections_and_their_errors():
     same, moved = (
         [
             projections(mixture(rng, 150, shift=shift), mixture(rng, 400), rng, components=2)
-            for _ in range(40)
+            for _ in range(60)
         ]
         for shift in (0.0, 0.5)
     )
     distance = torch.stack([x.distance.value[0] for x in same]).mean(0)
     ratio = distance / torch.stack([x.floor for x in same]).mean(0)
-    assert bool(((ratio > 0.75) & (ratio < 1.3)).all())
+    assert bool(((ratio > 0.6) & (ratio < 1.4)).all())  # 0.92 and 0.99, known to 6 %: p < 1e-6
     spread = torch.stack([x.distance.value[0] for x in moved]).std(0)
     ratio = torch.stack([x.distance.error[0] for x in moved]).mean(0) / spread
-    assert bool(((ratio > 0.8) & (ratio < 2.0)).all())
+    assert bool(((ratio > 0.8) & (ratio < 2.8)).all())  # 1.3, the deviation known to 11 %: p < 1e-6
     one = same[0]
     wanted = _wasserstein(one.samples[0], one.data) / one.data.std(0)
     assert torch.allclose(one.distance.value[0], wanted)
