@@ -17,7 +17,10 @@ WORDS = ["--data", "digits", "--valid", "300", "--iterations", "30", "--device",
 @pytest.fixture
 def features(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    return importlib.import_module("benchmarks.features")
+    module = importlib.import_module("benchmarks.features")
+    monkeypatch.setattr(module, "STRENGTHS", (0.01, 1e-3))
+    monkeypatch.setattr(module, "SIZES", (1.0, 2.0))
+    return module
 
 
 def saved(path, weights):
@@ -32,7 +35,7 @@ def test_a_small_study(features, tmp_path):
     pixels = saved(tmp_path / "pixels.safetensors", torch.cat([eye, 0.5 * eye]))
     nothing = saved(tmp_path / "nothing.safetensors", 0 * eye)
     out = tmp_path / "features.json"
-    told = features.run([*WORDS, "--machines", pixels, nothing, "--out", str(out)])
+    told = features.run([*WORDS, "--rows", "500", "--machines", pixels, nothing, "--out", str(out)])
     names = ["pixels", "random 64×64 dense", "pixels 64×64 dense", "nothing 64×64 dense"]
     assert list(told) == names
     assert told["pixels 64×64 dense"]["test %"] == pytest.approx(told["pixels"]["test %"], abs=2)
