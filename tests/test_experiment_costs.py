@@ -47,10 +47,10 @@ def test_the_error_of_a_ratio_is_what_repetition_gives():
     for repeats, others in ((40, 40), (160, 10), (10, 160)):
         several = [
             costs._ratio(2 + 0.2 * rng.normal(size=repeats), 1 + 0.05 * rng.normal(size=others))
-            for _ in range(300)
+            for _ in range(600)
         ]
-        spread = np.std([n.value for n in several])
-        assert np.mean([n.error for n in several]) == pytest.approx(spread, rel=0.15)
+        spread = np.std([n.value for n in several])  # known to 2.9 %: p < 1e-6
+        assert np.mean([n.error for n in several]) == pytest.approx(spread, rel=0.2)
         assert several[0].count == min(repeats, others)
 
 

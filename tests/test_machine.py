@@ -167,7 +167,7 @@ def test_starts():
     assert float(spread.abs().max()) <= 0.5
     assert len(spread.unique()) > 1000
     dense = rbm(300, 200, seed=0).couplings.matrix(0, 1).detach()
-    assert abs(float(dense.std()) - 0.01) < 1e-4
+    assert abs(float(dense.std()) - 0.01) < 2e-4  # 2 %, six errors of the deviation of 60,000
 
 
 @pytest.mark.parametrize("made", [rbm, dbm, bm])
@@ -177,8 +177,8 @@ def test_patterns_start_at_spins_and_dense_couplings_small(made):
     assert torch.equal(sharp.abs(), torch.ones_like(sharp))
     assert len(made(30, hidden, 2, seed=0, continuous=True).patterns.unique()) > 90
     dense = made(300, hidden, seed=0, scale=0.5).couplings.matrix(0, 1).detach()
-    assert abs(float(dense.std()) - 0.5) < 0.02
-    assert abs(float(dense.mean())) < 0.03
+    assert abs(float(dense.std()) - 0.5) < 0.03  # more than six errors, of 6,000 numbers
+    assert abs(float(dense.mean())) < 0.04
 
 
 def test_numbers_and_arrays_of_numpy_serve():
