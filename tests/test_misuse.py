@@ -432,7 +432,8 @@ def test_a_seed_beside_a_generator_is_refused():
 
 
 @pytest.mark.parametrize("door", DRAWING)
-def test_a_generator_is_one_of_torch(door):
+def test_a_generator_is_one_of_torch(door, monkeypatch):
+    monkeypatch.setattr("rapidbm.sampling.tempering.ROUNDS", 1)  # of finding a ladder
     DRAWING[door](rng())
     for wrong in (3, np.random.default_rng(0), np.random.RandomState(0), "7", torch.Generator):
         refused(DRAWING[door], wrong, r"torch\.Generator", door)
