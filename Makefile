@@ -8,7 +8,7 @@ DEV := $(VENV)/.ready-dev
 # A file goes to one worker, which sets up once what its tests share: ranks, records, a browser.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile $(if $(filter random,$(ORDER)),-p randomly)
 
-.PHONY: demo test test-slow chromium lint docs bench mutants dist wheel-test clean
+.PHONY: demo test test-slow chromium lint docs bench guard mutants dist wheel-test clean
 
 demo: $(READY)
 	$(BIN)/rapidbm demo
@@ -37,6 +37,10 @@ docs: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
+
+# Is anything slower than it was?
+guard: $(DEV)
+	$(BIN)/python -m benchmarks guard
 
 # Another SEED draws other mutations.
 SEED ?= 0

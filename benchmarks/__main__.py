@@ -1,7 +1,8 @@
 """Runs every benchmark and prints a table, or with --json one object per line.
 
 python -m benchmarks              all that take no options
-python -m benchmarks replicas pid
+python -m benchmarks pid verdicts
+python -m benchmarks guard --only replicas,help
 python -m benchmarks annealer --seeds 8
 python -m benchmarks ablations --data digits --out digits.json
 python -m benchmarks coverage --cases 20 --families cold,holes
@@ -23,6 +24,8 @@ import json
 import sys
 from collections.abc import Mapping
 
+from rapidbm.errors import InputError
+
 from . import (
     ablations,
     annealer,
@@ -31,13 +34,12 @@ from . import (
     features,
     fuzz,
     grid,
+    guard,
     on_ray,
     pack,
-    peers,
     pid,
     precision,
     ranks,
-    replicas,
     scaling,
     soak,
     streaming,
@@ -47,9 +49,7 @@ from . import (
 )
 
 BENCHMARKS = {
-    "replicas": replicas.run,
     "pid": pid.run,
-    "peers": peers.run,
     "coverage": coverage.run,
     "verdicts": verdicts.run,
     "thermodynamics": thermodynamics.run,
@@ -62,6 +62,7 @@ WITH_OPTIONS = {
     "features": features.run,
     "fuzz": fuzz.run,
     "grid": grid.run,
+    "guard": guard.run,
     "pack": pack.run,
     "precision": precision.run,
     "studio": studio.run,
@@ -83,7 +84,12 @@ def show(values: Mapping[str, object]) -> None:
     for number, (key, row) in enumerate(rows.items()):
         if not number:
             print(f"  {'':<26}" + "".join(f"{name:>22}" for name in row))
-        print(f"  {key:<26}" + "".join(f"{value:>22.4g}" for value in row.values()), flush=True)
+        print(f"  {key:<26}" + "".join(f"{cell(value):>22}" for value in row.values()), flush=True)
+
+
+def cell(value: object) -> str:
+    """Four digits of a number, a dash for nothing, words as they are."""
+    return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
 
 def main() -> None:
@@ -101,12 +107,18 @@ def main() -> None:
             print(f"unknown benchmark {name!r}: known are {', '.join(KNOWN)}", file=sys.stderr)
             sys.exit(2)
     for name in words or list(BENCHMARKS):
-        result = WITH_OPTIONS[name](options) if name in WITH_OPTIONS else BENCHMARKS[name]()
+        try:
+            result = WITH_OPTIONS[name](options) if name in WITH_OPTIONS else BENCHMARKS[name]()
+        except InputError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
         if as_json:
             print(json.dumps({"benchmark": name, **result}), flush=True)
-            continue
-        print(name)
-        show(result)
+        else:
+            print(name)
+            show(result)
+        if name == "guard" and guard.is_worse(result):
+            sys.exit(1)
 
 
 if __name__ == "__main__":  # workers of `coverage` import this file

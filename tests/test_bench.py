@@ -180,7 +180,7 @@ def test_times_are_those_of_one_update_and_one_replica(hand_clock, monkeypatch):
 @pytest.mark.parametrize("kind", ["cuda", "cpu", "quick"])
 def test_rows_of_groups_are_times_of_a_part_and_their_rates(hand_clock, monkeypatch, kind):
     """Every job takes a second per call here, whatever the device."""
-    for name in ("gibbs", "annealed", "tempered", "deep", "full", "epoch", "_often", "sklearn_fit"):
+    for name in ("gibbs", "annealed", "tempered", "deep", "full", "epoch", "often", "sklearn_fit"):
         monkeypatch.setattr(groups, name, lambda *_, **__: job(hand_clock, [], "", [1.0]))
     plan, told = groups.PLANS[kind], []
     found = groups.measured(plan, CPU, 0, told.append)

@@ -16,6 +16,7 @@ MOST_CALLS = 1000  # in one measurement
 WARM_UP = 3  # calls: the first compiles, the second may capture a graph
 CPU = torch.device("cpu")
 Action = Callable[[], object]
+Timer = Callable[[], float]  # seconds since some moment
 
 
 @dataclass(frozen=True)
@@ -48,33 +49,38 @@ def interleaved(
     pause: float = PAUSE,
     least: float = 0.0,
     device: torch.device = CPU,
+    timer: Timer | None = None,
+    warm: bool = True,
 ) -> dict[str, Times]:
     """Times of each action; rounds alternate, so that a busy machine slows all alike.
 
     A pause before each, and untimed calls for twice as long: threads that one library leaves spinning
     would slow the next, memory that one touched is not in the caches of another, and a processor that
-    slept is slow at first. A measurement takes as many calls as fill `least` seconds.
+    slept is slow at first. A measurement takes as many calls as fill `least` seconds. On a CPU `timer`
+    may replace the wall clock. `warm=False` leaves out the untimed calls, all but the first: a process
+    that an action starts is as cold each time.
     """
     times: dict[str, list[float]] = {name: [] for name in actions}
     calls = {}
     for name, action in actions.items():
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP if warm else 0):
             action()
-        once = seconds(action, 1, device)
+        once = seconds(action, 1, device, timer)
         calls[name] = max(1, min(MOST_CALLS, math.ceil(least / once) if once else MOST_CALLS))
     for _ in range(rounds):
         for name, action in actions.items():
             time.sleep(pause)
             began = time.perf_counter()
-            seconds(action, 1, device)
-            while time.perf_counter() < began + 2 * pause:
+            if warm:
+                seconds(action, 1, device)
+            while warm and time.perf_counter() < began + 2 * pause:
                 seconds(action, 1, device)  # one at a time: calls must not pile up on a GPU
-            times[name].append(seconds(action, calls[name], device) / calls[name])
+            times[name].append(seconds(action, calls[name], device, timer) / calls[name])
     return {name: Times(tuple(found)) for name, found in times.items()}
 
 
-def seconds(action: Action, calls: int, device: torch.device) -> float:
-    """How long the calls take, until a GPU has done its part."""
+def seconds(action: Action, calls: int, device: torch.device, timer: Timer | None = None) -> float:
+    """How long the calls take, until a GPU has done its part; on a CPU by `timer`, or the wall clock."""
     if device.type == "cuda":
         start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -85,7 +91,8 @@ def seconds(action: Action, calls: int, device: torch.device) -> float:
         end.record()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3
-    began = time.perf_counter()
+    now = timer or time.perf_counter
+    began = now()
     for _ in range(calls):
         action()
-    return time.perf_counter() - began
+    return now() - began

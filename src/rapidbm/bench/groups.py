@@ -134,8 +134,8 @@ def small(plan: Plan, device: torch.device, seed: int) -> list[Row]:
         mine = f"{OURS}, {size}"
         builds: dict[str, tuple[str, Callable[[], Action]]] = {
             mine: ("torch", partial(epoch, size, 1, device, seed)),
-            f"{PLAIN}, {size}": ("torch", partial(_often, plain, size, device, seed)),
-            f"rbms, {size}": ("rbms", partial(_often, by_rbms, size, device, seed)),
+            f"{PLAIN}, {size}": ("torch", partial(often, plain, size, device, seed)),
+            f"rbms, {size}": ("rbms", partial(often, by_rbms, size, device, seed)),
             f"scikit-learn, {size}": ("sklearn", partial(sklearn_fit, size, seed)),
         }
         for name, (package, build) in builds.items():
@@ -161,7 +161,7 @@ def _beside_thrml(size: Size, actions: dict[str, Action], device: torch.device, 
     return [mine, theirs]
 
 
-def _often(build: Callable[..., Action], size: Size, device: torch.device, seed: int) -> Action:
+def often(build: Callable[..., Action], size: Size, device: torch.device, seed: int) -> Action:
     """`PER_CALL` updates of PCD-1."""
     action = build(size, 1, device, seed)
 

@@ -1,5 +1,5 @@
-"""What is timed: updates, sampling and annealing of this library, updates of a plain loop in torch and of
-the paper's 4×4 bars."""
+"""What is timed: updates, sampling and annealing of this library, updates of a plain loop in torch, and
+updates and looks of the paper's 4×4 bars."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import stream
+from ..runs.metrics import measured
 from ..runs.recipe import Recipe
 from ..sampling import annealing
 from ..sampling.bases import path_to
@@ -185,8 +186,7 @@ def plain(size: Size, sweeps: int, device: torch.device, seed: int) -> Action:
 
 def bars(replicas: int, device: torch.device, seed: int = 1) -> Action:
     """`PER_CALL` updates of the paper's training on 4×4 bars."""
-    chosen = {"replicas": replicas, "seed": seed, "epochs": 10**9}
-    recipe = Recipe.made("bars4", chosen, "paper-bars")
+    recipe = _bars_recipe(replicas, seed)
     trainer = recipe.trainer(recipe.data(), device)
 
     def updates() -> None:
@@ -194,3 +194,15 @@ def bars(replicas: int, device: torch.device, seed: int = 1) -> Action:
             trainer.step()
 
     return updates
+
+
+def look(replicas: int, device: torch.device, seed: int = 1) -> Action:
+    """All metrics that the paper's training on 4×4 bars evaluates at a look."""
+    recipe = _bars_recipe(replicas, seed)
+    data = recipe.data()
+    made, rng = recipe.trainer(data, device).machine, stream(seed, "look", device=device)
+    return lambda: [measured(name, made, data, rng) for name in recipe.metrics]
+
+
+def _bars_recipe(replicas: int, seed: int) -> Recipe:
+    return Recipe.made("bars4", {"replicas": replicas, "seed": seed, "epochs": 10**9}, "paper-bars")
