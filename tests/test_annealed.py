@@ -48,7 +48,10 @@ def hole(visible=14, gain=1.1, seed=0):
 
 
 def holds(found, exact):
-    return bool(((found.lower <= exact) & (exact <= found.upper)).all())
+    """Whether all are within 5.3 standard errors, 2.7 times as far as the interval reaches, beyond which
+    one of 10⁷ lies."""
+    middle, half = 0.5 * (found.lower + found.upper), 0.5 * (found.upper - found.lower)
+    return bool(((exact - middle).abs() <= 2.7 * half).all())
 
 
 def test_biases_that_hold_the_spins_are_not_believed():
@@ -66,20 +69,25 @@ def test_biases_that_hold_the_spins_are_not_believed():
         assert float(found.upper - found.lower) < 0.5
 
 
-def test_machines_near_a_first_order_transition():
-    """Six of them, and layers that biases pull apart while couplings hold them together."""
-    for seed in range(0, 12, 2):
-        machine = random_field_mattis(20 + 4 * seed, 1.0 + 0.25 * seed, 0.9 + 0.03 * seed, seed)
-        exact = log_z(machine, method="exact").value
-        found = log_z(machine, method="ais", seed=seed)
-        assert float((found.value - exact).abs()) < 0.2
-        assert float((found.lower - exact).clamp(min=0) + (exact - found.upper).clamp(min=0)) < 0.05
-    for coupling in (0.4, 0.7, 1.0, 1.3):
-        machine = rbm(8, 10, biases=True, seed=0, scale=0.1, dtype=torch.float64)
-        machine.couplings.weights["0-1"].data.add_(coupling)
-        machine.biases.data[:, :8], machine.biases.data[:, 8:] = 4.0, -4.0
-        exact = log_z(machine, method="exact").value
-        assert float((log_z(machine, method="ais", seed=0).value - exact).abs()) < 0.1
+@pytest.mark.parametrize(
+    "seed", [2, 6, *(pytest.param(x, marks=pytest.mark.slow) for x in (0, 4, 8, 10))]
+)
+def test_machines_near_a_first_order_transition(seed):
+    machine = random_field_mattis(20 + 4 * seed, 1.0 + 0.25 * seed, 0.9 + 0.03 * seed, seed)
+    exact = log_z(machine, method="exact").value
+    found = log_z(machine, method="ais", seed=seed)
+    assert holds(found, exact)
+    assert float(found.upper - found.lower) < 0.5
+
+
+@pytest.mark.parametrize("coupling", [0.4, 0.7, 1.0, 1.3])
+def test_layers_that_biases_pull_apart_while_couplings_hold_them_together(coupling):
+    machine = rbm(8, 10, biases=True, seed=0, scale=0.1, dtype=torch.float64)
+    machine.couplings.weights["0-1"].data.add_(coupling)
+    machine.biases.data[:, :8], machine.biases.data[:, 8:] = 4.0, -4.0
+    found = log_z(machine, method="ais", seed=0)
+    assert holds(found, log_z(machine, method="exact").value)
+    assert float(found.upper - found.lower) < 0.5
 
 
 @pytest.mark.parametrize("gain", [0.8, 1.0, 1.2])
@@ -144,10 +152,13 @@ def test_a_machine_without_biases_is_annealed_to_both_sides(machine):
     assert torch.equal(path.bases[0], -path.bases[1])
     exact = log_z(machine, method="exact").value
     found = log_z(machine, method="ais", data=data, seed=0)
-    assert bool(((found.value - exact).abs() < 0.15).all())
+    assert holds(found, exact)
+    assert float((found.upper - found.lower).max()) < 0.3
     betas = annealing.schedule(path, stream(0))
     logs, _ = annealing.forward(path, betas, 2000, stream(1))
-    assert bool(((annealing.LogMean.of(logs).value - exact).abs() < 0.15).all())
+    forward = annealing.LogMean.of(logs)
+    assert bool(((forward.value - exact).abs() < 6 * forward.error).all())  # 2 of 10⁹ are farther off
+    assert float(forward.error.max()) < 0.05
 
 
 def test_trained_on_one_side_the_likelihood_has_its_log_2():
@@ -193,7 +204,7 @@ def test_weak_biases_leave_both_sides(biases):
         spins = sample(machine, 400, sampler=sampler, steps=steps, seed=0)
         other = float(((spins[0, :, :20] @ data[0]) < 0).double().mean())
         exact = 1.0 / (1.0 + math.exp(2.0 * biases * float(machine.patterns.detach().sum())))
-        assert abs(other - exact) < 0.12
+        assert abs(other - exact) < 0.15  # six standard errors of 400 independent chains
 
 
 def test_without_the_mirror_image_log_2_is_missing():
@@ -202,7 +213,8 @@ def test_without_the_mirror_image_log_2_is_missing():
     path = Cooling(machine, bases.marginals(machine, data)[:1])
     logs, _ = annealing.forward(path, annealing.schedule(path, stream(0)), 500, stream(1))
     exact = log_z(machine, method="exact").value
-    assert float(exact - annealing.LogMean.of(logs).value) == pytest.approx(math.log(2), abs=0.1)
+    forward = annealing.LogMean.of(logs)
+    assert abs(float(exact - forward.value) - math.log(2)) < 6 * float(forward.error) < 0.3
 
 
 # -- modes --------------------------------------------------------------------------------------------

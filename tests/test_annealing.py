@@ -23,8 +23,9 @@ from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 EVERY = machines(3) + machines(2, biases=False)
 
 
-def inside(found, exact, times=1.5):
-    """The exact value within the interval, or half as far again from its middle."""
+def inside(found, exact, times=2.7):
+    """The exact value within 5.3 standard errors, 2.7 times as far as the interval reaches: of three
+    replicas one is farther off in 4 of 10⁷ tests."""
     middle, half = 0.5 * (found.lower + found.upper), 0.5 * (found.upper - found.lower)
     return bool(((exact - middle).abs() <= times * half).all())
 
@@ -113,26 +114,26 @@ def test_a_schedule_spreads_the_variance_that_it_may(monkeypatch):
         assert found[::pieces] == [0.0, 0.4, 1.0]
 
 
-def test_the_interval_holds_as_often_as_it_says():
-    """100 machines at once: their 95 % intervals hold the exact value in at least 90 cases."""
-    for machine in (
+@pytest.mark.parametrize(
+    "machine",
+    [
         rbm(6, 5, replicas=100, scale=0.5, seed=0),
-        dbm(5, (4, 3), 2, replicas=100, seed=1),
-    ):
-        exact = log_z(machine, method="exact").lower
-        found = log_z(machine, method="ais", seed=1, chains=300)
-        held = (found.lower <= exact) & (exact <= found.upper)
-        assert int(held.sum()) >= 90
-        assert float((found.upper - found.lower).median()) < 0.3
-
-
-def test_the_interval_is_not_wider_than_it_must_be():
-    """It leans to the safe side, by less than a factor of two."""
-    machine = rbm(6, 5, replicas=100, scale=0.5, seed=0)
+        pytest.param(dbm(5, (4, 3), 2, replicas=100, seed=1), marks=pytest.mark.slow),
+    ],
+    ids=["rbm", "dbm"],
+)
+def test_the_interval_holds_as_often_as_it_says(machine):
+    """100 machines at once: of their 95 % intervals 18 may miss the exact value; more do in one of 10⁶
+    tests. The standard errors lean to the safe side, by less than a factor of two; the root of the mean
+    square of 100 deviations is off by a third in as many."""
     exact = log_z(machine, method="exact").lower
-    low, high = log_z(machine, method="ais", seed=1, chains=300).interval
+    found = log_z(machine, method="ais", seed=1, chains=300)
+    held = (found.lower <= exact) & (exact <= found.upper)
+    assert int(held.sum()) >= 82
+    assert float((found.upper - found.lower).median()) < 0.3
+    low, high = found.interval
     off = (0.5 * (low + high) - exact) / ((high - low) / 3.92)
-    assert 0.55 < float(off.square().mean().sqrt()) < 1.1
+    assert 0.5 * 0.67 < float(off.square().mean().sqrt()) < 1.36
 
 
 def test_log_mean_by_hand():

@@ -20,6 +20,7 @@ from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.mean_field import mean_field
 from rapidbm.testing import exact_distribution
 
+FAR = 6  # standard errors, which 2 of 10⁹ exceed; 100 are compared at once
 EVERY = machines(3) + machines(2, biases=False)
 
 
@@ -66,14 +67,14 @@ def test_both_sides_hold_and_are_close(machine):
     ):
         assert values.shape == errors.shape == (machine.replicas,)
         assert values.dtype == errors.dtype == torch.float64
-        assert bool(((values - exact).abs() < 4 * errors + 1e-9).all())
+        assert bool(((values - exact).abs() < FAR * errors + 1e-9).all())
     assert float(found.forward.error.max()) < 0.05
     # The variational gap, eq. (1) minus eq. (2).
     assert bool((exact - found.mean_field > -1e-9).all())
     gap = 0.5 * (found.forward.value + found.back.value) - found.mean_field
     error = 0.5 * (found.forward.error + found.back.error)
-    assert bool((gap > -4 * error - 1e-9).all())
-    assert bool(((gap - (exact - found.mean_field)).abs() < 4 * error + 1e-9).all())
+    assert bool((gap > -FAR * error - 1e-9).all())
+    assert bool(((gap - (exact - found.mean_field)).abs() < FAR * error + 1e-9).all())
     assert all(torch.equal(p, before[name]) for name, p in machine.named_parameters())
 
 
@@ -81,29 +82,30 @@ def test_both_sides_hold_and_are_close(machine):
     ("kind", "biases"),
     [
         ("dbm-dense", True),
-        ("dbm-patterns", False),
-        ("deep-patterns", False),
-        ("bm-dense", False),
+        pytest.param("dbm-patterns", False, marks=pytest.mark.slow),
+        pytest.param("deep-patterns", False, marks=pytest.mark.slow),
+        pytest.param("bm-dense", False, marks=pytest.mark.slow),
         ("bm-patterns", False),
-        ("bm-patterns", True),
+        pytest.param("bm-patterns", True, marks=pytest.mark.slow),
     ],
 )
 def test_the_interval_holds_as_often_as_it_says(kind, biases, monkeypatch):
-    """100 machines at once: their 95 % intervals hold the exact value in at least 92 cases."""
+    """100 machines at once: of their 95 % intervals 18 may miss the exact value; more do in one of 10⁶
+    tests."""
     machine = many(kind, biases)
     visible = images(machine, 6)
     exact = log_likelihood(machine, visible)
     assert exact.gap is None
     monkeypatch.setattr(likelihood, "HIDDEN", 0)
     found = log_likelihood(machine, visible, seed=0)
-    assert int(held(found, exact.lower).sum()) >= 92
+    assert int(held(found, exact.lower).sum()) >= 82
     assert float((found.upper - found.lower).median()) < 0.45
     assert float((found.back - found.forward).median().abs()) < 0.05
     bound = variational_bound(machine, mean_field(machine, visible, 50)).mean(1)
     wanted = exact.lower + log_z(machine).lower - bound  # the true gap
     error = (found.upper - found.lower) / 5.2
     assert bool((wanted > -1e-5).all())
-    assert bool(((found.gap - wanted).abs() < 5 * error).all())
+    assert bool(((found.gap - wanted).abs() < FAR * error).all())
 
 
 def test_the_errors_are_as_large_as_the_spread():
@@ -115,7 +117,8 @@ def test_the_errors_are_as_large_as_the_spread():
         (found.forward.value, found.forward.error),
         (found.back.value, found.back.error),
     ):
-        assert 0.7 < float(((value - exact) / error).square().mean().sqrt()) < 1.4
+        # The root of a mean of 100 squares is off by more in one of 10⁶ tests.
+        assert 0.67 < float(((value - exact) / error).square().mean().sqrt()) < 1.37
 
 
 def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
@@ -131,7 +134,7 @@ def test_a_mode_that_mean_field_misses_is_found(monkeypatch):
         return int(((low <= exact) & (exact <= high)).sum()), float((found.back.value - exact).min())
 
     count, worst = score()
-    assert count >= 92
+    assert count >= 82  # as above
     assert worst > -0.25
     plain = sums._bases
     monkeypatch.setattr(sums, "_bases", lambda *a: (plain(*a)[0],) * 2)
@@ -164,7 +167,7 @@ def test_other_temperatures(machine, beta, monkeypatch):
     monkeypatch.setattr(likelihood, "HIDDEN", 0)
     found = log_likelihood(machine, visible, beta=beta, seed=1)
     error = (found.upper - found.lower) / 5.2
-    assert bool(((found.value - exact).abs() < 4 * error + 1e-6).all())
+    assert bool(((found.value - exact).abs() < FAR * error + 1e-6).all())
 
 
 def test_a_restricted_machine_has_no_gap():
@@ -175,7 +178,7 @@ def test_a_restricted_machine_has_no_gap():
     assert torch.allclose(bound, exact, atol=1e-12)
     found = hidden_sums(machine, visible, stream(0))
     assert torch.allclose(found.mean_field, exact.mean(1), atol=1e-12)
-    assert bool(((found.forward.value - exact.mean(1)).abs() < 4 * found.forward.error).all())
+    assert bool(((found.forward.value - exact.mean(1)).abs() < FAR * found.forward.error).all())
 
 
 @pytest.mark.parametrize("machine", machines(2))
@@ -209,9 +212,9 @@ def test_a_wrong_weight_shows(kind, monkeypatch):
 
     def far_off():
         found = hidden_sums(machine, visible, stream(0))
-        return int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum())
+        return int(((found.forward.value - exact).abs() > FAR * found.forward.error).sum())
 
-    assert far_off() < 2
+    assert far_off() == 0
     plain = paths.Cooling.weights
 
     def wrong(self, spins):
@@ -229,7 +232,7 @@ def test_a_wrong_base_shows(monkeypatch):
     plain = Ising.log_sum
     monkeypatch.setattr(Ising, "log_sum", lambda self, field: plain(self, field) + 0.05)
     found = hidden_sums(machine, visible, stream(0))
-    assert int(((found.forward.value - exact).abs() > 4 * found.forward.error).sum()) > 15
+    assert int(((found.forward.value - exact).abs() > FAR * found.forward.error).sum()) > 15
 
 
 def test_images_in_parts(monkeypatch):
@@ -248,7 +251,7 @@ def test_images_in_parts(monkeypatch):
     found = hidden_sums(machine, visible, stream(0), chains=500)
     assert sizes == [6, 3]
     exact = exact_sums(machine, visible).mean(1)
-    assert bool(((found.forward.value - exact).abs() < 4 * found.forward.error).all())
+    assert bool(((found.forward.value - exact).abs() < FAR * found.forward.error).all())
     assert float(found.forward.error.max()) < 0.01  # of 9 · 500 chains
     assert found.steps == 50
 
@@ -300,7 +303,8 @@ def test_log_likelihood_takes_a_normaliser_and_says_what_it_did(monkeypatch):
     found = log_likelihood(machine, visible, seed=0, normaliser=z)
     assert found.method == "ais"
     assert "hidden units over 50 temperatures" in found.effort
-    assert bool(held(found, exact).all())
+    middle, half = 0.5 * (found.lower + found.upper), 0.5 * (found.upper - found.lower)
+    assert bool(((exact - middle).abs() < FAR / WIDE * half).all())
     # Errors of independent parts add in squares.
     hidden = hidden_sums(machine, visible, stream(0, "hidden"))
     value = 0.5 * (hidden.forward.value + hidden.back.value)

@@ -26,6 +26,7 @@ from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
 
+KINDS = ["dbm", pytest.param("bm", marks=pytest.mark.slow)]
 DEEP, FULL = {"model": "dbm", "hidden": (6, 4)}, {"model": "bm", "hidden": (7,)}
 
 
@@ -40,6 +41,12 @@ def clusters(seed, visible=8, rows=300, modes=3):
 def exact_sums(machine, visible):
     """log p*(v) by the sum over every hidden state, (e, d)."""
     return machine.double().log_prob_unnormalised(visible)
+
+
+def inside(low, high, exact):
+    """Whether all are within 5.3 standard errors, 2.7 times as far as the 95 % interval reaches, beyond
+    which one of 10⁷ lies."""
+    return bool(((exact - (low + high) / 2).abs() <= 2.7 * (high - low) / 2).all())
 
 
 def small(kind, patterns, seed=0, scale=0.3, replicas=2):
@@ -84,10 +91,10 @@ def test_it_goes_through_images_in_parts(monkeypatch):
 # -- followed along a training -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["dbm", "bm"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_intervals_hold_the_exact_bound_along_trainings(kind, monkeypatch):
-    """16 values of two trainings, 95 % intervals: four misses or more come once in 140 times; and log p
-    lies above all of them."""
+    """16 values of two trainings, 95 % intervals: more than seven misses come once in 10⁶ times. None is
+    off by more than six standard errors, which 2 of 10⁹ exceed; and log p lies above all of them."""
     monkeypatch.setattr(following, "CHEAP", 1)
     misses, errors = 0, []
     for seed, patterns in enumerate((None, 4)):
@@ -103,9 +110,10 @@ def test_intervals_hold_the_exact_bound_along_trainings(kind, monkeypatch):
             z = log_z(machine, method="exact")
             exact = log_bound(machine, data, z).value
             misses += int(((found.value - exact).abs() > WIDE * found.error).sum())
+            assert bool(((found.value - exact).abs() < 6 * found.error).all())
             errors += found.error.tolist()
             assert bool((exact <= log_likelihood(machine, data, normaliser=z).value + 1e-6).all())
-    assert misses < 4
+    assert misses <= 7
     assert 0.0 < max(errors) < 0.3
 
 
@@ -120,7 +128,7 @@ def test_the_mean_of_some_rows_says_what_it_is_worth(monkeypatch):
     monkeypatch.setattr(following, "BOUNDED", 100)
     some = mean_log_p(machine, data, Estimate(z.value, torch.zeros_like(z.value)), bound=True)
     assert bool((some.error > 0.01).all())
-    assert bool(((some.value - exact).abs() < 4 * some.error).all())
+    assert bool(((some.value - exact).abs() < 6 * some.error).all())  # 2 of 10⁹ are farther off
 
 
 def test_what_a_look_at_rows_costs():
@@ -139,7 +147,7 @@ def test_its_interval_is_that_of_log_z():
     z = log_z(machine, method="ais", seed=0, chains=100)
     found, exact = log_bound(machine, data, z), log_bound(machine, data, log_z(machine, method="exact"))
     assert torch.allclose(found.upper - found.lower, z.upper - z.lower)
-    assert bool(((found.lower <= exact.value) & (exact.value <= found.upper)).all())
+    assert inside(found.lower, found.upper, exact.value)
     assert exact.method == "exact"
 
 
@@ -149,14 +157,14 @@ def test_some_rows_of_many_on_disk_widen_it():
     found = log_bound(machine, Split.owning(data[:100], None, None, 300), z)
     exact = log_bound(machine, data, z).value
     assert bool((found.lower < found.value).all())
-    assert bool(((found.lower <= exact) & (exact <= found.upper)).all())
+    assert inside(found.lower, found.upper, exact)
     assert found.effort.endswith("100 of 300 rows")
 
 
-@pytest.mark.parametrize("kind", ["dbm", "bm"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gaps_of_some_images_stand_for_all(kind, monkeypatch):
     """40 machines: the error of a mean gap over some of the images covers the others, in 95 % of cases;
-    six misses or more come once in 70 times."""
+    more than eleven misses come once in 10⁶ times."""
     machine, data = small(kind, None, scale=0.5, replicas=40), clusters(0, rows=50)
     exact = exact_sums(machine, data).mean(1)
     monkeypatch.setattr(sums, "FEWEST", 10)
@@ -165,7 +173,7 @@ def test_gaps_of_some_images_stand_for_all(kind, monkeypatch):
     assert found.images == 10
     assert torch.allclose(found.mean_field, bounds_of(machine, data).mean(1))
     low, high = found.interval(WIDE)
-    assert int(((low <= exact) & (exact <= high)).sum()) >= 35
+    assert int(((low <= exact) & (exact <= high)).sum()) >= 29
     plain = exact_sums(machine, data)[:, ::5].mean(1)
     near = (found.forward.value - exact).abs().mean()
     assert float(near) < 0.5 * float((plain - exact).abs().mean())  # than those images alone would be
@@ -205,7 +213,7 @@ def without_times(run):
     return [{k: v for k, v in r.items() if k != "seconds"} for r in run.metrics()]
 
 
-@pytest.mark.parametrize("kind", [DEEP, FULL])
+@pytest.mark.parametrize("kind", [DEEP, pytest.param(FULL, marks=pytest.mark.slow)], ids=["dbm", "bm"])
 def test_a_run_watches_it_and_keeps_its_best_machine(tmp_path, table, monkeypatch, kind):
     monkeypatch.setattr(following, "CHEAP", 1)
     recipe = Recipe.made(table, {**SMALL, **kind}, "small")
@@ -214,7 +222,7 @@ def test_a_run_watches_it_and_keeps_its_best_machine(tmp_path, table, monkeypatc
     last = whole.machine("last")
     exact = log_bound(last, whole.data().test, log_z(last, method="exact")).value
     seen, error = (torch.tensor(lines[-1][f"log_bound_{x}test"]) for x in ("", "error_"))
-    assert bool(((seen - exact).abs() <= 4 * error).all())
+    assert bool(((seen - exact).abs() <= 6 * error).all())
     assert whole.best.is_file()
     count = iter(range(1000))
     part = Run.create(tmp_path / "part", recipe)
@@ -255,8 +263,7 @@ def test_an_evaluation_has_it_beside_log_p(monkeypatch):
     monkeypatch.setattr(evaluation, "HIDDEN", 0)
     rows, note = likelihoods(machine, {"test": Split(data)})
     assert bool((rows["log_bound_test"] <= exact).all())
-    low, high = rows["log_likelihood_test_from"], rows["log_likelihood_test_to"]
-    assert bool(((low <= exact) & (exact <= high)).all())
+    assert inside(rows["log_likelihood_test_from"], rows["log_likelihood_test_to"], exact)
     gap = rows["log_likelihood_test"] - rows["log_bound_test"]
     assert torch.allclose(rows["variational_gap_test"], gap, rtol=0.01)  # iterated for longer
     assert "log_bound is what mean field proves: log p is not smaller" in note

@@ -49,7 +49,7 @@ def test_hidden_samples_have_the_conditional_means():
     drawn = hidden_samples(machine, visible.expand(20_000, -1), stream(0, "probe")).double()
     exact = machine.hidden_mean(visible)[0, 0].detach().double()
     error = ((1 - exact**2) / len(drawn)).sqrt()
-    assert ((drawn.mean(0) - exact).abs() < 4.5 * error + 1e-9).all()
+    assert ((drawn.mean(0) - exact).abs() < 6 * error + 1e-9).all()  # 2 of 10⁹ are farther off
     assert set(drawn.unique().tolist()) <= {-1.0, 1.0}
     with pytest.raises(rb.InputError, match="one replica"):
         hidden_samples(rb.rbm(6, 5, replicas=2), visible, stream(0))

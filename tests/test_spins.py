@@ -72,7 +72,7 @@ def test_draw_has_the_right_frequency():
     field = torch.full((200_000,), 0.4, dtype=torch.float64)
     mean = float(SPIN.draw(field, stream(0)).mean())
     error = math.sqrt((1 - math.tanh(0.4) ** 2) / 200_000)
-    assert abs(mean - math.tanh(0.4)) < 4 * error
+    assert abs(mean - math.tanh(0.4)) < 5 * error  # 6 of 10⁷ are farther off
 
 
 def test_log_2cosh_does_not_overflow():
@@ -119,7 +119,7 @@ def test_draws_have_their_probabilities(count):
     mean = drawn.double().mean((0, 2))
     exact = torch.tanh(fields.double())
     error = ((1 - exact**2) / (rounds * count)).sqrt()
-    assert ((mean - exact).abs() < 4.5 * error).all()
+    assert ((mean - exact).abs() < 6 * error).all()  # 2 of 10⁹ are farther off
     # Neither neighbours, nor two units, nor two calls know of each other.
     rest = (drawn.double() - exact[:, None]) / (1 - exact**2).sqrt()[:, None]
     for one, other in (
@@ -127,7 +127,7 @@ def test_draws_have_their_probabilities(count):
         (rest[:, 1:], rest[:, :-1]),
         (rest[1:], rest[:-1]),
     ):
-        assert abs(float((one * other).mean())) < 4.5 / one.numel() ** 0.5
+        assert abs(float((one * other).mean())) < 6 / one.numel() ** 0.5
 
 
 def test_many_draws_are_the_same_for_the_same_seed():
