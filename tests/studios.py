@@ -170,4 +170,5 @@ def served(folder, *options):
     try:
         yield studio
     finally:
-        studio.end()
+        code = studio.end()
+    assert code in (130, -signal.SIGKILL)

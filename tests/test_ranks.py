@@ -18,6 +18,7 @@ from torch.distributed import TCPStore
 import rapidbm as rb
 import together
 from forked import LONG, Forked
+from rapidbm.__main__ import main as command
 from rapidbm.accel.ranks import Ranks, here, in_ranks, launched
 from rapidbm.cli.main import main
 from rapidbm.machines.files import load_tensors
@@ -232,6 +233,35 @@ def test_an_interrupted_run_is_saved_and_gone_on_with_by_one_process(tmp_path, u
     assert [rank.wait() for rank in both] == [130, 130], [rank.errors for rank in both]
     assert "everything is saved" in both[0].said
     assert both[1].said == ""
+    for _ in Run(tmp_path / "run").go():
+        pass
+    same_end(tmp_path / "run", undisturbed)
+
+
+def stopped(rank: int, times: int) -> None:
+    """The command as a process has it; every rank gets so many signals before its update MOMENT."""
+    step = Trainer.step
+
+    def signalled(trainer: Trainer, count: int = 1) -> None:
+        if trainer.update <= MOMENT < trainer.update + count:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGTERM)
+        step(trainer, count)
+
+    Trainer.step = signalled
+    sys.argv = ["rapidbm", *WORDS]
+    command()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_to_all_ranks_ends_them_with_its_code(tmp_path, undisturbed, store, times):
+    """As torchrun sends it. A second one ends each at once."""
+    both = ranks(partial(stopped, times=times), tmp_path, store)
+    assert [rank.wait() for rank in both] == [143, 143], [rank.errors for rank in both]
+    words = both[0].said if times == 1 else both[0].errors
+    assert "Go on with: rapidbm train --resume --out run" in words
+    assert both[1].said == ""
+    assert not any("Traceback" in rank.errors for rank in both)
     for _ in Run(tmp_path / "run").go():
         pass
     same_end(tmp_path / "run", undisturbed)

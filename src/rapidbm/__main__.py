@@ -1,3 +1,20 @@
-from .cli.main import main
+"""`python -m rapidbm`, and the command `rapidbm`: it is ready for signals before it imports more."""
 
-main()
+from __future__ import annotations
+
+from . import interrupts
+
+
+def main() -> None:
+    interrupts.install()
+    from .cli.main import main as command
+
+    try:
+        command()
+    except SystemExit as left:
+        interrupts.finish(left.code if isinstance(left.code, int) else bool(left.code))
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -20,11 +20,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from . import interrupts
 from .errors import DiskError, InputError
 from .schema import Shape
 
 NO_FOLLOW, BINARY = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_BINARY", 0)
 JSON_BYTES = 2**24  # of a description; what holds more is none
+_PARTS: set[Path] = set()  # temporary files that are being written
 
 
 def inside(folder: Path, *names: str) -> Path:
@@ -58,20 +60,37 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], *, before: Path | None = None) -> None:
     """The same of pieces, none of which is copied; what there was is then under the name `before`. At
     every moment one of the two is there and whole."""
-    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
-    with writing(path):
+    with writing(path), part_of(path) as temporary:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                for piece in pieces:
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            if before is not None:
-                _keep(path, before)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with os.fdopen(handle, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        if before is not None:
+            _keep(path, before)
+        os.replace(temporary, path)
+
+
+@contextmanager
+def part_of(path: Path) -> Iterator[Path]:
+    """The name of a temporary file that is to take the place of `path`; it is removed at the end of the
+    block, or by a signal that ends the command."""
+    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
+    _PARTS.add(temporary)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+        _PARTS.discard(temporary)
+
+
+def _remove_parts() -> None:
+    for path in tuple(_PARTS):
+        path.unlink(missing_ok=True)
+
+
+interrupts.clean_up.append(_remove_parts)
 
 
 def _keep(path: Path, before: Path) -> None:

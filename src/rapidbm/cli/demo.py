@@ -12,7 +12,7 @@ import torch
 import typer
 from matplotlib.figure import Figure
 
-from .. import pictures
+from .. import interrupts, pictures
 from ..errors import FitWarning, InputError
 from ..random import stream
 from ..runs.metrics import corrupt, reconstruct
@@ -53,6 +53,8 @@ def demonstrate(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -
         "samples of the model. The machine sees the first line of each image and fills in the rest;\n"
         "the Hamming distance is the share of all pixels that are wrong then (0.5 is guessing)."
     )
+    again = f"rapidbm demo --out {shlex.quote(str(folder))}"
+    interrupts.go_on_with(lambda: again if folder.exists() else "")
     runs = []
     for dataset, chosen in PARTS.items():
         if (folder / dataset / "run.json").is_file():
@@ -69,10 +71,7 @@ def demonstrate(out: Path | None, seed: int, screen: Screen, stopper: Stopper) -
             warnings.simplefilter("ignore", FitWarning)
             follow(run, screen, stopper)
         if run.status == "interrupted":
-            screen.say(
-                f"interrupted; everything is saved. Go on with: rapidbm demo --out "
-                f"{shlex.quote(str(folder))}"
-            )
+            screen.say(f"interrupted; everything is saved. Go on with: {again}")
             raise typer.Exit(stopper.code)
         screen.say(f"{run.info['seconds']:.1f} s of training; pictures in {draw(run, seed)}")
         runs.append(run)

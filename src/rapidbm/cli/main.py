@@ -99,12 +99,15 @@ def root(
 
 def main() -> None:
     """Runs the command; bad input ends it with its message and exit code 2."""
+    from .. import interrupts
     from ..errors import DiskError, InputError, LostRank
 
     if "OMP_WAIT_POLICY" not in os.environ:
         # Read when torch is loaded: how long its threads spin before they sleep
         # (docs/decisions/threads.md).
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    interrupts.asked = None
+    interrupts.go_on_with(str)
     with ExitStack() as stack:
         try:
             if os.environ.get("WORLD_SIZE", "1") != "1":
@@ -115,6 +118,8 @@ def main() -> None:
         except InputError as error:
             _fail(str(error), EXIT_BAD_INPUT)
         except LostRank as error:
+            if interrupts.asked is not None:  # the others had the same signal, and were quicker
+                _fail(interrupts.sentence(), 128 + interrupts.asked)
             _fail(f"{error}; {_after_loss()}", EXIT_LOST)
         except BrokenPipeError:  # the reader of our output has left
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -126,8 +131,8 @@ def main() -> None:
             if not isinstance(error, MemoryError) and "memory" not in text:
                 raise
             _fail(f"{text}; take a smaller machine, fewer replicas or smaller batches", EXIT_BAD_INPUT)
-        except KeyboardInterrupt:
-            _fail("stopped", 130)
+        except KeyboardInterrupt:  # where `main` is called, and no handler of the command's is in place
+            _fail(interrupts.sentence(), 130)
 
 
 def _join(stack: ExitStack) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn
 
-from .. import paper
+from .. import interrupts, paper
 from ..accel.devices import device_named
 from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
 from ..paper.lab import SCALE_NAMES
@@ -90,6 +90,7 @@ def _reproduced(
         )
     chosen = ["--scale", scale, "--seed", str(seed), "--out", str(folder)]
     again, stopper = shlex.join(["rapidbm", "reproduce", *words, *chosen]), Stopper()
+    interrupts.go_on_with(lambda: again)
     try:
         with quiet(), stopper.listening(), _Display(screen, len(names)) as display:
             well = reproduction.go(items, device, tell=display.tell, stop=stopper)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from .. import interrupts
 from ..errors import FitWarning, InputError, check_choice
 from ..runs.run import Run, Step
 from ..runs.views.tensorboard import TensorBoard, check_installed
@@ -73,7 +74,11 @@ def sweep(
         check_installed()
     with screen.gentle_warnings():
         warnings.simplefilter("ignore", FitWarning)  # rows are there to be compared
+        again = f"rapidbm sweep {shlex.quote(str(study))}"
+        again += f" --out {shlex.quote(str(out))}" if out is not None else ""
+        again += f" --on {on}" if on is not None else ""
         swept = Sweep(study, out)
+        interrupts.go_on_with(lambda: again if (swept.folder / "plan.json").is_file() else "")
         left = swept.left()
         batches = len(swept.plan.batches)
         screen.say(
@@ -93,10 +98,10 @@ def sweep(
             swept.check()
             return
         stopper = Stopper()
-        if on == "ray":
-            swept.go_on_ray(lambda line: screen.say(f"  {line}"))
-        else:
-            with stopper.listening(), Boards(swept.folder) as boards:
+        with stopper.listening(), Boards(swept.folder) as boards:
+            if on == "ray":
+                swept.go_on_ray(lambda line: screen.say(f"  {line}"), stopper)
+            else:
                 follow_sweep(swept, screen, stopper, boards if tensorboard else lambda batch, step: None)
         found = swept.table()
         over = "over trainings" if swept.study.seeds > 1 else "of the measurement, where it has one"
@@ -106,9 +111,6 @@ def sweep(
         state = "interrupted" if swept.left() else "finished"
         screen.result({"event": state, "out": str(swept.folder)})
         if swept.left():
-            again = f"rapidbm sweep {shlex.quote(str(study))}"
-            again += f" --out {shlex.quote(str(out))}" if out is not None else ""
-            again += f" --on {on}" if on is not None else ""
             screen.say(f"interrupted; everything is saved. Go on with: {again}")
             raise typer.Exit(stopper.code)
         screen.say(f"table.csv, table.json and figure.png in {swept.folder}")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import pictures
+from .. import interrupts, pictures
 from ..accel.ranks import here, restarted, restarts
 from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
@@ -147,6 +147,8 @@ def train(
     resume = resume or restarted()
     if tensorboard:
         check_installed()
+    if out is not None:
+        interrupts.go_on_with(lambda: _again(out) if (out / "run.json").is_file() else "")
     with screen.gentle_warnings():
         there = out is not None and ranks.told((out / "run.json").is_file)
         if resume and out is not None and (dataset is None or there):
@@ -156,6 +158,7 @@ def train(
                 raise InputError("--prolong goes with --resume and --epochs; leave it out")
             assert dataset is not None
             run = _begun(out, dataset, preset, chosen, screen)
+        interrupts.go_on_with(lambda: _again(run.folder))
         screen.say(describe(run))
         stopper = Stopper()
         tensorboard = tensorboard and ranks.first
@@ -294,6 +297,11 @@ def _shards(recipe: Recipe) -> str:
     return f"{recipe.shards} shards of its {recipe.shard_by} in {many}, "
 
 
+def _again(folder: Path) -> str:
+    """The command that goes on with a run."""
+    return f"rapidbm train --resume --out {shlex.quote(str(folder))}"
+
+
 def _finish(run: Run, screen: Screen) -> None:
     info = run.info
     told = {key: info[key] for key in ("update", "updates", "seconds")}
@@ -301,7 +309,7 @@ def _finish(run: Run, screen: Screen) -> None:
     if run.status == "interrupted":
         screen.say(
             f"interrupted at update {info['update']} of {info['updates']}; everything is saved. Go on "
-            f"with: rapidbm train --resume --out {shlex.quote(str(run.folder))}"
+            f"with: {_again(run.folder)}"
         )
         return
     words = f"{run.status}: {info['seconds']:.1f} s of training"

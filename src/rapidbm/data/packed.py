@@ -20,13 +20,12 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..arrays import Array, as_labels
-from ..disk import BINARY, Steady, parse_json, reading, writing
+from ..disk import BINARY, Steady, parse_json, part_of, reading, writing
 from ..errors import InputError
 from ..schema import Names, Several, Text, Whole
 from .reading.parent import Claim
@@ -251,21 +250,17 @@ def write_packed(
     as numbers, or as bytes that are packed already. Answers with its SHA-256."""
     said = {"format": FORMAT, "visible": visible, "shape": list(shape), "columns": list(columns)}
     header, places = _planned(said, parts)
-    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")
-    with writing(path):
+    with writing(path), part_of(path) as temporary:
         handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
-        try:
-            with os.fdopen(handle, "r+b") as file:
-                file.write(header(EMPTY))
-                written = {n: _write_part(file, n, part, places, visible) for n, part in parts.items()}
-                name = identity(said, written)
-                file.seek(0)
-                file.write(header(name))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with os.fdopen(handle, "r+b") as file:
+            file.write(header(EMPTY))
+            written = {n: _write_part(file, n, part, places, visible) for n, part in parts.items()}
+            name = identity(said, written)
+            file.seek(0)
+            file.write(header(name))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
     return name
 
 

@@ -16,6 +16,8 @@ import json
 import math
 import os
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,9 +55,13 @@ def check_installed() -> None:
     require("ray", "--on ray")
 
 
-def sweep_on_ray(sweep: Sweep, tell: Callable[[str], None] = lambda line: None) -> list[str]:
-    """Trains what is left of a sweep, as many batches at once as the cluster has room for; answers why
-    some of them failed, if any did."""
+def sweep_on_ray(
+    sweep: Sweep,
+    tell: Callable[[str], None] = lambda line: None,
+    stop: Callable[[], bool] | None = None,
+) -> list[str]:
+    """Trains what is left of a sweep, as many batches at once as the cluster has room for, until `stop`
+    says so; answers why some of them failed, if any did. Without a `stop` Ctrl-C is Tune's."""
     check_installed()
     os.environ.update({**QUIET, **os.environ})
     ray: Any = import_module("ray")
@@ -63,7 +69,7 @@ def sweep_on_ray(sweep: Sweep, tell: Callable[[str], None] = lambda line: None) 
     study = sweep.study
     low = str(study.measure).startswith(LOW)
     asked = _asked(sweep, tell)
-    with _cluster(ray):
+    with _own_handlers(ray, stop) as put_back, _cluster(ray, put_back):
         own = study.ray
         needs = {"cpu": own.get("cpus", 1), "gpu": own.get("gpus", int(_takes_gpu(sweep)))}
         trainable = tune.with_resources(trained, needs)
@@ -83,6 +89,7 @@ def sweep_on_ray(sweep: Sweep, tell: Callable[[str], None] = lambda line: None) 
                 storage_path=str(inside(sweep.folder.resolve(), "ray")),
                 failure_config=tune.FailureConfig(max_failures=own.get("retries", RETRIES)),
                 verbose=0,
+                stop=None if stop is None else _stopper(stop),
             ),
         )
         try:
@@ -138,8 +145,12 @@ class Asked:
     def settle(self) -> None:
         """Waits for workers that were told to leave."""
         deadline = time.monotonic() + LEAVING
-        while self.mark() and time.monotonic() < deadline:
+        while (self.mark() or self.at_work()) and time.monotonic() < deadline:
             time.sleep(0.1)
+
+    def at_work(self) -> bool:
+        """Whether a worker still has a run that was interrupted."""
+        return any(is_locked(batch.folder(self.sweep.folder)) for batch in self.of.values())
 
     def mark(self) -> bool:
         """Marks runs that a scheduler has ended, once their workers have left; whether some have not."""
@@ -253,6 +264,23 @@ def _suggested(asked: Asked) -> Any:
     return Suggested()
 
 
+def _stopper(stop: Callable[[], bool]) -> Any:
+    """`stop` as Tune asks for it, several times a second."""
+    from ray.tune import Stopper
+
+    class Stop(Stopper):  # type: ignore[misc, unused-ignore]
+        def __call__(self, trial_id: str, result: Any) -> bool:
+            return False
+
+        def stop_all(self) -> bool:
+            return stop()
+
+        def __reduce__(self) -> Any:  # as that of `Suggested`
+            return Stopper, ()
+
+    return Stop()
+
+
 def _scheduler(sweep: Sweep, low: bool) -> Any:
     search = sweep.study.search
     if not isinstance(search, Search) or search.scheduler == NONE:
@@ -299,7 +327,44 @@ def _room(there: Mapping[str, float], needs: Mapping[str, float]) -> int:
 
 
 @contextmanager
-def _cluster(ray: Any) -> Iterator[None]:
+def _own_handlers(ray: Any, stop: Callable[[], bool] | None) -> Iterator[Callable[[], None]]:
+    """Handlers of signals stay those of this process: yields what puts them back.
+
+    `ray.init` has two of its own for SIGTERM, one of Python's and one of C's, which aborts the process
+    after three seconds; `ray.shutdown` leaves the one and sets the other to the system's default. Tune
+    has one for SIGUSR1 and, where nobody else asks it to `stop`, for SIGINT.
+    """
+    if threading.current_thread() is not threading.main_thread():  # where nobody can change them
+        yield lambda: None
+        return
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])]
+    before = {number: signal.getsignal(number) for number in numbers}
+    utils, switch = ray._private.utils, "TUNE_DISABLE_SIGINT_HANDLER"
+    install, disabled = utils.set_sigterm_handler, os.environ.get(switch)
+
+    def put_back() -> None:
+        for number, handler in before.items():
+            if handler is not None:  # one that is not Python's
+                signal.signal(number, handler)
+        if stop is not None and stop() and hasattr(signal, "alarm"):
+            signal.alarm(0)  # the three seconds of a signal during `ray.init`
+
+    utils.set_sigterm_handler = lambda handler: None
+    if stop is not None:
+        os.environ[switch] = "1"
+    try:
+        yield put_back
+    finally:
+        utils.set_sigterm_handler = install
+        if disabled is None:
+            os.environ.pop(switch, None)
+        else:
+            os.environ[switch] = disabled
+        put_back()
+
+
+@contextmanager
+def _cluster(ray: Any, put_back: Callable[[], None]) -> Iterator[None]:
     """The cluster that RAY_ADDRESS names, one that is already joined, or this computer for a while."""
     if ray.is_initialized():
         yield
@@ -310,9 +375,23 @@ def _cluster(ray: Any) -> Iterator[None]:
     except ConnectionError as error:
         raise InputError(f"no Ray answers at RAY_ADDRESS: {error}; start one, or unset it") from error
     try:
+        put_back()
         yield
     finally:
+        _before(ray._private.worker._global_node, "kill_all_processes", put_back)
         ray.shutdown()
+
+
+def _before(owner: Any, name: str, call: Callable[[], None]) -> None:
+    """Lets a method of an object begin with this call."""
+    whole: Any = getattr(owner, name, None)
+
+    def both(*words: Any, **more: Any) -> Any:
+        call()
+        return whole(*words, **more)
+
+    if whole is not None:
+        setattr(owner, name, both)
 
 
 def _or_not(call: Callable[..., object], *words: Any) -> None:

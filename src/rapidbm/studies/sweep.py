@@ -107,14 +107,19 @@ class Sweep:
             self.plan.save(self.folder)
             yield
 
-    def go_on_ray(self, tell: Callable[[str], None] = lambda line: None) -> Table:
+    def go_on_ray(
+        self,
+        tell: Callable[[str], None] = lambda line: None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Table:
         """Trains what is left on Ray, several batches at once, and answers the table; `tell` hears what
-        begins and ends. Interrupted, it goes on when it is called again."""
+        begins and ends. When `stop` says so, or on Ctrl-C where there is no `stop`, the sweep ends;
+        called again, it goes on to the same bits. Handlers of signals are afterwards what they were."""
         from .on_ray import check_installed, sweep_on_ray
 
         check_installed()
         with self._alone():
-            failed = sweep_on_ray(self, tell)
+            failed = sweep_on_ray(self, tell, stop)
             self.write()
         if failed:
             raise InputError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ... import interrupts
 from ...errors import InputError, require
 from ..terminal.console import Screen
 from ..terminal.options import Json
@@ -81,6 +83,7 @@ def studio(
         screen.say("Ctrl-C ends it; trainings are saved and can be gone on with")
         screen.result({"event": "serving", "address": address, "folder": str(folder)})
 
+    interrupts.go_on_with(lambda: f"rapidbm studio {shlex.quote(str(folder))}")
     serve(
         folder,
         host=host,

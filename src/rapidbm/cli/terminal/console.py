@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.console import Console
 from rich.markup import escape
 
+from ... import interrupts
 from ...display import MEASURED, short, spread
 from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ...progress import Watch, quiet, watch
@@ -101,7 +102,8 @@ class Screen:
 
 
 class Stopper:
-    """Turns the first Ctrl-C or SIGTERM into a request to stop; a second one stops at once."""
+    """Turns the first Ctrl-C or SIGTERM into a request to stop; a second one does what it would have done
+    without this: it ends the command at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -117,11 +119,15 @@ class Stopper:
     @contextmanager
     def listening(self) -> Iterator[Stopper]:
         def heard(number: int, frame: object) -> None:
-            if self.signal is not None:
-                raise KeyboardInterrupt
-            self.signal = number
+            if self.signal is None:
+                self.signal = interrupts.asked = number
+                return
+            signal.signal(number, old[number])
+            signal.raise_signal(number)
 
-        old = {s: signal.signal(s, heard) for s in (signal.SIGINT, signal.SIGTERM)}
+        old: dict[int, Any] = {each: signal.getsignal(each) for each in interrupts.NUMBERS}
+        for number in old:
+            signal.signal(number, heard)
         try:
             yield self
         finally:
