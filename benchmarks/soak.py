@@ -36,7 +36,7 @@ import numpy as np
 import torch
 
 import rapidbm as rb
-from rapidbm.cli.main import main as command
+from rapidbm.__main__ import main as command
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.run import Run
@@ -92,6 +92,8 @@ def forked(words: tuple[str, ...]) -> int:
     if child:
         return child
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # whatever this process has done to them
         null = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
             os.dup2(null, handle)
