@@ -16,6 +16,7 @@ python -m benchmarks studio --repeats 3 --out studio.json
 python -m benchmarks ranks --out ranks.json
 python -m benchmarks on_ray --trainings 20 --seconds 10
 python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
+python -m benchmarks signals --count 100
 python -m benchmarks soak --kills 300
 python -m benchmarks streaming --gb 20 --folder /tmp
 """
@@ -41,6 +42,7 @@ from . import (
     precision,
     ranks,
     scaling,
+    signals,
     soak,
     streaming,
     studio,
@@ -69,6 +71,7 @@ WITH_OPTIONS = {
     "ranks": ranks.run,
     "on_ray": on_ray.run,
     "scaling": scaling.run,
+    "signals": signals.run,
     "soak": soak.run,
     "streaming": streaming.run,
 }
