@@ -43,11 +43,13 @@ def by_name(page):
     return str(page.relative_to(ROOT)).removesuffix(".md")
 
 
-LONG = ("diagnostics", "digits", "phases")  # tutorials that train and measure for seconds
+LONG = {f"docs/tutorials/{name}" for name in ("diagnostics", "digits", "inpainting", "phases")}
+LONG |= {"docs/estimator"}  # pages that train and measure for seconds
 
 
 def run_once(page):
-    return pytest.param(page, marks=[pytest.mark.slow] if page.stem in LONG else [], id=by_name(page))
+    name = by_name(page)
+    return pytest.param(page, marks=[pytest.mark.slow] if name in LONG else [], id=name)
 
 
 @pytest.mark.parametrize("page", [run_once(p) for p in PAGES if any(b.runs for b in BLOCKS[p])])
