@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -21,6 +23,13 @@ from rapidbm.cli.main import main
 from rapidbm.errors import InputError
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    """Peers draw from torch's global stream; they and the profiler set variables."""
+    with torch.random.fork_rng(), mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture
@@ -287,7 +296,9 @@ def test_errors_of_the_fit_cover_its_scatter():
         times = (1e-3 + 1e-8 * size) * (1 + 0.05 * rng.standard_normal(10))
         b = sizes.law({"a": np.ones(10), "b": size}, times)["b"]
         misses.append((b["value"] - 1e-8) / b["error"])
-    assert 0.9 < np.std(misses) < 1.4  # Student's t with 8 degrees of freedom has 1.15
+    # Student's t with 8 degrees of freedom has 1.15 and a kurtosis of 4.5: of 400 the deviation is known
+    # to 4.7 %, and the bounds are more than five times that away, p < 1e-6.
+    assert 0.85 < np.std(misses) < 1.5
 
 
 def test_exponents_of_made_up_times():
@@ -342,7 +353,11 @@ def test_missing_and_broken_peers_are_told_and_do_not_end_the_run():
 def test_the_command(tmp_path, monkeypatch, capsys):
     words = ["bench", "--quick", "--device", "cpu", "--json", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["rapidbm", *words])
-    monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
+    # No time is judged: the machines are small, and each is timed by one call after another.
+    small = replace(sizes.PLANS["quick"], base=Size(128, 128, 8, 16))
+    monkeypatch.setitem(sizes.PLANS, "quick", small)
+    monkeypatch.setitem(clock.interleaved.__kwdefaults__, "pause", 0.0)
+    monkeypatch.setattr(clock, "MOST_CALLS", 1)
     with pytest.raises(SystemExit) as leaving:
         main()
     assert not leaving.value.code

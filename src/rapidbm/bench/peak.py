@@ -25,7 +25,7 @@ def peak_bytes(action: Action, device: torch.device) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would write of its start and end
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         tracemalloc.start()
         try:
             action()
