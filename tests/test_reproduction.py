@@ -12,6 +12,7 @@ import torch
 from markupsafe import escape
 from typer.testing import CliRunner
 
+from forked import Forked
 from rapidbm import InputError
 from rapidbm import paper as experiments
 from rapidbm.cli.main import app
@@ -227,22 +228,15 @@ def test_a_training_that_cannot_go_on_begins_anew(whole, tmp_path, damage):
 
 def killed(folder, moment):
     """Whether a process that works in the folder was killed after asking so often if it is to stop."""
-    process = os.fork()
-    if not process:
-        left = [moment]
+    left = [moment]
 
-        def stop():
-            left[0] -= 1
-            if left[0] < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return False
+    def stop():
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
 
-        try:
-            reproduce(folder, stop=stop)
-        finally:
-            os._exit(0)
-    status = os.waitpid(process, 0)[1]
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    return Forked(lambda: reproduce(folder, stop=stop), folder.parent).wait() == -signal.SIGKILL
 
 
 def test_killed_at_any_moment_and_started_again_gives_the_same_records(whole, tmp_path):
