@@ -43,7 +43,8 @@ def trained(seed, data, patterns, rate):
 
 
 def test_intervals_hold_the_exact_value_along_trainings(inexact):
-    """40 values of four trainings, 95 % intervals: four misses or more come once in 4,000 times."""
+    """40 values of four trainings, 95 % intervals: more than eleven misses come once in 10⁶ times. None
+    is off by more than six standard errors, which 2 of 10⁹ exceed."""
     misses, widest = 0, 0.0
     for seed, patterns in enumerate((None, 3, None, 6)):
         data = clusters(seed)
@@ -53,8 +54,9 @@ def test_intervals_hold_the_exact_value_along_trainings(inexact):
             exact = log_z(machine, method="exact").value
             assert bool(found.value.isfinite().all())
             misses += int(((found.value - exact).abs() > WIDE * found.error).sum())
+            assert bool(((found.value - exact).abs() < 6 * found.error).all())
             widest = max(widest, float(found.error.max()))
-    assert misses < 4
+    assert misses <= 11
     assert widest < 0.3
 
 
@@ -63,18 +65,18 @@ def test_a_factor_that_is_wrong_shows(inexact, monkeypatch):
 
     def wrong(*given, **more):
         found, chains = plain(*given, **more)
-        best = replace(found.best, value=found.best.value + 0.3)
-        return replace(found, best=best, parts=found.parts + 0.3), chains
+        best = replace(found.best, value=found.best.value + 0.6)
+        return replace(found, best=best, parts=found.parts + 0.6), chains
 
     monkeypatch.setattr(following, "bridge", wrong)
     monkeypatch.setattr(following, "ANCHORS", (-1.0, -1.0))
     monkeypatch.setattr(following, "FREE", 0)
-    data, misses = clusters(0), 0
+    data, far = clusters(0), 0
     follower = Follower(data, 0)
     for machine, sweeps in trained(0, data, None, 0.02):
         found = follower.look(machine, sweeps)
-        misses += int(((found.value - log_z(machine, method="exact").value) > WIDE * found.error).sum())
-    assert misses > 4
+        far += int(((found.value - log_z(machine, method="exact").value) > 6 * found.error).sum())
+    assert far > 2
 
 
 def test_a_state_goes_on_to_the_same_bits(inexact):
@@ -147,4 +149,4 @@ def test_the_mean_of_some_rows_says_what_it_is_worth(monkeypatch):
     monkeypatch.setattr(following, "ROWS", 100)
     some = mean_log_p(machine, data, Estimate(z.value, torch.zeros_like(z.value)))
     assert bool((some.error > 0.01).all())
-    assert bool(((some.value - wanted).abs() < 4 * some.error).all())
+    assert bool(((some.value - wanted).abs() < 6 * some.error).all())  # 2 of 10⁹ are farther off

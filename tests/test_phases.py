@@ -178,7 +178,7 @@ def test_chains_in_equilibrium_give_the_exact_gradient(machine, negative):
     for name, value in exact.items():
         each = torch.stack([part[name] for part in parts])
         error = each.std(0) / len(parts) ** 0.5 + 1e-12
-        assert float(((each.mean(0) - value) / error).abs().max()) < 5, name
+        assert float(((each.mean(0) - value) / error).abs().max()) < 7.5, name  # t of 49: 2e-9
 
 
 @pytest.mark.parametrize("machine", machines(2))
