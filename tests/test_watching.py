@@ -132,8 +132,7 @@ def test_data_given_in_place_of_a_file_are_divided_too(tmp_path, table):
 # -- the likelihood ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", [0, 5, 17])
-def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, monkeypatch, cut):
+def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, monkeypatch):
     monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
     monkeypatch.setattr("rapidbm.likelihood.following.FREE", 2**27)
     chosen = {"epochs": 6, "average": 5, "metrics": ("hamming", "log_likelihood")}
@@ -142,18 +141,19 @@ def test_a_cut_changes_no_bit_of_a_likelihood_that_is_followed(tmp_path, table, 
     watched = [line for line in lines if "log_likelihood_valid" in line]
     assert 2 < len(watched) < len(lines)  # some looks cost too much
     assert all(line["log_likelihood_error_test"][0] > 0 for line in watched)
-    count = iter(range(1000))
-    go(made(tmp_path / "part", table, **chosen), lambda: next(count) == cut)
-    part = go(Run(tmp_path / "part"))
-    assert without_times(part) == lines
-    for a, b in ((whole.best, part.best), (whole.latest, part.latest)):
-        one, two = load_tensors(a)[0], load_tensors(b)[0]
-        assert set(one) == set(two)
-        assert all(torch.equal(one[name], two[name]) for name in one)
+    for cut in (0, 17):
+        count = iter(range(1000))
+        go(made(tmp_path / f"{cut}", table, **chosen), lambda: next(count) == cut)  # noqa: B023
+        part = go(Run(tmp_path / f"{cut}"))
+        assert without_times(part) == lines
+        for a, b in ((whole.best, part.best), (whole.latest, part.latest)):
+            one, two = load_tensors(a)[0], load_tensors(b)[0]
+            assert set(one) == set(two)
+            assert all(torch.equal(one[name], two[name]) for name in one)
     found = log_likelihood(whole.machine("last"), whole.data().train).value
     seen = torch.tensor(lines[-1]["log_likelihood_train"], dtype=torch.float64)
     error = torch.tensor(lines[-1]["log_likelihood_error_train"])
-    assert bool(((found - seen).abs() < 4 * error).all())
+    assert bool(((found - seen).abs() < 6 * error).all())  # 2 of 10⁹ are farther off
 
 
 def test_what_is_measured_when_nobody_says(table):
@@ -366,17 +366,17 @@ def test_a_training_fits_into_its_budget(tmp_path, table, clock):
     assert "stopped" not in run.info
 
 
-@pytest.mark.parametrize("cut", [3, 100, 400])
-def test_a_cut_changes_no_plan(tmp_path, table, clock, cut):
+def test_a_cut_changes_no_plan(tmp_path, table, clock):
     whole = go(timed(tmp_path / "whole", table, budget="51"))
-    count = iter(range(10_000))
-    part = go(timed(tmp_path / "part", table, budget="51"), lambda: next(count) == cut)
-    assert part.status == "interrupted"
-    clock.now += 1e6  # a break is not part of the budget
-    part = go(Run(tmp_path / "part"))
-    assert part.recipe == whole.recipe
-    one, two = load_tensors(whole.latest)[0], load_tensors(part.latest)[0]
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    for cut in (3, 400):
+        count, folder = iter(range(10_000)), tmp_path / f"{cut}"
+        part = go(timed(folder, table, budget="51"), lambda: next(count) == cut)  # noqa: B023
+        assert part.status == "interrupted"
+        clock.now += 1e6  # a break is not part of the budget
+        part = go(Run(folder))
+        assert part.recipe == whole.recipe
+        one, two = load_tensors(whole.latest)[0], load_tensors(part.latest)[0]
+        assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_a_slower_machine_is_noticed_in_time(tmp_path, table, clock):
