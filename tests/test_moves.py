@@ -40,8 +40,21 @@ OPTIMISERS = {
     "adam": adam(0.1),
     "adam by epochs": adam([0.1, 0.3, 0.02], betas=(0.5, 0.9), weight_decay=0.5, clock="epoch"),
 }
-machines = pytest.mark.parametrize("machine", MACHINES)
-optimisers = pytest.mark.parametrize("optimizer", OPTIMISERS)
+QUICK = {  # each machine and each optimiser; all pairs are slow
+    ("patterns", "sgd"),
+    ("patterns", "adam by epochs"),
+    ("patterns with biases", "adam"),
+    ("dense", "momentum"),
+    ("deep", "a rate each"),
+}
+
+
+def pairs(first, second, quick):
+    return [
+        pytest.param(a, b, marks=() if (a, b) in quick else pytest.mark.slow)
+        for a in first
+        for b in second
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +117,7 @@ def assert_close(found, expected):
             assert torch.equal(found[name], value), name
 
 
-@machines
-@optimisers
+@pytest.mark.parametrize(("machine", "optimizer"), pairs(MACHINES, OPTIMISERS, QUICK))
 def test_steps_are_those_of_the_plain_path(monkeypatch, machine, optimizer):
     ends = []
     for by_kernels in (True, False):
@@ -170,8 +182,10 @@ SPOILT = {
 LIVES = {"large", "large biases", "large couplings", "couplings and biases apart"}
 
 
-@pytest.mark.parametrize("case", SPOILT)
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
+QUICK_CASES = {("infinite", 0.0), ("large biases", 0.0), *((case, 0.5) for case in SPOILT)}
+
+
+@pytest.mark.parametrize(("case", "momentum"), pairs(SPOILT, (0.0, 0.5), QUICK_CASES))
 def test_a_replica_that_diverges_stays_where_it_was(monkeypatch, case, momentum):
     machine, values = SPOILT[case]
 
