@@ -29,12 +29,16 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU
 
 
+def own_threads() -> list[threading.Thread]:
+    """All but those of zarr, which stay once it has written something."""
+    return [t for t in threading.enumerate() if not t.name.startswith(("zarr_io", "asyncio_"))]
+
+
 def process_state() -> dict[str, object]:
     """What a test could leave behind for the next one: what stands here, by name."""
     variables = {f"variable {k}": v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     handlers = {f"handler of {s.name}": signal.getsignal(s) for s in signal.Signals}
-    known = ("zarr_io", "asyncio_")  # zarr's own, which stay once it has written something
-    threads = {f"thread {t.name}": t.ident for t in threading.enumerate() if not t.name.startswith(known)}
+    threads = {f"thread {t.name}": t.ident for t in own_threads()}
     return {
         **variables,
         **handlers,
@@ -67,6 +71,9 @@ def _recorded(crew, *options):
 Crew.__init__ = _recorded
 
 
+LATE = 10.0  # seconds after which a thread counts as left behind
+
+
 def end_pools():
     while POOLS:
         POOLS.pop().shutdown()
@@ -77,6 +84,9 @@ def left_as_found():
     before = process_state()
     yield
     end_pools()
+    for thread in own_threads():
+        if thread.ident not in before.values():
+            thread.join(LATE)  # one that reads ahead ends by itself
     if found := changes(before, process_state()):
         pytest.fail(f"left behind: {', '.join(found)}; a test restores what it changes", pytrace=False)
 

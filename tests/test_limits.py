@@ -1,6 +1,7 @@
 """Every call that may take long shows how far it is, and stops at its limit; time leaps at every look."""
 
 import dataclasses
+import functools
 import inspect
 
 import pytest
@@ -13,7 +14,7 @@ from rapidbm.glass.sample_moments import moments, projections
 from rapidbm.likelihood.counting import log_z_by_counting
 from rapidbm.likelihood.quadrature import log_z_by_quadrature
 from rapidbm.random import stream
-from rapidbm.runs import probes
+from rapidbm.runs import diagnosis, probes
 from rapidbm.runs.metrics import mean_free_energy
 
 DATA = rb.load("bars4")
@@ -22,6 +23,9 @@ SMALL = rb.rbm(16, 6, 2, seed=0)
 DEEP = rb.dbm(16, (5, 4), seed=0, scale=0.3)
 FULL = rb.bm(10, 0, 2, seed=0)
 SIGNS = torch.randn(40, 3, generator=stream(0))
+
+
+COARSE = functools.cache(functools.partial(rb.boundaries, load=torch.tensor([0.05, 0.2])))
 
 
 def series():
@@ -46,7 +50,7 @@ CALLS = {
     "exact_moments, quadrature": lambda n: rb.exact_moments(FULL, limit=n),
     "minima": lambda n: rb.minima(SMALL, 20, stream(0), limit=n),
     "growth": lambda n: rb.growth(DEEP, 5, stream(0), tries=2, limit=n),
-    "boundaries": lambda n: rb.boundaries(load=torch.tensor([0.01, 0.1]), limit=n),
+    "boundaries": lambda n: rb.boundaries(load=torch.tensor([0.05]), limit=n),
     "hamming_distance": lambda n: rb.hamming_distance(SMALL, DATA.test, stream(0), limit=n),
     "reconstruct": lambda n: rb.reconstruct(SMALL, DATA.test, stream(0), passes=5, limit=n),
     "mean_free_energy": lambda n: mean_free_energy(DEEP, DATA.test, stream(0), limit=n),
@@ -83,6 +87,12 @@ def within(limit, call):
     """For what takes no limit itself: that of the call around it."""
     with progress.watch("the call around it", limit=limit):
         return call()
+
+
+@pytest.fixture(autouse=True)
+def few_points(monkeypatch):
+    """On the lines of a diagnosis."""
+    monkeypatch.setattr(diagnosis, "boundaries", COARSE)
 
 
 @pytest.fixture

@@ -53,8 +53,7 @@ def test_portions_are_as_equal_as_can_be():
     assert [range(7)[portion(7, i, 3)] for i in range(3)] == [range(2), range(2, 4), range(4, 7)]
 
 
-@pytest.mark.parametrize("batch_mean", ["true", "nominal"])
-@pytest.mark.parametrize("shards", [2, 7])
+@pytest.mark.parametrize(("shards", "batch_mean"), [(2, "true"), (7, "nominal")])
 @pytest.mark.parametrize("kind", ["rbm", "dbm"])
 def test_a_phase_without_random_numbers_does_not_notice_shards(kind, shards, batch_mean):
     """PID without sweeps and the exact phase: batches of 10, 10 and 3 rows, 5 patterns."""
@@ -171,13 +170,13 @@ CASES = {
 def test_a_training_in_shards_goes_on_from_its_state(name):
     """To the same bits; recorded (40 updates and more) or not, since a state forgets its recordings."""
     negative, more = CASES[name]
-    whole = trained(MACHINES["rbm"](patterns=3), negative, shards=3, epochs=20, **more)
+    whole = trained(MACHINES["rbm"](patterns=3), negative, shards=3, epochs=15, **more)
     half = Trainer(
         MACHINES["rbm"](patterns=3),
         ROWS,
         negative,
         more.get("optimizer", rb.adam(0.01)),
-        epochs=20,
+        epochs=15,
         batch_size=10,
         seed=4,
         shards=3,
@@ -187,15 +186,15 @@ def test_a_training_in_shards_goes_on_from_its_state(name):
     half.step()
     state = half.state()
     rest = trained(MACHINES["rbm"](patterns=3), negative, shards=3, epochs=0, **more)
-    rest.epochs = 20
+    rest.epochs = 15
     rest.load(state)
     assert rest.update == 2
     for _ in rest.run("epoch"):
         pass
     same(whole, rest, 0.0)
     assert torch.equal(whole.chains, rest.chains)
-    one = trained(MACHINES["rbm"](patterns=3), negative, epochs=20, **more)
-    assert far(one, whole) > 1e-6  # other random numbers
+    ends = [trained(MACHINES["rbm"](patterns=3), negative, shards=n, epochs=2, **more) for n in (1, 3)]
+    assert far(*ends) > 1e-6  # other random numbers
 
 
 def test_a_state_of_other_shards_is_refused():
@@ -332,12 +331,15 @@ def test_samples_in_shards_are_those_of_their_streams():
 
 
 def test_intervals_of_an_annealing_in_shards_hold_the_exact_value():
+    """20 intervals of 95 % (4 replicas, 5 seeds). Nine misses have a probability of 2·10⁻⁷."""
     machine = rb.rbm(10, 8, 3, scale=0.5, biases=True, seed=3, replicas=4, dtype=torch.float64)
     machine.biases.data.normal_(generator=rb.stream(1))
     exact, hits = rb.log_z(machine, method="exact").value, 0
     for seed in range(5):
-        found = rb.log_z(machine, method="ais", seed=seed, chains=40, shards=3)
+        found = rb.log_z(machine, method="ais", seed=seed, chains=24, shards=3)
         hits += int(((found.lower <= exact) & (exact <= found.upper)).sum())
-        alone = rb.log_z(machine, method="ais", seed=seed, chains=40)
-        assert not torch.equal(found.value, alone.value)
-    assert hits >= 18  # of 20, at 95 %
+    assert hits >= 12
+    alone = rb.log_z(machine, method="ais", seed=seed, chains=24)
+    assert not torch.equal(found.value, alone.value)
+    wide = (found.upper - found.lower) / (alone.upper - alone.lower)  # no wider than those of one shard
+    assert bool(((wide > 0.4) & (wide < 2.5)).all()), wide

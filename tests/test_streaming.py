@@ -115,7 +115,7 @@ def test_a_row_may_come_at_any_place(split):
             ]
     seen = np.histogram(places, 10, (0, 800))[0]
     assert len(places) == 300
-    assert ((seen - 30) ** 2 / 30).sum() < 27.9  # 0.1 %
+    assert ((seen - 30) ** 2 / 30).sum() < 46.7  # false alarms: 10⁻⁶, nine degrees of freedom
 
 
 def test_some_columns_of_a_batch(split):
@@ -180,19 +180,20 @@ def test_recorded_updates_are_those_of_the_host(split, negative):
         assert torch.equal(value, plain.state()[name]), name
 
 
-@pytest.mark.parametrize("update", [1, 21, 22, 23, 40])
-def test_a_resumed_training_takes_the_same_rows(split, update):
-    whole, first, second = made(split), made(split), made(split)
+def test_a_resumed_training_takes_the_same_rows(split):
+    whole = made(split)
     for _ in whole.run("update"):
         pass
+    first, found = made(split), whole.state()
     for progress in first.run("update"):
-        if progress.update == update:
-            break
-    second.load(first.state())
-    for _ in second.run("update"):
-        pass
-    for name, value in whole.state().items():
-        assert torch.equal(value, second.state()[name]), name
+        if progress.update not in (1, 21, 22, 23, 40):
+            continue
+        second = made(split)
+        second.load(first.state())
+        for _ in second.run("update"):
+            pass
+        for name, value in second.state().items():
+            assert torch.equal(value, found[name]), (progress.update, name)
 
 
 def test_the_same_bits_from_every_kind_of_file(path, tmp_path):
