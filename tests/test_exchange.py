@@ -32,6 +32,14 @@ def bernoulli():
     return BernoulliRBM(6, learning_rate=0.1, n_iter=60, random_state=0).fit(images())
 
 
+@pytest.fixture(autouse=True)
+def their_random_numbers():
+    """`rbms` draws from torch's global stream."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
 @pytest.fixture
 def theirs():
     def normal(*shape):
