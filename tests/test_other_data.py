@@ -128,7 +128,7 @@ def test_files_with_parts_of_their_own_keep_them(command, folder):
 
 
 def test_a_machine_in_a_file(command, folder, monkeypatch):
-    load = torch.linspace(0.01, 1.0, 5, dtype=torch.float64)  # few points on the lines of a picture
+    load = torch.tensor([0.05, 0.5])  # few points on the lines of a picture
     coarse = functools.partial(rb.boundaries, load=load)
     monkeypatch.setattr("rapidbm.runs.diagnosis.boundaries", coarse)
     told = json.loads(command("evaluate", "m.safetensors", "--json")[1])

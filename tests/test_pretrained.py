@@ -1,5 +1,6 @@
 """The machine that comes with the package: its file, its card, and the commands that take it."""
 
+import functools
 import importlib.util
 import json
 import sys
@@ -222,6 +223,8 @@ def test_packed_and_read_again(tmp_path):
 
 
 def test_evaluate_and_diagnose(rapidbm, monkeypatch, tmp_path):
+    coarse = functools.partial(rb.boundaries, load=torch.tensor([0.05, 0.5]))  # few points on the lines
+    monkeypatch.setattr("rapidbm.runs.diagnosis.boundaries", coarse)
     (tmp_path / "package").mkdir()
     monkeypatch.setattr(packed, "HERE", tmp_path / "package")
     machine = rb.rbm(64, 5, biases=True, seed=0)
