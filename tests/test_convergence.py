@@ -28,21 +28,24 @@ def test_independent_draws_have_mixed():
     found = mixing(machine, independent(machine, 4, 500))
     assert found.names == NAMES
     assert found.rhat.shape == found.ess.shape == found.time.shape == (3, 4)
-    assert float((found.rhat - 1).abs().max()) < 0.01
-    assert float(found.ess.min()) > 0.75 * 2000
-    assert float(found.ess.max()) < 1.35 * 2000
+    # Twelve values each, at limits that one of 10⁶ tests exceeds.
+    assert float((found.rhat - 1).abs().max()) < 0.02
+    assert float(found.ess.min()) > 0.6 * 2000
+    assert float(found.ess.max()) < 1.6 * 2000
     assert torch.allclose(found.time, 2000 / found.ess)
 
 
 def test_lazy_chains_take_as_long_as_they_are_lazy():
     """A state that is kept with probability a has τ = (1 + a) / (1 − a)."""
     machine = rbm(5, 4, scale=0.4, seed=0)
-    fresh = independent(machine, 4, 4000)
-    again = torch.rand(4, 4000, generator=stream(1)) > 0.8
+    steps = 12_000
+    fresh = independent(machine, 4, steps)
+    again = torch.rand(4, steps, generator=stream(1)) > 0.8
     again[:, 0] = True
-    last = torch.where(again, torch.arange(4000), 0).cummax(1).values
+    last = torch.where(again, torch.arange(steps), 0).cummax(1).values
     lazy = fresh.gather(2, last[None, ..., None].expand_as(fresh))
     found = mixing(machine, lazy)
+    # √(2 · 91 / 48,000) is the error of a sum of 45 correlations: 5.6 of them, 2e-8.
     assert float((found.time / 9.0 - 1).abs().max()) < 0.35
     assert float(found.rhat.max()) < 1.05
 
