@@ -10,6 +10,7 @@ import torch
 from rapidbm.data.catalogue import load
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.sampling.gibbs import sweep
+from rapidbm.testing import SMALLEST_P
 
 TINY = {
     "data": "digits", "patterns": "4", "hidden": "8", "replicas": "2", "updates": "9", "batch": "500",
@@ -68,13 +69,13 @@ def test_what_cannot_be_measured_is_refused(precision, changed, told, capsys):
 
 def test_a_wrong_sampler_shows(precision, monkeypatch):
     how = precision.arguments(words(samples="20000"))
-    assert precision.p_value(40, "float32", how) > precision.LEAST_P
+    assert precision.p_value(40, "float32", how) > SMALLEST_P
 
     def hotter(machine, spins, rng):
         return sweep(machine, spins, rng, 0.9)
 
     monkeypatch.setattr(precision, "sweep", hotter)
-    assert precision.p_value(40, "float32", how) < precision.LEAST_P
+    assert precision.p_value(40, "float32", how) < SMALLEST_P
 
 
 def rows(shift):
