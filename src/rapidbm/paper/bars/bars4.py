@@ -37,14 +37,14 @@ class Scale(Settings):
     instances: int = by_scale(tiny=2, quick=6, paper=100)
     hidden: int = by_scale(tiny=40, quick=1000, paper=1000)
     patterns: int = 8
-    epochs: int = by_scale(tiny=6, quick=100, paper=300)  # at which the paper's figures end
+    epochs: int = by_scale(tiny=2, quick=100, paper=300)  # at which the paper's figures end
     particles: int = by_scale(tiny=20, quick=100, paper=2048)
     exact_instances: int = by_scale(tiny=1, quick=2, paper=100)  # enumeration takes longest
-    exact_epochs: int = by_scale(tiny=4, quick=60, paper=300)
+    exact_epochs: int = by_scale(tiny=2, quick=60, paper=300)
     # with the released program's Adam
     longer_instances: int = by_scale(tiny=2, quick=3, paper=25)
     longer_exact_instances: int = by_scale(tiny=1, quick=1, paper=10)
-    longer_epochs: int = by_scale(tiny=8, quick=100, paper=1200)
+    longer_epochs: int = by_scale(tiny=3, quick=100, paper=1200)
 
 
 def _train(lab: Lab, scale: Scale, name: str) -> Values:

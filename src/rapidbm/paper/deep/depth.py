@@ -76,7 +76,7 @@ class Scale(Settings):
     bas_rate: float = 1e-3
     bas_dense_rate: float = 5e-4
     bas_decay: float = 0.003
-    temperatures: int = by_scale(tiny=100, quick=10_000, paper=10_000)  # of annealing, at most
+    temperatures: int = by_scale(tiny=40, quick=10_000, paper=10_000)  # of annealing, at most
     chains: int = by_scale(tiny=4, quick=100, paper=100)  # of which τ is measured
     settle: int = by_scale(tiny=5, quick=300, paper=300)
     record: int = by_scale(tiny=8, quick=1000, paper=1000)  # sweeps

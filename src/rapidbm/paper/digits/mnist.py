@@ -47,11 +47,11 @@ VARIANTS = {
 @dataclass(frozen=True, kw_only=True)
 class Scale(Settings):
     dataset: str = by_scale(tiny="digits", quick="mnist", paper="mnist")
-    train: int | None = by_scale(tiny=570, quick=3750, paper=None)  # images; None takes all
+    train: int | None = by_scale(tiny=250, quick=3750, paper=None)  # images; None takes all
     test: int | None = by_scale(tiny=100, quick=1000, paper=None)
     instances: int = by_scale(tiny=2, quick=3, paper=25)
     variants: int = by_scale(tiny=1, quick=3, paper=5)  # instances of the other trainings
-    hidden: int = by_scale(tiny=60, quick=500, paper=3000)
+    hidden: int = by_scale(tiny=30, quick=500, paper=3000)
     patterns: int = by_scale(tiny=8, quick=60, paper=190)
     more_patterns: int = by_scale(tiny=12, quick=90, paper=290)
     sweeps: int = by_scale(tiny=2, quick=10, paper=10)

@@ -80,7 +80,7 @@ class Scale(Settings):
     # J (VH)^(1/4), 1 at the glass transition
     coldness: float = by_scale(tiny=2.0, quick=3.0, paper=3.0)
     chains: int = by_scale(tiny=12, quick=50, paper=200)
-    turns: int = by_scale(tiny=5, quick=200, paper=600)  # of parallel tempering
+    turns: int = by_scale(tiny=2, quick=200, paper=600)  # of parallel tempering
     epochs: int = by_scale(tiny=1, quick=20, paper=50)  # of that training
     # start
     bars_hidden: int = by_scale(tiny=40, quick=400, paper=1000)
