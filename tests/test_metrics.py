@@ -170,11 +170,11 @@ def test_gibbs_accessibility_is_the_lowest_of_the_chains():
 def test_the_default_number_of_tries(monkeypatch, images, tries):
     seen = []
 
-    def none_wrong(machine, split, truth, rng):
-        seen.append(len(split))
-        return torch.zeros(1)
+    def none_wrong(machine, split, truth, rng, tries):
+        seen.append(tries * len(split))
+        return iter(())
 
-    monkeypatch.setattr(metrics, "_mismatch", none_wrong)
+    monkeypatch.setattr(metrics, "_mismatches", none_wrong)
     rows = DATA.train.spins[:1].expand(images, -1)
     hamming_distance(rbm(16, 4, seed=0), Split(rows, known=DATA.train.known[0]), stream(0))
     assert sum(seen) == tries * min(images, 10_000)
@@ -197,6 +197,23 @@ def test_hamming_distance_is_exact_in_expectation():
     wrong = wrong.detach()
     error = float((wrong * (1 - wrong)).mean().sqrt()) / (4000 * len(wrong)) ** 0.5  # at most
     assert abs(float(found) - float(wrong.mean())) < 5 * error < 0.02  # 6 of 10⁷ are farther off
+
+
+@pytest.mark.parametrize("hidden", [20, 1200])  # random numbers of torch, and of SFC64
+@pytest.mark.parametrize("patterns", [3, None])
+def test_hidden_units_are_drawn_as_by_sweeps_that_hold_the_image(hidden, patterns):
+    machine, tries = rbm(16, hidden, patterns, seed=0, replicas=3, biases=True), 3
+    rng, mine = stream(4), stream(4)
+    start = machine.with_visible(corrupt(DATA.train).nan_to_num(), means=True)
+    keep = torch.arange(machine.layers.units) < 16
+    wrong = torch.zeros(3, dtype=torch.float64)
+    for _ in range(tries):
+        spins = sweep(machine, start, rng, clamp=keep, means=True)
+        field = machine.field(spins, 0, means=True).detach()
+        wrong += torch.sigmoid(-2 * DATA.train.spins * field).sum((1, 2), dtype=torch.float64)
+    found = hamming_distance(machine, DATA.train, mine, tries=tries)
+    assert torch.equal(found, (wrong / (tries * 16 * len(DATA.train))).float())
+    assert torch.equal(mine.get_state(), rng.get_state())
 
 
 @pytest.mark.parametrize("made", [rbm(16, 3, seed=0), dbm(16, (3, 2), seed=0), bm(16, 3, seed=0)])

@@ -41,8 +41,8 @@ class Bit(Ising):
         bits = (super().draw(field, rng, beta) + 1) / 2
         return bits if out is None else out.copy_(bits)
 
-    def mean(self, field, beta=1.0):
-        return self.up(field, beta)
+    def mean(self, field, beta=1.0, *, overwrite=False, out=None):
+        return self.up(field, beta) if out is None else out.copy_(self.up(field, beta))
 
     def log_sum(self, field):
         return torch.nn.functional.softplus(field)

@@ -19,37 +19,61 @@ def sigmoid(x: Tensor) -> Tensor:
     return torch.sigmoid(x) if x.requires_grad else x.sigmoid_()
 
 
-def tanh(x: Tensor, beta: float | Tensor) -> Tensor:
-    """tanh(β x); on a CPU through the sigmoid, six times faster than torch.tanh there."""
+def tanh(
+    x: Tensor, beta: float | Tensor, *, overwrite: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """tanh(β x), into `out` if given; on a CPU through the sigmoid, six times faster than torch.tanh.
+    With `overwrite` the values of `x` need not outlive the call."""
     if x.is_cuda:
-        return torch.tanh(x if isinstance(beta, float) and beta == 1.0 else x * beta)
-    up = sigmoid(x * (2.0 * beta))
-    return 2.0 * up - 1.0 if up.requires_grad else up.mul_(2.0).sub_(1.0)
+        means = torch.tanh(x if isinstance(beta, float) and beta == 1.0 else x * beta)
+        return means if out is None else out.copy_(means)
+    up = sigmoid(x.mul_(2.0 * beta) if overwrite else x * (2.0 * beta))
+    if up.requires_grad:
+        return 2.0 * up - 1.0
+    # 2p is exact, so that one pass rounds as two would.
+    least = torch.full((), -1.0, dtype=up.dtype)
+    return torch.add(least, up, alpha=2.0, out=up if out is None else out)
 
 
 def signs(up: Tensor, rng: torch.Generator, out: Tensor | None = None) -> Tensor:
-    """+1 with the probability `up`, else −1, into `out` or in the place of `up`."""
+    """+1 with the probability `up`, else −1, into `out`, or in the place of `up`."""
     if up.is_cuda:
         uniform = torch.rand(up.shape, generator=rng, dtype=up.dtype, device=up.device)
         spins = torch.rsub((uniform < up).to(up.dtype), -1.0, alpha=-2.0)
         return spins if out is None else out.copy_(spins)
     # The sign of p − u in one pass, where a comparison takes three.
-    if up.numel() < MANY or up.dtype != torch.float32:
-        up.sub_(torch.rand(up.shape, generator=rng, dtype=up.dtype))
+    if _few(up):
+        left = torch.rand(up.shape, generator=rng, dtype=up.dtype)
+        torch.sub(up, left, out=left)
     else:
-        words = torch.empty(up.shape)
-        unseen(_words, words, rng)
-        up.sub_(words, alpha=2.0**-32)
+        left = torch.empty(up.shape)
+        unseen(_words, left, rng)
+        torch.sub(up, left, alpha=2.0**-32, out=left)
     one = torch.ones((), dtype=up.dtype)
-    return torch.copysign(one, up, out=up if out is None else out)
+    return torch.copysign(one, left, out=up if out is None else out)
+
+
+def skip_signs(like: Tensor, rng: torch.Generator) -> None:
+    """Moves `rng` on as `signs` of a tensor like this one would, on a CPU."""
+    if _few(like):
+        torch.rand(like.shape, generator=rng, dtype=like.dtype)
+    else:
+        _seed(rng)
+
+
+def _few(like: Tensor) -> bool:
+    return like.numel() < MANY or like.dtype != torch.float32
 
 
 def _words(into: Tensor, rng: torch.Generator) -> None:
     """Random words of 32 bits as float32, on a CPU: from numpy's SFC64, seeded by `rng`, faster than
     torch's generator (docs/decisions/random.md)."""
-    seed = torch.randint(2**63 - 1, (2,), generator=rng).tolist()
-    raw = np.random.SFC64(seed).random_raw((into.numel() + 1) // 2)
+    raw = np.random.SFC64(_seed(rng)).random_raw((into.numel() + 1) // 2)
     into.view(-1).numpy()[...] = raw.view(np.uint32)[: into.numel()]
+
+
+def _seed(rng: torch.Generator) -> list[int]:
+    return torch.randint(2**63 - 1, (2,), generator=rng).tolist()
 
 
 def sum_of_sizes(x: Tensor) -> Tensor:

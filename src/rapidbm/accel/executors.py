@@ -28,7 +28,8 @@ Key = tuple[tuple[int, int, bool], ...]  # rows of each update in a graph, here 
 Rates = tuple[float, ...] | Tensor
 Update = Callable[[Tensor, int, Rates, float | Tensor, bool], None]
 PAYS = 100  # calls from which on a graph is worth its capture
-LONE = 2**22  # images times parameters below which one thread is as fast as two (decisions/threads.md)
+# Images × parameters, and parameters, below which one thread is as fast as two (decisions/threads.md).
+LONE, LONE_PARAMETERS = 2**22, 2**18
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,8 @@ class Recording(Repeating):
 
     def small(self, plan: Plan) -> bool:
         """Whether threads would cost more than they do."""
-        return plan.rows.shape[1] * sum([p.numel() for p in self.parameters]) < LONE
+        count = sum([p.numel() for p in self.parameters])
+        return count < LONE_PARAMETERS and plan.rows.shape[1] * count < LONE
 
     def forget(self) -> None:
         self.replay = Recorded(*self.rngs)

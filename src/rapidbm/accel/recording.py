@@ -105,7 +105,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note(self, call: Call | Unseen) -> None:
         if isinstance(call, Call) and not call.changes and not call.function.is_view:
-            self.room -= sum(x.nbytes for x in _tensors(call.made))
+            there = {_place(x) for x in call.read()}  # as of a view that torch does not call one
+            self.room -= sum(x.nbytes for x in _tensors(call.made) if _place(x) not in there)
         if self.room < 0:
             self.calls.clear()
         else:

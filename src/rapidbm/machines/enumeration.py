@@ -101,7 +101,8 @@ def infer(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta =
     """`spins` with the free layers at their conditional means; they do not touch each other."""
     for layer in free:
         field = machine.field(spins, layer, means=True)
-        spins[..., machine.layers.slices[layer]] = machine.layers.unit(layer).mean(field, beta)
+        place = spins[..., machine.layers.slices[layer]]
+        machine.layers.unit(layer).mean(field, beta, overwrite=True, out=place)
     return spins
 
 

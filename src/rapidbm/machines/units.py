@@ -58,7 +58,11 @@ class Unit(Protocol):
         outlive the call."""
         ...
 
-    def mean(self, field: Tensor, beta: Beta = 1.0) -> Tensor: ...
+    def mean(
+        self, field: Tensor, beta: Beta = 1.0, *, overwrite: bool = False, out: Tensor | None = None
+    ) -> Tensor:
+        """The mean of a unit in its field; `overwrite` and `out` as of `draw`."""
+        ...
 
     def field_of(self, mean: Tensor) -> Tensor:
         """The field in which a unit has this mean."""
@@ -117,8 +121,10 @@ class Ising:
     ) -> Tensor:
         return elementwise.signs(self.up(field, beta, overwrite=overwrite).detach(), rng, out)
 
-    def mean(self, field: Tensor, beta: Beta = 1.0) -> Tensor:
-        return elementwise.tanh(field, beta)
+    def mean(
+        self, field: Tensor, beta: Beta = 1.0, *, overwrite: bool = False, out: Tensor | None = None
+    ) -> Tensor:
+        return elementwise.tanh(field, beta, overwrite=overwrite, out=out)
 
     def field_of(self, mean: Tensor) -> Tensor:
         return torch.atanh(mean)

@@ -10,7 +10,7 @@ between the original A and the reconstruction B.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device, lone_thread
+from ..accel.elementwise import signs, skip_signs
 from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
@@ -166,21 +167,47 @@ def hamming_distance(
     with watch("reconstructions", tries * len(split)) as tick, lone_thread() if few else nullcontext():
         for start in range(0, len(split), step):
             part = split.take(slice(start, start + step))
-            for _ in range(tries):
-                wrong += _mismatch(machine, part, truth[:, start : start + step], rng)
+            for found in _mismatches(machine, part, truth[:, start : start + step], rng, tries):
+                wrong += found
                 tick.add(len(part))
     return (wrong / (tries * len(split) * machine.visible)).to(machine.dtype)
 
 
-def _mismatch(machine: Machine, split: Split, truth: Tensor, rng: torch.Generator) -> Tensor:
-    if not machine.layers.restricted or machine.layers.self_coupled(0):
-        return (reconstruct(machine, split, rng) != truth).sum((1, 2))
-    # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
+def _mismatches(
+    machine: Machine, split: Split, truth: Tensor, rng: torch.Generator, tries: int
+) -> Iterator[Tensor]:
+    """Wrong pixels of every try, (e,)."""
+    layers = machine.layers
+    if not layers.restricted or layers.self_coupled(0):
+        for _ in range(tries):
+            yield (reconstruct(machine, split, rng) != truth).sum((1, 2))
+        return
     spins = _started(machine, *_masked(split))
-    keep = torch.arange(machine.layers.units, device=machine.device) < machine.visible
-    spins = sweep(machine, spins, rng, clamp=keep, means=True)
-    wrong = SPIN.up(-truth * machine.field(spins, 0, means=True))
-    return wrong.sum((1, 2), dtype=torch.float64)
+    known = by_device(machine.device, layers.spins, False)  # a GPU's kernels draw other numbers
+    draw = _hidden_draws(machine, spins, rng) if known else None
+    keep = torch.arange(layers.units, device=machine.device) < machine.visible
+    for _ in range(tries):
+        filled = sweep(machine, spins, rng, clamp=keep, means=True) if draw is None else draw()
+        # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
+        wrong = SPIN.up(-truth * machine.field(filled, 0, means=True))
+        yield wrong.sum((1, 2), dtype=torch.float64)
+
+
+def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator) -> Callable[[], Tensor]:
+    """What draws the hidden spins anew in the place of the old ones, with the random numbers of a whole
+    sweep: their fields, those of the visible units, are the same in every try."""
+    layers = machine.layers
+    up = {i: SPIN.up(machine.field(spins, i, means=True)) for i in layers.hidden}
+
+    def draw() -> Tensor:
+        for i in layers.order:
+            if i in up:
+                signs(up[i], rng, spins[..., layers.slices[i]])
+            else:
+                skip_signs(spins[..., layers.slices[i]], rng)
+        return spins
+
+    return draw
 
 
 def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
