@@ -16,7 +16,7 @@ Others take besides
     looking.single: Single
     looking.trained: Trained
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
-    metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, reconstruct
+    metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, measured, reconstruct
     presets: DEEP, DEEP_START, preset_for, two_layers
     pretrained.packed: Pretrained, known, trained
     probes: fit, hidden_samples
