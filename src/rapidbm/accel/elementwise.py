@@ -5,8 +5,12 @@ On a CPU each pass over memory is cheap beside `torch.tanh` and a comparison; on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .recording import unseen
@@ -53,6 +57,16 @@ def signs(up: Tensor, rng: torch.Generator, out: Tensor | None = None) -> Tensor
     return torch.copysign(one, left, out=up if out is None else out)
 
 
+def signs_ahead(up: Tensor, rng: torch.Generator, pool: Executor) -> Callable[[Tensor], Tensor]:
+    """`signs` of this tensor, on a CPU, into one that is given later: `rng` moves on now, and where many
+    random numbers are needed a thread of the pool draws them meanwhile."""
+    if _few(up):
+        drawn = torch.rand(up.shape, generator=rng, dtype=up.dtype)
+        return lambda out: _signs_of(up, drawn, out)
+    drawing = pool.submit(_uniform, up.numel(), _seed(rng))
+    return lambda out: _signs_of(up, torch.from_numpy(drawing.result()).view(up.shape), out)
+
+
 def skip_signs(like: Tensor, rng: torch.Generator) -> None:
     """Moves `rng` on as `signs` of a tensor like this one would, on a CPU."""
     if _few(like):
@@ -65,11 +79,30 @@ def _few(like: Tensor) -> bool:
     return like.numel() < MANY or like.dtype != torch.float32
 
 
+def _signs_of(up: Tensor, uniform: Tensor, out: Tensor) -> Tensor:
+    """As `signs`, from these numbers, which are overwritten."""
+    torch.sub(up, uniform, out=uniform)
+    return torch.copysign(torch.ones((), dtype=up.dtype), uniform, out=out)
+
+
 def _words(into: Tensor, rng: torch.Generator) -> None:
-    """Random words of 32 bits as float32, on a CPU: from numpy's SFC64, seeded by `rng`, faster than
-    torch's generator (docs/decisions/random.md)."""
-    raw = np.random.SFC64(_seed(rng)).random_raw((into.numel() + 1) // 2)
-    into.view(-1).numpy()[...] = raw.view(np.uint32)[: into.numel()]
+    """Random words of 32 bits as float32, on a CPU."""
+    into.view(-1).numpy()[...] = _drawn(into.numel(), _seed(rng))
+
+
+def _uniform(count: int, seed: list[int]) -> NDArray[np.float32]:
+    """The same between 0 and 1; a power of two rounds nothing."""
+    words = _drawn(count, seed).astype(np.float32)
+    words *= np.float32(2.0**-32)
+    return words
+
+
+def _drawn(count: int, seed: list[int]) -> NDArray[np.uint32]:
+    """Words of numpy's SFC64, faster than torch's generator (docs/decisions/random.md). Other threads run
+    meanwhile; with `random_raw` they would wait."""
+    draw = np.random.Generator(np.random.SFC64(seed)).integers
+    words = draw(2**64 - 1, size=(count + 1) // 2, dtype=np.uint64, endpoint=True)
+    return words.view(np.uint32)[:count]
 
 
 def _seed(rng: torch.Generator) -> list[int]:

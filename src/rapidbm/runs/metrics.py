@@ -11,6 +11,7 @@ between the original A and the reconstruction B.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device, lone_thread
-from ..accel.elementwise import signs, skip_signs
+from ..accel.elementwise import signs_ahead, skip_signs
 from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..glass.accessibility import gibbs_accessibility
@@ -184,30 +185,37 @@ def _mismatches(
         return
     spins = _started(machine, *_masked(split))
     known = by_device(machine.device, layers.spins, False)  # a GPU's kernels draw other numbers
-    draw = _hidden_draws(machine, spins, rng) if known else None
     keep = torch.arange(layers.units, device=machine.device) < machine.visible
-    for _ in range(tries):
-        filled = sweep(machine, spins, rng, clamp=keep, means=True) if draw is None else draw()
+    again = (sweep(machine, spins, rng, clamp=keep, means=True) for _ in range(tries))
+    for filled in _hidden_draws(machine, spins, rng, tries) if known else again:
         # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
         wrong = SPIN.up(-truth * machine.field(filled, 0, means=True))
         yield wrong.sum((1, 2), dtype=torch.float64)
 
 
-def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator) -> Callable[[], Tensor]:
-    """What draws the hidden spins anew in the place of the old ones, with the random numbers of a whole
-    sweep: their fields, those of the visible units, are the same in every try."""
+def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator, tries: int) -> Iterator[Tensor]:
+    """The spins, with hidden ones drawn anew for each try, in the place of the old ones and with the
+    random numbers of a whole sweep. Their fields, those of the visible units, are the same in every try;
+    the random numbers of the next try are drawn while this one is looked at."""
     layers = machine.layers
     up = {i: SPIN.up(machine.field(spins, i, means=True)) for i in layers.hidden}
 
-    def draw() -> Tensor:
+    def ahead() -> list[tuple[int, Callable[[Tensor], Tensor]]]:
+        draws = []
         for i in layers.order:
             if i in up:
-                signs(up[i], rng, spins[..., layers.slices[i]])
+                draws.append((i, signs_ahead(up[i], rng, pool)))
             else:
                 skip_signs(spins[..., layers.slices[i]], rng)
-        return spins
+        return draws
 
-    return draw
+    with ThreadPoolExecutor(1) as pool:
+        draws = ahead()
+        for left in range(tries - 1, -1, -1):
+            now, draws = draws, ahead() if left else []
+            for i, draw in now:
+                draw(spins[..., layers.slices[i]])
+            yield spins
 
 
 def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
