@@ -1,6 +1,7 @@
 """Figures 2 to 5: what is counted, and verdicts on records made by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +11,12 @@ from rapidbm import load
 from rapidbm.glass.accessibility import gibbs_accessibility
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.paper import observables, parts
+from rapidbm.paper import observables, parts, registry
 from rapidbm.paper.bars import accessibility, bars_and_stripes, reconstruction, singular_values
 from rapidbm.paper.bars import bars4 as bars
 from rapidbm.paper.claims import MISSED, claims_of, crossing, judged
 from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain, settings_of
+from rapidbm.paper.records import Record, plain, read_record, settings_of
 from rapidbm.runs.recipe import Recipe
 
 EPOCHS = [0, 1, 10, 100, 1000]
@@ -304,3 +305,16 @@ def test_likelihoods_on_the_way_are_those_of_the_machine_that_is_seen():
             wanted = log_likelihood(trainer.machine, split, method="exact").value
             assert torch.allclose(found, wanted)
         trainer.step(3)
+
+
+@pytest.mark.parametrize(("name", "panels"), [("fig2a", 1), ("fig2b", 1), ("fig3b", 1), ("fig4", 2)])
+def test_figures_of_the_bars_show_every_record_that_has_their_numbers(name, panels):
+    folder = Path(__file__).parents[1] / "docs/reproduction/records"
+    known = {path.stem: read_record(path) for path in folder.glob("bars.*.json")}
+    item = registry.item(name)
+    fig = item.draw(item.records(known))
+    assert len(fig.axes) == panels
+    for axes in fig.axes:
+        assert len(axes.lines) >= 4  # RAPID, CD, PCD and, where it has the number, the exact gradient
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()

@@ -963,3 +963,15 @@ def test_low_precision_is_refused_on_a_cpu():
     with pytest.raises(InputError, match="GPU"):
         train(rbm(4, 3, seed=0), torch.ones((2, 4)), Persistent(), sgd(0.1), epochs=1, batch_size=1,
               precision="bf16")  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_blocks_are_small_where_there_are_few_chains_and_wide_where_they_are_not_drawn(precision):
+    pair = rbm(20, 30, 4, seed=0).couplings.pair(None)
+    with rounding.precision(precision):
+        few, many = 10, 2**16
+        assert operands.cut_of(pair, few, drawing=True).chains == 16
+        drawn, means = (operands.cut_of(pair, many, drawing=d) for d in (True, False))
+    assert drawn.chains == means.chains == 64
+    assert (drawn.units, drawn.stages) == (32, 3 if precision == "bf16" else 1)
+    assert means.units == (64 if precision == "bf16" else 32)

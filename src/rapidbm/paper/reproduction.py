@@ -369,10 +369,6 @@ class Reproduction:
                 write_json(folder / "index.json", index)
         return well
 
-    def records_of(self, item: Item) -> dict[str, Record]:
-        """The records that an item uses."""
-        return item.records(self.records())
-
     def _digest(self, records: dict[str, Record]) -> str:
         digest = hashlib.sha256(__version__.encode())
         for name in sorted(records):

@@ -165,7 +165,8 @@ def hamming_distance(
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
     few = min(step, len(split)) * machine.layers.units * machine.replicas <= FEW
-    with watch("reconstructions", tries * len(split)) as tick, lone_thread() if few else nullcontext():
+    lone = few or _draws_ahead(machine)  # where a thread draws ahead, torch's own would wait for it
+    with watch("reconstructions", tries * len(split)) as tick, lone_thread() if lone else nullcontext():
         for start in range(0, len(split), step):
             part = split.take(slice(start, start + step))
             for found in _mismatches(machine, part, truth[:, start : start + step], rng, tries):
@@ -184,13 +185,19 @@ def _mismatches(
             yield (reconstruct(machine, split, rng) != truth).sum((1, 2))
         return
     spins = _started(machine, *_masked(split))
-    known = by_device(machine.device, layers.spins, False)  # a GPU's kernels draw other numbers
     keep = torch.arange(layers.units, device=machine.device) < machine.visible
     again = (sweep(machine, spins, rng, clamp=keep, means=True) for _ in range(tries))
-    for filled in _hidden_draws(machine, spins, rng, tries) if known else again:
+    for filled in _hidden_draws(machine, spins, rng, tries) if _draws_ahead(machine) else again:
         # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
         wrong = SPIN.up(-truth * machine.field(filled, 0, means=True))
         yield wrong.sum((1, 2), dtype=torch.float64)
+
+
+def _draws_ahead(machine: Machine) -> bool:
+    """Whether `_hidden_draws` serves: a GPU's kernels draw other numbers."""
+    layers = machine.layers
+    spins = by_device(machine.device, layers.spins, False)
+    return spins and layers.restricted and not layers.self_coupled(0)
 
 
 def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator, tries: int) -> Iterator[Tensor]:
