@@ -17,7 +17,7 @@ demo: $(READY)
 test: lint
 	$(PYTEST)
 
-# What is slow by nature: hundreds of kills, all cuts of all kernels, the whole tour in a browser, the wheel alone.
+# What is slow by nature: many kills, all cuts of all kernels, the whole tour in a browser, long tutorials.
 test-slow: $(DEV)
 	$(PYTEST) -m slow
 
@@ -77,6 +77,6 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 $(DEV): $(READY)
-	@echo "Adding to $(VENV) what the tests, the documentation and the benchmarks need: 1.8 GB more, a minute or two."
+	@echo "Adding to $(VENV) what the tests, the documentation and the benchmarks need: 1.8 GB more, about a minute from pip's cache."
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
 	@touch $@

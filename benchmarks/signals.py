@@ -257,7 +257,7 @@ def finish(command: Command, out: Path, *, first: bool = False) -> str:
 
 
 def released(out: Path) -> None:
-    """Waits until nobody works in the folder: workers save, and leave when they notice that their server,
+    """Waits until no process works in the folder: workers save, and end when they see that their server,
     or Ray, is gone."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

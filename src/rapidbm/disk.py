@@ -76,7 +76,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], *, before: Pa
 def part_of(path: Path) -> Iterator[Path]:
     """The name of a temporary file that is to take the place of `path`; it is removed at the end of the
     block, or by a signal that ends the command."""
-    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # which nobody could foresee
+    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")  # cannot be guessed
     _PARTS.add(temporary)
     try:
         yield temporary

@@ -332,9 +332,9 @@ def _own_handlers(ray: Any, stop: Callable[[], bool] | None) -> Iterator[Callabl
 
     `ray.init` has two of its own for SIGTERM, one of Python's and one of C's, which aborts the process
     after three seconds; `ray.shutdown` leaves the one and sets the other to the system's default. Tune
-    has one for SIGUSR1 and, where nobody else asks it to `stop`, for SIGINT.
+    has one for SIGUSR1 and, where no `stop` is given, for SIGINT.
     """
-    if threading.current_thread() is not threading.main_thread():  # where nobody can change them
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield lambda: None
         return
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])]
