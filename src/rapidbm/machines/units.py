@@ -143,7 +143,7 @@ class Ising:
         return entropy
 
     def nearest(self, values: Tensor) -> Tensor:
-        return torch.sign(values).add_(0.5).sign_()  # 0 is +1: always a spin
+        return torch.sign(values.detach()).add_(0.5).sign_()  # 0 is +1: always a spin
 
     def flip_cost(self, spins: Tensor, field: Tensor) -> Tensor:
         return 2.0 * spins * field
