@@ -41,7 +41,14 @@ EVERY = machines(1) + machines(3) + machines(2, biases=False)
 CHOICES = {
     "exact": [Exact()],
     "cd": [ContrastiveDivergence(), ContrastiveDivergence(3)],
-    "pcd": [Persistent(7), Persistent(1, 2), Persistent(7, 2, lifetime=3), Persistent(2, lifetime=50)],
+    "pcd": [
+        Persistent(7),
+        Persistent(1, 2),
+        Persistent(7, 2, lifetime=3),
+        Persistent(2, lifetime=50),
+        Persistent(7, 60, scouts=0.4),
+        Persistent(4, lifetime=3, scouts=0.1),
+    ],
     "pid": [
         PatternInduced(),
         PatternInduced(2),
@@ -84,7 +91,8 @@ def test_every_registered_phase_is_tested():
 @pytest.mark.parametrize("negative", [c for cs in CHOICES.values() for c in cs], ids=str)
 @pytest.mark.parametrize("machine", EVERY)
 def test_contract(negative, machine):
-    if isinstance(negative, PatternInduced) and machine.patterns is None:
+    asks = isinstance(negative, PatternInduced) or getattr(negative, "scouts", 0)
+    if asks and machine.patterns is None:
         with pytest.raises(InputError, match="patterns=K"):
             check_negative_phase(negative, machine)
     else:
@@ -373,7 +381,7 @@ def test_a_chain_lives_as_long_as_it_may_and_counts_when_it_is_old_enough(count,
     born = torch.full((count,), -lifetime)  # the last time that each was
     for update in range(3 * lifetime):
         first = chains[..., :-1].clone()
-        spins = phase._renewed(machine, first, chains[0, 0, -1].long(), rng)
+        spins = phase._renewed(machine, first, chains[0, 0, -1].long(), lifetime, rng)
         new = (spins != first).any(2)[0]  # one in 512 starts where it was
         due = torch.tensor([math.ceil((i + 1) * lifetime / count) - 1 for i in range(count)])
         born = torch.where(due == update % lifetime, update, born)
@@ -387,38 +395,52 @@ def test_a_chain_lives_as_long_as_it_may_and_counts_when_it_is_old_enough(count,
     assert int(age.max()) <= lifetime - 1
 
 
-def test_a_state_that_all_chains_have_left_is_found_again_and_unlearnt():
+def _likelihood_of_data_on_one_side(machine, phase, rate, epochs):
     """The data point up; so do all chains; the state that points down outweighs both."""
     data = torch.ones(20, 8, dtype=torch.int8)
     data[:, ::2] -= 2 * (torch.rand(20, 4, generator=stream(3)) < 0.2).to(torch.int8)
+    trainer = Trainer(machine, data, phase, sgd(rate), epochs=epochs, batch_size=20, seed=0)
+    trainer.chains[..., :12] = 1.0
+    for _ in trainer.run("epoch"):
+        pass
+    return float(log_likelihood(machine, data).value)
+
+
+def test_a_state_that_all_chains_have_left_is_found_again_and_unlearnt():
     ends = []
     for lifetime in (0, 20):
         machine = rbm(8, 4, scale=0.01, biases=True, seed=0, dtype=torch.float64)
         machine.couplings.weights["0-1"].data += 0.8
         machine.biases.data -= 0.3
-        phase = Persistent(50, 2, lifetime)
-        how = {"epochs": 200, "batch_size": 20, "seed": 0}
-        trainer = Trainer(machine, data, phase, sgd(0.02), **how)
-        trainer.chains[..., :12] = 1.0
-        for _ in trainer.run("epoch"):
-            pass
-        ends.append(float(log_likelihood(machine, data).value))
+        ends.append(_likelihood_of_data_on_one_side(machine, Persistent(50, 2, lifetime), 0.02, 200))
     assert ends[0] < -4.0
     assert ends[1] > ends[0] + 1.5
+
+
+def test_scouts_find_a_state_that_no_chain_visits_and_training_removes_it():
+    ends = []
+    for scouts in (0.0, 0.2):
+        machine = rbm(8, 4, 1, biases=True, seed=0, dtype=torch.float64)
+        machine.patterns.data.fill_(1.2)
+        machine.biases.data -= 0.5
+        phase = Persistent(50, 20, scouts=scouts)
+        ends.append(_likelihood_of_data_on_one_side(machine, phase, 0.005, 100))
+    assert ends[0] < -14.0
+    assert ends[1] > ends[0] + 1.0
 
 
 def test_chains_are_born_at_the_patterns_and_at_their_mirror_images():
     machine = rbm(6, 4, 3, seed=0, replicas=2)
     phase, rng = Persistent(8, 1, lifetime=1, born="patterns"), stream(0)
     chains = phase.init(machine, rng)
-    born = phase._renewed(machine, chains[..., :-1], chains[0, 0, -1].long(), rng)
+    born = phase._renewed(machine, chains[..., :-1], chains[0, 0, -1].long(), 1, rng)
     signs = machine.patterns.detach().sign()
     assert torch.equal(born, torch.cat([signs, -signs, signs[:, :2]], 1))  # eight chains, three patterns
     some = Persistent(8, 1, lifetime=4, born="patterns")  # two at a time
     chains = some.init(machine, rng)
     for update in range(4):
         now = torch.tensor(update)
-        new = some._renewed(machine, chains[..., :-1], now, rng)
+        new = some._renewed(machine, chains[..., :-1], now, 4, rng)
         due = torch.arange(8) // 2 == update
         assert torch.equal(new[:, due], born[:, due])
         assert torch.equal(new[:, ~due], chains[:, ~due, :-1])
@@ -431,3 +453,40 @@ def test_a_birth_at_patterns_needs_patterns_and_a_lifetime():
         Persistent(8, lifetime=2, born="data")
     with pytest.raises(InputError, match="these are dense"):
         Persistent(8, lifetime=2, born="patterns").init(rbm(4, 3, seed=0), stream(0))
+    with pytest.raises(InputError, match=r"leave scouts \(--scouts\) out"):
+        Persistent(8, scouts=0.5).init(rbm(4, 3, seed=0), stream(0))
+
+
+@pytest.mark.parametrize("scouts", [-0.1, 1.0, 0.99, math.nan, "half"])
+def test_scouts_are_some_of_the_particles(scouts):
+    with pytest.raises(InputError, match="scouts are a share of the particles"):
+        Persistent(8, scouts=scouts)
+
+
+def test_scouts_start_at_every_pattern_and_every_mirror_image_in_turn():
+    machine = rbm(6, 4, 3, seed=0, replicas=2)
+    phase, rng = Persistent(5, 50, lifetime=6, scouts=0.4), stream(0)
+    assert (phase.scouting, phase.foray) == (2, 4)
+    chains, data = phase.init(machine, rng), machine.random(1, rng)[..., :6]
+    signs = machine.patterns.detach().sign()
+    names = torch.cat([signs, -signs], 1)
+    seen = []
+    cycle = phase._cycle(machine)
+    assert cycle == 12 * 3  # lives of 6 and of 4 updates, and three of the latter name all six states
+    for update in range(cycle):
+        now = chains[0, 0, -1].long()
+        assert int(now) == update
+        new = phase._renewed(machine, chains[:, 3:, :-1], now, phase.foray, None)
+        due = [i for i in range(2) if update % 4 == math.ceil((i + 1) * 4 / 2) - 1]
+        for i in due:
+            number = update // 4 * 2 + i
+            assert torch.equal(new[:, i], names[:, number % 6])
+            seen.append(number % 6)
+        stays = [i for i in range(2) if i not in due]
+        assert torch.equal(new[:, stays], chains[:, 3:, :-1][:, stays])
+        model, chains = phase.step(machine, chains, data, rng)
+        assert float(model.weights[0].sum()) == pytest.approx(1.0)
+        # A scout counts when one of its four updates is over.
+        assert [bool(w > 0) for w in model.weights[0, 3:]] == [i not in due for i in range(2)]
+    assert set(seen) == set(range(6))
+    assert int(chains[0, 0, -1]) == 0

@@ -339,7 +339,8 @@ def _speed(recipe: Recipe, data: Dataset) -> float:
 def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:
     """The recipe of these candidates, which share their shape, side by side."""
     first = group[0]
-    more: dict[str, Any] = {"scale": None} if first.patterns is None else {}
+    dense = first.patterns is None
+    more: dict[str, Any] = {"scale": None, "scouts": None} if dense else {}
     return replace(
         recipe,
         hidden=first.hidden,

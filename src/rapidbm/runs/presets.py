@@ -32,6 +32,7 @@ LIKELIHOOD = {
     "scale": 0.1,
     "biases": True,
     "negative": "pcd",
+    "scouts": 0.1,  # of the chains; none with dense couplings
     "optimizer": "adam",
     "rate": (1e-3,),
     "fall": "linear",
@@ -140,7 +141,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "rate": (7e-4,),
         "weight_decay": (0.003,),
         "centred": True,
-        "lifetime": 1000,
         "batch_size": 500,
         "epochs": 900,
     },

@@ -122,6 +122,7 @@ class Recipe:
     particles: int | None = None
     lifetime: int | None = None
     born: str | None = None
+    scouts: float | None = None
     rungs: int | None = None
     pattern_units: str | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
@@ -295,7 +296,7 @@ class Recipe:
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
-            drop |= {"scale", "strengths", "pace", "projection", *_own_flags("projection")}
+            drop |= {"scale", "strengths", "pace", "scouts", "projection", *_own_flags("projection")}
         count, known = (len(x.get("hidden", base.get("hidden", ()))) for x in (chosen, base))
         drop |= {"strengths"} if count != known else set()  # those are of other layers
         drop |= {"deep_start"} if count < 2 or chosen.get("model", "dbm") != "dbm" else set()

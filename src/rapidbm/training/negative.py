@@ -9,6 +9,7 @@ after the n spins are the estimator's own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..accel.ranks import portion, portions
-from ..errors import InputError, check_choice, check_count
+from ..errors import InputError, check_choice, check_count, is_number
 from ..machines.ensembles import AllStates, Ensemble, WeightedSpins
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
@@ -46,6 +47,7 @@ class NegativePhase(Protocol):
 
 
 Parts = list[tuple[NegativePhase, float | None]]
+COUNTED = 2**23  # updates that float32 counts exactly
 
 
 @runtime_checkable
@@ -129,11 +131,14 @@ class Persistent:
 
         t_i = ⌈(i + 1) L / c⌉ − 1                                                            (2)
 
-    Then a chain carries the number of the update, modulo L, beside its spins, (e, c, n + 1).
+    Then a chain carries the number of the update beside its spins, (e, c, n + 1).
 
-    Random spins do not lead everywhere. Patterns are nearer to what their machine has made deep: with
-    `born="patterns"` number i starts anew at sign(ξ) of pattern i mod K, where ⌊i/K⌋ is odd at its mirror
-    image (docs/deep.md has what that finds).
+    Random spins do not lead everywhere. Patterns are nearer to what their machine has made deep: a share
+    of the particles, the last ones, are `scouts`. They start at sign(ξ) of one pattern after the other,
+    and at its mirror image the next time, live for `FORAY` sweeps, and count when `RELAXED` of these are
+    over: a state that outgrows the data is seen while it is still small (docs/training.md has what that
+    wins). With `born="patterns"` the other chains, too, start anew at patterns: number i at pattern
+    i mod K, where ⌊i/K⌋ is odd at its mirror image.
     """
 
     capturable: ClassVar[bool] = True
@@ -144,69 +149,103 @@ class Persistent:
     born: Literal["random", "patterns"] = setting(
         "random", "where a chain starts anew: at random spins, or at the patterns"
     )
+    scouts: float = setting(
+        0.0, "share of the particles that start at the patterns, again every 200 sweeps", least=0
+    )
 
     REST: ClassVar[float] = 0.05
+    FORAY: ClassVar[int] = 200
+    RELAXED: ClassVar[float] = 0.25
 
     def __post_init__(self) -> None:
         check_count("the number of particles", self.particles)
         check_count("the number of sweeps of persistent chains", self.sweeps)
         check_count("the lifetime of a chain", self.lifetime, least=0)
         check_choice("birth of a chain", self.born, ("random", "patterns"))
+        if not (is_number(self.scouts) and 0 <= self.scouts < 1 and self.scouting < self.particles):
+            raise InputError(
+                f"scouts are a share of the particles, from 0 to below 1, and {self.scouts!r} of "
+                f"{self.particles} would leave none that persist; 0.1 serves well (--scouts)"
+            )
         if self.born == "patterns" and not self.lifetime:
             raise InputError(
                 "chains are born at patterns when they start anew, and these live for ever; give a "
                 "lifetime (--lifetime), or leave born (--born) out"
             )
 
+    @property
+    def scouting(self) -> int:
+        """How many of the particles are scouts."""
+        return max(1, round(self.scouts * self.particles)) if self.scouts else 0
+
+    @property
+    def foray(self) -> int:
+        """Updates that a scout lives."""
+        return -(-self.FORAY // self.sweeps)
+
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
-        if self.born == "patterns" and machine.patterns is None:
-            raise InputError(
-                "chains that are born at patterns need couplings built from them, but these are dense; "
-                "build the machine with patterns=K (--patterns K), or leave born (--born) out"
-            )
+        for name, given in (("scouts", bool(self.scouts)), ("born", self.born == "patterns")):
+            if given and machine.patterns is None:
+                raise InputError(
+                    "chains that start at patterns need couplings built from them, but these are dense; "
+                    f"build the machine with patterns=K (--patterns K), or leave {name} (--{name}) out"
+                )
         spins = machine.random(self.particles, rng)
-        return torch.cat([spins, torch.zeros_like(spins[..., :1])], 2) if self.lifetime else spins
+        counted = self.lifetime or self.scouts
+        return torch.cat([spins, torch.zeros_like(spins[..., :1])], 2) if counted else spins
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
-        if not self.lifetime:
+        if not self.lifetime and not self.scouts:
             chains = run_sweeps(machine, chains, rng, self.sweeps, means=True)
             return machine.smoothed(chains), chains
         spins, now = chains[..., :-1], chains[0, 0, -1].long()
-        spins = run_sweeps(machine, self._renewed(machine, spins, now, rng), rng, self.sweeps, means=True)
-        model = replace(machine.smoothed(spins), weights=self._weights(spins, now))
-        after = ((now + 1) % self.lifetime).to(spins.dtype).expand(*spins.shape[:2], 1)
+        count = spins.shape[1] - self.scouting
+        lasting, scouts = spins[:, :count], spins[:, count:]
+        olds = []
+        if self.lifetime:
+            lasting = self._renewed(machine, lasting, now, self.lifetime, rng)
+            olds.append(_rested(count, now, self.lifetime, self.REST))
+        else:
+            olds.append(torch.ones(count, dtype=torch.bool, device=spins.device))
+        if self.scouts:
+            scouts = self._renewed(machine, scouts, now, self.foray, None)
+            olds.append(_rested(self.scouting, now, self.foray, self.RELAXED))
+        spins = torch.cat([lasting, scouts], 1) if self.scouts else lasting
+        spins = run_sweeps(machine, spins, rng, self.sweeps, means=True)
+        old = torch.cat(olds)
+        weights = (old / old.sum()).to(spins.dtype).expand(spins.shape[:2])
+        model = replace(machine.smoothed(spins), weights=weights)
+        after = ((now + 1) % self._cycle(machine)).to(spins.dtype).expand(*spins.shape[:2], 1)
         return model, torch.cat([spins, after], 2)
 
-    def _renewed(self, machine: Machine, spins: Tensor, now: Tensor, rng: torch.Generator) -> Tensor:
-        """The chains with those born again whose time has come: eq. (2)."""
+    def _cycle(self, machine: Machine) -> int:
+        """Updates after which the count of them begins anew: all patterns have had their turn."""
+        if not self.scouts or machine.patterns is None:
+            return self.lifetime
+        once = math.lcm(self.lifetime or 1, self.foray)
+        lives = -(-2 * machine.patterns.shape[1] // self.scouting)
+        return once * max(1, min(lives, COUNTED // once))
+
+    def _renewed(
+        self, machine: Machine, spins: Tensor, now: Tensor, life: int, rng: torch.Generator | None
+    ) -> Tensor:
+        """The chains with those born again whose time has come, eq. (2); without `rng` as scouts."""
         count = spins.shape[1]
-        first, last = (torch.div(x * count, self.lifetime, rounding_mode="floor") for x in (now, now + 1))
-        rows = first + torch.arange(-(-count // self.lifetime), device=spins.device)
+        time = now % life
+        first, last = (torch.div(x * count, life, rounding_mode="floor") for x in (time, time + 1))
+        rows = first + torch.arange(-(-count // life), device=spins.device)
         places = rows % count  # of more than come at any one time
-        new = self._born(machine, places, rng)
+        if rng is None:  # patterns that follow those of the life before
+            new = _at_patterns(machine, places + torch.div(now, life, rounding_mode="floor") * count)
+        elif self.born == "patterns":
+            new = _at_patterns(machine, places)
+        else:
+            new = machine.random(len(places), rng)
         return spins.index_copy(
             1, places, torch.where((rows < last)[:, None], new, spins.index_select(1, places))
         )
-
-    def _born(self, machine: Machine, places: Tensor, rng: torch.Generator) -> Tensor:
-        """New chains for these places, (e, c, n)."""
-        if self.born == "random":
-            return machine.random(len(places), rng)
-        assert machine.patterns is not None  # init refuses dense couplings
-        xi = machine.patterns.detach()  # (e, k, n)
-        count = xi.shape[1]
-        signs = 1 - 2 * (torch.div(places, count, rounding_mode="floor") % 2)
-        return SPIN.nearest(xi.index_select(1, places % count)) * signs[:, None].to(xi.dtype)
-
-    def _weights(self, spins: Tensor, now: Tensor) -> Tensor:
-        """Equal ones, but for chains that are too young, (e, c)."""
-        each = torch.arange(1, spins.shape[1] + 1, device=spins.device) * self.lifetime
-        born = torch.div(each - 1, spins.shape[1], rounding_mode="floor")
-        old = (now - born) % self.lifetime >= int(self.REST * self.lifetime)
-        old = old | ~old.any()  # where all are young they have to serve
-        return (old / old.sum()).to(spins.dtype).expand(spins.shape[:2])
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
@@ -215,7 +254,28 @@ class Persistent:
 
     def split(self, machine: Machine, count: int) -> Parts:
         each = portions(self.particles, count)
-        return [(replace(self, particles=n or 1), n / self.particles) for n in each]
+        return [
+            (replace(self, particles=n or 1, scouts=self.scouts if n > 1 else 0.0), n / self.particles)
+            for n in each
+        ]
+
+
+def _at_patterns(machine: Machine, numbers: Tensor) -> Tensor:
+    """sign(ξ) of these patterns, (e, c, n): number k is pattern k mod K, where ⌊k/K⌋ is odd its mirror
+    image."""
+    assert machine.patterns is not None  # init refuses dense couplings
+    xi = machine.patterns.detach()  # (e, k, n)
+    count = xi.shape[1]
+    signs = 1 - 2 * (torch.div(numbers, count, rounding_mode="floor") % 2)
+    return SPIN.nearest(xi.index_select(1, numbers % count)) * signs[:, None].to(xi.dtype)
+
+
+def _rested(count: int, now: Tensor, life: int, rest: float) -> Tensor:
+    """Which of so many chains have lived for long enough to count, (c,)."""
+    each = torch.arange(1, count + 1, device=now.device) * life
+    born = torch.div(each - 1, count, rounding_mode="floor")
+    old = (now - born) % life >= int(rest * life)
+    return old | ~old.any()  # where all are young they have to serve
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,8 @@ def check_units(
         wrong = "layers that are not coupled to themselves (rbm, dbm)"
     elif not isinstance(negative, kinds):
         wrong = f"the negative phase pid, cd or pcd, not {type(negative).__name__}"
-    elif getattr(negative, "lifetime", 0):
-        wrong = "chains that live for ever, without a lifetime"
+    elif getattr(negative, "lifetime", 0) or getattr(negative, "scouts", 0):
+        wrong = "chains that live for ever, without a lifetime or scouts"
     elif isinstance(positive, Enumerated):
         wrong = "a positive phase that does not enumerate"
     elif centred:
