@@ -293,6 +293,8 @@ class Recipe:
                 drop.add(key)
         if chosen.get("biases") is False:
             drop.add("centred")
+        if chosen.get("shard_by") == "units":
+            drop.add("scouts")
         if chosen.get("decay") == 1:
             drop |= {"decay_after", "rate_floor"}
         if "patterns" in chosen and chosen["patterns"] is None:  # dense: nothing to project
