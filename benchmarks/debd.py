@@ -2,7 +2,7 @@
 
     python -m benchmarks debd nltcs jester --budget 5m --seeds 5
     python -m benchmarks debd all --methods auto,ra,dense,dbm,bm --out runs/debd
-    python -m benchmarks debd --write                 # what was measured, into docs/results.md
+    python -m benchmarks debd --write          # measures nothing: what --out has, into docs/results.md
 
 NAMES are sets of github arranger1044/DEBD, or `all`; without any it is those that need no download: of
 `$RAPIDBM_DATA/debd` and of earlier downloads. `auto` is `rapidbm train FILE --budget B` and nothing else;
@@ -55,7 +55,11 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each method on each set")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, …")
     parser.add_argument("--out", type=Path, default=Path("runs/debd"), help="folder of what was measured")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/results.md")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="measure nothing: put what --out has of this budget into docs/results.md",
+    )
     return parser.parse_args(list(words))
 
 
@@ -80,17 +84,17 @@ def row_file(out: Path, name: str, method: str, seconds: float, seed: int) -> Pa
     return out / f"{name}.{method}{trained}.json"
 
 
-def kept(path: Path, data: list[str]) -> Row | None:
-    """The row of a file; None of one that is damaged, or was measured on other data."""
+def kept(path: Path, data: list[str] | None = None) -> Row | None:
+    """The row of a file; None of one that is damaged, or was not measured on these data."""
     if not path.is_file():
         return None
     try:
-        row: Row = read_json(path, ROW, "a row", "it is measured again")
+        row: Row = read_json(path, ROW, "a row", "it has to be measured again")
     except InputError as error:
         tell(str(error))
         return None
-    if row["data"] != data:
-        tell(f"{path} was measured on other data; it is measured again")
+    if data is not None and row["data"] != data:
+        tell(f"{path} was measured on other data; it has to be measured again")
         return None
     return row
 
@@ -111,7 +115,10 @@ def measured(name: str, method: str, task: Task, data: list[str]) -> Row:
 
 def run(words: Iterable[str] = ()) -> dict[str, Any]:
     given = arguments(words)
-    names, seconds = chosen(given.names), seconds_of(given.budget)
+    seconds = seconds_of(given.budget)
+    if given.write:
+        return write_rows(given.out, seconds)
+    names = chosen(given.names)
     methods = given.methods.split(",")
     for method in methods:
         check_choice("method", method, METHODS)
@@ -127,10 +134,25 @@ def run(words: Iterable[str] = ()) -> dict[str, Any]:
     except KeyboardInterrupt:
         tell(f"stopped; what was measured is in {given.out}, and the same command goes on")
         sys.exit(130)
-    if given.write:
-        write(rows)
-        tell(f"the table is in {PAGE}")
-    return {"rows": rows, "published": [one._asdict() for one in PUBLISHED], "failed": failed}
+    return told(rows, failed)
+
+
+def told(rows: list[Row], failed: Sequence[str] = ()) -> dict[str, Any]:
+    return {"rows": rows, "published": [one._asdict() for one in PUBLISHED], "failed": [*failed]}
+
+
+def write_rows(out: Path, seconds: float) -> dict[str, Any]:
+    """Puts the rows of a folder, those that need no training and those of this budget, into the docs."""
+    found = [row for path in sorted(out.glob("*.json")) if (row := kept(path))]
+    rows = [row for row in found if row["budget"] in (None, seconds)]
+    if not rows:
+        raise InputError(
+            f"--write needs rows of --budget {seconds:g}s, and {out} has none of these among its "
+            f"{len(found)}; measure some first, or give their --out and --budget"
+        )
+    write(rows)
+    tell(f"the table is in {PAGE}")
+    return told(rows)
 
 
 def measure_set(

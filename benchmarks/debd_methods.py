@@ -186,10 +186,10 @@ def bernoulli_rbm(task: Task) -> Score:
         judged.append((float(valid.lower), float(valid.value), rate, machine, z))
     if not judged:
         raise Failed(f"log Z of none of its machines came within {LIMIT:.0f} s")
-    _, valid, rate, machine, z = max(judged, key=lambda one: one[0])
+    _, best, rate, machine, z = max(judged, key=lambda one: one[0])
     p = rb.log_likelihood(machine, rb.to_spins(task.parts["test"]), normaliser=z)
     chosen = f"{COMPONENTS} hidden units, rate {rate:g}"
-    return Score(float(p.value), float(p.lower), float(p.upper), valid, chosen, CPU, seconds)
+    return Score(float(p.value), float(p.lower), float(p.upper), best, chosen, CPU, seconds)
 
 
 def hidden_units(columns: int) -> int:

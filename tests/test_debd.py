@@ -5,7 +5,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-import torch
 from benchmarks import __main__ as benchmarks
 from benchmarks import debd, debd_methods, debd_page, debd_sets
 from benchmarks.debd_methods import METHODS, Failed, Method, Score, Task, Tree, together
@@ -194,6 +193,33 @@ def test_a_training_that_fails_leaves_no_row_and_stops_no_other(tables, tmp_path
     with pytest.raises(SystemExit) as stopped:
         benchmarks.main()
     assert stopped.value.code == 1
+
+
+def test_writing_measures_nothing(tables, tmp_path, calls, monkeypatch, capsys):
+    written = []
+    monkeypatch.setattr(debd, "write", written.extend)
+    words = ["--out", str(tmp_path / "out"), "--budget", "90s"]
+    with pytest.raises(InputError, match=r"--write needs rows of --budget 90s.*measure some first"):
+        debd.run([*words, "--write"])
+    first = debd.run([*words, "--methods", "auto,independent"])["rows"]
+    debd.run([*words, "--methods", "auto", "--budget", "1h"])
+    (tmp_path / "out" / "small.auto.90s.7.json").write_text("{")
+    assert len(calls) == 4
+    result = debd.run([*words, "--write"])
+    assert len(calls) == 4
+    assert "cannot be read as a row" in capsys.readouterr().err
+    assert {*map(debd_page.key, written)} == {*map(debd_page.key, first)}
+    assert result["rows"] == written
+
+
+def test_json_has_every_row_and_the_sources(tables, tmp_path, calls, monkeypatch, capsys):
+    words = ["debd", "small", "--methods", "auto", "--json", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words])
+    benchmarks.main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["benchmark"] == "debd"
+    assert told["rows"] == debd.run([word for word in words[1:] if word != "--json"])["rows"]
+    assert "arxiv.org" in told["published"][0]["source"]
 
 
 @pytest.mark.parametrize(
@@ -428,6 +454,13 @@ def test_trainings_are_commands_that_go_on_where_they_were_cut(tables, tmp_path,
     assert [words[1] for words in asked] == ["--resume", str(file), str(task.folder)]
 
 
+def test_a_command_that_fails_leaves_its_words_in_the_log(tmp_path):
+    log = tmp_path / "log"
+    assert debd_methods.command(["trane"], log) is None
+    assert log.read_text().startswith("rapidbm trane\n")
+    assert "train" in log.read_text()
+
+
 @pytest.mark.slow
 def test_a_machine_is_trained_and_evaluated(tables, tmp_path):
     words = [
@@ -448,4 +481,3 @@ def test_a_machine_is_trained_and_evaluated(tables, tmp_path):
         > debd.run(["small", "--methods", "independent", "--out", str(tmp_path)])["rows"][0]["log_p"] - 1
     )
     assert trained["chosen"].startswith("rbm, 100 hidden units, dense")
-    assert torch.get_num_threads() >= 1
