@@ -6,6 +6,7 @@ python -m benchmarks guard --only replicas,help
 python -m benchmarks annealer --seeds 8
 python -m benchmarks ablations --data digits --out digits.json
 python -m benchmarks coverage --cases 20 --families cold,holes
+python -m benchmarks debd nltcs jester --budget 5m --seeds 5
 python -m benchmarks estimator --seeds 5 --out estimator.json
 python -m benchmarks features --machines trained.safetensors --out features.json
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
@@ -31,6 +32,7 @@ from . import (
     ablations,
     annealer,
     coverage,
+    debd,
     estimator,
     features,
     fuzz,
@@ -60,6 +62,7 @@ WITH_OPTIONS = {
     "ablations": ablations.run,
     "annealer": annealer.run,
     "coverage": coverage.run,
+    "debd": debd.run,
     "estimator": estimator.run,
     "features": features.run,
     "fuzz": fuzz.run,
@@ -76,6 +79,7 @@ WITH_OPTIONS = {
     "streaming": streaming.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
+TABLES = {"debd": debd.show}  # those that print a table of their own
 
 
 def show(values: Mapping[str, object]) -> None:
@@ -119,8 +123,8 @@ def main() -> None:
             print(json.dumps({"benchmark": name, **result}), flush=True)
         else:
             print(name)
-            show(result)
-        if name == "guard" and guard.is_worse(result):
+            TABLES.get(name, show)(result)
+        if (name == "guard" and guard.is_worse(result)) or (name == "debd" and result["failed"]):
             sys.exit(1)
 
 
