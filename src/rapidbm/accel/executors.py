@@ -231,6 +231,7 @@ class Graph(Repeating):
         yield len(plans)
 
     def forget(self) -> None:
+        self.inputs.clear()
         self.replay = Replay(*self.rngs, alone=self.alone)
 
 
@@ -256,6 +257,7 @@ class Recording(Repeating):
         return count < LONE_PARAMETERS and plan.rows.shape[1] * count < LONE
 
     def forget(self) -> None:
+        self.inputs.clear()
         self.replay = Recorded(*self.rngs)
 
 

@@ -31,7 +31,9 @@ from ..likelihood.independent import warn_of_fit
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
+from ..training.trainer import Trainer
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
+from .guarding import Guard, go_back
 from .looking.trust import trust
 from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
@@ -55,6 +57,7 @@ class Step:
     diverged: tuple[int, ...]  # replicas that were frozen when last looked at
     progress: Progress  # the machine and its trainer, as they are until the next step is asked for
     data: Dataset  # as many rows as memory holds
+    back: str = ""  # where the training went back to, in words, if it was lost (`guarding.py`)
 
 
 class Run(RunFolder):
@@ -67,6 +70,7 @@ class Run(RunFolder):
     _watch: Watch | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
+    _guard: Guard | None = None  # where a training that is lost can go back
     _saved = 0  # the update of the newest state on disk
     _started = 0.0, 0  # wall time and update when this process began to train
     _clock = 0.0  # when this training would have begun without breaks
@@ -173,7 +177,7 @@ class Run(RunFolder):
             data = self.own_data()
             ready = self.recipe.trainer(data, device, self.ranks), data
         trainer, data = ready[0], ready[1].some()  # what is looked at is in memory
-        self._best = self._watch = None
+        self._best = self._watch = self._guard = None
         if self.ranks.first:
             inside(self.folder, "checkpoints").mkdir(exist_ok=True)
             self._watched(trainer, data)
@@ -182,7 +186,7 @@ class Run(RunFolder):
         self._describe(trainer, "running", seconds, device=words(device))
         try:
             if trainer.update == 0:
-                yield self._look(trainer, data, seconds)
+                yield self._guarded(trainer, self._look(trainer, data, seconds), seconds)
                 self._save(trainer, seconds, history=True)
             self._started = self._wall(), trainer.update  # the first look has no part in the speed
             saved = began = time.monotonic()
@@ -193,7 +197,7 @@ class Run(RunFolder):
                     trainer.wait()  # else the host runs ahead of a GPU
                 seconds += time.monotonic() - began
                 last = self._plan(trainer, seconds)
-                yield self._look(trainer, data, seconds, last)
+                yield self._guarded(trainer, self._look(trainer, data, seconds, last), seconds)
                 last, halt, late = self.ranks.told(partial(self._judged, trainer, last, stop, saved))
                 if history or last or halt or late:
                     self._save(trainer, seconds, history=history or last)
@@ -234,6 +238,40 @@ class Run(RunFolder):
             self._watch = Watch(trainer, data, names)
         if self._watch is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
+        each = self.recipe.replicas == 1 or self.recipe.optimizer in ("sgd", "adam")
+        if self._watch is not None and each and isinstance(trainer, Trainer) and self.ranks.world == 1:
+            self._guard = Guard(self._watch.names[0])
+
+    def _guarded(self, trainer: Training, step: Step, seconds: float) -> Step:
+        """The step, after replicas that are lost by what was seen went back."""
+        if self._guard is None or self._watch is None or step.record is None:
+            return step
+        assert isinstance(trainer, Trainer)
+        risen, lost = self._guard.judge(step.record)
+        if risen:
+            self._guard.keep(trainer.state(copied=False) | self._watch.state(), risen)
+        if not lost or not self._guard.good:
+            return step
+        now = trainer.state() | self._watch.state()
+        state, able = go_back(trainer, now, self._guard, lost)
+        if not able:
+            return step
+        self._watch.load(state, trainer.machine)
+        who = (
+            ""
+            if self.recipe.replicas == 1
+            else f" of replica{'s' * (len(able) > 1)} {', '.join(map(str, able))}"
+        )
+        (best, _), rate = self._guard.best[able[0]], trainer.rates(step.update)[0]
+        told = (
+            f"after update {step.update}: the likelihood{who} fell; went back to where it was best "
+            f"({best:.6g} nats, training rows), with new chains and half the rate, {rate:.2g}"
+        )
+        self.info["went_back"] = [x for x in self.info.get("went_back", []) if x["update"] < step.update]
+        self.info["went_back"].append({"update": step.update, "replicas": able})
+        self._save(trainer, seconds, history=False)  # before anything else depends on it
+        self._describe(trainer, "running", seconds)
+        return replace(step, back=told)
 
     def _judged(
         self, trainer: Training, last: bool, stop: Callable[[], bool], saved: float
@@ -261,6 +299,9 @@ class Run(RunFolder):
             return 0.0
         if self._watch is not None and trainer.update:  # else the first look is yet to come, again
             self._watch.load(tensors, trainer.machine)
+            if self._guard is not None:
+                self._guard.recall(self.metrics())
+                self._guard.load(tensors)
         seconds = float(header.get("seconds", 0.0))
         self._clock -= float(header.get("wall", seconds))
         return seconds
@@ -401,6 +442,8 @@ class Run(RunFolder):
             )
         if self._watch is not None:
             state |= self._watch.state()
+        if self._guard is not None:
+            state |= self._guard.state()
         before = self.previous if self._sound else None  # a damaged one does not push out a good one
         save_tensors(
             self.latest, trainer.machine, state, when | {"evaluations": self._lines}, before=before

@@ -77,6 +77,7 @@ class Training(ABC):
     average: int | None
     choice: Optimizer | None  # None: an optimiser of torch's that the caller made
     lived: Tensor  # (e,): updates that each replica took part in
+    damping: tuple[float, ...] = ()  # what the rate of each replica is multiplied by; (): nothing
     grown: Tensor  # (e,): Σ|θ| that the step of one that diverged would have led to; 0 if not known
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
@@ -127,7 +128,11 @@ class Training(ABC):
         epoch = update // self.per_epoch
         fraction = schedule.fraction(update, self.per_epoch, self.epochs)
         each = schedule.starts(start if isinstance(start, tuple) else (start,), update)
-        return tuple(schedule.rate(rate, epoch, fraction) for rate in each)
+        rates = tuple(schedule.rate(rate, epoch, fraction) for rate in each)
+        if not self.damping:
+            return rates
+        many = rates * len(self.damping) if len(rates) == 1 else rates
+        return tuple(rate * damp for rate, damp in zip(many, self.damping, strict=True))
 
     @abstractmethod
     def most(self) -> int:

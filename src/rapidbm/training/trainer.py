@@ -114,9 +114,8 @@ class Trainer(Training):
         if pace != 1:
             self.updater = Slowed(self.updater, machine, pace)
         self.settled = self.others.every(self.projected())
-        follows = isinstance(negative, Persistent)
         some = rows.some().spins if isinstance(rows, Stored) else rows
-        self.centring = Centring(machine, some, persistent=follows) if centred else None
+        self.centring = Centring(machine, some, persistent=self.persists) if centred else None
         parts = (negative, self.positive, self.projection, self.choice)
         self.executor = executor_for(
             machine.device,
@@ -194,7 +193,7 @@ class Trainer(Training):
             self.change(gradient, rates, project)
         else:
             before, hidden = self.centring.fields(), gradient.pop(HIDDEN)
-            if isinstance(self.negative, Persistent):  # as its chains have them: less the gradient
+            if self.persists:  # as its chains have them: less the gradient
                 hidden = hidden - gradient["biases"][:, None, self.machine.visible :]
             self.change(self.centring.gradient(gradient), rates, project)
             self.centring.move(before)
@@ -294,6 +293,11 @@ class Trainer(Training):
         return machine
 
     @property
+    def persists(self) -> bool:
+        """Whether its chains are samples of the model that stay from update to update."""
+        return isinstance(self.negative, Persistent)
+
+    @property
     def chains(self) -> Tensor:
         """Those of the negative phase, of this process."""
         return self.shards.chains
@@ -321,6 +325,9 @@ class Trainer(Training):
                 "update": torch.tensor(self.update),
                 "alive": self.alive,
                 "lived": self.lived,
+                "damping": torch.tensor(
+                    self.damping or [1.0] * self.machine.replicas, dtype=torch.float64
+                ),
                 "rng": self.rng.get_state(),
             },
         }
@@ -331,7 +338,9 @@ class Trainer(Training):
         return {name: x.detach().clone() if copied else x.detach() for name, x in named.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        state = self.shards.own({"training/lived": _lived(state), **state})
+        state = self.shards.own(
+            {"training/lived": _lived(state), "training/damping": _undamped(self.machine), **state}
+        )
         parts = fitting(self, state)
         try:
             self.updater.load(parts["optimizer"])
@@ -353,6 +362,8 @@ class Trainer(Training):
         self.executor.forget()  # a graph knows the old ones
         self.rng.set_state(training["rng"].cpu().clone())
         self.seed, self.update = int(training["seed"]), int(training["update"])
+        damping = tuple(training["damping"].tolist())
+        self.damping = damping if set(damping) != {1.0} else ()
         self.settled = self.others.every(self.projected())
 
 
@@ -361,6 +372,10 @@ def _lived(state: Mapping[str, Tensor]) -> Tensor:
     alive, update = (state.get(f"training/{name}", torch.empty(0)) for name in ("alive", "update"))
     sound = update.dtype == torch.int64 and update.numel() == 1  # `fitting` refuses any other
     return torch.full(alive.shape, int(update) if sound else 0, dtype=torch.int64)
+
+
+def _undamped(machine: Machine) -> Tensor:
+    return torch.ones(machine.replicas, dtype=torch.float64)
 
 
 def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
