@@ -141,6 +141,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "rate": (7e-4,),
         "weight_decay": (0.003,),
         "centred": True,
+        "lifetime": LIFETIME,
+        "scouts": 0.0,  # its likelihoods were measured without (decisions/scouts.md)
+        "metrics": ("log_likelihood",),
+        "evaluate": "2000",
         "batch_size": 500,
         "epochs": 900,
     },
