@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import time
+import zipfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -485,6 +486,23 @@ def test_a_gigabyte_is_refused_and_memory_stays_bounded(studio):
     assert sent < 2**28
     assert studio.memory() - before < 64 * 2**20
     assert not list((studio.folder / "data").glob(".*.part"))
+
+
+def test_a_megabyte_that_unpacks_to_a_gigabyte_is_refused_unseen(studio):
+    bomb = io.BytesIO()
+    with (
+        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("samples.npy", "w") as member,
+    ):
+        header = {"descr": "|i1", "fortran_order": False, "shape": (1000, 10**6)}
+        np.lib.format.write_array_header_1_0(member, header)
+        for _ in range(1000):
+            member.write(bytes(10**6))
+    assert len(bomb.getvalue()) < 1.1e6
+    status, _, body = studio.request("POST", "/upload?name=bomb.npz", body=bomb.getvalue())
+    assert status == 422
+    assert "bomb.npz unpacks to 1,000,000,000 bytes, more than 268,435,456" in json.loads(body)["error"]
+    assert not (studio.folder / "data" / "bomb.npz").exists()
 
 
 # -- what it survives ---------------------------------------------------------------------------------
