@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from rapidbm.cli.main import app
 from rapidbm.errors import InputError
@@ -416,6 +417,55 @@ def test_nonsense_ends_the_page_that_speaks_it_and_no_other(studio):
         for odd in ({"do": "steer"}, {"do": "watch", "runs": 7}, {"do": "cancel"}, {"do": "no"}, {}):
             witness.socket.send(json.dumps(odd))
         assert witness.ask("hello")
+
+
+def test_text_that_is_no_text_ends_the_page_and_prints_nothing(tmp_path):
+    with served(tmp_path) as own:
+        with own.page() as witness:
+            for words in (b"\xff\xfe", b'{"id": 1, "ask": "\xc3("}'):
+                with own.socket() as page:
+                    page.send(words, text=True)
+                    with pytest.raises(ConnectionClosed, match="1007"):
+                        page.recv(timeout=PATIENCE)
+            assert witness.ask("hello")
+        own.process.send_signal(signal.SIGINT)
+        said = own.process.stderr.read()
+        assert "Traceback" not in said
+        assert "UTF-8" not in said
+
+
+def test_no_answer_tells_where_a_link_leads(studio, tmp_path):
+    secret = tmp_path / "secret"
+    Run.create(secret, Recipe.made("bars4", {"hidden": (5,), "epochs": 1, "device": "cpu"}))
+    told = []
+    for part in ("", "run.json", "checkpoints", "metrics.jsonl"):
+        place = studio.folder / f"led-{part or 'whole'}"
+        if part:
+            shutil.copytree(secret, place)
+            (place / part).unlink(missing_ok=True)
+            (place / part).symlink_to(secret / part)
+        else:
+            place.symlink_to(secret)
+        with studio.page() as page:
+            name = place.name
+            told.append(page.asked("run", run=name))
+            told.append(page.asked("place", machine=name))
+            told.append(page.asked("spectrum", machine=name))
+            told.append(page.asked("resume", run=name))
+            page.tell("dream", what="open", machine=name)
+            told.append(page.event("remark"))
+            status, _, body = studio.request("GET", f"/export?run={name}")
+            told.append(json.loads(body) if status == 404 else status)
+            told.append(page.ask("runs")["runs"])
+    words = [
+        str({k: v for k, v in x.items() if k != "payload"} if isinstance(x, dict) else x) for x in told
+    ]
+    assert sum("link" in x or "leads" in x or "its folder" in x for x in words) > 10
+    for x in words:
+        assert str(tmp_path) not in x
+        assert "secret" not in x
+    for place in studio.folder.glob("led-*"):
+        place.unlink() if place.is_symlink() else shutil.rmtree(place)
 
 
 # -- files --------------------------------------------------------------------------------------------

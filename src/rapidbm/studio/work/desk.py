@@ -29,7 +29,7 @@ from ...runs.recipe import Recipe
 from ...runs.report.words import commands, recipe_in_words
 from ...runs.views.listing import Listed, Runs, machine_words
 from .arrays import Arrays, spins
-from .machines import embedded, run_folder, subject
+from .machines import embedded, run_folder, subject, without_places
 from .pipe import Pipe
 from .recipes import UNPACKED, UPLOADED, UPLOADS, data_named, recipe_of, uploaded
 
@@ -45,7 +45,7 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
     desk = Desk(Path(first["folder"]))
     while True:
         asked = pipe.wait()
-        answer(pipe, asked, desk.answers)
+        answer(pipe, asked, desk.answers, desk.folder)
 
 
 def read(pipe: Pipe, first: dict[str, Any]) -> None:
@@ -54,7 +54,9 @@ def read(pipe: Pipe, first: dict[str, Any]) -> None:
     work(pipe, first)
 
 
-def answer(pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[..., Answer]]) -> None:
+def answer(
+    pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[..., Answer]], folder: Path
+) -> None:
     """Answers a question, or says why not."""
     head = {"event": "answer", "page": asked.get("page"), "id": asked.get("id")}
     try:
@@ -65,7 +67,7 @@ def answer(pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[...
     except MemoryError:
         pipe.tell({**head, "error": "this takes more memory than there is; do it by the command"})
     except (InputError, OSError, RuntimeError, KeyError) as error:
-        pipe.tell({**head, "error": str(error)[:1500] or type(error).__name__})
+        pipe.tell({**head, "error": without_places(error, folder)[:1500]})
     else:
         pipe.tell({**head, "answer": told}, arrays)
 
@@ -106,6 +108,7 @@ class Desk:
         for run in self._listed():
             told = run.as_dict()
             del told["folder"]
+            told["reason"] = without_places(run.reason, self.folder) if run.reason else ""
             told["low"] = run.low
             told["curve"] = [] if run.reason or not run.measure else self._curve(run)
             found.append(told)
