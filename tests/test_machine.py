@@ -246,7 +246,7 @@ def test_the_limit_of_the_load_is_where_descent_leaves_the_patterns(name):
                 if turn:
                     new = SPIN.nearest(machine.field(spins, layer))
                     spins[..., where][..., ~half] = new[..., ~half]
-        return float((spins * xi)[..., : machine.visible].mean())
+        return float((spins * xi)[..., : machine.visible].detach().mean())
 
     limit = critical_patterns(LOADED[name](1).layers)
     assert kept(int(0.6 * limit)) > 0.97

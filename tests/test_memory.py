@@ -11,7 +11,7 @@ import os, resource, sys
 import numpy as np
 import rapidbm as rb
 
-rb.from_arrays(np.ones((4, 4)))  # what is imported on the way is no part of it
+rb.from_arrays(np.ones((2**12, 2**8)))  # what is imported on the way is no part of it
 
 def peak(call):
     read, write = os.pipe()
@@ -27,7 +27,7 @@ def peak(call):
     os.close(write)
     return int(os.read(read, 100))
 
-bits = np.tile(np.arange(8) % 3 == 0, (2**16, 40))  # 20 MB
+bits = np.tile(np.arange(8) % 3 == 0, (2**16, 160))  # 84 MB
 for kind in (np.int8, bool, np.int64):
     data = bits[: len(bits) // np.dtype(kind).itemsize].astype(kind)
     path = sys.argv[1] + "/data"
@@ -43,7 +43,7 @@ for kind in (np.int8, bool, np.int64):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_loading_takes_at_most_four_times_the_data(tmp_path):
+def test_loading_takes_at_most_three_times_the_data(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path)],
         capture_output=True,
@@ -52,4 +52,6 @@ def test_loading_takes_at_most_four_times_the_data(tmp_path):
     )
     found = [line.split() for line in done.stdout.splitlines()]
     assert len(found) == 9
-    assert not [line for line in found if not 0.5 < float(line[2]) <= 4.0]
+    for what, kind, times in found:  # of what was given one is the caller's own
+        most = 3.1 if what == "from_arrays" else 2.5
+        assert 0.5 < float(times) <= most, (what, kind, times)

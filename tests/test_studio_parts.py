@@ -22,6 +22,7 @@ from rapidbm.studio.clerks import MOST as QUESTIONS
 from rapidbm.studio.clerks import Clerk
 from rapidbm.studio.pages import MOST as SLOTS
 from rapidbm.studio.pages import Page
+from rapidbm.studio.studio import READERS, Studio
 from rapidbm.studio.uploads import ENDINGS, Refused, fit_name, take_in
 from rapidbm.studio.wire import header_of, message, size_in
 from rapidbm.studio.work.arrays import fields, numbers, packed, spins
@@ -154,13 +155,16 @@ class Fake:
     """A worker that does nothing by itself."""
 
     def __init__(self, hear, gone):
-        self.hear, self.gone, self.told, self.killed = hear, gone, [], False
+        self.hear, self.gone, self.told, self.killed, self.closed = hear, gone, [], False, False
 
     def tell(self, header):
         self.told.append(header)
 
     def kill(self):
         self.killed = True
+
+    def close(self):
+        self.closed = True
 
     def answer(self, **more):
         self.hear({"event": "answer", **more}, b"whole")
@@ -208,6 +212,41 @@ def test_questions_do_not_pile_up():
         clerk.ask({"id": n}, lambda header, whole: heard.append(header))
     assert [told["id"] for told in heard] == [QUESTIONS + 1]
     assert "too many" in heard[0]["error"]
+
+
+def test_who_reads_a_file_holds_nobody_up(tmp_path):
+    async def run():
+        studio, sent = Studio(tmp_path), []
+
+        async def send(whole):
+            sent.append(header_of(whole))
+
+        studio.nursery = fakes = Fakes()
+        studio.desk.nursery = fakes
+        page, other = studio.enter(send), studio.enter(send)
+        for number in range(READERS + 1):
+            told = {"id": number, "ask": "data", "dataset": "upload:slow.csv"}
+            studio.hear(page, json.dumps(told))
+        await asyncio.sleep(0)
+        readers = list(fakes.all)  # a worker for each, and one question that waits
+        assert [worker.told[0]["do"] for worker in readers] == ["read"] * READERS
+        studio.hear(other, json.dumps({"id": 50, "ask": "data", "dataset": "bars4"}))
+        desk = fakes.all[READERS]
+        assert desk.told == [{"folder": str(tmp_path), "do": "desk"}, {**desk.told[1], "id": 50}]
+        desk.answer(id=50)
+        assert list(other._slots) == ["answer/50"]  # before any file is read
+        readers[1].answer(id=1)
+        await asyncio.sleep(0.01)
+        assert list(page._slots) == ["answer/1"]
+        assert [worker.closed for worker in readers] == [n == 1 for n in range(READERS)]
+        assert fakes.all[-1].told[0]["do"] == "read"  # the one that waited
+        studio.leave(page)
+        await asyncio.sleep(0.01)
+        left = [worker.killed for worker in fakes.all]
+        assert left == [worker is not desk and not worker.closed for worker in fakes.all]
+        assert not studio._readers
+
+    asyncio.run(run())
 
 
 # -- uploads ------------------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import time
+import zipfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from rapidbm.cli.main import app
 from rapidbm.errors import InputError
@@ -417,6 +419,55 @@ def test_nonsense_ends_the_page_that_speaks_it_and_no_other(studio):
         assert witness.ask("hello")
 
 
+def test_text_that_is_no_text_ends_the_page_and_prints_nothing(tmp_path):
+    with served(tmp_path) as own:
+        with own.page() as witness:
+            for words in (b"\xff\xfe", b'{"id": 1, "ask": "\xc3("}'):
+                with own.socket() as page:
+                    page.send(words, text=True)
+                    with pytest.raises(ConnectionClosed, match="1007"):
+                        page.recv(timeout=PATIENCE)
+            assert witness.ask("hello")
+        own.process.send_signal(signal.SIGINT)
+        said = own.process.stderr.read()
+        assert "Traceback" not in said
+        assert "UTF-8" not in said
+
+
+def test_no_answer_tells_where_a_link_leads(studio, tmp_path):
+    secret = tmp_path / "secret"
+    Run.create(secret, Recipe.made("bars4", {"hidden": (5,), "epochs": 1, "device": "cpu"}))
+    told = []
+    for part in ("", "run.json", "checkpoints", "metrics.jsonl"):
+        place = studio.folder / f"led-{part or 'whole'}"
+        if part:
+            shutil.copytree(secret, place)
+            (place / part).unlink(missing_ok=True)
+            (place / part).symlink_to(secret / part)
+        else:
+            place.symlink_to(secret)
+        with studio.page() as page:
+            name = place.name
+            told.append(page.asked("run", run=name))
+            told.append(page.asked("place", machine=name))
+            told.append(page.asked("spectrum", machine=name))
+            told.append(page.asked("resume", run=name))
+            page.tell("dream", what="open", machine=name)
+            told.append(page.event("remark"))
+            status, _, body = studio.request("GET", f"/export?run={name}")
+            told.append(json.loads(body) if status == 404 else status)
+            told.append(page.ask("runs")["runs"])
+    words = [
+        str({k: v for k, v in x.items() if k != "payload"} if isinstance(x, dict) else x) for x in told
+    ]
+    assert sum("link" in x or "leads" in x or "its folder" in x for x in words) > 10
+    for x in words:
+        assert str(tmp_path) not in x
+        assert "secret" not in x
+    for place in studio.folder.glob("led-*"):
+        place.unlink() if place.is_symlink() else shutil.rmtree(place)
+
+
 # -- files --------------------------------------------------------------------------------------------
 
 
@@ -485,6 +536,23 @@ def test_a_gigabyte_is_refused_and_memory_stays_bounded(studio):
     assert sent < 2**28
     assert studio.memory() - before < 64 * 2**20
     assert not list((studio.folder / "data").glob(".*.part"))
+
+
+def test_a_megabyte_that_unpacks_to_a_gigabyte_is_refused_unseen(studio):
+    bomb = io.BytesIO()
+    with (
+        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("samples.npy", "w") as member,
+    ):
+        header = {"descr": "|i1", "fortran_order": False, "shape": (1000, 10**6)}
+        np.lib.format.write_array_header_1_0(member, header)
+        for _ in range(1000):
+            member.write(bytes(10**6))
+    assert len(bomb.getvalue()) < 1.1e6
+    status, _, body = studio.request("POST", "/upload?name=bomb.npz", body=bomb.getvalue())
+    assert status == 422
+    assert "bomb.npz unpacks to 1,000,000,000 bytes, more than 268,435,456" in json.loads(body)["error"]
+    assert not (studio.folder / "data" / "bomb.npz").exists()
 
 
 # -- what it survives ---------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ def check_negative_phase(
     """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
     chains that keep their shape, the same bits for the same seed; of one that `split`s, parts that are
     phases themselves and whose shares sum to one."""
+    machine.layers.check_spins("this contract")
     e, n, v = machine.replicas, machine.layers.units, machine.visible
     data = SPIN.random((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}

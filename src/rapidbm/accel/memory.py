@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,12 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(M_MMAP_THRESHOLD, OWN)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT))
 
 
-def check_room(what: str, count: int, *, size: int, device: Any = "cpu", remedy: str = "") -> None:
-    """Refuses `count` numbers of `size` bytes that the memory there cannot hold, before it is taken."""
-    there = memory_of(str(device))
+def check_room(
+    what: str, count: int, *, size: int, device: Any = "cpu", remedy: str = "", free: bool = False
+) -> None:
+    """Refuses `count` numbers of `size` bytes that the memory there cannot hold, before it is taken; with
+    `free` that of the CPU that is not in use."""
+    there = free_memory() if free else memory_of(str(device))
     if count * size > there:
         raise InputError(
             f"{what} would take {_words(count * size)} of memory, and there are {_words(there)}; "
@@ -56,6 +60,55 @@ def memory_of(device: str) -> float:
         return float(min(pages, int(Path("/sys/fs/cgroup/memory.max").read_text())))
     except (OSError, ValueError):
         return float(pages)
+
+
+def free_memory() -> float:
+    """Bytes that this process can still take: of the machine, of its container and of its own limit."""
+    return min(memory_of("cpu"), _free_of_machine(), _free_of_container(), _free_of_limit())
+
+
+def _free_of_machine() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024.0 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return math.inf
+
+
+def _free_of_container() -> float:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        most, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        cache = int(stat["active_file"]) + int(stat["inactive_file"])  # is given back when it is wanted
+        return float(most - used + cache)
+    except (OSError, ValueError, KeyError):
+        return math.inf
+
+
+def _free_of_limit() -> float:
+    """What `ulimit -v` leaves."""
+    try:
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return math.inf if most == resource.RLIM_INFINITY else max(0.0, float(most - _taken()))
+    except (ImportError, OSError, ValueError):
+        return math.inf
+
+
+def limit_memory(more: int) -> None:
+    """From now on this process gets at most so many bytes more; no limit where the system has none."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (_taken() + more, most))
+
+
+def _taken() -> int:
+    """Bytes of addresses that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _words(count: float) -> str:

@@ -319,5 +319,8 @@ def _finish(run: Run, screen: Screen) -> None:
         words += f"; {run.where('best')[1]}, is what other commands take"
     if records := run.metrics():
         fig = pictures.curve_figure(records, info["data"]["name"])
-        words += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"
+        try:
+            words += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"
+        except (InputError, OSError) as error:  # the training is over and saved
+            words += f"; the curves were not drawn: {error}: rapidbm report draws them, too"
     screen.say(words)

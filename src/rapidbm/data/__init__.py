@@ -21,6 +21,7 @@ Others take besides
     catalogue: FILE_ENDINGS, entry_of, settings_for
     converted: pack
     digits: data_folder, mnist_is_here
+    files: check_unpacked
     packed: ENDING, Packed, bytes_of
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays

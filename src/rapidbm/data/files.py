@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import Annotated, Any
 
 from torch import Tensor
 
+from ..accel.memory import check_room
 from ..arrays import as_labels
 from ..errors import DataWarning, InputError
 from ..machines.spins import to_spins
 from .converted import cached, shape_of, used
 from .packed import ENDING, Packed
-from .sources import LIBRARIES, Arrays, Npy, Source, labels_of, opened
+from .sources import LIBRARIES, PARTS, Arrays, Npy, Source, labels_of, opened
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split, divided, held_out, top_half
 from .stored import NumpyRows, PackedRows, Piece, Rows, Stored
 from .tables import ENDINGS, read_table
@@ -53,24 +54,47 @@ def from_arrays(
         >>> len(data.train), len(data.test)
         (4, 1)
     """
-    spins, shape = _flat(train, f"{name}: the training data")
+    given = {"train": train, "test": test, "valid": valid}
+    labels = {"train": train_labels, "test": test_labels, "valid": valid_labels}
+    arrays = {
+        part: [values].pop for part, values in given.items() if part == "train" or values is not None
+    }
+    named = {part: [values].pop for part, values in labels.items() if values is not None}
+    return _from_parts(arrays, named, name=name, seed=seed)
+
+
+def _from_parts(
+    parts: Mapping[str, Callable[[], Any]],
+    labels: Mapping[str, Callable[[], Any]],
+    *,
+    name: str,
+    seed: int,
+) -> Dataset:
+    """A data set of the parts train, test and valid, each asked for when its turn comes, and not kept
+    beside its spins."""
+    spins, shape = _flat(parts["train"](), f"{name}: the training data")
     known = top_half(shape)
 
-    def other(values: Any, labels: Any, what: str) -> Split:
-        found, _ = _flat(values, f"{name}: the {what} data")
+    def labels_of_part(part: str) -> Tensor | None:
+        return as_labels(labels[part]()) if part in labels else None
+
+    def other(part: str, what: str) -> Split | None:
+        if part not in parts:
+            return None
+        found, _ = _flat(parts[part](), f"{name}: the {what} data")
         if found.shape[1] != spins.shape[1]:
             raise InputError(
                 f"{name}: training and {what} data must agree on the number of pixels, they have "
                 f"{spins.shape[1]} and {found.shape[1]}"
             )
-        return Split.owning(found, None if labels is None else as_labels(labels), known)
+        return Split.owning(found, labels_of_part(part), known)
 
-    third = None if valid is None else other(valid, valid_labels, "validation")
-    labels = None if train_labels is None else as_labels(train_labels)
-    if test is None:
-        return replace(divided(name, spins, labels, shape, seed), valid=third)
-    held = other(test, test_labels, "test")
-    return Dataset(name, Split.owning(spins, labels, known), held, shape, third)
+    third = other("valid", "validation")
+    train_labels = labels_of_part("train")
+    held = other("test", "test")
+    if held is None:
+        return replace(divided(name, spins, train_labels, shape, seed), valid=third)
+    return Dataset(name, Split.owning(spins, train_labels, known), held, shape, third)
 
 
 def from_file(
@@ -103,7 +127,9 @@ def from_file(
                 f"{path.stem}{ENDING}"
             )
         values, names = read_table(path)
-        data = from_arrays(values, name=path.stem, seed=seed or 0)
+        rows = [values]
+        del values  # kept by nobody beside its spins
+        data = _from_parts({"train": rows.pop}, {}, name=path.stem, seed=seed or 0)
         if names:  # a table, though there may be as many columns as a square has pixels
             data = replace(data, shape=(1, len(names)), columns=names)
     else:
@@ -111,10 +137,40 @@ def from_file(
             if source.claims and _stays(source, stream):
                 data = on_disk(path, source, seed=seed, seeded=valid is not None)
             else:
+                _check_fits(path, source)
                 data = from_named(path, source.arrays(), seed=seed, seeded=valid is not None)
             if source.columns:
                 data = replace(data, shape=(1, data.visible), columns=source.columns)
     return data if valid is None else held_out(data, valid, seed or 0)
+
+
+def _check_fits(path: Path, source: Source) -> None:
+    """Refuses, before anything is unpacked, what the memory does not hold: the largest array as the file
+    has it, and all values as spins, before and after they are divided."""
+    read = {name: source.claims[name] for name in _names(source.claims)[1] if name in source.claims}
+    need = 0 if isinstance(source, Npy) else max((claim.size for claim in read.values()), default=0)
+    for name, claim in read.items():
+        rows = claim.shape[0] if claim.shape else 1
+        need += 2 * math.prod(claim.shape) + 16 * rows if name in PARTS else 24 * rows
+    check_room(
+        f"reading {path}",
+        need,
+        size=1,
+        remedy="free some, or leave its rows on disk (stream=True, --stream)",
+        free=True,
+    )
+
+
+def check_unpacked(path: Path, largest: int) -> None:
+    """Refuses a file of arrays that unpack to more than so many bytes, by what their headers say."""
+    if path.suffix.lower() in ENDINGS:  # text: what it says is not larger than it is
+        return
+    with _source(path) as source:
+        size = sum(claim.size for claim in source.claims.values())
+    if size > largest:
+        raise InputError(
+            f"{path.name} unpacks to {size:,} bytes, more than {largest:,}; train it by the command"
+        )
 
 
 @contextmanager
@@ -151,7 +207,7 @@ def on_disk(path: Path, source: Source, *, seed: int | None = None, seeded: bool
     return Dataset(path.stem, rest, held, shape, parts.get("valid"), undivided=parts["samples"])
 
 
-def _names(arrays: Arrays) -> tuple[bool, list[str]]:
+def _names(arrays: Collection[str]) -> tuple[bool, list[str]]:
     """Whether a file has a split of its own, and the arrays that are read of such a file."""
     whole = "train" in arrays and "test" in arrays
     parts = ("train", "test", "valid") if whole else ("samples", "valid")
@@ -182,25 +238,11 @@ def from_named(path: Path, arrays: Arrays, *, seed: int | None = None, seeded: b
     """A data set from the arrays of a file, those that it knows; `seeded` says that the seed has a use
     beside the split."""
     whole = _told(path, arrays, seed=seed, seeded=seeded)
-    found = {name: arrays[name]() for name in _names(arrays)[1] if name in arrays}
-    if whole:
-        return from_arrays(
-            found["train"],
-            found["test"],
-            found.get("valid"),
-            train_labels=found.get("train_labels"),
-            test_labels=found.get("test_labels"),
-            valid_labels=found.get("valid_labels"),
-            name=path.stem,
-        )
-    return from_arrays(
-        found["samples"],
-        valid=found.get("valid"),
-        train_labels=found.get("labels"),
-        valid_labels=found.get("valid_labels"),
-        name=path.stem,
-        seed=seed or 0,
-    )
+    names = {"train": "train", "test": "test"} if whole else {"train": "samples"}
+    names["valid"] = "valid"
+    parts = {part: arrays[name] for part, name in names.items() if name in arrays}
+    labels = {part: arrays[labels_of(name)] for part, name in names.items() if labels_of(name) in arrays}
+    return _from_parts(parts, labels, name=path.stem, seed=0 if whole else seed or 0)
 
 
 def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:

@@ -165,9 +165,10 @@ class Npz(Source):
             zipfile.ZipFile(self.path) as file,
         ):
             member = self.members[name]
-            check_unpacked(member.filename, member.file_size, member.compress_size)
-            with file.open(member) as packed:
-                yield packed  # type: ignore[misc]
+            packed = min(member.compress_size, self.path.stat().st_size)  # it may claim more
+            check_unpacked(member.filename, member.file_size, packed)
+            with file.open(member) as member_file:
+                yield member_file  # type: ignore[misc]
 
     def array(self, name: str) -> Array:
         with self._open(name) as packed:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..arrays import as_labels, as_mask
 from ..display import Shown, words
 from ..errors import InputError, is_number
-from ..machines.spins import to_spins
+from ..machines.spins import column_sums, to_spins
 from ..random import stream
 from ..registry import Setting
 
@@ -87,7 +87,8 @@ class Split(Shown):
     @property
     def share_up(self) -> float:
         """The share of spins that are up."""
-        return float((self.spins > 0).double().mean())
+        count = self.spins.numel()
+        return (float(column_sums(self.spins).sum()) + count) / (2 * count)
 
     @property
     def visible(self) -> int:

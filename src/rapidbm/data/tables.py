@@ -10,9 +10,11 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -23,6 +25,7 @@ ENDINGS = (".csv", ".tsv", ".txt", ".data")
 SEPARATORS = ",;\t"
 WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 MISSING = ("", "?", "na", "n/a", "nan", "null", "none")
+LEVELS = {"0": 0, "1": 1, "-1": 255}  # as bytes
 LONGEST = 2**20  # characters of a cell
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet computes begins so
 
@@ -31,14 +34,13 @@ def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
     """The numbers (samples, columns), and the names of the columns if there are any."""
     try:
         with path.open(encoding=_encoding(path), errors="replace", newline="") as file:
-            names, rows = _parsed(path, _rows(file))
+            names, values = _parsed(path, _rows(file))
     except csv.Error as error:
         raise InputError(f"{path} is no table of text: {error}; mend the file") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
-    if not rows:
+    if not len(values):
         raise InputError(f"{path} holds no row of numbers; write one row per sample")
-    values = np.stack(rows)
     if values.dtype != np.int8:
         _check_levels(path, values, names)
     return values, names
@@ -78,13 +80,14 @@ def _encoding(path: Path) -> str:
     return "utf-8-sig"
 
 
-def _rows(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """Cells of each line that has any, with its number from 1."""
-    skipped = 0
+def _rows(file: TextIO) -> Iterator[tuple[int, Array | list[str]]]:
+    """Cells of each line that has any, with its number from 1; of many lines of nothing but 0 and 1 their
+    values at once, (lines, columns) int8, with the number of the first."""
+    number = 1
     for first in file:
         if first.strip() and not first.startswith("#"):
             break
-        skipped += 1
+        number += 1
     else:
         return
     csv.field_size_limit(LONGEST)
@@ -93,17 +96,41 @@ def _rows(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     for mark in ";\t":  # 1,0;0,0;1,0
         if mark in bare and all(map(_is_number, bare.replace(",", ".").split(mark))):
             separator = mark
-    lines = chain([first], file)
-    if not bare.count(separator):
-        yield from ((skipped + n, line.split()) for n, line in enumerate(lines, 1) if line.strip())
-        return
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
-    for cells in reader:
-        cells = [cell.strip() for cell in cells]
-        if separator != ",":
-            cells = [_with_point(cell) for cell in cells]
-        if any(cells):
-            yield skipped + reader.line_num, cells
+    blanks = not bare.count(separator)
+    some = [first]
+    while some:
+        block = _block(some, " " if blanks else separator)
+        if block is not None:
+            yield number, block
+            number += len(some)
+            some = []
+        lines = iter(some)
+        for line in lines:
+            if blanks:
+                cells = line.split()
+            else:
+                reader = csv.reader(
+                    chain([line], lines, file), delimiter=separator, skipinitialspace=True
+                )
+                cells = [cell.strip() for cell in next(reader)]
+                number += reader.line_num - 1  # what is in quotes may go on over several lines
+                if separator != ",":
+                    cells = [_with_point(cell) for cell in cells]
+            if any(cells):
+                yield number, cells
+            number += 1
+        some = file.readlines(LONGEST)
+
+
+def _block(lines: list[str], separator: str) -> Array | None:
+    """The values of lines of 0 and 1 between single separators, all of one length; None for others."""
+    text, length, end = "".join(lines), len(lines[0]), len(lines[0].rstrip("\r\n"))
+    if not text.isascii() or len(text) != length * len(lines) or end % 2 == 0:
+        return None
+    table = np.frombuffer(text.encode(), np.int8).reshape(len(lines), length)
+    digits = table[:, :end:2] - np.int8(48)  # "0" and "1" are 48 and 49
+    plain = ((digits & 1) == digits).all() and (table[:, 1:end:2] == ord(separator)).all()
+    return digits if plain and (table[:, end:] == table[0, end:]).all() else None
 
 
 def _is_number(cell: str) -> bool:
@@ -120,32 +147,50 @@ def _with_point(cell: str) -> str:
     return pointed if pointed != cell and _is_number(pointed) else cell
 
 
-def _parsed(path: Path, lines: Iterator[tuple[int, list[str]]]) -> tuple[tuple[str, ...], list[Array]]:
+def _parsed(path: Path, lines: Iterator[tuple[int, Array | list[str]]]) -> tuple[tuple[str, ...], Array]:
+    """The names of the columns, and the rows: int8 where all values are −1, 0 and 1."""
     names: tuple[str, ...] = ()
-    rows: list[Array] = []
+    small, wide = bytearray(), array("d")  # rows up to the first that holds something else; those after
+    width = count = 0
     for number, cells in lines:
-        width = len(rows[0]) if rows else len(names)
-        if width and len(cells) != width:
+        rows, columns = cells.shape if isinstance(cells, np.ndarray) else (1, len(cells))
+        if width and columns != width:
             raise InputError(
                 f"{path} must have the same number of columns in every row: line {number} has "
-                f"{len(cells)}, those before {width} (truncated?); mend the file"
+                f"{columns}, those before {width} (truncated?); mend the file"
             )
-        if not (rows or names) and _count(cells):
-            names = tuple(map(_plain, cells))
-            continue
-        try:
-            row = np.array([float(cell) for cell in cells])
-        except ValueError:
-            if not (rows or names) and _are_names(path, number, cells):
+        width = columns
+        if not isinstance(cells, np.ndarray):
+            if not (count or names) and (_count(cells) or _are_names(path, number, cells)):
                 names = tuple(map(_plain, cells))
                 continue
-            row = np.array([_value(path, number, i, cell, names) for i, cell in enumerate(cells)])
-        if np.isnan(row).any():
-            at = int(np.isnan(row).argmax())
-            _value(path, number, at, "nan", names)
-        small = bool((np.abs(row) <= 1).all() and (row == np.rint(row)).all())
-        rows.append(row.astype(np.int8) if small else row)
-    return names, rows
+            cells = _values(path, number, cells, names)
+        count += rows
+        if cells.dtype == np.int8 and not wide:
+            small += cells.tobytes()
+        else:
+            wide.frombytes(cells.astype(np.float64).tobytes())
+    head = np.frombuffer(small, np.int8).reshape(-1, width) if width else np.empty((0, 0), np.int8)
+    if not wide:
+        return names, head
+    return names, np.concatenate([head, np.frombuffer(wide).reshape(-1, width)])
+
+
+def _values(path: Path, number: int, cells: list[str], names: tuple[str, ...]) -> Array:
+    """The numbers of a line: int8 where all are −1, 0 and 1."""
+    try:
+        return np.frombuffer(bytes(map(LEVELS.__getitem__, cells)), np.int8)
+    except KeyError:
+        pass
+    try:
+        row = np.array([float(cell) for cell in cells])
+    except ValueError:
+        row = np.array([_value(path, number, i, cell, names) for i, cell in enumerate(cells)])
+    if np.isnan(row).any():
+        at = int(np.isnan(row).argmax())
+        _value(path, number, at, "nan", names)
+    whole = bool((np.abs(row) <= 1).all() and (row == np.rint(row)).all())
+    return row.astype(np.int8) if whole else row
 
 
 def _check_levels(path: Path, values: Array, names: tuple[str, ...]) -> None:

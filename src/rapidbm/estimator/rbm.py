@@ -127,6 +127,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     @classmethod
     def from_machine(cls, machine: Machine, *, device: str = "auto", random_state: Any = None) -> Self:
         """A fitted estimator of a restricted machine with one hidden layer and one replica."""
+        machine.layers.check_spins("an estimator")
         if machine.replicas != 1 or not machine.layers.two:
             raise InputError(
                 "an estimator has a restricted machine of one hidden layer and one replica, not "

@@ -63,6 +63,7 @@ def basins(
         >>> rb.basins(rb.rbm(60, 60, patterns=1, seed=0), seed=0).radius.item() >= 0.4
         True
     """
+    machine.layers.check_spins("a basin")
     if machine.patterns is None:
         return None
     shares = tuple(flipped)

@@ -144,6 +144,7 @@ def minima(
         [1]
     """
     check_count("the number of starts", starts, least=2)
+    machine.layers.check_spins("a minimum")
     rng = rng_from(seed, rng, "minima", device=machine.device)
     spins, tied = settle(machine, machine.random(starts, rng), rng)
     keys = torch.where(tied, 0.0, spins).to(torch.int8)

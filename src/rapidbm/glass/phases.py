@@ -100,6 +100,7 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
         ('retrieval',)
     """
     check_beta(beta)
+    machine.layers.check_spins("a place among the phases")
     a, b, theory = _compared(machine.layers)
     aspect = 1.0 if a == b else b / a
     square, count = (x.cpu() for x in _strength(machine.couplings, theory))

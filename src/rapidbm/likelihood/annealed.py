@@ -97,7 +97,8 @@ def annealed(
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
         paths, proven = paths_to(machine, data, streams("modes"))
         betas = spread.ranks.told(lambda: _schedules(paths, most, streams))
-        tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
+        parts = len(spread.ranks.share_of(spread.shards))  # each counts its own steps
+        tick.total = tick.done + 2 * parts * sum(len(x) - 1 for x in betas.values())
         walk = partial(_walk, chains=chains, streams=streams, tick=tick, spread=spread)
         walks = {name: walk(name, paths[name], betas[name]) for name in betas}
         while True:
@@ -117,10 +118,13 @@ def annealed(
             again = _wanting(list(intervals), width, walks, most)
             if not again:
                 break
-            tick.total += 3 * sum(2 * walks[name].steps for name in again)
             for name in again:
-                wider = annealing.resized(walks[name].betas, 2 * walks[name].steps + 1)
-                walks[name] = walk(name, paths[name], wider)
+                betas[name] = annealing.resized(walks[name].betas, 2 * walks[name].steps + 1)
+            # Those go there anew, and all of them back, which start from what the new ones find.
+            steps = {name: len(x) - 1 for name, x in betas.items()}
+            tick.total = tick.done + parts * (sum(steps.values()) + sum(steps[name] for name in again))
+            for name in again:
+                walks[name] = walk(name, paths[name], betas[name])
     believed = {list(intervals)[i] for i in width.argmin(0).tolist()}
     effort = f"{chains:,} chains from each of " + ", ".join(
         f"{name} ({walk.steps + 1:,} temperatures{', believed' if name in believed else ''})"

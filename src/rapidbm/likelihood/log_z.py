@@ -139,6 +139,7 @@ def log_likelihood(
         -11.09
     """
     check_beta(beta)
+    machine.layers.check_spins("the likelihood of data")
     data = data.some() if isinstance(data, Split) else data
     spins = to_spins(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
@@ -165,6 +166,7 @@ def log_likelihood(
 def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
     """The same with the sum over hidden units bounded from below by mean field: what is proven of mean
     log p, as far as log Z is known."""
+    machine.layers.check_spins("a bound on the likelihood of data")
     data = data.some() if isinstance(data, Split) else data
     logs = bounds_of(machine, to_spins(data))  # (e, rows)
     return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))

@@ -45,6 +45,7 @@ def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = 
     """⟨s_i⟩ and ⟨s_i s_j⟩ by the cheapest of enumeration, counting and quadrature, within `limit`
     seconds."""
     check_beta(beta)
+    machine.layers.check_spins("exact_moments")
     method, terms = exact_method(machine, beta, half=False, what="exact moments")
     double = copy.deepcopy(machine).double()
     with watch(f"moments by {method}", terms * machine.replicas) as tick:

@@ -70,11 +70,12 @@ class Layers:
         return all(unit == SPIN for unit in self.kinds)
 
     def check_spins(self, what: str) -> None:
-        """Refuses what is known for spins alone."""
+        """Refuses what is known for spins alone: what reads or answers ±1, or has formulas of theirs."""
         if not self.spins:
             raise InputError(
-                f"{what} is for spins, ±1, but the units of this machine are {self.kinds}; energies, "
-                "Gibbs sweeps, enumeration and gradients know every kind"
+                f"{what} is for spins, ±1, but the units of this machine are {self.kinds}; take spins. "
+                "Other units have random states, sweeps and energies with means=True, the exact log Z, "
+                "and the gradient over weighted configurations"
             )
 
     def count(self, chosen: Iterable[int]) -> int:

@@ -120,6 +120,7 @@ class Machine(Shown, nn.Module):
     def configuration(self, spins: Any, *, means: bool = False) -> Tensor:
         """`spins` as (e, c, n) of this machine's type and device; (c, n) serves every replica."""
         if not means:
+            self.layers.check_spins("a configuration without means=True")
             spins = self._known(spins)
         whole: Tensor = self._shaped(spins, self.layers.units, "a configuration")
         return whole.to(self.dtype)
@@ -130,7 +131,9 @@ class Machine(Shown, nn.Module):
 
     def _visible(self, visible: Any, means: bool) -> Tensor:
         """The same of whatever type."""
-        visible = visible if means else as_spins(visible, what="visible data")
+        if not means:
+            self.layers.check_spins("visible data without means=True")
+            visible = as_spins(visible, what="visible data")
         return self._shaped(visible, self.visible, "a visible configuration")
 
     def _known(self, spins: Any) -> Tensor:
@@ -353,6 +356,7 @@ class Machine(Shown, nn.Module):
         observation of each spin."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
+        self.layers.check_spins("a start from the data's marginals")
         spins = as_spins(visible, what="visible data")
         if spins.dim() != 2 or spins.shape[1] != self.visible:
             raise InputError(

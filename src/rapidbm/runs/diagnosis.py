@@ -173,6 +173,7 @@ def diagnose(
     `starts` random states. `past` are the checkpoints of its training, `data` what it was trained on.
     After `limit` seconds it stops (`TimeLimit`).
     """
+    machine.layers.check_spins("a diagnosis")
     if machine.replicas != 1:
         raise InputError(
             f"diagnose looks at one machine at a time, this one has {machine.replicas} replicas; take "

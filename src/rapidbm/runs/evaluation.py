@@ -102,6 +102,7 @@ def evaluation(
     check_choice("choice of --likelihood", likelihood, LIKELIHOODS)
     splits, machine = run.parts(), copy.deepcopy(run.machine(update)).requires_grad_(False)
     machine = machine if device is None else machine.to(device_named(device))
+    machine.layers.check_spins("an evaluation")
     train = next(iter(splits.values()), None)
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}

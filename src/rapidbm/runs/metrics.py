@@ -88,6 +88,7 @@ def _split(data: Any) -> Split:
 
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
     """Configurations with unknown units at 0, (e, samples, n)."""
+    machine.layers.check_spins("a reconstruction")
     return machine.with_visible(torch.where(known, split.spins, 0), means=True)
 
 

@@ -26,7 +26,7 @@ from ..accel.ranks import Ranks, here
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
-from ..errors import DiskError, LossWarning, LostRank
+from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
@@ -291,7 +291,9 @@ class Run(RunFolder):
 
         header = self.ranks.told(read)
         if header is not None:
-            trainer.load(self.ranks.shared(tensors))
+            tensors = self.ranks.shared(tensors)
+            self._check_seed(tensors)
+            trainer.load(tensors)
         if self.ranks.first:
             # The evaluation at the start is made again.
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
@@ -305,6 +307,14 @@ class Run(RunFolder):
         seconds = float(header.get("seconds", 0.0))
         self._clock -= float(header.get("wall", seconds))
         return seconds
+
+    def _check_seed(self, tensors: dict[str, Tensor]) -> None:
+        seed = tensors.get("training/seed")
+        if seed is not None and seed.numel() == 1 and int(seed) != self.recipe.seed:
+            raise InputError(
+                f"{self.folder / 'run.json'} says the seed {self.recipe.seed}, and the training has the "
+                f"seed {int(seed)}; put that back, or train with the other one into another folder"
+            )
 
     def _keep_metrics(self, update: int, lines: int | None) -> None:
         """Drops the lines after `update`: they will be written again, with the same values."""
@@ -435,7 +445,7 @@ class Run(RunFolder):
         if not self.ranks.first:
             return
         when = {"update": trainer.update, "seconds": seconds, "wall": self._wall()}
-        if history:
+        if history or self._keeps(trainer.progress()):  # wherever it ends, an update that is due is kept
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
             save_tensors(
                 self.checkpoint(trainer.update), trainer.machine, kept, {"update": trainer.update}

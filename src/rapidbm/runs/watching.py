@@ -71,7 +71,8 @@ class Watch:
         for name in self.names:
             for part, mean in _parts(machine, data, z, name).items():
                 found[f"{name}_{part}"] = as_list(mean.value)
-                found[f"{name}_error_{part}"] = as_list(mean.error)
+                known = mean.value.isfinite()  # of what is not known there is no error either
+                found[f"{name}_error_{part}"] = as_list(mean.error.where(known, torch.nan))
         return found
 
     def affords(self, update: int, machine: Machine) -> bool:

@@ -50,6 +50,7 @@ class Mixing(Shown):
 @torch.no_grad()
 def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     """Scalar time series (e, c, t) of recorded configurations (e, c, t, n)."""
+    machine.layers.check_spins("a record")
     series = as_tensor(series, what="a record")
     if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
         raise InputError(

@@ -85,6 +85,9 @@ class Cooling:
     given: Tensor | None = None  # (e, c, n)
     exact: bool = True  # weights in float64
 
+    def __post_init__(self) -> None:
+        self.machine.layers.check_spins("annealing or tempering")
+
     @property
     def end(self) -> float:
         return 1.0
@@ -205,6 +208,7 @@ def _of(bases: Tensor, component: Tensor) -> Tensor:
 
 def check_one_shape(machines: Sequence[Machine]) -> None:
     """Refuses machines that do not lie on one way."""
+    machines[0].layers.check_spins("a way along a training")
     shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in machines]
     for i, machine in enumerate(machines):
         if machine.layers != machines[0].layers or shapes[i] != shapes[0]:

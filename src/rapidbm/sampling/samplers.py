@@ -223,6 +223,7 @@ def _states(
     tick: Watch,
 ) -> Iterator[State]:
     """The sampler's state at the start and after each step."""
+    machine.layers.check_spins("sampling")
     state = sampler.init(machine, chains, rng)
     tick()
     yield state

@@ -128,7 +128,7 @@ async def _upload(studio: Studio, request: Request) -> Response:
         return _told(refusal.status, {"error": str(refusal)}, close=True)
     except (TimeoutError, ClientDisconnect):
         return _told(408, {"error": "the file did not come"}, close=True)
-    header, _ = await studio.ask(studio.desk, {"ask": "upload", "file": name})
+    header, _ = await studio.read({"ask": "upload", "file": name})
     if "error" in header:
         return _told(422, {"error": str(header["error"]).replace(str(studio.folder), "…")})
     return _told(200, {"answer": header["answer"]})

@@ -57,6 +57,12 @@ class Clerk:
                 self.worker = None
             self._turn()
 
+    def close(self) -> None:
+        """Lets the worker go."""
+        if self.worker is not None:
+            self.worker.close()
+            self.worker = None
+
     def open(self) -> None:
         """Has a worker ready before anybody asks."""
         if self.worker is None:

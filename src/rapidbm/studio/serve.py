@@ -75,7 +75,7 @@ def serve(
     shown = names[0] if names else _shown(host)
     address = f"http://{shown}:{number}/?token={access.token}"
     studio = Studio(folder.resolve(), read_only=read_only)
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.levelno >= logging.ERROR)
+    logging.getLogger("uvicorn.error").addFilter(_is_our_fault)
     config = uvicorn.Config(
         made(studio, access),
         http=Patient,
@@ -99,6 +99,12 @@ def serve(
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with suppress(KeyboardInterrupt):  # how a server ends
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Errors, but for text of a page that is no UTF-8, which ends its socket."""
+    foreign = record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError)
+    return record.levelno >= logging.ERROR and not foreign
 
 
 def has_screen() -> bool:

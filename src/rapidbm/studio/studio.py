@@ -24,6 +24,8 @@ from .workers import Nursery, Worker
 
 PAGES = 24  # that may be open
 TRAININGS = 4  # that may run at once, or as many as there are cores
+READERS = 3  # files that are read at once, each by a worker of its own
+UPLOAD = "upload:"  # before the name of a file that was dropped here
 ASKING = 32  # questions of a page that wait
 LETTERS = 2**17  # of what a page tells at once
 DESK = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
@@ -48,6 +50,8 @@ class Studio:
         self.pages: dict[str, Page] = {}
         most = max(TRAININGS, os.cpu_count() or 1)
         self.trainings = Trainings(self.nursery, str(folder), self.pages.values, most)
+        self._reading = asyncio.Semaphore(READERS)
+        self._readers: dict[asyncio.Task[None], Page] = {}
         self.dreamer: Worker | None = None
         self._names = count(1)
         self._looks: dict[tuple[str, int], int] = {}  # page and id: the clerk's number
@@ -57,6 +61,8 @@ class Studio:
         self.desk.open()
 
     async def close(self) -> None:
+        for task in self._readers:
+            task.cancel()
         await self.trainings.close()
         for page in self.pages.values():
             page.close()
@@ -81,6 +87,9 @@ class Studio:
             if key[0] == page.name:
                 del self._looks[key]
                 self.look.take_back(number)
+        for task, reader in self._readers.items():
+            if reader is page:
+                task.cancel()
 
     def hear(self, page: Page, text: str) -> None:
         """What a page says; what is no message at all ends it."""
@@ -125,7 +134,12 @@ class Studio:
         def hear(header: Header, whole: bytes) -> None:
             self._pass_on(page, header, whole)
 
-        if ask in DESK:
+        if ask == "data" and str(told.get("dataset")).startswith(UPLOAD):
+            page.asking += 1
+            task = asyncio.create_task(self._read_for(page, question))
+            self._readers[task] = page
+            task.add_done_callback(self._readers.pop)
+        elif ask in DESK:
             page.asking += 1
             self.desk.ask(question, hear)
         elif ask in LOOK:
@@ -165,6 +179,19 @@ class Studio:
             asked["name"] = name
         self.trainings.start(asked, lambda found: reply(found if "error" in found else {"answer": found}))
         return None
+
+    async def _read_for(self, page: Page, question: Header) -> None:
+        self._pass_on(page, *await self.read(question))
+
+    async def read(self, question: Header) -> tuple[Header, bytes]:
+        """An answer for which a file is read, which may take long: by a worker of its own, so that nobody
+        waits for it but those who want files read, too."""
+        async with self._reading:
+            clerk = Clerk(self.nursery, {**self.desk.first, "do": "read"})
+            try:
+                return await self.ask(clerk, question)
+            finally:
+                clerk.close()
 
     async def ask(self, clerk: Clerk, question: Header) -> tuple[Header, bytes]:
         """An answer for the server itself."""

@@ -48,6 +48,7 @@ def check_each(optimizer: Optimizer, replicas: int) -> None:
 
 def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
     """Spins (samples, v) of this machine on its device, a copy; rows that stay on disk as they are."""
+    machine.layers.check_spins("training")
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
             "train needs spins (samples, visible) or a Split, such as data.train, not "

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 RATIO = 1100  # deflate packs no more into one byte; what is larger is not in the file
 LARGEST = 2**29  # bytes of a chunk of a file: what has to be unpacked at once
+SMALL = 2**24  # bytes of a chunk that may be larger than its array
 BLOCK = 2**22  # bytes that are written at a time, or one chunk
 LENGTH = struct.Struct("<q")
 
@@ -72,6 +73,17 @@ def rows_at_once(shape: tuple[int, ...], itemsize: int, chunk: int | None) -> in
             f"{LARGEST:,}; write it in smaller ones"
         )
     return chunk * max(1, BLOCK // max(1, chunk * row))
+
+
+def check_chunk(chunks: tuple[int, ...], itemsize: int, size: int) -> None:
+    """Refuses chunks that are too large to be unpacked, as they are, for an array of so many bytes."""
+    unpacked = itemsize
+    for n in chunks:
+        unpacked *= n
+    if unpacked > min(LARGEST, max(size, SMALL)):
+        raise ValueError(
+            f"one of its chunks has {unpacked:,} bytes, and the array {size:,}; write it in smaller ones"
+        )
 
 
 def in_file(name: str, size: int, stored: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import h5py
 import numpy
-from child import Found, in_file, rows_at_once  # type: ignore[import-not-found]
+from child import Found, check_chunk, in_file, rows_at_once  # type: ignore[import-not-found]
 
 TEXT = "text:"
 
@@ -59,6 +59,7 @@ def checked(found: Any, name: str) -> Any:
     if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
         raise ValueError(f"{name!r} holds {found.dtype}, not numbers or booleans")
     in_file(name, found.size * found.dtype.itemsize, found.id.get_storage_size())
+    check_chunk(found.chunks or (), found.dtype.itemsize, found.size * found.dtype.itemsize)
     if found.shape:
         rows_at_once(found.shape, found.dtype.itemsize, found.chunks and found.chunks[0])
     return found

@@ -64,10 +64,8 @@ class Child:
         """All of an array."""
         claim = self.claims[name]
         whole = np.empty(claim.shape, claim.dtype)
-        flat, at = whole.reshape(-1).view(np.uint8), 0
-        for block in self._raw(name):
-            flat[at : at + len(block)] = block
-            at += len(block)
+        for _ in self._raw(name, whole.reshape(-1).view(np.uint8)):
+            pass
         return whole
 
     def blocks(self, name: str) -> Iterator[Array]:
@@ -76,7 +74,8 @@ class Child:
         for raw in self._raw(name):
             yield raw.view(claim.dtype).reshape(-1, *claim.shape[1:])
 
-    def _raw(self, name: str) -> Iterator[Array]:
+    def _raw(self, name: str, whole: Array | None = None) -> Iterator[Array]:
+        """The bytes of an array, block by block, or as they fill `whole`."""
         claim, seen = self.claims[name], 0
         row = max(1, claim.size // max(1, claim.shape[0] if claim.shape else 1))
         assert self.process.stdin is not None
@@ -86,13 +85,19 @@ class Child:
                 self.process.stdin.flush()
             except OSError as error:
                 raise ValueError(self.fails) from error
-            while length := LENGTH.unpack(self._exactly(LENGTH.size))[0]:
+            prefix = bytearray(LENGTH.size)
+            while True:
+                self._read_into(prefix)
+                if not (length := LENGTH.unpack(prefix)[0]):
+                    break
                 if length < 0:
                     self._line()
                 seen += length
                 if seen > claim.size or length % row or length > LARGEST:
                     raise ValueError(self.fails)
-                yield np.frombuffer(self._exactly(length), np.uint8)
+                some = np.empty(length, np.uint8) if whole is None else whole[seen - length : seen]
+                self._read_into(some)
+                yield some
         if seen != claim.size:
             raise ValueError(self.fails)
 
@@ -105,11 +110,9 @@ class Child:
             raise ValueError(told["error"])
         return told
 
-    def _exactly(self, length: int) -> bytearray:
-        found = bytearray(length)
-        if self.heard.readinto(found) != length:  # type: ignore[attr-defined]
+    def _read_into(self, place: Any) -> None:
+        if self.heard.readinto(place) != len(place):  # type: ignore[attr-defined]
             raise ValueError(self.fails)
-        return found
 
     @contextmanager
     def _within(self, seconds: float) -> Iterator[None]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 import zarr
-from child import LARGEST, Found, in_file, rows_at_once  # type: ignore[import-not-found]
+from child import Found, check_chunk, in_file, rows_at_once  # type: ignore[import-not-found]
 from numcodecs import blosc
 
 WORDS = 2**20  # bytes of metadata
@@ -92,17 +92,11 @@ def _array(folder: Path, name: str) -> Any:
     count = math.prod(-(-n // c) for n, c in zip(shape, chunks, strict=True))
     if count > FILES:
         raise ValueError(f"{name!r} has {count:,} chunks, more than {FILES:,}; write it in larger ones")
-    in_file(name, math.prod(shape) * array.dtype.itemsize, stored)
-    _check_whole(chunks, array.dtype.itemsize)
+    size = math.prod(shape) * array.dtype.itemsize
+    in_file(name, size, stored)
+    check_chunk(chunks, array.dtype.itemsize, size)
     rows_at_once(shape, array.dtype.itemsize, chunks[0])
     return array
-
-
-def _check_whole(chunks: tuple[int, ...], itemsize: int) -> None:
-    """A chunk may be larger than the array, and is unpacked as a whole."""
-    size = math.prod(chunks) * itemsize
-    if size > LARGEST:
-        raise ValueError(f"one of its chunks has {size:,} bytes; write it in smaller ones")
 
 
 def _stored(folder: Path, name: str) -> int:

@@ -67,6 +67,7 @@ def work(link: int, said: int) -> None:
         "train": training.work,
         "dream": dreaming.work,
         "desk": desk.work,
+        "read": desk.read,
         "look": looking.work,
     }
     code = 1

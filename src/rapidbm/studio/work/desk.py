@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ...accel.memory import limit_memory
 from ...data.catalogue import load
 from ...data.digits import mnist_is_here
 from ...data.splits import Dataset
@@ -28,9 +29,9 @@ from ...runs.recipe import Recipe
 from ...runs.report.words import commands, recipe_in_words
 from ...runs.views.listing import Listed, Runs, machine_words
 from .arrays import Arrays, spins
-from .machines import embedded, run_folder, subject
+from .machines import embedded, run_folder, subject, without_places
 from .pipe import Pipe
-from .recipes import UPLOADED, UPLOADS, data_named, recipe_of, uploaded
+from .recipes import UNPACKED, UPLOADED, UPLOADS, data_named, recipe_of, uploaded
 
 Answer = tuple[dict[str, Any], Arrays]
 THUMBS = 12  # images of a data set
@@ -44,10 +45,18 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
     desk = Desk(Path(first["folder"]))
     while True:
         asked = pipe.wait()
-        answer(pipe, asked, desk.answers)
+        answer(pipe, asked, desk.answers, desk.folder)
 
 
-def answer(pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[..., Answer]]) -> None:
+def read(pipe: Pipe, first: dict[str, Any]) -> None:
+    """The same for one file that was dropped: no more memory than files of the allowed size take."""
+    limit_memory(4 * UNPACKED)
+    work(pipe, first)
+
+
+def answer(
+    pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[..., Answer]], folder: Path
+) -> None:
     """Answers a question, or says why not."""
     head = {"event": "answer", "page": asked.get("page"), "id": asked.get("id")}
     try:
@@ -55,8 +64,10 @@ def answer(pipe: Pipe, asked: dict[str, Any], answers: Mapping[str, Callable[...
         if known is None:
             raise InputError(f"nobody knows how to answer {asked.get('ask')!r}")
         told, arrays = known(asked)
-    except (InputError, OSError, MemoryError, RuntimeError, KeyError) as error:
-        pipe.tell({**head, "error": str(error)[:1500] or type(error).__name__})
+    except MemoryError:
+        pipe.tell({**head, "error": "this takes more memory than there is; do it by the command"})
+    except (InputError, OSError, RuntimeError, KeyError) as error:
+        pipe.tell({**head, "error": without_places(error, folder)[:1500]})
     else:
         pipe.tell({**head, "answer": told}, arrays)
 
@@ -97,6 +108,7 @@ class Desk:
         for run in self._listed():
             told = run.as_dict()
             del told["folder"]
+            told["reason"] = without_places(run.reason, self.folder) if run.reason else ""
             told["low"] = run.low
             told["curve"] = [] if run.reason or not run.measure else self._curve(run)
             found.append(told)
@@ -154,11 +166,12 @@ class Desk:
 
     def upload(self, asked: dict[str, Any]) -> Answer:
         """What a file that was dropped holds; one that cannot be read does not stay."""
-        path = uploaded(self.folder, str(asked.get("file")))
+        name = str(asked.get("file"))
         try:
-            data = load(str(path))
+            path = uploaded(self.folder, name)
+            data = load(path)
         except BaseException:
-            path.unlink(missing_ok=True)
+            inside(self.folder, UPLOADS, name).unlink(missing_ok=True)
             raise
         return _described(f"{UPLOADED}{path.name}", data)
 

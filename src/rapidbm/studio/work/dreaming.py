@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ...random import stream
 from ...sampling.gibbs import sweeps
 from .arrays import Arrays, numbers, spins
 from .ladder import Ladder
-from .machines import Subject, subject
+from .machines import Subject, subject, without_places
 from .pipe import Pipe
 
 FRAME = 1 / 30  # seconds between two frames, at least
@@ -48,7 +49,7 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
             _obey(pipe, folder, dreams, message)
         for dream in list(dreams.values()):
             if dream.moves and dream.due <= time.monotonic():
-                _guarded(pipe, dreams, dream.page, dream.frame)
+                _guarded(pipe, folder, dreams, dream.page, dream.frame)
 
 
 def _obey(pipe: Pipe, folder: Path, dreams: dict[str, Dream], told: Mapping[str, Any]) -> None:
@@ -57,12 +58,13 @@ def _obey(pipe: Pipe, folder: Path, dreams: dict[str, Dream], told: Mapping[str,
     if do == "close":
         dreams.pop(page, None)
     elif do == "open":
-        _guarded(pipe, dreams, page, lambda: dreams.__setitem__(page, Dream(pipe, folder, page, told)))
+        made = partial(Dream, pipe, folder, page, told)
+        _guarded(pipe, folder, dreams, page, lambda: dreams.__setitem__(page, made()))
     elif page in dreams:
-        _guarded(pipe, dreams, page, lambda: dreams[page].obey(told))
+        _guarded(pipe, folder, dreams, page, lambda: dreams[page].obey(told))
 
 
-def _guarded(pipe: Pipe, dreams: dict[str, Dream], page: str, call: Any) -> None:
+def _guarded(pipe: Pipe, folder: Path, dreams: dict[str, Dream], page: str, call: Any) -> None:
     """What goes wrong in one dream is told to its page and leaves the others alone."""
     try:
         call()
@@ -70,7 +72,7 @@ def _guarded(pipe: Pipe, dreams: dict[str, Dream], page: str, call: Any) -> None
         dream = dreams.get(page)
         if dream is not None:
             dream.running = False
-        pipe.tell({"event": "remark", "page": page, "text": str(error)[:600] or type(error).__name__})
+        pipe.tell({"event": "remark", "page": page, "text": without_places(error, folder)[:600]})
 
 
 class Dream:

@@ -59,7 +59,7 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
             pipe.tell({**head, "line": line, "share": share})
 
         with telling(tell), watch("", limit=LIMIT, remedy="look by the command"):
-            answer(pipe, asked, looks.answers)
+            answer(pipe, asked, looks.answers, looks.folder)
 
 
 class Looks:

@@ -6,6 +6,7 @@ retrieval and spin glass mean is seen best where nothing was trained.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ...data.splits import Dataset
-from ...disk import inside
 from ...errors import InputError, LoadWarning, lookup
 from ...machines.constructors import rbm
 from ...machines.machine import Machine
@@ -103,10 +103,22 @@ def run_folder(folder: Path, name: str) -> Path:
     path = Path(name)
     if path.is_absolute() or ".." in path.parts or not name or "\0" in name:
         raise InputError(f"a run is named by its path below the studio's folder, not {name!r}")
-    whole = inside(folder, *path.parts)
+    whole = folder.joinpath(path)
+    if not whole.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{name!r} is a link that leads out of the studio's folder; put the run there")
     if not (whole / "run.json").is_file():
         raise InputError(f"there is no run {name!r} in the studio's folder; it may have been removed")
     return whole
+
+
+def without_places(error: object, folder: Path) -> str:
+    """What an error says, without where the studio's folder lies or where a link leads."""
+    words = re.sub(
+        r"( leads out of ).*?(: what a folder holds)", r"\1its folder\2", f"{error}", flags=re.S
+    )
+    for place in sorted({str(folder), str(folder.resolve())}, key=len, reverse=True):
+        words = words.replace(f"{place}/", "").replace(place, "the studio's folder")
+    return words or type(error).__name__
 
 
 def subject(folder: Path, asked: dict[str, Any]) -> Subject:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ...data.catalogue import entry_of, is_file
+from ...data.files import check_unpacked
 from ...disk import inside
 from ...errors import InputError
 from ...runs.presets import preset_for
@@ -20,6 +22,7 @@ from ...schema import Either, Flag, Maybe, Names, Real, Several, Text, Whole
 
 UPLOADS = "data"  # the folder of what was dropped onto the page
 UPLOADED = "upload:"  # before the name of such a file
+UNPACKED = 2**28  # bytes of all arrays of such a file
 LARGEST = 2**27  # parameters of all replicas
 WORD = Text(40)
 NUMBER = Real()
@@ -83,13 +86,21 @@ def data_named(folder: Path, name: Any) -> str:
 
 
 def uploaded(folder: Path, name: str) -> Path:
-    """Where a file that was dropped onto the page lies."""
+    """Where a file that was dropped onto the page lies, if it does not unpack to more than `UNPACKED`."""
     if Path(name).name != name or name.startswith(".") or not is_file(name):
         raise InputError(f"{name!r} is no name of a file that was dropped here")
     path = inside(folder, UPLOADS, name)
     if not path.is_file():
         raise InputError(f"the file {name!r} is no longer there; drop it again")
+    there = path.stat()
+    _check_size_of(path, there.st_size, there.st_mtime_ns, there.st_ino)
     return path
+
+
+@lru_cache(64)
+def _check_size_of(path: Path, *stamp: int) -> None:
+    """Refuses what unpacks to more than a page is for; asked once of a file as it is."""
+    check_unpacked(path, UNPACKED)
 
 
 def check_size(recipe: Recipe, visible: int = 0) -> None:

@@ -29,7 +29,7 @@ from ...sampling.gibbs import sweep
 from ...training.negative import Persistent
 from ...training.trainer import Trainer
 from .arrays import Arrays, fields, spins
-from .machines import run_folder
+from .machines import run_folder, without_places
 from .pipe import Closed, Pipe
 from .recipes import recipe_of
 from .steered import Steered
@@ -44,7 +44,13 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
     try:
         run = _resumed(first) if first.get("resume") else _begun(first)
     except (InputError, OSError, MemoryError, RuntimeError) as error:
-        pipe.tell({"event": "ended", "status": "refused", "reason": str(error) or type(error).__name__})
+        pipe.tell(
+            {
+                "event": "ended",
+                "status": "refused",
+                "reason": without_places(error, Path(first["folder"])),
+            }
+        )
         return
     Steering(pipe, run, first).drive()
 
@@ -106,7 +112,8 @@ class Steering:
         except Closed:  # while it was paused; what it had was kept then
             return
         except Exception as error:
-            pipe.tell({"event": "ended", "status": "failed", "reason": str(error)[:1000]})
+            reason = without_places(error, run.folder.parent)[:1000]
+            pipe.tell({"event": "ended", "status": "failed", "reason": reason})
             return
         told = {name: run.info.get(name) for name in ("update", "diverged", "fit")}
         pipe.tell({"event": "ended", "status": run.status, **told})
