@@ -145,7 +145,7 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
 
 def test_a_tenth_of_a_nat_below_is_not_clear():
     most = torch.tensor([-5.0, -5.1, -5.11, 0.0], dtype=torch.float64)
-    assert Fit(most - 0.0, -5.1 + independent.CLEAR, 9).below.tolist() == [
+    assert Fit(most - 0.0, -5.1 + independent.CLEAR, 9, most, True).below.tolist() == [
         False,
         False,
         True,
@@ -154,7 +154,7 @@ def test_a_tenth_of_a_nat_below_is_not_clear():
 
 
 def test_the_warning_counts_replicas():
-    found = Fit(torch.tensor([-5.0, -30.0, -20.0]), -10.0, 7)
+    found = Fit(torch.tensor([-5.0, -30.0, -20.0]), -10.0, 7, torch.zeros(3), True)
     with pytest.warns(rb.FitWarning, match=r"2 of 3 replicas end .* 7 training images is -20.0"):
         warn_of_fit(found)
 
