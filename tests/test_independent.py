@@ -143,6 +143,21 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
         assert all(torch.equal(one[key], two[key]) for key in one)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 0.3, 1.5])
+def test_the_gain_over_columns_is_near_the_truth(scale, monkeypatch):
+    machine = rb.rbm(16, 6, seed=0, biases=True, scale=scale)
+    machine.start_biases(TABLE)
+    exact = independent.gain(machine, TABLE, stream(0))
+    truth = (
+        rb.log_likelihood(machine, TABLE, method="exact").value - fit(machine, TABLE, stream(0)).columns
+    )
+    assert torch.allclose(exact, truth)
+    monkeypatch.setattr(independent, "EXACT", 0)
+    found = independent.gain(machine, TABLE, stream(0))
+    assert torch.allclose(found, truth, atol=0.5)
+    assert independent.gain(rb.bm(16, 40, seed=0), TABLE, stream(0)) is None
+
+
 def test_a_tenth_of_a_nat_below_is_not_clear():
     most = torch.tensor([-5.0, -5.1, -5.11, 0.0], dtype=torch.float64)
     assert Fit(most - 0.0, -5.1 + independent.CLEAR, 9, most, True).below.tolist() == [
