@@ -11,6 +11,7 @@ python -m benchmarks estimator --seeds 5 --out estimator.json
 python -m benchmarks features --machines trained.safetensors --out features.json
 python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
 python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
+python -m benchmarks hard_tables --seeds 3
 python -m benchmarks fuzz --count 2000 --doors npy,csv
 python -m benchmarks precision --data digits --patterns 40 --out digits.json
 python -m benchmarks studio --repeats 3 --out studio.json
@@ -38,6 +39,7 @@ from . import (
     fuzz,
     grid,
     guard,
+    hard_tables,
     on_ray,
     pack,
     pid,
@@ -68,6 +70,7 @@ WITH_OPTIONS = {
     "fuzz": fuzz.run,
     "grid": grid.run,
     "guard": guard.run,
+    "hard_tables": hard_tables.run,
     "pack": pack.run,
     "precision": precision.run,
     "studio": studio.run,

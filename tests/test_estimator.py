@@ -1,7 +1,9 @@
 """The estimator: scikit-learn's checks, exact likelihoods, weights, and what people do with it."""
 
+import importlib
 import itertools
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -260,6 +262,67 @@ def test_training_goes_on_from_any_restricted_machine(machine):
     assert all(parameter.requires_grad for parameter in machine.parameters())
 
 
+@pytest.fixture(scope="module")
+def hard():
+    """The benchmark of tables that a machine is easily lost on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1]))
+        yield importlib.import_module("benchmarks.hard_tables")
+
+
+def check_above(hard, name, seed):
+    x = hard.tables()[name]
+    model = RapidRBM(random_state=seed).fit(x)
+    assert model.score(x) > hard.independent(x) - 0.05
+    constant = (x == x[0]).all(0)
+    assert not model.components_[:, constant].any()
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:all 2000 rows are the same")
+@pytest.mark.parametrize(
+    "name", ["6 survey, 40 constant columns", "50 columns of 0.1 % ones", "40 constant columns"]
+)
+def test_it_is_not_below_independent_columns(hard, name):
+    check_above(hard, name, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:all 2000 rows are the same")
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_never_below_independent_columns(hard, seed):
+    for name in hard.tables():
+        check_above(hard, name, seed)
+
+
+def test_what_cannot_be_mended_is_independent_columns(monkeypatch):
+    x = np.tile(table(), (1, 5))
+    with pytest.warns(FitWarning, match="machine is that of independent columns.*learning_rate"):
+        model = RapidRBM(20, learning_rate=30.0, weight_decay=0, n_iter=20, random_state=0).fit(x)
+    p = (x.sum(0) + 1) / (len(x) + 2)
+    assert model.score(x) == pytest.approx(np.where(x, np.log(p), np.log(1 - p)).sum(1).mean(), abs=0.1)
+    assert not model.components_.any()
+
+
+def test_a_column_counts_as_constant_until_it_is_not():
+    x, rng = table(80), np.random.default_rng(3)
+    x[:60, 2] = 1
+    model = RapidRBM(8, random_state=0, batch_size=10).partial_fit(x[:30])
+    model.partial_fit(x[30:60])
+    assert not model.components_[:, 2].any()
+    assert model.intercept_visible_[2] == pytest.approx(np.log(61))  # 60 ones, smoothed
+    model.partial_fit(x[60:])
+    assert model.components_[:, 2].any()
+    learnt = model.components_[:, 2]
+    model.partial_fit(x[:30])  # constant here, and not before
+    assert model.components_[:, 2].any()
+    assert not np.array_equal(learnt, model.components_[:, 2])
+    grey = rng.uniform(0, 0.02, (20, 6))
+    grey[:, 0] = 0
+    model = RapidRBM(4, n_iter=2, random_state=0).fit(np.vstack([grey, x]))
+    assert model.components_[:, 1].any()
+
+
 def test_warnings_teach():
     with pytest.warns(FitWarning, match="diverged"):
         RapidRBM(4, learning_rate=1e5, random_state=0).partial_fit(table()).partial_fit(table())
@@ -269,7 +332,7 @@ def test_warnings_teach():
         RapidRBM(2, n_iter=1).fit(np.zeros((5, 3)))
     with pytest.warns(DataWarning, match="read as probabilities"):
         RapidRBM(2, n_iter=1).fit(np.random.default_rng(0).uniform(0.1, 0.9, (20, 4)))
-    with pytest.warns(FitWarning, match="below independent columns"):
+    with pytest.warns(FitWarning, match="below independent columns.*take a smaller learning_rate"):
         RapidRBM(50, learning_rate=3.0, weight_decay=0, n_iter=50, random_state=0).fit(table())
 
 

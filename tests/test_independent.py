@@ -143,9 +143,24 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
         assert all(torch.equal(one[key], two[key]) for key in one)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 0.3, 1.5])
+def test_the_gain_over_columns_is_near_the_truth(scale, monkeypatch):
+    machine = rb.rbm(16, 6, seed=0, biases=True, scale=scale)
+    machine.start_biases(TABLE)
+    exact = independent.gain(machine, TABLE, stream(0))
+    truth = (
+        rb.log_likelihood(machine, TABLE, method="exact").value - fit(machine, TABLE, stream(0)).columns
+    )
+    assert torch.allclose(exact, truth)
+    monkeypatch.setattr(independent, "EXACT", 0)
+    found = independent.gain(machine, TABLE, stream(0))
+    assert torch.allclose(found, truth, atol=0.5)
+    assert independent.gain(rb.bm(16, 40, seed=0), TABLE, stream(0)) is None
+
+
 def test_a_tenth_of_a_nat_below_is_not_clear():
     most = torch.tensor([-5.0, -5.1, -5.11, 0.0], dtype=torch.float64)
-    assert Fit(most - 0.0, -5.1 + independent.CLEAR, 9).below.tolist() == [
+    assert Fit(most - 0.0, -5.1 + independent.CLEAR, 9, most, True).below.tolist() == [
         False,
         False,
         True,
@@ -154,7 +169,7 @@ def test_a_tenth_of_a_nat_below_is_not_clear():
 
 
 def test_the_warning_counts_replicas():
-    found = Fit(torch.tensor([-5.0, -30.0, -20.0]), -10.0, 7)
+    found = Fit(torch.tensor([-5.0, -30.0, -20.0]), -10.0, 7, torch.zeros(3), True)
     with pytest.warns(rb.FitWarning, match=r"2 of 3 replicas end .* 7 training images is -20.0"):
         warn_of_fit(found)
 

@@ -324,8 +324,10 @@ def test_a_run_is_resumed_to_the_same_bits(path, tmp_path):
 def test_a_value_in_the_middle_ends_a_run_that_can_go_on(path, tmp_path, monkeypatch):
     monkeypatch.setattr("rapidbm.data.stored.SURVEYED", 2)  # so that nobody looks at it before
     monkeypatch.setattr("rapidbm.data.stored.ROWS", 20)
-    whole = run_on(path, tmp_path / "A", epochs=3)
     values = np.load(path)
+    values[0] = 1 - values[0]  # a constant column would be looked for in all rows
+    np.save(path, values)
+    whole = run_on(path, tmp_path / "A", epochs=3)
     values[777, 3] = 5
     np.save(path, values)
     run = Run.create(tmp_path / "B", Recipe.made(str(path), CHOSEN | {"epochs": 3}, "small"))

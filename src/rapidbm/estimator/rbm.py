@@ -8,6 +8,13 @@ up to a constant. It is trained by CD-1 with centred gradients and Adam, whose r
 was compared in short trainings the best (docs/results/ablations.md). The rate begins at
 
     10⁻² · min(1, 128² / (V H))        for dense couplings, at 10⁻² for patterns                   (2)
+
+Adam makes steps of one size of gradients of any size, and those of rare columns are small: couplings
+that noise alone moves lead to states that chains from the data never visit, and that come to outweigh the
+data. So gradients below `EPSILON` make smaller steps, and constant columns have no couplings
+(`training/constants.py`). A machine that ends below independent columns all the same is trained anew,
+from weak couplings, by persistent chains at a lower rate. If that is below them too, the machine is that
+of independent columns.
 """
 
 from __future__ import annotations
@@ -32,7 +39,7 @@ from ..accel.devices import device_named
 from ..arrays import Array, as_mask
 from ..errors import FitWarning, InputError, check_count, is_number
 from ..estimates import Bounds
-from ..likelihood.independent import warn_of_fit
+from ..likelihood.independent import gain, warn_of_fit
 from ..likelihood.log_z import log_z
 from ..machines.machine import Machine
 from ..machines.units import SPIN
@@ -43,20 +50,27 @@ from ..runs.spacing import seconds_of
 from ..sampling.samplers import Sampler
 from ..sampling.samplers import sample as drawn
 from ..training.batches import InMemory
-from ..training.negative import ContrastiveDivergence
+from ..training.negative import ContrastiveDivergence, NegativePhase, Persistent
 from ..training.optimisers import adam
 from ..training.trainer import Trainer
 from .rows import Rows, in_range, thresholds, warn_of_values, weights_of
-from .start import completed, going_on, started
+from .start import completed, going_on, independent, started
 from .trials import by_trials
 
 Auto = Literal["auto"]
 EACH = 3  # hidden units for a column
 RATE, WIDE = 1e-2, 128**2  # of Adam in a short training; couplings from which on it is lower, eq. (2)
 STEADY = 0.25  # of that, where it does not fall
+EPSILON = 1e-2  # of Adam: gradients of this size make half a step
+LOWER, WEAK, CHAINS = 0.3, 0.1, 100  # of the rate and the start, and chains, where it is trained anew
+WORTH = 0.02  # nats below independent columns that are noise
 UPDATES, FEWEST, MOST = 700, 5, 200  # of a training; passes, at least and at most
 STEP = 2**22  # numbers at a time
 KINDS = (np.float64, np.float32)
+ADVICE = (
+    "take a smaller learning_rate, fewer n_components, more rows or a larger weight_decay, or let trials "
+    "choose (budget='1m')"
+)
 KEPT = ("optimizer/", "centring/")  # of a trainer's state, between two calls of partial_fit
 
 
@@ -138,6 +152,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         k = None if xi is None else int(xi.shape[1])
         made = cls(machine.layers.sizes[1], n_patterns=k, device=device, random_state=random_state)
         made._seed, made._memory, made.n_iter_ = _seed(random_state), {}, 0
+        made._constant = torch.zeros(machine.visible, dtype=torch.float64)
         made.n_features_in_ = machine.visible
         made._keep(copy.deepcopy(machine), seen=0)
         return made
@@ -161,18 +176,54 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             per_pass = math.ceil(len(spins) / self.batch_size)
             passes = min(max(FEWEST, math.ceil(UPDATES / per_pass)), MOST)
             passes = passes if self.n_iter == "auto" else int(self.n_iter)
+            self._constant = rows.constant
             trainer = self._trainer(machine, spins, passes, fall="linear")
-            began = time.monotonic()
-            for number in range(passes):
-                if number and rows.changing and isinstance(trainer.batches, InMemory):
-                    trainer.batches.replace(rows.draw(rng))
-                trainer.finish_epoch()
-                self._tell(f"pass {number + 1} of {passes}, {time.monotonic() - began:.1f} s")
+            self._pass_over(trainer, rows, rng)
             _warn_of_divergence(trainer)
-            warn_of_fit(trainer.fit())
+            if goes_on:
+                warn_of_fit(trainer.fit(), ADVICE)
+            elif passes:
+                machine = self._kept_above(machine, spins, rows, passes)
         self._keep(machine, seen=len(spins))
         self.n_iter_ = passes
         return self
+
+    def _pass_over(self, trainer: Trainer, rows: Rows, rng: torch.Generator) -> None:
+        """All passes of a training."""
+        began = time.monotonic()
+        for number in range(trainer.epochs):
+            if number and rows.changing and isinstance(trainer.batches, InMemory):
+                trainer.batches.replace(rows.draw(rng))
+            trainer.finish_epoch()
+            self._tell(f"pass {number + 1} of {trainer.epochs}, {time.monotonic() - began:.1f} s")
+
+    def _kept_above(self, machine: Machine, spins: Tensor, rows: Rows, passes: int) -> Machine:
+        """The machine if it is not below independent columns, else the best of it, one that persistent
+        chains train at a lower rate, and independent columns."""
+
+        def above(one: Machine) -> float:
+            found = gain(one, spins, stream(self._seed, "gain", device=one.device))
+            return math.inf if found is None else float(found)
+
+        first = above(machine)
+        if first >= -WORTH:
+            return machine
+        self._tell(f"{-first:.2f} nats below independent columns: trained anew by persistent chains")
+        other, rate = self._started(spins, size=WEAK), LOWER * self.learning_rate_
+        chains = Persistent(CHAINS)
+        trainer = self._trainer(other, spins, passes, fall="linear", rate=rate, negative=chains)
+        self._pass_over(trainer, rows, stream(self._seed, "rows", "anew"))
+        second = above(other)
+        if max(first, second) >= -WORTH:
+            return other
+        warnings.warn(
+            f"two trainings ended below independent columns, by {-first:,.2f} and {-second:,.2f} nats "
+            "per row, and the machine is that of independent columns, whose features are the same for "
+            f"all rows; {ADVICE}",
+            FitWarning,
+            stacklevel=3,
+        )
+        return independent(machine, spins)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Goes once over these rows, from the machine that is there or from a new one, at a rate that
@@ -182,13 +233,15 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         if first:
             self._seed, self._memory = _seed(self.random_state), {}
         seen = 0 if first else self.n_samples_seen_
+        constant = rows.constant
+        self._constant = constant if first else constant * (self._constant == constant)
         spins = rows.draw(stream(self._seed, "rows", seen))
         with quiet(not self.verbose):
             machine = self._started(spins) if first else self._going_on(self._machine())
             self._choose_rates(machine, seen + len(spins))
             if self.learning_rate == "auto":
                 self.learning_rate_ *= STEADY
-            trainer = self._trainer(machine, spins, 1, fall="none", seed=self._seed + seen)
+            trainer = self._trainer(machine, spins, 1, fall="none", seen=seen)
             trainer.load({**trainer.state(), **self._memory})
             trainer.finish_epoch()
             _warn_of_divergence(trainer)
@@ -212,17 +265,18 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         settings |= {"batch_size": self.batch_size, "seed": self._seed, "device": self.device}
         settings["budget"] = f"{seconds_of(str(self.budget)):g}"
         spins = rows.draw(stream(self._seed, "rows"))
+        self._constant = rows.constant
         machine, self.n_iter_ = by_trials(spins, settings, self._tell)
         self._choose_rates(machine, len(spins))
         self._keep(machine, seen=len(spins))
 
-    def _started(self, spins: Tensor) -> Machine:
-        """A new machine."""
+    def _started(self, spins: Tensor, size: float = 1.0) -> Machine:
+        """A new machine, its couplings or patterns so many times as large as usual."""
         device = device_named(self.device)
         hidden, k = self.n_components, None if isinstance(self.n_patterns, str) else self.n_patterns
         if _is_auto(hidden):
             hidden = usual_hidden(spins.shape[1], device, EACH)
-        return started(spins, int(hidden), k, seed=self._seed, device=device)
+        return started(spins, int(hidden), k, seed=self._seed, device=device, size=size)
 
     def _going_on(self, machine: Machine) -> Machine:
         asked: dict[str, Any] = {"hidden": self.n_components, "patterns": self.n_patterns}
@@ -237,18 +291,29 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.weight_decay_ = usual_decay(rows) if auto else float(self.weight_decay)
 
     def _trainer(
-        self, machine: Machine, spins: Tensor, passes: int, *, fall: Any, seed: int | None = None
+        self,
+        machine: Machine,
+        spins: Tensor,
+        passes: int,
+        *,
+        fall: Any,
+        rate: float | None = None,
+        negative: NegativePhase | None = None,
+        seen: int = 0,
     ) -> Trainer:
-        optimizer = adam(self.learning_rate_, weight_decay=self.weight_decay_, fall=fall)
+        """The training of these rows, after so many that were seen."""
+        rate = self.learning_rate_ if rate is None else rate
+        count = seen + len(spins)
         return Trainer(
             machine,
             spins,
-            ContrastiveDivergence(),
-            optimizer,
+            negative or ContrastiveDivergence(),
+            adam(rate, epsilon=EPSILON, weight_decay=self.weight_decay_, fall=fall),
             epochs=passes,
             batch_size=self.batch_size,
-            seed=self._seed if seed is None else seed,
+            seed=self._seed + seen,
             centred=True,
+            constant=self._constant * (count / (count + 2.0)),
         )
 
     def _keep(self, machine: Machine, *, seen: int) -> None:

@@ -62,6 +62,13 @@ class Rows:
         whole = self.ends is None or bool((self.ends == self.ends.round()).all())
         return self.grey or not whole or (self.ends is not None and self.count != int(self.ends[-1]))
 
+    @property
+    def constant(self) -> Tensor:
+        """The spin of each column that has one value, 0 or 1, in all rows; 0 of any other, (v,)."""
+        low, high = self.values.amin(0), self.values.amax(0)
+        same = (low == high) & ((low == 0) | (low == 1))
+        return torch.where(same, 2.0 * low - 1.0, 0.0).double()
+
     def draw(self, rng: torch.Generator) -> Tensor:
         """The rows of a pass as spins, (count, v) int8."""
         values = self.values

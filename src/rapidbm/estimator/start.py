@@ -10,6 +10,7 @@ learnt sooner.
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -27,12 +28,18 @@ SETTLE = 5  # the first of so many parts of the passes does not count
 
 
 def started(
-    spins: Tensor, hidden: int, patterns: int | None, *, seed: int, device: torch.device
+    spins: Tensor,
+    hidden: int,
+    patterns: int | None,
+    *,
+    seed: int,
+    device: torch.device,
+    size: float = 1.0,
 ) -> Machine:
-    """Eq. (1); patterns start at their own scale."""
+    """Eq. (1), couplings times `size`; patterns start at their own scale."""
     visible = spins.shape[1]
     scale = PATTERNED if patterns else (2.0 / (visible + hidden)) ** 0.5
-    machine = rbm(visible, hidden, patterns, biases=True, scale=scale, seed=seed, device=device)
+    machine = rbm(visible, hidden, patterns, biases=True, scale=size * scale, seed=seed, device=device)
     machine.start_biases(spins)
     assert machine.biases is not None
     means = machine.with_visible(spins.to(machine.dtype).mean(0, keepdim=True), means=True)
@@ -41,6 +48,17 @@ def started(
     machine.biases.data[:, visible:] = RARE
     machine.biases.data -= torch.cat(fields, -1)
     return machine
+
+
+def independent(machine: Machine, spins: Tensor) -> Machine:
+    """The same with no couplings, and the marginals of the data."""
+    free = copy.deepcopy(machine)
+    for parameter in free.parameters():
+        parameter.data.zero_()
+    free.start_biases(spins)
+    assert free.biases is not None
+    free.biases.data[:, free.visible :] = RARE
+    return free
 
 
 def going_on(machine: Machine, **asked: int | None) -> Machine:

@@ -13,6 +13,9 @@ any means μ of independent units, with their entropy S, bound log Z from below:
 the first is tight where few states have all the weight, as when couplings run away, the second (Gibbs and
 Bogoliubov) where the machine is hot. So L ≤ ⟨log f(v)⟩ − (2), and if that is below (1) the machine is,
 whatever log Z may be. Where log Z is a matter of milliseconds it is exact.
+
+No proof, but near the truth, is L with the larger of (2) and a short annealing from the marginals
+(`gain`).
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
 from ..machines.spins import as_spins, column_sums
 from ..machines.units import SPIN
+from ..sampling import annealing
+from ..sampling.bases import path_to
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import relax, variational_bound
 from ..sampling.paths import free_at_0
@@ -42,6 +47,7 @@ EXACT = 2**23  # numbers that an exact log Z may run through
 CHAINS, SWEEPS = 32, 10
 UNITS = 2**17  # of a machine, at most: chains of more take as much memory as its parameters
 CLEAR = 0.1  # nats below which nothing is said
+ANNEALED, STEPS = 100, 100  # chains and temperatures of a short annealing
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +57,8 @@ class Fit(Shown):
     most: Tensor  # (e,): it is not larger
     columns: float  # that of independent columns, eq. (1)
     images: int  # of the data, as many as were looked at
+    least: Tensor  # (e,): log Z is not smaller
+    exact: bool  # whether it is `least`
 
     @property
     def below(self) -> Tensor:
@@ -77,11 +85,25 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     parts = [double.log_prob_unnormalised(x).sum(1) for x in torch.split(images, step)]
     seen = torch.stack(parts).sum(0) / len(images)
     cost = states_of(machine.layers) * machine.layers.units * machine.replicas
-    if cost <= EXACT:
-        least = log_z(machine, method="exact").value
-    else:
-        least = least_log_z(machine, double, images, rng)
-    return Fit((seen - least).cpu(), columns, len(images))
+    exact = cost <= EXACT
+    one = log_z(machine, method="exact").value if exact else least_log_z(machine, double, images, rng)
+    return Fit((seen - one).cpu(), columns, len(images), one.cpu(), exact)
+
+
+@torch.no_grad()
+def gain(machine: Machine, data: Any, rng: torch.Generator) -> Tensor | None:
+    """About how far the mean log-likelihood of data lies above that of independent columns, nats (e,);
+    exact where log Z is, else log Z is the larger of what is proven and a short annealing."""
+    found = fit(machine, data, rng)
+    if found is None:
+        return None
+    above = found.most - found.columns
+    if found.exact:
+        return above
+    betas = torch.linspace(0, 1, STEPS + 1).tolist()
+    logs, _ = annealing.forward(path_to(machine, data), betas, ANNEALED, rng)
+    annealed = annealing.LogMean.of(logs).value.cpu()
+    return above - (annealed - found.least).clamp(min=0.0)
 
 
 def least_log_z(machine: Machine, double: Machine, images: Tensor, rng: torch.Generator) -> Tensor:
@@ -119,8 +141,14 @@ def log_z_by_means(machine: Machine, spins: Tensor) -> Tensor:
     return variational_bound(machine, means).amax(1)
 
 
-def warn_of_fit(fitted: Fit | None) -> None:
-    """Says so when replicas are below independent columns."""
+ADVICE = (
+    "Completions may be good all the same; for likelihoods train with persistent chains, biases and "
+    "small couplings (preset small, docs/training.md), or at a smaller rate"
+)
+
+
+def warn_of_fit(fitted: Fit | None, advice: str = ADVICE) -> None:
+    """Says so when replicas are below independent columns, and what to do."""
     if fitted is None or not bool(fitted.below.any()):
         return
     count, replicas = int(fitted.below.sum()), len(fitted.below)
@@ -128,9 +156,7 @@ def warn_of_fit(fitted: Fit | None) -> None:
     most = float(fitted.most[fitted.below].max())
     warnings.warn(
         f"{who} below independent columns: the mean log-likelihood of {fitted.images:,} training images "
-        f"is {most:,.1f} nats or less, and {fitted.columns:,.1f} without any coupling. Completions may "
-        "be good all the same; for likelihoods train with persistent chains, biases and small couplings "
-        "(preset small, docs/training.md), or at a smaller rate",
+        f"is {most:,.1f} nats or less, and {fitted.columns:,.1f} without any coupling. {advice}",
         FitWarning,
         stacklevel=3,
     )

@@ -55,6 +55,8 @@ def train(
     their steps that patterns of hidden units make (docs/deep.md). `shards` cuts batches and chains into
     parts with random numbers of their own, which the processes that a launcher started share
     (`rapidbm.in_ranks`, docs/scaling.md).
+    Of a machine with biases, columns that are the same in all rows are biases and nothing else: their
+    couplings are 0 from the first update on (`constants`).
     `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
     warns (`FitWarning`).
 

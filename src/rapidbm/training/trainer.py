@@ -29,6 +29,7 @@ from ..likelihood.independent import Fit, fit
 from ..machines.machine import Machine
 from ..random import stream
 from .batches import batches_for
+from .constants import Constants, constant_means
 from .coordinates.centring import Centring
 from .coordinates.pace import Slowed, check_pace
 from .coordinates.strengths import Measured
@@ -69,9 +70,11 @@ class Trainer(Training):
         shards: int = 1,
         ranks: Ranks | None = None,
         part: tuple[object, ...] = (),
+        constant: Tensor | None = None,
     ) -> None:
         """The `ranks` share the `shards`; `part` names the random numbers of a trainer that has a part of
-        the machine (`sharded/abreast.py`)."""
+        the machine (`sharded/abreast.py`). `constant` are the means of the columns that are to be biases
+        and nothing else, 0 for any other (v,); None: of those that are the same in all rows."""
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
         check_choice("batch mean", batch_mean, BATCH_MEANS)
@@ -81,6 +84,11 @@ class Trainer(Training):
         prepare(machine.device)
         self.machine, self.negative = machine, negative
         rows = rows_for(machine, spins)
+        if constant is None and machine.biases is not None:
+            constant = constant_means(rows)
+        self.constants = None if constant is None else Constants.of(machine, constant)
+        if self.constants is not None and not part:  # of a part the whole has been started
+            self.constants.start()
         self.positive = positive or positive_for(machine)
         self.positive.check(machine, batch_size)
         self.projection = projection or NoProjection()
@@ -190,12 +198,12 @@ class Trainer(Training):
         with self.machine.resting(self.shards.most):
             gradient = self.gradient(batch, size)
         if self.centring is None:
-            self.change(gradient, rates, project)
+            self.change(self.free(gradient), rates, project)
         else:
             before, hidden = self.centring.fields(), gradient.pop(HIDDEN)
             if self.persists:  # as its chains have them: less the gradient
                 hidden = hidden - gradient["biases"][:, None, self.machine.visible :]
-            self.change(self.centring.gradient(gradient), rates, project)
+            self.change(self.free(self.centring.gradient(gradient)), rates, project)
             self.centring.move(before)
             self.centring.follow(hidden)
         self.lived += self.alive
@@ -204,6 +212,10 @@ class Trainer(Training):
                 share = share.to(self.machine.dtype)
             for name, parameter in self.parameters.items():
                 self.mean_of[name].lerp_(parameter.data, share)
+
+    def free(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The gradient, 0 for what belongs to constant columns."""
+        return gradient if self.constants is None else self.constants.masked(gradient)
 
     def change(self, gradient: dict[str, Tensor], rates: Rates, project: bool) -> None:
         if not self.at_once(gradient, rates, project):
@@ -262,6 +274,8 @@ class Trainer(Training):
             self.projection.apply(self.machine, self.rng)
         else:
             self.keeping_dead(lambda: self.projection.apply(self.machine, self.rng))
+        if self.constants is not None:  # a projection to ±1 couples them again
+            self.constants.uncouple()
 
     def keeping_dead(self, change: Callable[[], None]) -> None:
         """A change of the parameters that replicas which diverge, now or earlier, do not take part in."""
@@ -355,6 +369,8 @@ class Trainer(Training):
         if self.centring is not None:
             self.centring.offsets.copy_(parts["centring"]["offsets"])
         training = parts["training"]
+        if self.constants is not None:  # of a state of before constant columns were left out
+            self.constants.uncouple()
         self.alive.copy_(training["alive"])
         self.lived.copy_(training["lived"])
         self.grown.zero_()

@@ -36,6 +36,7 @@ from ...machines.layers import Layers
 from ...machines.machine import Machine
 from ...machines.patterns import Patterns
 from ...random import seed_from, stream
+from ..constants import Constants, constant_means
 from ..load import warn_of_load
 from ..loop import Training
 from ..negative import ContrastiveDivergence, NegativePhase, PatternInduced, Persistent
@@ -337,6 +338,10 @@ def divided(
     """A training in so many shards, which the ranks share."""
     if by == "chains" or count == ranks.world == 1:
         return made(machine, spins, shards=count, ranks=ranks)
+    if machine.biases is not None:  # the parts start as the whole does
+        constants = Constants.of(machine, constant_means(spins))
+        if constants is not None:
+            constants.start()
     split: Split
     if by == "replicas":
         split = replicas = ByReplicas(machine.replicas, count)
