@@ -49,7 +49,7 @@ from ..display import MEASURED
 from ..errors import InputError
 from .presets import DEEP, DEEP_START, LIFETIME, two_layers
 from .recipe import Recipe
-from .rounds import Bench, Candidate, Judged, Start, independent_columns, of_candidates
+from .rounds import Bench, Candidate, Judged, Start, checked, independent_columns, of_candidates
 from .spacing import OPEN, seconds_of
 from .watching import judging
 
@@ -66,6 +66,7 @@ USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
 LIVES = 300, 1000  # lifetime of chains that is tried: on a CPU, on a GPU
 MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
+CHECK = 0.1  # of the time, to check the best trial, at most
 ENDING = 3.0  # seconds of a command after its run: curves, a proof of its fit
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
 MANY_HIDDEN = 200  # hidden units from which on a quarter of them is tried
@@ -160,20 +161,18 @@ def _tried(
 ) -> tuple[Judged, Start]:
     """The best of all rounds, and what a run begins with."""
     (began, whole), decays = clock, _decays(recipe, fixed, data)
+    shapes = f"{len(groups)} shape{'s' if len(groups) > 1 else ''}"
     tell(
-        f"auto: {sum(map(len, groups))} candidates in {len(groups)} shape{'s' if len(groups) > 1 else ''}, "
-        f"the better half of them for longer, then up to {len(decays)} weight decays: "
-        f"{sum(SHARES.values()) * whole:.0f} s of {whole:.0f} s to compare"
+        f"auto: {sum(map(len, groups))} candidates of {shapes}, then the better half, then up to "
+        f"{len(decays)} weight decays; {sum(SHARES.values()) * whole:.0f} s of {whole:.0f} s to compare"
     )
     bench, told = Bench(data), 0.0
     rivals = [[Judged(one) for one in group] for group in groups]
     for part, share in SHARES.items():
         told += share
         if part != "rates" and bench.best is None:  # all the time that is left for a few of them
-            told, rivals = (
-                sum(SHARES.values()),
-                [sorted(rivals[0], key=lambda x: x.candidate.rate)[:FEWEST]],
-            )
+            told = sum(SHARES.values())
+            rivals = [sorted(rivals[0], key=lambda x: x.candidate.rate)[:FEWEST]]
         left = began + told * whole - time.monotonic()
         if part == "halving" and bench.best is not None:
             rivals = _better_half(rivals, left, "rate" in fixed)
@@ -185,22 +184,6 @@ def _tried(
         rivals = _round(bench, recipe, rivals, began + told * whole)
         judged = sorted((x for group in rivals for x in group), key=lambda x: -x.worst)
         known = [x for x in judged if math.isfinite(x.worst)]
-        import os
-
-        if os.environ.get("DBG"):
-            for x in judged:
-                print(
-                    "   DBG",
-                    f"{time.monotonic() - began:.1f}s",
-                    x.candidate,
-                    x.valid,
-                    x.error,
-                    "updates",
-                    x.updates,
-                    "speed",
-                    round(x.speed, 1),
-                    flush=True,
-                )
         if not known:
             tell(f"auto: none of {many} could be judged in this time")
             continue
@@ -210,7 +193,7 @@ def _tried(
             f"auto: {first.candidate}: {log_p} train {first.train:.2f}, valid {first.valid:.2f} ± "
             f"{first.error:.2f}, best of {many}, of which the last has {last.valid:.2f}{lost}"
         )
-    return _best(bench, recipe, data, groups, tell)
+    return _best(bench, recipe, data, groups, tell, max(1.0, CHECK * whole))
 
 
 def _best(
@@ -219,15 +202,20 @@ def _best(
     data: Dataset,
     groups: list[list[Candidate]],
     tell: Callable[[str], object],
+    seconds: float,
 ) -> tuple[Judged, Start]:
-    """The best of all looks, or the usual candidate; what a run begins with is at least independent
+    """The best of all looks, checked in so many seconds, or the usual candidate, and what a run begins
+    with, which is at least independent
     columns."""
     best = bench.best or Judged(usual(groups))
     if bench.best is None:
         tell(f"auto: {best.candidate} is usual")
-    start = Start("a trial", best.valid, best.error, best.parameters, best.state)
-    columns = independent_columns(of_candidates(recipe, [best.candidate]), data)
-    if columns.worst >= best.worst:
+    alone = of_candidates(recipe, [best.candidate])
+    start = checked(alone, data, best, seconds)
+    if start.value != best.valid and best.state:
+        tell(f"auto: annealed once more, this trial has {start.value:.2f} ± {start.error:.2f}")
+    columns = independent_columns(alone, data)
+    if columns.worst >= start.worst:
         tell(f"auto: independent columns are better: valid {columns.value:.2f}")
         start = columns
     return best, start
@@ -268,7 +256,7 @@ def _going_on(one: Judged, seconds: float, fixed: bool) -> Judged:
 def slower(one: Judged, updates: float) -> float:
     """Eq. (1), for so many more updates."""
     rate, first = one.begun
-    return rate / min(max(1.0, updates / max(1, first)) ** 0.5, SLOWER)
+    return rate / min(math.sqrt(max(1.0, updates / max(1, first))), SLOWER)
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:

@@ -26,14 +26,16 @@ from torch import Tensor
 from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
 from ..disk import inside
-from ..errors import TimeLimit
+from ..errors import InputError, TimeLimit
 from ..estimates import Estimate
+from ..likelihood.annealed import annealed
 from ..likelihood.exact import can_be_exact
-from ..likelihood.following import ANCHORS, CHAINS, CHEAP, WEIGHED, mean_log_p
+from ..likelihood.following import ANCHORS, CHAINS, CHEAP, MOST, WEIGHED, mean_log_p
 from ..machines.enumeration import states_of
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..progress import watch
+from ..random import stream
 from ..training.loop import Progress, Training
 from .folder import RunFolder
 from .metrics import BOUND
@@ -51,6 +53,7 @@ HALF = 0.5  # of a round, for annealing at its end
 MOST_LOOK = 0.7  # of a round, for its last look: what takes longer is not judged in it
 WARM_UP = 5  # updates in which speed is believed to show whether there is time for a look
 KEPT = ("parameter/", "average/", "optimizer/", "centring/", "training/chains")
+CHECKING = 50  # chains from each base that check the best trial
 BEFORE = -1  # the update of a best machine that is not of the training itself
 State = dict[str, Tensor]
 
@@ -147,8 +150,8 @@ class Bench:
         assert data.valid is not None
         train = data.train.some()
         some = train.spins[:: -(-len(train) // ROWS)]
-        parts = {"train": replace(train, spins=some, labels=None, known=None, of=len(train))}
-        self.looked_at = replace(data, **parts, test=data.valid.some().take(slice(0, 1)))
+        few = replace(train, spins=some, labels=None, known=None, of=len(train))
+        self.looked_at = replace(data, train=few, test=data.valid.some().take(slice(0, 1)))
         self.best: Judged | None = None
 
     def round(self, recipe: Recipe, rivals: list[Judged], seconds: float) -> list[Judged]:
@@ -283,24 +286,56 @@ def of_candidates(recipe: Recipe, group: list[Candidate]) -> Recipe:
 def independent_columns(recipe: Recipe, data: Dataset) -> Start:
     """The machine of a recipe without couplings, with the marginals of the training data: its log Z is
     exact, and nothing that is worse is worth having."""
-    assert data.valid is not None
-    recipe = replace(recipe, replicas=1)
-    machine = recipe.machine(data, device_named("cpu")).requires_grad_(False)
-    for name, parameter in machine.named_parameters():
-        if name != "biases":
-            parameter.zero_()
+    machine = _alone(recipe, data)
+    for parameter in machine.parameters():
+        parameter.zero_()
     if machine.biases is not None:
-        machine.biases.data.zero_()
         machine.start_biases(data.train.some())
-    free, rest = machine.random(1, torch.Generator().manual_seed(0)), 0.0
+    free, rest = machine.random(1, stream(0, device=machine.device)), 0.0
     for layer in range(len(machine.layers.sizes)):
         unit = machine.layers.unit(layer)
         rest += float(unit.log_sum(machine.field(free, layer).double()).sum())
-    z = Estimate(torch.tensor([rest], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+    kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
+    return Start("independent columns", *_valid(recipe, machine, data, rest, 0.0), kept)
+
+
+def checked(recipe: Recipe, data: Dataset, best: Judged, seconds: float) -> Start:
+    """What a run begins with after its trials: the best of them, with log Z annealed anew, once more, if
+    that is done in so many seconds. Where that is worse by more than the errors, it counts."""
+    start = Start("a trial", best.valid, best.error, best.parameters, best.state)
+    machine = _alone(recipe, data)
+    if not best.state or can_be_exact(machine, CHEAP):
+        return start
+    for name, parameter in machine.named_parameters():
+        parameter.copy_(best.parameters[name])
+    try:
+        with watch("checking the best trial", limit=seconds):
+            rows = data.train.some().spins
+            z = annealed(machine, recipe.seed, chains=CHECKING, most=MOST, data=rows).bounds
+    except (TimeLimit, InputError):
+        return start
+    middle = 0.5 * float(z.lower + z.upper)
+    value, error = _valid(recipe, machine, data, middle, float(z.error))
+    if value + 2.0 * error >= start.worst:
+        return start
+    unknown = {k: x for k, x in best.state.items() if not k.startswith(PREFIX)}
+    return replace(start, value=value, error=error, state=unknown)
+
+
+def _alone(recipe: Recipe, data: Dataset) -> Machine:
+    """A machine of the recipe of one replica."""
+    machine = replace(recipe, replicas=1).machine(data, device_named(recipe.device))
+    return machine.requires_grad_(False)
+
+
+def _valid(
+    recipe: Recipe, machine: Machine, data: Dataset, log_z: float, error: float
+) -> tuple[float, float]:
+    """log p of the validation part, or its bound, with its error."""
+    assert data.valid is not None
+    z = Estimate(*(torch.tensor([x], dtype=torch.float64, device=machine.device) for x in (log_z, error)))
     found = mean_log_p(machine, data.valid.some(), z, bound=judging(recipe) == BOUND)
-    value, error = float(found.value), float(found.error)
-    kept = {name: p.data.clone() for name, p in machine.named_parameters()}
-    return Start("independent columns", value, error, kept)
+    return float(found.value), float(found.error)
 
 
 def works_of_look(machine: Machine) -> tuple[float, float]:

@@ -10,6 +10,7 @@ files, and writes; the others are told what it decides.
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ from .looking.trust import trust
 from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
 from .rounds import Start, follow_on, side_by_side
-from .spacing import due, longer, longer_time, planned, seconds_of
+from .spacing import due, longer, longer_time, planned, reserved, seconds_of
 from .watching import Best, Watch, check_patience, divergences, suited, watched
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -352,7 +353,8 @@ class Run(RunFolder):
 
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
-        late = budget is not None and self._wall() + self._looking > seconds_of(budget)
+        whole = math.inf if budget is None else seconds_of(budget)
+        late = self._wall() > whole - reserved(whole, self._looking)
         if late:
             self.info["stopped"] = f"after update {trainer.update}: the budget of {budget} is used up"
         return late
