@@ -275,11 +275,16 @@ class Run(RunFolder):
 
     def _begin(self, trainer: Training) -> None:
         """Begins where trials ended, if that was saved (`rounds.Start`)."""
-        state = self.ranks.told(lambda: load_tensors(self.start)[0] if self.start.is_file() else {})
-        if not state:
+        state: dict[str, Tensor] = {}  # on the first rank
+
+        def read() -> bool:
+            state.update(load_tensors(self.start)[0] if self.start.is_file() else {})
+            return bool(state)
+
+        if not self.ranks.told(read):
             return
-        states = [state] * self.recipe.replicas
-        trainer.load(self.ranks.shared(side_by_side(trainer.state(), states)))
+        states, mine = [state] * self.recipe.replicas, trainer.state()
+        trainer.load(self.ranks.shared(side_by_side(mine, states) if self.ranks.first else {}))
         if self._watch is not None:
             follow_on(self._watch, states, trainer.machine)
 
