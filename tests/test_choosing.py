@@ -14,6 +14,7 @@ import torch
 from rapidbm.cli.main import main
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import InputError
+from rapidbm.progress import watch
 from rapidbm.runs import choosing
 from rapidbm.runs.choosing import candidates, chosen
 from rapidbm.runs.presets import preset_for
@@ -85,6 +86,8 @@ def few(monkeypatch):
     clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.02 * next(readings)})
     for name in ("choosing", "rounds", "run", "watching"):
         monkeypatch.setattr(f"rapidbm.runs.{name}.time", clock)
+    # Limits are by the real clock.
+    monkeypatch.setattr("rapidbm.runs.rounds.watch", lambda what, limit=None: watch(what))
     monkeypatch.setattr(choosing, "RATES", (1e-3, 1e-2))
     monkeypatch.setattr(choosing, "DECAYS", (0.0, 0.0, 100.0))
     monkeypatch.setattr(choosing, "USUAL", 1.0)
