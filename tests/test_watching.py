@@ -409,9 +409,9 @@ def test_a_budget_too_short_for_an_epoch_ends_the_training(tmp_path, table, cloc
     start = clock.now
     run = go(timed(tmp_path / "R", table, budget="1s", batch_size=1))
     assert clock.now - start < 1.2
-    assert run.info["stopped"] == "after update 11: the budget of 1s is used up"
-    assert run.metrics()[-1]["update"] == 11  # though no look was due then
-    assert go(Run(tmp_path / "R")).info["update"] == 11  # there is nothing left
+    assert run.info["stopped"] == "after update 10: the budget of 1s is used up"
+    assert run.metrics()[-1]["update"] == 10  # though no look was due then
+    assert go(Run(tmp_path / "R")).info["update"] == 10  # there is nothing left
 
 
 def test_the_start_is_no_best_machine_where_nothing_is_known_of_the_end(tmp_path, table, monkeypatch):

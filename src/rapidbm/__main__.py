@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from . import interrupts
 
 
 def main() -> None:
+    interrupts.began = time.monotonic()
     interrupts.install()
     from .cli.main import main as command
 

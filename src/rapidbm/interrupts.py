@@ -27,6 +27,7 @@ SHOW_CURSOR = b"\x1b[?25h\n"  # a bar of progress hides it
 
 clean_up: list[Callable[[], None]] = []  # what is called before the process ends
 asked: int | None = None  # the signal that a `Stopper` took as a request
+began: float | None = None  # when the command did, by the monotonic clock
 _go_on: Callable[[], str] = str
 
 

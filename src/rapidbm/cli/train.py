@@ -24,6 +24,7 @@ from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe
+from ..runs.rounds import Start
 from ..runs.run import Run
 from ..runs.spacing import OPEN, PROLONG
 from ..runs.views.tensorboard import TensorBoard, check_installed
@@ -191,10 +192,16 @@ def _begun(
     out: Path | None, dataset: str, preset: str | None, chosen: dict[str, Any], screen: Screen
 ) -> Run:
     found: list[str] = []
+    starts: list[Start | None] = []  # on the first rank
 
     def hear(line: str) -> None:
         found.append(line)
         screen.say(line)
+
+    def by_trials() -> dict[str, Any]:
+        made = choosing.chosen(recipe, chosen, tell=hear, began=interrupts.began)
+        starts.append(made.start)
+        return made.recipe.as_dict()
 
     ranks = here()
     name = preset or preset_for(dataset, chosen, trying=choosing.tries(chosen))
@@ -203,11 +210,11 @@ def _begun(
     if out is not None:
         ranks.told(lambda: check_free(out))
     if name == "auto":
-        found_by = ranks.told(lambda: choosing.chosen(recipe, chosen, tell=hear).as_dict())
-        recipe = Recipe.from_dict(found_by)
+        recipe = Recipe.from_dict(ranks.told(by_trials))
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = out or Path("runs") / f"{Path(dataset).stem}-{recipe.negative}-{stamp}"
-    run = Run.create(folder, recipe, name, renamed=out is None)
+    start = starts[0] if starts else None
+    run = Run.create(folder, recipe, name, renamed=out is None, start=start)
     if name == "auto":
         run.note("auto", {"budget": chosen.get("budget"), "found": found})
     if preset is None:

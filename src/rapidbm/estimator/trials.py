@@ -25,9 +25,9 @@ def by_trials(
     if len(spins) < 2:
         raise InputError("a budget is for trials, which hold out rows, and there is one; leave it out")
     data = Dataset("table", Split(spins), Split(spins[:1]), (1, spins.shape[1]))
-    recipe = choosing.chosen(Recipe.made("table", settings, "auto"), settings, data, tell)
+    found = choosing.chosen(Recipe.made("table", settings, "auto"), settings, data, tell)
     with TemporaryDirectory(prefix="rapidbm-") as folder:
-        run = Run.create(Path(folder) / "run", recipe, "auto", data=data)
+        run = Run.create(Path(folder) / "run", found.recipe, "auto", data=data, start=found.start)
         for step in run.go():
             epoch = step.epoch
         return run.machine(), epoch

@@ -6,7 +6,9 @@
     checkpoints/         update-XXXXXXXX.safetensors: the history of the parameters
                          latest.safetensors: the newest, with the trainer's state
                          previous.safetensors: the one before it
-                         best.safetensors: the best by a validation part, where one was watched
+                         best.safetensors: the best by a validation part, where one was watched; run.json
+                         has `best_from` where it is not of this training (and best/update is −1)
+                         start.safetensors: the state of a trial that the training began with
     figures/             pictures
     tensorboard/         what TensorBoard shows, where that was asked for
 
@@ -81,6 +83,7 @@ RUN = Names(
             {"wall": Real(0), "update": _COUNT, "most": _COUNT},
             {"made": Several(Names({"update": _COUNT, "wall": Real(0), "epochs": _COUNT}))},
         ),
+        "best_from": Names({"what": Text(), "value": Real(), "error": Real()}),
         "auto": Names({"budget": Maybe(Text()), "found": Several(Text())}),
     },
     others=Anything(),
@@ -281,6 +284,11 @@ class RunFolder(Trained):
     def best(self) -> Path:
         return inside(self.folder, "checkpoints", "best.safetensors")
 
+    @property
+    def start(self) -> Path:
+        """The state of a trial that the training begins with, where there was one."""
+        return inside(self.folder, "checkpoints", "start.safetensors")
+
     def checkpoint(self, update: int) -> Path:
         """Where the parameters after an update are kept."""
         return inside(self.folder, "checkpoints", f"update-{update:08d}.safetensors")
@@ -314,10 +322,13 @@ class RunFolder(Trained):
         chosen = self.chosen(which)
         if isinstance(chosen, int):
             return chosen, f"update {chosen}"
-        path = self._file_of(chosen)
-        update = int(load_tensors(path)[1].get("update", 0))
+        tensors, header = load_tensors(self._file_of(chosen))
+        update = int(header.get("update", 0))
         if chosen == "last":
             return update, f"the last machine, update {update}"
+        if int(tensors.get("best/update", torch.zeros(1)).max()) < 0:
+            what = self.info.get("best_from", {}).get("what", "a trial")
+            return 0, f"the best machine by validation, that of {what}"
         several = " or earlier" if self.recipe.replicas > 1 else ""
         return update, f"the best machine by validation, update {update}{several}"
 

@@ -10,6 +10,7 @@ files, and writes; the others are told what it decides.
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +29,7 @@ from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
 from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import save_tensors
+from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
@@ -37,11 +38,11 @@ from .guarding import Guard, go_back
 from .looking.trust import trust
 from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
-from .spacing import due, longer, longer_time, planned, seconds_of
+from .rounds import Start, follow_on, side_by_side
+from .spacing import due, longer, longer_time, planned, reserved, seconds_of
 from .watching import Best, Watch, check_patience, divergences, suited, watched
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
-LATE = 1.05  # of a budget: a training that is not done by then ends
 # What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, or nothing.
 Look = Callable[[Progress, Dataset], Mapping[str, Tensor] | None]
 
@@ -73,6 +74,7 @@ class Run(RunFolder):
     _guard: Guard | None = None  # where a training that is lost can go back
     _saved = 0  # the update of the newest state on disk
     _started = 0.0, 0  # wall time and update when this process began to train
+    _looking = 0.0  # seconds of the longest look: what the last one may take
     _clock = 0.0  # when this training would have begun without breaks
 
     @staticmethod
@@ -83,9 +85,11 @@ class Run(RunFolder):
         *,
         renamed: bool = False,
         data: Dataset | None = None,
+        start: Start | None = None,
     ) -> Run:
         """A new run folder; one that holds something is left alone, or with `renamed` one with a number
-        after its name is taken. `data` stand in for those that the recipe names."""
+        after its name is taken. `data` stand in for those that the recipe names. The machine of a `start`
+        is the best until the training has a better one, and its state is where that begins."""
         folder, ranks = Path(folder), here()
         if not renamed:
             ranks.told(lambda: check_free(folder))
@@ -109,6 +113,8 @@ class Run(RunFolder):
 
         run = Run(ranks.told(made), given, None if type(recipe) is Recipe else recipe)
         run._ready = ready, data
+        if start is not None and run.ranks.first:
+            start.save(run, ready.machine)
         return run
 
     @property
@@ -297,6 +303,8 @@ class Run(RunFolder):
         if self.ranks.first:
             # The evaluation at the start is made again.
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
+        if not trainer.update:
+            self._begin(trainer)
         if header is None:
             return 0.0
         if self._watch is not None and trainer.update:  # else the first look is yet to come, again
@@ -315,6 +323,21 @@ class Run(RunFolder):
                 f"{self.folder / 'run.json'} says the seed {self.recipe.seed}, and the training has the "
                 f"seed {int(seed)}; put that back, or train with the other one into another folder"
             )
+
+    def _begin(self, trainer: Training) -> None:
+        """Begins where trials ended, if that was saved (`rounds.Start`)."""
+        state: dict[str, Tensor] = {}  # on the first rank
+
+        def read() -> bool:
+            state.update(load_tensors(self.start)[0] if self.start.is_file() else {})
+            return bool(state)
+
+        if not self.ranks.told(read):
+            return
+        states, mine = [state] * self.recipe.replicas, trainer.state()
+        trainer.load(self.ranks.shared(side_by_side(mine, states) if self.ranks.first else {}))
+        if self._watch is not None:
+            follow_on(self._watch, states, trainer.machine)
 
     def _keep_metrics(self, update: int, lines: int | None) -> None:
         """Drops the lines after `update`: they will be written again, with the same values."""
@@ -341,7 +364,9 @@ class Run(RunFolder):
         looks = progress.epoch_end if self._own is not None else last or self._looks_at(progress)
         if looks:
             trainer.gather()
+            began = time.monotonic()
             record = self._record(progress, data, seconds, last) if self.ranks.first else None
+            self._looking = max(self._looking, time.monotonic() - began)
         if record is not None or progress.epoch_end:
             self._diverged = progress.diverged
         return Step(
@@ -377,12 +402,15 @@ class Run(RunFolder):
             return
         if self._best.better(seen, progress.update, machine):
             self._best.save(self.best, machine)
+            if int(self._best.update.min()) >= 0:  # of no replica that of the trials any more
+                self.info.pop("best_from", None)
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
 
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
-        late = budget is not None and self._wall() > LATE * seconds_of(budget)
+        whole = math.inf if budget is None else seconds_of(budget)
+        late = self._wall() > whole - reserved(whole, self._looking)
         if late:
             self.info["stopped"] = f"after update {trainer.update}: the budget of {budget} is used up"
         return late
@@ -419,7 +447,8 @@ class Run(RunFolder):
     def _planned(self, trainer: Training) -> int | None:
         """The epochs that fit, when it is time to plan."""
         plan = self.info.setdefault("plan", {"wall": 0.0, "update": 0, "most": self.recipe.epochs})
-        return planned(plan, str(self.recipe.budget), self._wall(), self._started, trainer.progress())
+        budget, now = str(self.recipe.budget), trainer.progress()
+        return planned(plan, budget, self._wall(), self._started, now, self._looking)
 
     def _evaluate(self, progress: Progress, machine: Machine, data: Dataset, last: bool) -> Record:
         rng = progress.rng

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 SPACINGS = ("log", "epoch", "end")
 PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget
 WARM_UP = 50  # updates before speed is believed: the first ones are slower
-KEPT = 0.97  # of it is planned: the last look and the last save take their time
+KEPT = 0.97  # of what is left beside the last look is planned: the last save takes its time
+LAST_LOOK = 0.2  # of it, at most, is kept for that
 OPEN = 1_000_000  # epochs of a training that is planned later
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 Longer = tuple[dict[str, Any], str | None, str]  # what changes, what the rate does, and words about it
@@ -53,17 +54,28 @@ def seconds_of(budget: str) -> float:
     return seconds
 
 
+def reserved(whole: float, looking: float) -> float:
+    """Seconds of a budget for the last look, where the longest one so far took so many."""
+    return min(looking, LAST_LOOK * whole)
+
+
 def epochs_within(left: float, update: int, per_epoch: int, speed: float) -> int:
     """Eq. (1), at `speed` updates a second; at least to the end of the epoch that has begun."""
     return max(update // per_epoch + 1, int((update + max(left, 0.0) * speed) / per_epoch))
 
 
 def planned(
-    plan: dict[str, Any], budget: str, wall: float, started: tuple[float, int], now: Progress
+    plan: dict[str, Any],
+    budget: str,
+    wall: float,
+    started: tuple[float, int],
+    now: Progress,
+    looking: float = 0.0,
 ) -> int | None:
     """The epochs that fit into a budget, eq. (1), when it is time to plan, and notes them in the plan.
 
-    `wall` are the seconds that are over, and at `started` this process began: then, and at which update.
+    `wall` are the seconds that are over, and at `started` this process began: then, and at which update;
+    the longest look so far took `looking` seconds.
     """
     made, (since, update) = plan.setdefault("made", []), started
     whole, wall, since = (x - plan["wall"] for x in (seconds_of(budget), wall, since))
@@ -77,7 +89,12 @@ def planned(
         since, update = made[-1]["wall"], made[-1]["update"]
     speed = (now.update - update) / (wall - since)
     per_epoch = now.trainer.per_epoch
-    epochs = int(min(epochs_within(KEPT * whole - wall, now.update, per_epoch, speed), plan["most"]))
+    epochs = int(
+        min(
+            epochs_within(KEPT * (whole - reserved(whole, looking)) - wall, now.update, per_epoch, speed),
+            plan["most"],
+        )
+    )
     mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
     made += [mark] * (bisect_right(PLANS, gone) - len(made))
     return epochs

@@ -18,6 +18,7 @@ from ... import interrupts
 from ...display import MEASURED, short, spread
 from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ...progress import Watch, quiet, watch
+from .telling import Telling
 
 if TYPE_CHECKING:
     from ...runs.looking.trained import Trained
@@ -187,9 +188,11 @@ def record_line(record: dict[str, Any]) -> str:
 def follow(
     run: Run, screen: Screen, stopper: Stopper, watcher: Callable[[Step], None] = lambda step: None
 ) -> None:
-    """Trains a run and shows how it goes, to a `watcher` as well."""
+    """Trains a run and shows how it goes, to a `watcher` as well: a line when something has changed
+    (`telling.py`), and for machines one for each evaluation."""
     bar = _updates(screen)
     frozen: set[int] = set()
+    telling, untold = Telling(), None
     if run.recipe.replicas > 1:
         screen.say(f"values are {meaning(run.recipe.replicas)}")
     with bar, quiet(screen.as_json or not bar.disable):
@@ -197,7 +200,15 @@ def follow(
         for step in run.go(stopper):
             bar.update(task, completed=step.update, total=step.updates)
             watcher(step)
-            _tell(step, screen, frozen)
+            record = step.record
+            news = record is None or telling.worth(record)
+            _tell(step, screen, frozen, aloud=news)
+            if record is not None:
+                untold = None if news else record
+                if words := telling.levelled(record):
+                    screen.say(words)
+    if untold is not None:
+        screen.say(record_line(untold))
 
 
 def follow_sweep(
@@ -247,7 +258,7 @@ def _updates(screen: Screen) -> Any:
     return screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())
 
 
-def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:
+def _tell(step: Step, screen: Screen, frozen: set[int], *, aloud: bool = True) -> None:
     new = [i for i in step.diverged if i not in frozen]
     if new:
         frozen.update(new)
@@ -257,5 +268,6 @@ def _tell(step: Step, screen: Screen, frozen: set[int]) -> None:
             "(--projection clip), may help"
         )
     if step.record is not None:
-        screen.say(record_line(step.record))
+        if aloud:
+            screen.say(record_line(step.record))
         screen.result({"event": "evaluation", **step.record})
