@@ -19,6 +19,7 @@ python -m benchmarks scaling --constants docs/performance/ranks.json --figures d
 python -m benchmarks signals --count 100
 python -m benchmarks soak --kills 300
 python -m benchmarks streaming --gb 20 --folder /tmp
+python -m benchmarks watched --trainings 20 --visible 60,784
 """
 
 import json
@@ -48,6 +49,7 @@ from . import (
     studio,
     thermodynamics,
     verdicts,
+    watched,
 )
 
 BENCHMARKS = {
@@ -74,6 +76,7 @@ WITH_OPTIONS = {
     "signals": signals.run,
     "soak": soak.run,
     "streaming": streaming.run,
+    "watched": watched.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 
