@@ -1,8 +1,8 @@
 """Watched likelihoods beside exact ones, and what choosing by them loses.
 
-Trainings with persistent chains at high rates on rows in clusters, so that chains do not mix and modes are
-lost. The machines have at most 17 hidden units, so log Z is a sum over their states; a run may not take
-that sum (`following.CHEAP` is 1) and follows log Z as it does for large machines. Counted are
+Trainings with persistent chains at high rates on rows in clusters, so that chains do not mix and modes
+are lost. The machines have at most 17 hidden units, so log Z is a sum over their states; a run may not
+take that sum (`following.CHEAP` is 1) and follows log Z as it does for large machines. Counted are
 
     within     looks whose value ± 2 errors holds the exact value, of those that have a value
     unknown    looks that say that they do not know
@@ -46,7 +46,9 @@ class Watched:
     """One training."""
 
     asked: int = 0
-    looks: list[tuple[int, float, float, float]] = field(default_factory=list)  # update, value, error, exact
+    looks: list[tuple[int, float, float, float]] = field(
+        default_factory=list
+    )  # update, value, error, exact
     lost: float = 0.0  # nats, of the best machine to the best saved one
 
     @property

@@ -68,6 +68,7 @@ class Annealed:
     bounds: Bounds
     settled: Tensor  # (e, c, n): the configurations that the ways back started from
     steps: int  # of all paths
+    work: int  # steps of `chains` chains, those of pilots and of what was not believed with them
 
 
 @torch.no_grad()
@@ -97,6 +98,8 @@ def annealed(
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
         paths, proven = paths_to(machine, data, streams("modes"))
         betas = spread.ranks.told(lambda: _schedules(paths, most, streams))
+        refused = (len(paths) - len(betas)) * max(2, most // 2)
+        pilots = refused + sum(len(x) for x in betas.values())
         tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
         walk = partial(_walk, chains=chains, streams=streams, tick=tick, spread=spread)
         walks = {name: walk(name, paths[name], betas[name]) for name in betas}
@@ -127,7 +130,7 @@ def annealed(
         for name, walk in walks.items()
     )
     best = replace(_believed(list(intervals.values()), width, proven), effort=effort)
-    return Annealed(best, settled, sum(walk.steps for walk in walks.values()))
+    return Annealed(best, settled, sum(walk.steps for walk in walks.values()), pilots + int(tick.done))
 
 
 def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[str, list[float]]:
