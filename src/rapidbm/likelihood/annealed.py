@@ -81,11 +81,14 @@ def annealed(
     beta: float = 1.0,
     data: Any = None,
     samples: Tensor | None = None,
+    starts: Tensor | None = None,
+    variance: float = FIRST,
     limit: float | None = None,
     spread: Spread = ALONE,
 ) -> Annealed:
     """log Z by `chains` from each base, over at `most` so many temperatures; the ways back start from
-    `samples` or from chains that have arrived. Chains are `spread` over shards."""
+    `samples` or from chains that have arrived. The search for modes begins at `starts` (e, c, n) too.
+    Temperatures are spaced for this `variance` of log w along a path. Chains are `spread` over shards."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     if samples is not None:
@@ -96,8 +99,8 @@ def annealed(
     streams = partial(stream, seed, "log_z", device=machine.device)
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
-        paths, proven = paths_to(machine, data, streams("modes"))
-        betas = spread.ranks.told(lambda: _schedules(paths, most, streams))
+        paths, proven = paths_to(machine, data, streams("modes"), starts)
+        betas = spread.ranks.told(lambda: _schedules(paths, most, streams, variance))
         refused = (len(paths) - len(betas)) * max(2, most // 2)
         pilots = refused + sum(len(x) for x in betas.values())
         tick.total = tick.done + 2 * sum(len(x) - 1 for x in betas.values())
@@ -133,13 +136,15 @@ def annealed(
     return Annealed(best, settled, sum(walk.steps for walk in walks.values()), pilots + int(tick.done))
 
 
-def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[str, list[float]]:
+def _schedules(
+    paths: dict[str, Cooling], most: int, streams: Streams, variance: float
+) -> dict[str, list[float]]:
     """Temperatures along every path that needs at most so many."""
     betas, refused = {}, None
     for name, path in paths.items():
         try:
             rng = streams("schedule", name)
-            betas[name] = annealing.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
+            betas[name] = annealing.schedule(path, rng, spread=variance, most=max(2, most // 2))
         except TimeLimit:
             raise
         except InputError as error:

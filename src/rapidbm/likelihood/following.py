@@ -28,6 +28,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,10 +41,10 @@ from ..machines.enumeration import states_of
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..random import seed_from, stream
-from ..sampling.bases import STARTS
+from ..sampling.bases import HINTS, STARTS
 from ..sampling.gibbs import sweep
 from ..sampling.paths import again
-from .annealed import SETTLE, annealed
+from .annealed import FIRST, SETTLE, annealed
 from .bridging import AGREE, bridge
 from .exact import can_be_exact
 from .hidden_sums import ITERATIONS, bounds_of
@@ -56,11 +57,12 @@ OTHERS = 100  # chains from the data that contradict a bridge, or do not
 ANNEALED = 100, 1000  # chains of an annealing from each base, on a CPU and on a GPU
 LONGEST = 40  # steps of a bridge: annealing costs no more
 QUICK, MOST = 50, 2000  # temperatures of an annealing: at first, and where those do not tell
+NAMED = 50  # rows of the data, and chains, where the search for modes begins too
 FEW = 10  # temperatures with which nobody begins
 WEIGHED = 3  # sweeps that take as long as a step of a bridge, one way and with its weights
 STEP = 3, 15  # the same of an annealing, on a CPU and on a GPU
 MODES = 100, 500  # sweeps that take as long as the search for its bases
-HINTS = 200  # states that parameters name, at most
+FINE = 8  # times as many temperatures, where as few as serve do not tell
 ROUNDS = 5  # steps of an annealing for each of the temperatures that it may take
 SPAN = 1.96  # errors to each side that hold all of what contradicts itself
 BRIDGES, ANCHORS = (0.06, 0.1), (0.07, 0.2)  # of the training's sweeps, on them: a CPU's share, a GPU's
@@ -226,7 +228,8 @@ class Follower:
             left = max(left, least)
         elif left < least or (not lost and left < 1.2 * self.last_anchor):
             return
-        found, cost = anneal(machine, self._streams(machine)("anchor"), self.data, left)
+        rng = self._streams(machine)("anchor")
+        found, cost = anneal(machine, rng, self.data, left, self.chains)
         self.anchoring += cost
         self.last_anchor = cost
         if found is None:
@@ -288,21 +291,25 @@ class Follower:
 
 
 def anneal(
-    machine: Machine, rng: torch.Generator, data: Tensor, left: float
+    machine: Machine, rng: torch.Generator, data: Tensor, left: float, chains: Tensor | None = None
 ) -> tuple[tuple[Estimate, Tensor] | None, int]:
-    """log Z by annealing over few temperatures, or over more where those do not tell and sweeps are
-    `left`, with chains of the machine; None where that is not enough. And how many sweeps it took."""
-    chains, cost, found = chains_of(machine), 0, None
-    step = by_device(machine.device, *STEP) * _price(machine, chains)
-    least, most = least_of_annealing(machine), QUICK
+    """log Z by annealing over few temperatures, and over `FINE` times as many where those do not tell and
+    sweeps are `left`, with chains of the machine; None where that is not enough. And how many sweeps it
+    took. Rows of the data, and `chains` where some are known, name modes to begin at."""
+    step = by_device(machine.device, *STEP) * _price(machine, chains_of(machine))
+    least, cost, found = least_of_annealing(machine), 0, None
+    starts = machine.with_visible(data[:: -(-len(data) // NAMED)])
+    if chains is not None:
+        starts = torch.cat([starts, chains[:, :: -(-chains.shape[1] // NAMED)]], 1)
 
-    def temperatures() -> int:
-        return int(min(MOST, max(FEW, (left - cost - least) / (ROUNDS * step))))
+    def temperatures(left: float) -> int:
+        return int(min(MOST, max(FEW, (left - least) / (ROUNDS * step))))
 
-    most = min(QUICK, temperatures())
+    most, variance = min(QUICK, temperatures(left)), FIRST
     while True:
+        how: Any = {"chains": chains_of(machine), "most": most, "variance": variance}
         try:
-            whole = annealed(machine, seed_from(None, rng), data=data, chains=chains, most=most)
+            whole = annealed(machine, seed_from(None, rng), data=data, starts=starts, **how)
         except TimeLimit:
             raise
         except InputError:  # more temperatures than that
@@ -311,12 +318,13 @@ def anneal(
             cost += least + whole.work * step
             bounds = whole.bounds
             middle, width = 0.5 * (bounds.lower + bounds.upper), bounds.upper - bounds.lower
-            error = width / (2.0 * (SPAN if bounds.note else WIDE))
-            found = Estimate(middle, error), whole.settled
+            now = Estimate(middle, width / (2.0 * (SPAN if bounds.note else WIDE)))
+            found = now if found is None else combined(now, found[0]), whole.settled
+            variance = FIRST / FINE
         known = found is not None and bool((found[0].error <= WANTED).all())
-        if known or left < cost + least or temperatures() < 2 * most:
+        if known or temperatures(left - cost) < 2 * most:
             return found, cost
-        most = min(10 * most, temperatures())
+        most = min(10 * most, temperatures(left - cost))
 
 
 def chains_of(machine: Machine) -> int:
@@ -360,7 +368,7 @@ def least_of_annealing(machine: Machine) -> int:
     the sweeps between its two directions."""
     patterns = machine.patterns
     hints = machine.layers.units - machine.visible if patterns is None else 2 * patterns.shape[1]
-    starts = STARTS + 2 * min(hints, HINTS)
+    starts = STARTS + 2 * NAMED + 2 * min(hints, HINTS)
     search = by_device(machine.device, *MODES) * _price(machine, starts)
     return search + SETTLE * _price(machine, chains_of(machine))
 

@@ -35,6 +35,7 @@ MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
 FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
+HINTS = 200  # units whose couplings name a state, at most
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
 
@@ -78,15 +79,18 @@ def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Coolin
     return Cooling(machine, bases, exact=exact)
 
 
-def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Cooling], Tensor]:
-    """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
+def paths_to(
+    machine: Machine, data: Any, rng: torch.Generator, starts: Tensor | None = None
+) -> tuple[dict[str, Cooling], Tensor]:
+    """A path from every base that differs from the others, by its name, and the bound (1), (e,); the
+    search for modes begins at these configurations, `starts` (e, c, n), too."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):
         bases["biases"] = own_biases(machine)
     if data is not None:  # with biases the other starts look after the other side
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
-    means, bounds = modes(machine, rng)
+    means, bounds = modes(machine, rng, starts)
     paths["modes"] = path_from_modes(machine, means, bounds)
     return paths, bounds.amax(1)
 
@@ -111,14 +115,16 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
 
 
 @torch.no_grad()
-def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def modes(machine: Machine, rng: torch.Generator, starts: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Mean-field solutions of largest bound (1), the best first: μ (e, j, n) and the bounds (e, j).
 
-    Descent starts from the patterns or the couplings of single units, from random states and from
-    chains that cooled down to the machine's temperature; every minimum then relaxes by mean field.
+    Descent starts from the patterns or the couplings of single units, from random states, from chains
+    that cooled down to the machine's temperature and from `starts` (e, c, n); every minimum then relaxes
+    by mean field.
     """
     exact = copy.deepcopy(machine).double()
-    spins = torch.cat([_hints(exact), _cooled(machine, rng).double()], 1)
+    found = [_hints(exact), _cooled(machine, rng).double()]
+    spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     bounds = variational_bound(exact, means)  # (e, c)
     order = bounds.argsort(1, descending=True)
@@ -143,12 +149,20 @@ def _hints(machine: Machine) -> Tensor:
     else:
         ends = [b for a, b in machine.layers.edges if a == 0]
         columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
-        signs = [SPIN.nearest(torch.cat(columns, 1)[:, :200])] if columns else []
+        signs = [SPIN.nearest(_strongest(torch.cat(columns, 1)))] if columns else []
         hints = [machine.with_visible(x, means=True) for x in signs]
     if machine.biases is not None:
         hints.append(SPIN.nearest(machine.biases.detach())[:, None])
     whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
+
+
+def _strongest(columns: Tensor) -> Tensor:
+    """The couplings (e, h, v) of the units with the largest ones, `HINTS` at most."""
+    if columns.shape[1] <= HINTS:
+        return columns
+    order = columns.norm(dim=2).argsort(dim=1, descending=True, stable=True)[:, :HINTS]
+    return columns.gather(1, order[..., None].expand(-1, -1, columns.shape[2]))
 
 
 def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
