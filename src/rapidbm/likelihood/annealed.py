@@ -29,7 +29,7 @@ from ..machines.machine import Machine, scaled
 from ..progress import Watch, watch
 from ..random import stream
 from ..sampling import annealing
-from ..sampling.bases import paths_to
+from ..sampling.bases import SOME, paths_to
 from ..sampling.gibbs import sweeps
 from ..sampling.paths import Cooling
 from ..sampling.spread import Spread
@@ -68,6 +68,7 @@ class Annealed:
     bounds: Bounds
     settled: Tensor  # (e, c, n): the configurations that the ways back started from
     steps: int  # of all paths
+    blind: Tensor  # (e,): from some modes of many, which no other base sees, and so not the others
     work: int  # steps of `chains` chains, those of pilots and of what was not believed with them
 
 
@@ -117,8 +118,13 @@ def annealed(
                 for name in walks
                 if bool(sees[name].any())
             }
+            others = [sees[name] for name in walks if name != SOME]
+            known = torch.stack(others).any(0) if others else ~sees[SOME]  # by more than some modes
             width = torch.stack(
-                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in intervals.items()]
+                [
+                    torch.where(sees[n] & ~(known & (n == SOME)), b.upper - b.lower, torch.inf)
+                    for n, b in intervals.items()
+                ]
             )  # (paths, e)
             again = _wanting(list(intervals), width, walks, most)
             if not again:
@@ -133,11 +139,14 @@ def annealed(
         for name, walk in walks.items()
     )
     best = replace(_believed(list(intervals.values()), width, proven), effort=effort)
-    return Annealed(best, settled, sum(walk.steps for walk in walks.values()), pilots + int(tick.done))
+    blind = ~known
+    if bool(blind.any()):
+        best = replace(best, note="known from some modes alone, of many more: log Z is larger")
+    return Annealed(best, settled, sum(x.steps for x in walks.values()), blind, pilots + int(tick.done))
 
 
 def _schedules(
-    paths: dict[str, Cooling], most: int, streams: Streams, variance: float
+    paths: dict[str, Cooling], most: int, streams: Streams, variance: float = FIRST
 ) -> dict[str, list[float]]:
     """Temperatures along every path that needs at most so many."""
     betas, refused = {}, None

@@ -36,7 +36,7 @@ from torch import Tensor
 from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, TimeLimit
-from ..estimates import WIDE, Estimate
+from ..estimates import WIDE, Bounds, Estimate
 from ..machines.enumeration import states_of
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -58,6 +58,7 @@ ANNEALED = 100, 1000  # chains of an annealing from each base, on a CPU and on a
 LONGEST = 40  # steps of a bridge: annealing costs no more
 QUICK, MOST = 50, 2000  # temperatures of an annealing: at first, and where those do not tell
 NAMED = 50  # rows of the data, and chains, where the search for modes begins too
+TRUSTED = 10  # chains that carry a value, from which on its error is believed
 FEW = 10  # temperatures with which nobody begins
 WEIGHED = 3  # sweeps that take as long as a step of a bridge, one way and with its weights
 STEP = 3, 15  # the same of an annealing, on a CPU and on a GPU
@@ -316,15 +317,24 @@ def anneal(
             cost += least + 2 * most * step
         else:
             cost += least + whole.work * step
-            bounds = whole.bounds
-            middle, width = 0.5 * (bounds.lower + bounds.upper), bounds.upper - bounds.lower
-            now = Estimate(middle, width / (2.0 * (SPAN if bounds.note else WIDE)))
+            now = _believed(whole.bounds)
+            now = Estimate(now.value.masked_fill(whole.blind, torch.nan), now.error)
             found = now if found is None else combined(now, found[0]), whole.settled
-            variance = FIRST / FINE
-        known = found is not None and bool((found[0].error <= WANTED).all())
+            if not bool(whole.blind.any()):
+                variance = FIRST / FINE
+        known = found is not None and bool(((found[0].error <= WANTED) & found[0].value.isfinite()).all())
         if known or temperatures(left - cost) < 2 * most:
             return found, cost
         most = min(10 * most, temperatures(left - cost))
+
+
+def _believed(bounds: Bounds) -> Estimate:
+    """The middle of an annealed interval and the error: of one that spans a contradiction `SPAN` of them
+    hold it, and it is at least that of the chains that carry it where these are few."""
+    middle, width = 0.5 * (bounds.lower + bounds.upper), bounds.upper - bounds.lower
+    error = width / (2.0 * (SPAN if bounds.note else WIDE))
+    few = bounds.ess < TRUSTED
+    return Estimate(middle, torch.where(few, torch.maximum(error, bounds.ess.rsqrt()), error))
 
 
 def chains_of(machine: Machine) -> int:
@@ -348,7 +358,7 @@ def spanning(one: Estimate, two: Estimate) -> Estimate:
 def combined(one: Estimate, two: Estimate) -> Estimate:
     """What two values of the same thing, each of which may not be known (NaN), come to: the one with the
     smaller error, or where they contradict each other what spans both."""
-    new = two.value.isnan() | (one.error < two.error)
+    new = two.value.isnan() | ((one.error < two.error) & ~one.value.isnan())
     against, both = contradict(one, two), spanning(one, two)
     return Estimate(
         torch.where(against, both.value, torch.where(new, one.value, two.value)),

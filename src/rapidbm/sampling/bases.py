@@ -33,6 +33,8 @@ from .quench import descend
 
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
+SOME = "some modes"
+ALONE = 0.5  # of the cooled chains: if more end in modes of their own, most modes are not found
 FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
 HINTS = 200  # units whose couplings name a state, at most
@@ -83,15 +85,16 @@ def paths_to(
     machine: Machine, data: Any, rng: torch.Generator, starts: Tensor | None = None
 ) -> tuple[dict[str, Cooling], Tensor]:
     """A path from every base that differs from the others, by its name, and the bound (1), (e,); the
-    search for modes begins at these configurations, `starts` (e, c, n), too."""
+    search for modes begins at these configurations, `starts` (e, c, n), too. Where it found but some of
+    them the path from modes is named `SOME`."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):
         bases["biases"] = own_biases(machine)
     if data is not None:  # with biases the other starts look after the other side
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
-    means, bounds = modes(machine, rng, starts)
-    paths["modes"] = path_from_modes(machine, means, bounds)
+    means, bounds, whole = _searched(machine, rng, starts)
+    paths["modes" if whole else SOME] = path_from_modes(machine, means, bounds)
     return paths, bounds.amax(1)
 
 
@@ -122,11 +125,22 @@ def modes(machine: Machine, rng: torch.Generator, starts: Tensor | None = None) 
     that cooled down to the machine's temperature and from `starts` (e, c, n); every minimum then relaxes
     by mean field.
     """
+    return _searched(machine, rng, starts)[:2]
+
+
+def _searched(
+    machine: Machine, rng: torch.Generator, starts: Tensor | None
+) -> tuple[Tensor, Tensor, bool]:
+    """`modes`, and whether the search has come to its end: the share of cooled chains that end in a mode
+    where no other one does estimates what is not found yet (Good and Turing)."""
     exact = copy.deepcopy(machine).double()
     found = [_hints(exact), _cooled(machine, rng).double()]
     spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     bounds = variational_bound(exact, means)  # (e, c)
+    cooled = means[:, len(found[0][0]) :][:, :STARTS]
+    near = torch.cdist(cooled, cooled, p=1.0).le(2.0).sum(2)  # itself with it
+    whole = bool((near == 1).double().mean(1).max() <= ALONE)
     order = bounds.argsort(1, descending=True)
     means = means.gather(1, order[..., None].expand_as(means))
     bounds = bounds.gather(1, order)
@@ -135,7 +149,7 @@ def modes(machine: Machine, rng: torch.Generator, starts: Tensor | None = None) 
     count = max(len(rows) for rows in chosen)
     index = torch.tensor([rows + [0] * (count - len(rows)) for rows in chosen], device=means.device)
     picked = index[..., None].expand(-1, -1, means.shape[2])
-    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index)
+    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index), whole
 
 
 def _hints(machine: Machine) -> Tensor:
