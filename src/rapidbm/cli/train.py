@@ -27,6 +27,7 @@ from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe
 from ..runs.run import Run
 from ..runs.spacing import OPEN, PROLONG
 from ..runs.views.tensorboard import TensorBoard, check_installed
+from ..runs.watching import left_out
 from .terminal.console import Screen, Stopper, follow
 from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
 
@@ -321,3 +322,5 @@ def _finish(run: Run, screen: Screen) -> None:
         fig = pictures.curve_figure(records, info["data"]["name"])
         words += f"; curves in {pictures.save(fig, run.figures / 'curves.png')}"
     screen.say(words)
+    if skipped := left_out(info.get("looks", {})):
+        screen.say(skipped)

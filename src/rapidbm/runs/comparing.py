@@ -13,6 +13,7 @@ numbers of its own, so that it comes to the same whenever it is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -53,9 +54,11 @@ class Comparison:
             most = self._most(like, saved, seen)
             for update in sorted(most, key=lambda u: -self._hope(most[u])):
                 tick()
-                if self._hope(most[update]) > CLEAR and self.left > 0:
-                    now = self._again(update, machine := saved[update](), seen.get(update))
-                    best.better(now, update, machine)
+                if self._hope(most[update]) <= CLEAR or self.left <= 0:
+                    continue
+                with suppress(InputError):  # a damaged file is no candidate
+                    machine = saved[update]()
+                    best.better(self._again(update, machine, seen.get(update)), update, machine)
                     count += 1
         return count
 

@@ -81,6 +81,7 @@ RUN = Names(
             {"wall": Real(0), "update": _COUNT, "most": _COUNT},
             {"made": Several(Names({"update": _COUNT, "wall": Real(0), "epochs": _COUNT}))},
         ),
+        "looks": Names({"asked": _COUNT, "made": _COUNT, "unknown": _COUNT}, {"compared": _COUNT}),
         "auto": Names({"budget": Maybe(Text()), "found": Several(Text())}),
     },
     others=Anything(),

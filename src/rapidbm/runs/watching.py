@@ -295,6 +295,18 @@ class Best:
         save_tensors(path, machine, tensors, {"update": int(self.update.max())})
 
 
+def left_out(looks: Record) -> str:
+    """A sentence on looks that were left out or could not tell, with the remedy; empty where there are
+    none."""
+    asked, made, unknown = (int(looks.get(name, 0)) for name in ("asked", "made", "unknown"))
+    if made >= asked and not unknown:
+        return ""
+    told = f"{made:,} of {asked:,} looks at the likelihood were made, the others would have cost too much"
+    told = told if made < asked else f"all {asked:,} looks at the likelihood were made"
+    told += f", and {unknown:,} could not tell" if unknown else ""
+    return f"{told}: look less often (--evaluate-at), train longer, or at a lower rate"
+
+
 def divergences(info: Record, trainer: Training) -> Record:
     """When and why replicas diverged, of each what was first written down."""
     known = {each["replica"]: each for each in info.get("divergences", [])}
