@@ -21,6 +21,7 @@ python -m benchmarks scaling --constants docs/performance/ranks.json --figures d
 python -m benchmarks signals --count 100
 python -m benchmarks soak --kills 300
 python -m benchmarks streaming --gb 20 --folder /tmp
+python -m benchmarks watched --trainings 20 --visible 60,784
 """
 
 import json
@@ -52,6 +53,7 @@ from . import (
     studio,
     thermodynamics,
     verdicts,
+    watched,
 )
 
 BENCHMARKS = {
@@ -80,6 +82,7 @@ WITH_OPTIONS = {
     "signals": signals.run,
     "soak": soak.run,
     "streaming": streaming.run,
+    "watched": watched.run,
 }
 KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
 TABLES = {"debd": debd.show}  # those that print a table of their own

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rapidbm.data.splits import Split
-from rapidbm.estimates import WIDE, Estimate
+from rapidbm.estimates import WIDE, Bounds, Estimate
 from rapidbm.likelihood import following
 from rapidbm.likelihood.following import Follower, mean_log_p
 from rapidbm.likelihood.log_z import log_likelihood, log_z
@@ -150,3 +150,66 @@ def test_the_mean_of_some_rows_says_what_it_is_worth(monkeypatch):
     some = mean_log_p(machine, data, Estimate(z.value, torch.zeros_like(z.value)))
     assert bool((some.error > 0.01).all())
     assert bool(((some.value - wanted).abs() < 6 * some.error).all())  # 2 of 10⁹ are farther off
+
+
+def of(value, error):
+    return Estimate(torch.tensor([value]).double(), torch.tensor([error]).double())
+
+
+def test_what_contradicts_itself_spans_both():
+    both = following.combined(of(14.0, 0.05), of(10.0, 0.1))
+    assert float(both.value - 1.96 * both.error) <= 10.0 - 1.96 * 0.1
+    assert float(both.value + 1.96 * both.error) >= 14.0 + 1.96 * 0.05
+    nearer = following.combined(of(10.1, 0.05), of(10.0, 0.1))
+    assert (float(nearer.value), float(nearer.error)) == (pytest.approx(10.1), pytest.approx(0.05))
+    known = following.combined(of(torch.nan, 0.01), of(10.0, 0.1))
+    assert float(known.value) == 10.0
+    assert float(following.combined(of(10.0, 0.1), of(torch.nan, 0.01)).value) == 10.0
+
+
+def test_groups_share_no_configuration():
+    spins = torch.arange(100.0)[None, :, None]
+    groups = following._grouped(spins, 1000).reshape(8, -1)
+    seen = [set(group.tolist()) for group in groups]
+    assert sum(map(len, seen)) == len(set.union(*seen)) == 100
+
+
+def test_few_effective_chains_widen_an_error():
+    zero, none = torch.zeros(2, dtype=torch.float64), torch.full((2,), 0.1, dtype=torch.float64)
+    ess = torch.tensor([4.0, 40.0]).double()
+    bounds = Bounds(zero, zero - 0.1, zero + 0.1, zero, zero, ess, none, "ais", "")
+    assert following._believed(bounds).error.tolist() == pytest.approx([0.5, 0.1 / WIDE])
+
+
+def test_a_few_modes_of_many_are_not_log_z():
+    """At first annealing serves from modes alone, and of 2^14 only 32 are among its bases: 4 to 17 nats
+    too little, and narrow."""
+    machine = rbm(784, 14, None, biases=True, scale=0.5, seed=1).requires_grad_(False)
+    data = machine.random(50, stream(0, "data"))[0, :, :784].to(torch.int8)
+    (found, _), cost = following.anneal(machine, stream(0, "anneal"), data, 3e4)
+    assert bool(found.value.isnan())
+    assert cost < 1e5
+
+
+def test_states_of_earlier_versions_are_read(inexact):
+    data = clusters(1)
+    follower, machine = Follower(data, 3), rbm(9, 12, 3, seed=0).requires_grad_(False)
+    follower.look(machine, 0)
+    saved = follower.state()
+    saved["counts"] = saved["counts"][:7]
+    old = Follower(data, 3)
+    old.load(saved, machine)
+    assert (old.looks, old.anchoring, old.asked) == (1, follower.anchoring, 0)
+
+
+def test_after_a_bridge_that_failed_a_look_is_annealed(inexact, monkeypatch):
+    data = clusters(0)
+    machine = next(trained(0, data, None, 0.02))[0]
+    follower = Follower(data, 0)
+    follower.look(machine, 0)
+    follower.failed = 2
+    monkeypatch.setattr(following, "bridge", None)
+    found = follower.look(machine, 10)
+    exact = log_z(machine, method="exact").value
+    assert bool(((found.value - exact).abs() < 6 * found.error).all())  # 2 of 10⁹ are farther off
+    assert follower.failed == 0

@@ -11,13 +11,14 @@ from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
 from rapidbm.likelihood.following import Follower
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.files import load_tensors
+from rapidbm.machines.constructors import rbm
+from rapidbm.machines.files import load_tensors, save_tensors
 from rapidbm.machines.spins import to_spins
 from rapidbm.pictures import curve_figure
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.spacing import seconds_of
-from rapidbm.runs.watching import trial
+from rapidbm.runs.watching import Best, left_out, trial
 from rapidbm.training.trainer import Trainer
 
 SMALL = {
@@ -458,3 +459,95 @@ def test_times_that_are_none(text):
         InputError, match="a budget is a time from a second on, such as 90s, 5m or 1h, not"
     ):
         Recipe("bars4", budget=text)
+
+
+# -- what is known, and what is not ------------------------------------------------------------------
+
+
+def seen(*pairs):
+    values, errors = zip(*pairs, strict=True)
+    return Estimate(torch.tensor(values).double(), torch.tensor(errors).double())
+
+
+def test_a_value_that_is_not_known_well_is_not_better(tmp_path):
+    machine, path = rbm(4, 3, replicas=2, seed=0), tmp_path / "best.safetensors"
+    best = Best.read(path, machine)
+    assert best.better(seen((-130.0, 0.1), (-130.0, 0.1)), 1, machine)
+    assert not best.better(seen((-129.6, 100.0), (float("nan"), 0.1)), 2, machine)
+    assert not best.better(seen((-129.6, float("inf")), (-129.9, 0.2)), 3, machine)
+    assert best.better(seen((-129.0, 0.1), (-131.0, 0.1)), 4, machine)
+    assert best.update.tolist() == [4, 1]
+    best.save(path, machine)
+    kept = Best.read(path, machine)
+    assert torch.equal(kept.error, best.error)
+    tensors, _ = load_tensors(path)
+    save_tensors(path, machine, {k: v for k, v in tensors.items() if k != "best/error"}, {"update": 4})
+    assert Best.read(path, machine).error.tolist() == [0.0, 0.0]
+    assert not Best.read(path, machine).better(seen((-129.0, 0.01), (-130.0, 0.01)), 5, machine)
+
+
+def unknown_from(monkeypatch, sweeps):
+    look = Follower.look
+
+    def unknown(self, machine, trained, *, last=False):
+        found = look(self, machine, trained, last=last)
+        return Estimate(found.value.masked_fill(torch.tensor(trained > sweeps), torch.nan), found.error)
+
+    monkeypatch.setattr(Follower, "look", unknown)
+
+
+def test_a_look_that_failed_is_not_counted_by_patience(tmp_path, table, monkeypatch):
+    unknown_from(monkeypatch, 0)
+    whole = go(made(tmp_path / "R", table, patience=2, epochs=4))
+    assert "stopped" not in whole.info
+    count = iter(range(1000))
+    go(made(tmp_path / "S", table, patience=2, epochs=4), lambda: next(count) == 9)
+    part = go(Run(tmp_path / "S"))
+    assert "stopped" not in part.info
+    assert without_times(part) == without_times(whole)
+
+
+def test_machines_that_are_saved_are_looked_at(tmp_path, table):
+    run = go(made(tmp_path / "R", table, epochs=4, metrics=("hamming", "log_likelihood")))
+    lines = {record["update"]: record for record in run.metrics()}
+    assert list(lines) == [0, 1, 2, 4, 8, 12, 16]
+    assert "log_likelihood_valid" in lines[1]
+    assert "hamming_train" not in lines[1]
+    assert run.info["looks"] == {"asked": 7, "made": 7, "unknown": 0, "compared": 0}
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_the_best_machine_is_the_best_of_those_saved(tmp_path, table, monkeypatch, followed):
+    """Looked at the ends alone; it was better on the way."""
+    chosen = {"evaluate": "end", "replicas": 1, "rate": (0.05,), "checkpoints": "4"}
+    chosen |= {"bias_start": "zero", "epochs": 30}
+    if followed:
+        monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
+    run = go(made(tmp_path / "R", table, **chosen))
+    valid = run.data().valid
+    saved = {u: float(log_likelihood(run.machine(u), valid).value) for u in run.checkpoints()}
+    assert max(saved, key=lambda u: saved[u]) not in (0, 120)
+    found = float(log_likelihood(run.machine(), valid).value)
+    assert found >= max(saved.values()) - (0.3 if followed else 1e-6)
+    assert 0 < run.info["looks"]["compared"] <= 32
+    before = load_tensors(run.best)[0]
+    again = load_tensors(go(Run(tmp_path / "R")).best)[0]
+    assert all(torch.equal(before[name], again[name]) for name in before)
+
+
+def test_a_checkpoint_that_is_damaged_is_no_candidate(tmp_path, table, monkeypatch):
+    run = made(tmp_path / "R", table, evaluate="end", checkpoints="8")
+    for step in run.go():
+        if step.update == 40:
+            run.checkpoint(16).write_bytes(b"")
+    assert run.status == "finished"
+    assert 16 not in load_tensors(run.best)[0]["best/update"].tolist()
+
+
+def test_looks_that_were_left_out_are_told():
+    assert left_out({}) == ""
+    assert left_out({"asked": 5, "made": 5, "unknown": 0}) == ""
+    told = left_out({"asked": 105, "made": 27, "unknown": 3})
+    assert told.startswith("27 of 105 looks at the likelihood were made, the others would have cost too")
+    assert "and 3 could not tell: look less often (--evaluate-at)" in told
+    assert left_out({"asked": 5, "made": 5, "unknown": 1}).startswith("all 5 looks")

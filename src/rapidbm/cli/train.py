@@ -28,6 +28,7 @@ from ..runs.rounds import Start
 from ..runs.run import Run
 from ..runs.spacing import OPEN, PROLONG
 from ..runs.views.tensorboard import TensorBoard, check_installed
+from ..runs.watching import left_out
 from .terminal.console import Screen, Stopper, follow
 from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
 
@@ -331,3 +332,5 @@ def _finish(run: Run, screen: Screen) -> None:
         except (InputError, OSError) as error:  # the training is over and saved
             words += f"; the curves were not drawn: {error}: rapidbm report draws them, too"
     screen.say(words)
+    if skipped := left_out(info.get("looks", {})):
+        screen.say(skipped)

@@ -29,7 +29,7 @@ from ..machines.machine import Machine, scaled
 from ..progress import Watch, watch
 from ..random import stream
 from ..sampling import annealing
-from ..sampling.bases import paths_to
+from ..sampling.bases import SOME, paths_to
 from ..sampling.gibbs import sweeps
 from ..sampling.paths import Cooling
 from ..sampling.spread import Spread
@@ -68,6 +68,8 @@ class Annealed:
     bounds: Bounds
     settled: Tensor  # (e, c, n): the configurations that the ways back started from
     steps: int  # of all paths
+    blind: Tensor  # (e,): from some modes of many, which no other base sees, and so not the others
+    work: int  # steps of `chains` chains, those of pilots and of what was not believed with them
 
 
 @torch.no_grad()
@@ -80,11 +82,14 @@ def annealed(
     beta: float = 1.0,
     data: Any = None,
     samples: Tensor | None = None,
+    starts: Tensor | None = None,
+    variance: float = FIRST,
     limit: float | None = None,
     spread: Spread = ALONE,
 ) -> Annealed:
     """log Z by `chains` from each base, over at `most` so many temperatures; the ways back start from
-    `samples` or from chains that have arrived. Chains are `spread` over shards."""
+    `samples` or from chains that have arrived. The search for modes begins at `starts` (e, c, n) too.
+    Temperatures are spaced for this `variance` of log w along a path. Chains are `spread` over shards."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     if samples is not None:
@@ -95,8 +100,10 @@ def annealed(
     streams = partial(stream, seed, "log_z", device=machine.device)
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
-        paths, proven = paths_to(machine, data, streams("modes"))
-        betas = spread.ranks.told(lambda: _schedules(paths, most, streams))
+        paths, proven = paths_to(machine, data, streams("modes"), starts)
+        betas = spread.ranks.told(lambda: _schedules(paths, most, streams, variance))
+        refused = (len(paths) - len(betas)) * max(2, most // 2)
+        pilots = refused + sum(len(x) for x in betas.values())
         parts = len(spread.ranks.share_of(spread.shards))  # each counts its own steps
         tick.total = tick.done + 2 * parts * sum(len(x) - 1 for x in betas.values())
         walk = partial(_walk, chains=chains, streams=streams, tick=tick, spread=spread)
@@ -112,8 +119,13 @@ def annealed(
                 for name in walks
                 if bool(sees[name].any())
             }
+            others = [sees[name] for name in walks if name != SOME]
+            known = torch.stack(others).any(0) if others else ~sees[SOME]  # by more than some modes
             width = torch.stack(
-                [torch.where(sees[n], b.upper - b.lower, torch.inf) for n, b in intervals.items()]
+                [
+                    torch.where(sees[n] & ~(known & (n == SOME)), b.upper - b.lower, torch.inf)
+                    for n, b in intervals.items()
+                ]
             )  # (paths, e)
             again = _wanting(list(intervals), width, walks, most)
             if not again:
@@ -131,16 +143,21 @@ def annealed(
         for name, walk in walks.items()
     )
     best = replace(_believed(list(intervals.values()), width, proven), effort=effort)
-    return Annealed(best, settled, sum(walk.steps for walk in walks.values()))
+    blind = ~known
+    if bool(blind.any()):
+        best = replace(best, note="known from some modes alone, of many more: log Z is larger")
+    return Annealed(best, settled, sum(x.steps for x in walks.values()), blind, pilots + int(tick.done))
 
 
-def _schedules(paths: dict[str, Cooling], most: int, streams: Streams) -> dict[str, list[float]]:
+def _schedules(
+    paths: dict[str, Cooling], most: int, streams: Streams, variance: float = FIRST
+) -> dict[str, list[float]]:
     """Temperatures along every path that needs at most so many."""
     betas, refused = {}, None
     for name, path in paths.items():
         try:
             rng = streams("schedule", name)
-            betas[name] = annealing.schedule(path, rng, spread=FIRST, most=max(2, most // 2))
+            betas[name] = annealing.schedule(path, rng, spread=variance, most=max(2, most // 2))
         except TimeLimit:
             raise
         except InputError as error:

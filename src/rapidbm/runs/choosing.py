@@ -358,10 +358,12 @@ def _shapes(
         yield from ((*kind, lives) for kind in kinds)
         return
     limited = by_device(device, *LIVES)
-    # Every second kind with a lifetime, then those with it that had none, and the other way round.
-    for turn in (0, 1):
-        for number, kind in enumerate(kinds):
-            yield (*kind, limited if (number + turn) % 2 == 0 else 0)
+    dense = [kind for kind in kinds if kind[1] is None]
+    # Dense ones, every second with a lifetime; patterns, whose scouts do better than a lifetime
+    # (docs/decisions/scouts.md); then the dense ones the other way round.
+    yield from ((*kind, 0 if i % 2 else limited) for i, kind in enumerate(dense))
+    yield from ((*kind, 0) for kind in kinds if kind[1] is not None)
+    yield from ((*kind, limited if i % 2 else 0) for i, kind in enumerate(dense))
 
 
 def _kinds(

@@ -84,6 +84,7 @@ RUN = Names(
             {"made": Several(Names({"update": _COUNT, "wall": Real(0), "epochs": _COUNT}))},
         ),
         "best_from": Names({"what": Text(), "value": Real(), "error": Real()}),
+        "looks": Names({"asked": _COUNT, "made": _COUNT, "unknown": _COUNT}, {"compared": _COUNT}),
         "auto": Names({"budget": Maybe(Text()), "found": Several(Text())}),
     },
     others=Anything(),

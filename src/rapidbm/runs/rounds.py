@@ -41,7 +41,7 @@ from .folder import RunFolder
 from .metrics import BOUND
 from .recipe import Recipe
 from .spacing import OPEN, epochs_within
-from .watching import JUDGED, PREFIX, Watch, judging
+from .watching import DOUBT, JUDGED, PREFIX, Watch, judging
 
 SHORT = 5, 50  # batches of an epoch, at most: on a CPU, on a GPU
 ROWS = 1000  # of the training part that are looked at
@@ -137,7 +137,7 @@ class Start:
 
 def pessimistic(value: float, error: float) -> float:
     """Eq. (1); −∞ where nothing is known."""
-    worst = value - 2.0 * error
+    worst = value - DOUBT * error
     return worst if math.isfinite(worst) else -math.inf
 
 

@@ -33,6 +33,7 @@ from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
+from .comparing import compare
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .guarding import Guard, go_back
 from .looking.trust import trust
@@ -40,7 +41,7 @@ from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
 from .rounds import Start, follow_on, side_by_side
 from .spacing import due, longer, longer_time, planned, reserved, seconds_of
-from .watching import Best, Watch, check_patience, divergences, suited, watched
+from .watching import Best, Watch, check_patience, divergences, suited, watched, watches
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 # What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, or nothing.
@@ -230,6 +231,7 @@ class Run(RunFolder):
             with suppress(DiskError):
                 self._describe(trainer, "failed" if failed else "interrupted", seconds)
             raise
+        self._compare(trainer, data)
         found = trainer.fit() if self._own is None and self.ranks.first else None
         told = {}
         if found is not None:
@@ -354,7 +356,8 @@ class Run(RunFolder):
         # Looks since the best one, or since the run was made longer.
         marks = [int(x["update"]) for x in self.info.get("prolonged", [])]
         marks += [] if self._best is None else [int(self._best.update.max())]
-        self._since = sum(record["update"] > max(marks, default=-1) for record in kept)
+        later = (record for record in kept if record["update"] > max(marks, default=-1))
+        self._since = sum(self._watch.judged(x) is not None for x in later) if self._watch else 0
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
@@ -362,6 +365,7 @@ class Run(RunFolder):
         progress = trainer.progress()
         record = None
         looks = progress.epoch_end if self._own is not None else last or self._looks_at(progress)
+        looks = looks or self._watches_saved(progress, data)
         if looks:
             trainer.gather()
             began = time.monotonic()
@@ -393,12 +397,18 @@ class Run(RunFolder):
     def _looks_at(self, progress: Progress) -> bool:
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
+    def _watches_saved(self, progress: Progress, data: Dataset) -> bool:
+        """Whether the likelihood is looked at because the machine is saved."""
+        wanted = self._own is None and self.recipe.evaluate != "end" and watches(self.recipe, data)
+        return wanted and self._keeps(progress)
+
     def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
-        seen = None if self._watch is None else values.get(self._watch.judges)
-        if self._best is None or seen is None:
+        if self._watch is None or self._best is None or self._watch.judges not in values:
             return
-        if last and set(seen) == {None} and not self._best.update.any():
-            self.best.unlink(missing_ok=True)  # nothing is known of what was trained
+        seen = self._watch.judged(values)
+        if seen is None:  # it could not tell, so it is not a look
+            if last and not self._best.update.any():
+                self.best.unlink(missing_ok=True)  # nothing is known of what was trained
             return
         if self._best.better(seen, progress.update, machine):
             self._best.save(self.best, machine)
@@ -406,6 +416,27 @@ class Run(RunFolder):
                 self.info.pop("best_from", None)
         # A look that is made again after a kill may have left its best machine.
         self._since = 0 if progress.update <= int(self._best.update.max()) else self._since + 1
+
+    def _compare(self, trainer: Training, data: Dataset) -> None:
+        """Compares the best machine with the checkpoints, once at the end of a training."""
+        if self._watch is None or self._best is None or not self.best.is_file() or data.valid is None:
+            return
+        if self.recipe.budget is not None:  # it is spent, on looks among others
+            return
+        if self._best.compared == trainer.update:  # before a kill
+            return
+        like = trainer.averaged() if trainer.average else trainer.machine
+        saved = {
+            update: lambda update=update: self.machine(update).to(like.device)
+            for update in self.checkpoints()
+            if update <= trainer.update
+        }
+        seen = {
+            x["update"]: found for x in self.metrics() if (found := self._watch.judged(x)) is not None
+        }
+        count = compare(self._watch, self._best, saved, seen, data.valid, trainer.update, like)
+        self._best.save(self.best, like)
+        self.info["looks"] = self._watch.counts() | {"compared": count}
 
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
@@ -453,10 +484,11 @@ class Run(RunFolder):
     def _evaluate(self, progress: Progress, machine: Machine, data: Dataset, last: bool) -> Record:
         rng = progress.rng
         values: Record = {}
+        every = last or self._looks_at(progress)  # else the likelihood alone
         for name in self.recipe.metrics:
-            if self._watch is None or name not in WATCHED:
+            if every and (self._watch is None or name not in WATCHED):
                 values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
-            elif name == self._watch.names[0]:  # all of them
+            elif self._watch is not None and name == self._watch.names[0]:  # all of them
                 values |= self._watch.look(progress, machine, data, last=last)
         return values
 
@@ -498,9 +530,16 @@ class Run(RunFolder):
             "wall": round(self._wall(), 3),
             "diverged": list(trainer.diverged()),
             **divergences(self.info, trainer),
+            **self._counted(),
             **more,
         }
         self._write()
+
+    def _counted(self) -> Record:
+        """Looks at the likelihood so far."""
+        if self._watch is None:
+            return {}
+        return {"looks": self.info.get("looks", {}) | self._watch.counts()}
 
     def _extend(self, epochs: int | None, rate: str | None, budget: str | None) -> str:
         if budget is None:

@@ -3,12 +3,19 @@
 What is watched is log p (`log_likelihood`), or where hidden units are coupled to each other the lower
 bound on it that mean field proves (`log_bound`). `Watch` follows log Z (`likelihood/following.py`) from
 look to look and says where a look would cost too much of the training. Each replica has a best machine of
-its own, the one after the look at which its validation part was most probable. All of them lie in one
-file, with what was seen, (e,) each:
+its own: machines are compared by the pessimistic end of what is known of the validation part,
+
+    value − 2 errors                                                                      (1)
+
+so that −129.6 ± 100 does not take the place of −130.0 ± 0.1. A look that could not tell counts for
+nothing. At the end the best machine is compared with the checkpoints. All replicas lie in one file, with
+what was seen, (e,) each:
 
     parameter/…    the parameters that were evaluated: the average, where one is kept
     best/value     log p of the validation part, or its bound, −∞ before any
+    best/error     its standard error; 0 in files of earlier versions, which do not have it
     best/update    after which update
+    best/compared  the update at whose end it was compared with the checkpoints, (), once it was
 
 `trial` is a training without a folder, for those that compare.
 """
@@ -43,7 +50,15 @@ from .presets import watched_for
 from .recipe import Recipe
 
 PREFIX = "watch/"  # of what it saves
+DOUBT = 2.0  # standard errors below a value, where machines are compared by it: eq. (1)
 JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (`Follower.end`)
+
+
+def pessimistic(found: Estimate) -> Tensor:
+    """The lower end that machines are compared by, eq. (1), (e,): −∞ where the value or its error is not
+    known."""
+    end = found.value - DOUBT * found.error
+    return end.masked_fill(~(found.value.isfinite() & found.error.isfinite()), -torch.inf)
 
 
 class Watch:
@@ -61,9 +76,31 @@ class Watch:
         """The value that machines are compared by."""
         return f"{self.names[0]}_valid"
 
+    def judged(self, record: Record) -> Estimate | None:
+        """What a look says of the validation part; None where it was not looked at, or no replica is
+        known."""
+        keys = (self.judges, f"{self.names[0]}_error_valid")
+        if any(key not in record for key in keys):
+            return None
+        value, error = (
+            torch.tensor([torch.nan if x is None else x for x in record[key]], dtype=torch.float64)
+            for key in keys
+        )
+        seen = Estimate(value, error)
+        return seen if bool(pessimistic(seen).isfinite().any()) else None
+
+    def counts(self) -> Record:
+        """Looks that were asked for, that were made, and that could not tell."""
+        return {
+            "asked": self.follower.asked,
+            "made": self.follower.looks,
+            "unknown": self.follower.unknown,
+        }
+
     def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
         """Values and errors per replica; nothing where the look would cost too much, but for the first
         and the last."""
+        self.follower.asked += 1
         if progress.update and not last and not self.affords(progress.update, machine):
             return {}
         found: Record = {}
@@ -192,8 +229,14 @@ class Best:
     """The best machine so far of every replica."""
 
     value: Tensor  # (e,) float64
+    error: Tensor  # (e,) float64
     update: Tensor  # (e,)
     parameters: dict[str, Tensor]
+    compared: int = -1  # the update at whose end it was compared with the checkpoints
+
+    @property
+    def seen(self) -> Estimate:
+        return Estimate(self.value, self.error)
 
     @staticmethod
     def read(path: Path, machine: Machine) -> Best:
@@ -201,10 +244,14 @@ class Best:
         if path.is_file():
             tensors, _ = load_tensors(path)
             kept = {name: tensors[f"parameter/{name}"] for name, _ in machine.named_parameters()}
-            return Best(tensors["best/value"], tensors["best/update"], kept)
+            value = tensors["best/value"]
+            error = tensors.get("best/error", torch.zeros_like(value))
+            compared = int(tensors.get("best/compared", torch.tensor(-1)))
+            return Best(value, error, tensors["best/update"], kept, compared)
         value = torch.full((machine.replicas,), -torch.inf, dtype=torch.float64)
         kept = {name: p.data.cpu().clone() for name, p in machine.named_parameters()}
-        return Best(value, torch.zeros(machine.replicas, dtype=torch.int64), kept)
+        none = torch.zeros(machine.replicas, dtype=torch.int64)
+        return Best(value, torch.zeros_like(value), none, kept)
 
     @staticmethod
     def kept(path: Path, machine: Machine) -> Best:
@@ -222,21 +269,43 @@ class Best:
             )
             return Best.read(path, machine)
 
-    def better(self, seen: Sequence[float | None], update: int, machine: Machine) -> bool:
-        """Takes over the replicas that are better than before; whether there are any."""
-        value = torch.tensor([-torch.inf if x is None else x for x in seen], dtype=torch.float64)
-        new = value > self.value
+    def better(self, seen: Estimate, update: int, machine: Machine) -> bool:
+        """Takes over the replicas whose pessimistic end, eq. (1), is better than before; whether there
+        are any."""
+        new = pessimistic(seen) > pessimistic(self.seen)
         if not bool(new.any()):
             return False
-        self.value, self.update = self.value.where(~new, value), self.update.masked_fill(new, update)
+        self.value, self.error = self.value.where(~new, seen.value), self.error.where(~new, seen.error)
+        self.update = self.update.masked_fill(new, update)
         for name, parameter in machine.named_parameters():
             self.parameters[name][new] = parameter.data.cpu()[new]
         return True
 
+    def machine(self, like: Machine) -> Machine:
+        """The replicas as they are kept, in a machine like this one."""
+        machine = copy.deepcopy(like).requires_grad_(False)
+        for name, parameter in machine.named_parameters():
+            parameter.data.copy_(self.parameters[name])
+        return machine
+
     def save(self, path: Path, machine: Machine) -> None:
         tensors = {f"parameter/{name}": value for name, value in self.parameters.items()}
-        tensors |= {"best/value": self.value, "best/update": self.update}
+        tensors |= {"best/value": self.value, "best/error": self.error, "best/update": self.update}
+        if self.compared >= 0:
+            tensors["best/compared"] = torch.tensor(self.compared)
         save_tensors(path, machine, tensors, {"update": int(self.update.max())})
+
+
+def left_out(looks: Record) -> str:
+    """A sentence on looks that were left out or could not tell, with the remedy; empty where there are
+    none."""
+    asked, made, unknown = (int(looks.get(name, 0)) for name in ("asked", "made", "unknown"))
+    if made >= asked and not unknown:
+        return ""
+    told = f"{made:,} of {asked:,} looks at the likelihood were made, the others would have cost too much"
+    told = told if made < asked else f"all {asked:,} looks at the likelihood were made"
+    told += f", and {unknown:,} could not tell" if unknown else ""
+    return f"{told}: look less often (--evaluate-at), train longer, or at a lower rate"
 
 
 def divergences(info: Record, trainer: Training) -> Record:

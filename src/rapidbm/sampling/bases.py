@@ -33,8 +33,11 @@ from .quench import descend
 
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
+SOME = "some modes"
+ALONE = 0.5  # of the cooled chains: if more end in modes of their own, most modes are not found
 FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
+HINTS = 200  # units whose couplings name a state, at most
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
 
@@ -78,16 +81,20 @@ def path_to(machine: Machine, data: Any = None, *, exact: bool = True) -> Coolin
     return Cooling(machine, bases, exact=exact)
 
 
-def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[str, Cooling], Tensor]:
-    """A path from every base that differs from the others, by its name, and the bound (1), (e,)."""
+def paths_to(
+    machine: Machine, data: Any, rng: torch.Generator, starts: Tensor | None = None
+) -> tuple[dict[str, Cooling], Tensor]:
+    """A path from every base that differs from the others, by its name, and the bound (1), (e,); the
+    search for modes begins at these configurations, `starts` (e, c, n), too. Where it found but some of
+    them the path from modes is named `SOME`."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):
         bases["biases"] = own_biases(machine)
     if data is not None:  # with biases the other starts look after the other side
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
-    means, bounds = modes(machine, rng)
-    paths["modes"] = path_from_modes(machine, means, bounds)
+    means, bounds, whole = _searched(machine, rng, starts)
+    paths["modes" if whole else SOME] = path_from_modes(machine, means, bounds)
     return paths, bounds.amax(1)
 
 
@@ -111,16 +118,29 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
 
 
 @torch.no_grad()
-def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def modes(machine: Machine, rng: torch.Generator, starts: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Mean-field solutions of largest bound (1), the best first: μ (e, j, n) and the bounds (e, j).
 
-    Descent starts from the patterns or the couplings of single units, from random states and from
-    chains that cooled down to the machine's temperature; every minimum then relaxes by mean field.
+    Descent starts from the patterns or the couplings of single units, from random states, from chains
+    that cooled down to the machine's temperature and from `starts` (e, c, n); every minimum then relaxes
+    by mean field.
     """
+    return _searched(machine, rng, starts)[:2]
+
+
+def _searched(
+    machine: Machine, rng: torch.Generator, starts: Tensor | None
+) -> tuple[Tensor, Tensor, bool]:
+    """`modes`, and whether the search has come to its end: the share of cooled chains that end in a mode
+    where no other one does estimates what is not found yet (Good and Turing)."""
     exact = copy.deepcopy(machine).double()
-    spins = torch.cat([_hints(exact), _cooled(machine, rng).double()], 1)
+    found = [_hints(exact), _cooled(machine, rng).double()]
+    spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     bounds = variational_bound(exact, means)  # (e, c)
+    cooled = means[:, len(found[0][0]) :][:, :STARTS]
+    near = torch.cdist(cooled, cooled, p=1.0).le(2.0).sum(2)  # itself with it
+    whole = bool((near == 1).double().mean(1).max() <= ALONE)
     order = bounds.argsort(1, descending=True)
     means = means.gather(1, order[..., None].expand_as(means))
     bounds = bounds.gather(1, order)
@@ -129,7 +149,7 @@ def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     count = max(len(rows) for rows in chosen)
     index = torch.tensor([rows + [0] * (count - len(rows)) for rows in chosen], device=means.device)
     picked = index[..., None].expand(-1, -1, means.shape[2])
-    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index)
+    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index), whole
 
 
 def _hints(machine: Machine) -> Tensor:
@@ -143,12 +163,20 @@ def _hints(machine: Machine) -> Tensor:
     else:
         ends = [b for a, b in machine.layers.edges if a == 0]
         columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
-        signs = [SPIN.nearest(torch.cat(columns, 1)[:, :200])] if columns else []
+        signs = [SPIN.nearest(_strongest(torch.cat(columns, 1)))] if columns else []
         hints = [machine.with_visible(x, means=True) for x in signs]
     if machine.biases is not None:
         hints.append(SPIN.nearest(machine.biases.detach())[:, None])
     whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
     return torch.cat([whole, -whole], 1)
+
+
+def _strongest(columns: Tensor) -> Tensor:
+    """The couplings (e, h, v) of the units with the largest ones, `HINTS` at most."""
+    if columns.shape[1] <= HINTS:
+        return columns
+    order = columns.norm(dim=2).argsort(dim=1, descending=True, stable=True)[:, :HINTS]
+    return columns.gather(1, order[..., None].expand(-1, -1, columns.shape[2]))
 
 
 def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from ..folder import RunFolder
 from ..recipe import FIELDS, Recipe
 from ..spacing import OPEN
+from ..watching import left_out
 from .html import duration
 
 Pairs = list[tuple[str, str]]
@@ -187,6 +188,8 @@ def remarks(run: RunFolder) -> list[str]:
             f"Gone on from the state of update {info['restored']['update']}: "
             f"{info['restored']['because']}."
         )
+    if words := left_out(info.get("looks", {})):
+        told.append(f"{words[0].upper()}{words[1:]}.")
     if info.get("evaluations_lost"):
         told.append(f"{info['evaluations_lost']} evaluations are lost from metrics.jsonl.")
     return told
