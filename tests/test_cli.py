@@ -1013,8 +1013,11 @@ def test_diagnose_of_tiny_and_odd_data(rapidbm, few_looks, tmp_path):
     np.save(tmp_path / "alike.npy", np.ones((10, 6)))
     for name in ("two", "alike"):
         assert rapidbm("train", f"{name}.npy", *words, "--out", name)[0] == 0
-        code, out, err = rapidbm("diagnose", name, "--chains", 4, "--sweeps", 5, "--starts", 9, "--json")
-        assert code == 0, err
-        json.loads(out, parse_constant=pytest.fail)
+    limits = ("--chains", 4, "--sweeps", 5, "--starts", 9, "--json")
+    code, out, err = rapidbm("diagnose", "two", *limits)
+    assert code == 0, err
+    json.loads(out, parse_constant=pytest.fail)
+    code, _, err = rapidbm("diagnose", "alike", *limits)  # columns that are constant are not coupled
+    assert (code, "a machine to diagnose has couplings" in err) == (2, True)
     (tmp_path / "file").touch()
     assert rapidbm("diagnose", "two", "--out", "file")[0] == 2

@@ -32,7 +32,7 @@ def test_what_is_not_known_has_no_error(monkeypatch):
     monkeypatch.setattr(watching, "mean_log_p", lambda *_, **__: found)
     watched = object.__new__(watching.Watch)
     watched.names, watched.per_update = ("log_likelihood",), 1
-    watched.follower = SimpleNamespace(look=lambda *_, **__: None)
+    watched.follower = SimpleNamespace(asked=0, look=lambda *_, **__: None)
     data = SimpleNamespace(parts={"test": SimpleNamespace(some=lambda: None)})
     record = watched.look(SimpleNamespace(update=0), None, data, last=False)
     assert record["log_likelihood_test"] == [1.0, None, None]

@@ -293,7 +293,7 @@ class Best:
         tensors |= {"best/value": self.value, "best/error": self.error, "best/update": self.update}
         if self.compared >= 0:
             tensors["best/compared"] = torch.tensor(self.compared)
-        save_tensors(path, machine, tensors, {"update": int(self.update.max())})
+        save_tensors(path, machine, tensors, {"update": max(0, int(self.update.max()))})  # −1: of a trial
 
 
 def left_out(looks: Record) -> str:
