@@ -24,9 +24,9 @@ from ..runs.folder import check_free
 from ..runs.metrics import METRICS
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe
-from ..runs.rounds import Start
 from ..runs.run import Run
 from ..runs.spacing import OPEN, PROLONG
+from ..runs.start import Start
 from ..runs.views.tensorboard import TensorBoard, check_installed
 from ..runs.watching import left_out
 from .terminal.console import Screen, Stopper, follow

@@ -59,6 +59,7 @@ LONGEST = 40  # steps of a bridge: annealing costs no more
 QUICK, MOST = 50, 2000  # temperatures of an annealing: at first, and where those do not tell
 NAMED = 50  # rows of the data, and chains, where the search for modes begins too
 TRUSTED = 10  # chains that carry a value, from which on its error is believed
+UNSEEN = 20.0  # nats that log Z may be above what some modes of many say (decisions/intervals.md)
 FEW = 10  # temperatures with which nobody begins
 WEIGHED = 3  # sweeps that take as long as a step of a bridge, one way and with its weights
 STEP = 3, 15  # the same of an annealing, on a CPU and on a GPU
@@ -318,7 +319,9 @@ def anneal(
         else:
             cost += least + whole.work * step
             now = _believed(whole.bounds)
-            now = Estimate(now.value.masked_fill(whole.blind, torch.nan), now.error)
+            # log Z lies between the value and this much above it, 1.96 errors to each side.
+            above = torch.where(whole.blind, UNSEEN / 2, 0.0)
+            now = Estimate(now.value + above, now.error + above / SPAN)
             found = now if found is None else combined(now, found[0]), whole.settled
             if not bool(whole.blind.any()):
                 variance = FIRST / FINE

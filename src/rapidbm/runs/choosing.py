@@ -1,19 +1,19 @@
-"""The preset `auto`: settings that suit the data, by short trainings that go on from round to round.
+"""The preset `auto`: settings that suit the data, found by short trainings.
 
-A candidate is a kind of couplings, dense or of patterns, a number of hidden units, a rate, a weight decay
-and a lifetime of chains. Those of one shape train side by side (`rounds.py`) and are judged by the
-pessimistic end of the likelihood of a validation part, value − 2 error; deep and full machines by the
-lower bound on it that mean field proves:
+Candidates are couplings, dense or of patterns, with a rate and a weight decay each. Those of equal shapes
+train side by side as replicas, each with a fall of its rate to zero, and are judged by the pessimistic
+end of the likelihood of a validation part, value − 2 errors, deep and full machines by that of the lower
+bound on it that mean field proves:
 
-    rates     every shape that there is time for, at three rates each, at the usual decay
-    halving   the better half of all of them, from where they are, at lower rates
-    decays    the best one, from where it is, with every decay
-    the run   the best of these goes on from where it is, for what is left of the time
+    first     couplings and rates, at the usual decay, for a `FIRST` share of the time
+    second    the best rate of each kind of couplings, the usual one of a kind that could not be judged,
+              with every decay, for longer, a `SECOND` share: patterns begin slowly, and what overfits
+              shows late
+    last      the best of these: the run itself, for what is left
 
-Each takes its share of the time (`SHARES`). Nothing is lost: the best machine of all looks is what the
-run has to better, and so are independent columns, whose log Z is known.
-
-Where r times as many updates follow as a candidate made in its first round, it goes on with
+Nothing is lost: the best machine of all trials, or that of independent columns, whose log Z is known, is
+what the run has to better (`start.py`).
+A longer training wants a lower rate: with r times the updates of the second round
 
     rate → rate / √r,    at least a quarter of it                                         (1)
 
@@ -23,13 +23,14 @@ restricted machine, moves the fields of many others, and few rows overfit,
     rate of dense couplings    10⁻³ · min(1, 128 / √C)                                    (2)
     weight decay               min(1, 150 / rows)                                         (3)
 
-Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, decays 1, 12, 4 and 0 times (3): (3) is what
-60,000 images want, 1,600 rows of 180 columns want 12 times as much. Gradients are centred
+Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, where rows are few (0.15, 0.5, 1.5) times;
+decays are 0, 1, 4 and 12 times (3): (3) is what 60,000 images want, 1,600 rows of 180 columns want 12
+times as much. Few rows also try a quarter of the hidden units, dense. Gradients are centred
 (`training/coordinates/centring.py`). Nothing that the caller has chosen is varied.
 
-A restricted machine has h hidden units or h/4, a deep one 4h/5 and h/5, a full one h/2, and K patterns
-four fifths of the parameters of dense couplings. `DEEP`, `DEEP_START` and `LIFETIME` of deep and full
-machines are rules (docs/decisions/deep.md).
+Other layers are rules, not trials: h hidden units for a restricted machine, 4h/5 and h/5 for a deep one,
+h/2 for a full one, K patterns of four fifths of the parameters of dense couplings. So are `DEEP`,
+`DEEP_START` and `LIFETIME` of deep and full machines (docs/decisions/deep.md).
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
@@ -49,25 +51,22 @@ from ..display import MEASURED
 from ..errors import InputError
 from .presets import DEEP, DEEP_START, LIFETIME, two_layers
 from .recipe import Recipe
-from .rounds import Bench, Candidate, Judged, Start, checked, independent_columns, of_candidates
-from .spacing import OPEN, seconds_of
-from .watching import judging
+from .spacing import KEPT, OPEN, epochs_within, seconds_of
+from .start import Start, independent_columns
+from .watching import DOUBT, Trial, judging, trial
 
-SHARES = {"rates": 0.2, "halving": 0.1, "decays": 0.1}  # of the time
-EACH = 3.0  # seconds that a candidate wants in a later round: fewer of them where there are fewer
-GROUP = 12.0  # seconds that those of one shape want to be told apart: fewer shapes where there are fewer
-FEWEST = 2  # candidates of one shape that are left where none could be judged
+FIRST, SECOND = 0.1, 0.25  # of the time
 LOOKS = 100  # of the run, at most
-PATIENT = 50  # of them, where there are fewer rows than `FEW_ROWS`
 SERVED = {"negative": "pcd", "optimizer": "adam"}
 RATES = (0.5, 1.5, 4.5)  # times `USUAL`, and of dense couplings times eq. (2)
-DECAYS = (1.0, 12.0, 4.0, 0.0)  # times eq. (3), the usual one first
+LOWER = (0.15, 0.5, 1.5)  # the same where there are fewer rows than `FEW_ROWS`
+DECAYS = (0.0, 1.0, 4.0, 12.0)  # times eq. (3); the usual one is 1
 USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
-LIVES = 300, 1000  # lifetime of chains that is tried: on a CPU, on a GPU
+LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
+LATE = 0.4  # of the time: no second round after
 MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
-CHECK = 0.1  # of the time, to check the best trial, at most
-ENDING = 3.0  # seconds of a command after its run: curves, a proof of its fit
+WARM_UP = 40  # updates before speed is measured: the first ones are slower
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
 MANY_HIDDEN = 200  # hidden units from which on a quarter of them is tried
 ONE_BY_ONE = 600  # units of a dense full machine, which is swept unit by unit, up to which it is tried
@@ -75,14 +74,53 @@ ENUMERATED = 6  # hidden units up to which their mean is exact, and cheaper
 BUDGET = "5m"  # where none is given
 VALID = 0.1  # of the rows, where the data have no validation part
 FEW_ROWS, MANY_ROWS = 5_000, 20_000
+PATIENT = 50  # looks without a better one, where rows are few
+ENDING = 3.0  # seconds of a command after its run: curves, a proof of its fit
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to train."""
+
+    hidden: tuple[int, ...]
+    patterns: int | None
+    rate: float
+    decay: float
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], int | None]:
+        return self.hidden, self.patterns
+
+    def __str__(self) -> str:
+        kind = "dense" if self.patterns is None else f"K={self.patterns}"
+        layers = " + ".join(map(str, self.hidden)) or "no"
+        return f"{layers} hidden units, {kind}, rate {self.rate:.2g}, weight decay {self.decay:.2g}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate and what it came to, nats per row."""
+
+    candidate: Candidate
+    train: float
+    valid: float
+    error: float
+    updates: int  # that it took
+    parameters: dict[str, Tensor] = field(default_factory=dict, repr=False)  # (1, …)
+
+    @property
+    def worst(self) -> float:
+        """The pessimistic end that candidates are compared by; −∞ where it is not known."""
+        end = self.valid - DOUBT * self.error
+        return end if math.isfinite(end) else -math.inf
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What suits the data, and what its run begins with."""
+    """What suits the data, and the machine that its run has to better."""
 
     recipe: Recipe
-    start: Start | None
+    start: Start
 
 
 def serves(settings: Mapping[str, Any]) -> bool:
@@ -124,139 +162,61 @@ def chosen(
         share = VALID
         data = replace(recipe, valid=share).data(given)
     recipe = _sized(replace(recipe, valid=None), fixed, data)  # the data have it by now
-    groups = _groups(recipe, fixed, data, max(1, int(SHARES["rates"] * whole / GROUP)))
-    recipe = _sized_deep(recipe, fixed, groups[0][0].hidden)
+    rivals, decays = list(candidates(recipe, fixed, data)), _decays(recipe, fixed, data)
+    recipe = _sized_deep(recipe, fixed, rivals[0].hidden)
     log_p = MEASURED[judging(recipe)]
     if log_p != MEASURED["log_likelihood"]:
         tell(
             f"auto: a {recipe.model} is judged by a lower bound of log p; by rule, not by trial, "
             f"{_rules(recipe)}"
         )
-    best, start = _tried(recipe, fixed, data, groups, (began, whole), tell, log_p)
-    winner = replace(of_candidates(recipe, [best.candidate]), replicas=recipe.replicas)
+    tell(
+        f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
+        f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
+    )
+    usual = usual_of_shapes(rivals)
+    best, kept, first = usual[-1], usual, None  # of patterns, if any have some
+    for part in (FIRST, SECOND):
+        if part == SECOND:
+            rivals = [replace(c, decay=decay) for c in kept for decay in decays]
+        if len(rivals) == 1:
+            continue
+        if part == SECOND and time.monotonic() - began > LATE * whole:
+            break
+        judged = compared(recipe, data, rivals, part * whole)
+        if not judged:
+            tell(f"auto: none could be judged in this time; {best} is usual")
+            continue
+        found = judged[0]
+        if first is None or found.worst > first.worst:
+            best, first = found.candidate, found
+        tell(
+            f"auto: {found.candidate}: {log_p} train {found.train:.2f}, valid {found.valid:.2f} ± "
+            f"{found.error:.2f}, best of {len(judged)}, of which the last has {judged[-1].valid:.2f}"
+        )
+        kept = best_of_shapes(judged)
+        # Couplings that could not be judged in a short time may be the best in a longer one.
+        kept += [c for c in usual if c.shape not in {k.shape for k in kept}]
+    start = independent_columns(_with(recipe, [best]), data)
+    if first is not None and first.worst >= start.worst:
+        start = Start("a trial", first.valid, first.error, first.parameters)
+    elif first is not None:
+        tell(f"auto: independent columns are better than all trials: valid {start.value:.2f}")
+    winner = replace(_with(recipe, [best]), replicas=recipe.replicas)
     rest = max(1.0, whole - (time.monotonic() - began) - ENDING)
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     epochs = recipe.epochs if recipe.epochs < OPEN else max(1, MOST_UPDATES // per_epoch)
-    updates = min(epochs * per_epoch, rest * best.speed) or per_epoch
+    updates = min(epochs * per_epoch, KEPT * rest * _speed(winner, data))
     if "evaluate" not in fixed:
-        winner = replace(winner, evaluate=str(max(1, int(updates) // LOOKS)))
+        winner = replace(winner, evaluate=str(max(per_epoch, int(updates) // LOOKS)))
     if "patience" not in fixed and len(data.train) < FEW_ROWS:
         winner = replace(winner, patience=PATIENT)
-    if best.updates and "rate" not in fixed:
-        rate, longer = slower(best, updates), updates / best.updates
-        tell(f"auto: rate {rate:.2g} for the run, about {longer:.1f} times as long as its trials")
+    if first is not None and "rate" not in fixed:
+        longer = updates / first.updates
+        rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
+        tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))
-    winner = replace(winner, budget=f"{rest:.1f}s", epochs=epochs, valid=share, **shards)
-    return Chosen(winner, start)
-
-
-def _tried(
-    recipe: Recipe,
-    fixed: Collection[str],
-    data: Dataset,
-    groups: list[list[Candidate]],
-    clock: tuple[float, float],
-    tell: Callable[[str], object],
-    log_p: str,
-) -> tuple[Judged, Start]:
-    """The best of all rounds, and what a run begins with."""
-    (began, whole), decays = clock, _decays(recipe, fixed, data)
-    shapes = f"{len(groups)} shape{'s' if len(groups) > 1 else ''}"
-    tell(
-        f"auto: {sum(map(len, groups))} candidates of {shapes}, then the better half, then up to "
-        f"{len(decays)} weight decays; {sum(SHARES.values()) * whole:.0f} s of {whole:.0f} s to compare"
-    )
-    bench, told = Bench(data), 0.0
-    rivals = [[Judged(one) for one in group] for group in groups]
-    for part, share in SHARES.items():
-        told += share
-        if part != "rates" and bench.best is None:  # all the time that is left for a few of them
-            told = sum(SHARES.values())
-            rivals = [sorted(rivals[0], key=lambda x: x.candidate.rate)[:FEWEST]]
-        left = began + told * whole - time.monotonic()
-        if part == "halving" and bench.best is not None:
-            rivals = _better_half(rivals, left, "rate" in fixed)
-        elif part == "decays" and bench.best is not None:
-            rivals = _with_decays(bench.best, decays, left, "rate" in fixed)
-        many = sum(map(len, rivals))
-        if many < 2 or left <= 0.0:
-            continue
-        rivals = _round(bench, recipe, rivals, began + told * whole)
-        judged = sorted((x for group in rivals for x in group), key=lambda x: -x.worst)
-        known = [x for x in judged if math.isfinite(x.worst)]
-        if not known:
-            tell(f"auto: none of {many} could be judged in this time")
-            continue
-        first, last = known[0], known[-1]
-        lost = f"; {many - len(known)} could not be judged" if len(known) < many else ""
-        tell(
-            f"auto: {first.candidate}: {log_p} train {first.train:.2f}, valid {first.valid:.2f} ± "
-            f"{first.error:.2f}, best of {many}, of which the last has {last.valid:.2f}{lost}"
-        )
-    return _best(bench, recipe, data, groups, tell, max(1.0, CHECK * whole))
-
-
-def _best(
-    bench: Bench,
-    recipe: Recipe,
-    data: Dataset,
-    groups: list[list[Candidate]],
-    tell: Callable[[str], object],
-    seconds: float,
-) -> tuple[Judged, Start]:
-    """The best of all looks, checked in so many seconds, or the usual candidate, and what a run begins
-    with, which is at least independent
-    columns."""
-    best = bench.best or Judged(usual(groups))
-    if bench.best is None:
-        tell(f"auto: {best.candidate} is usual")
-    alone = of_candidates(recipe, [best.candidate])
-    start = checked(alone, data, best, seconds)
-    if start.value != best.valid and best.state:
-        tell(f"auto: annealed once more, this trial has {start.value:.2f} ± {start.error:.2f}")
-    columns = independent_columns(alone, data)
-    if columns.worst >= start.worst:
-        tell(f"auto: independent columns are better: valid {columns.value:.2f}")
-        start = columns
-    return best, start
-
-
-def _round(bench: Bench, recipe: Recipe, rivals: list[list[Judged]], end: float) -> list[list[Judged]]:
-    """Trains all of them until a moment, shape by shape, each for its share of what is left."""
-    judged, many = [], sum(map(len, rivals))
-    for group in rivals:
-        seconds = max(1.0, end - time.monotonic()) * len(group) / many
-        many -= len(group)
-        judged.append(bench.round(recipe, group, seconds))
-    return judged
-
-
-def _better_half(rivals: list[list[Judged]], seconds: float, fixed: bool) -> list[list[Judged]]:
-    """Of all of them, at the rates of a longer training."""
-    ranked = sorted((x for group in rivals for x in group), key=lambda x: -x.worst)
-    most = min((len(ranked) + 1) // 2, max(1, int(seconds / EACH)))
-    kept = [x for x in ranked if math.isfinite(x.worst)][:most]
-    return by_shape([_going_on(x, seconds / len(kept), fixed) for x in kept])
-
-
-def _with_decays(best: Judged, decays: list[float], seconds: float, fixed: bool) -> list[list[Judged]]:
-    """The best one with every decay that there is time for, from where it is."""
-    decays = decays[: max(1, int(seconds / EACH))]
-    one = _going_on(best, seconds / len(decays), fixed)
-    return [[replace(one, candidate=replace(one.candidate, decay=decay)) for decay in decays]]
-
-
-def _going_on(one: Judged, seconds: float, fixed: bool) -> Judged:
-    """At the rate for what is to come, unless rates are chosen."""
-    if fixed or not one.updates:
-        return one
-    return replace(one, candidate=replace(one.candidate, rate=slower(one, seconds * one.speed)))
-
-
-def slower(one: Judged, updates: float) -> float:
-    """Eq. (1), for so many more updates."""
-    rate, first = one.begun
-    return rate / min(math.sqrt(max(1.0, updates / max(1, first))), SLOWER)
+    return Chosen(replace(winner, budget=f"{rest:.1f}s", epochs=epochs, valid=share, **shards), start)
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:
@@ -293,21 +253,14 @@ def _rules(recipe: Recipe) -> str:
 
 
 def candidates(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[Candidate]:
-    """Shapes by the number of columns, those first that are to be tried first, times rates."""
-    decay = _decays(recipe, fixed, data)[0]  # the usual one
-    for hidden, patterns, lifetime in _shapes(recipe, fixed, data):
-        middle = usual_rate(couplings(recipe.model, data.visible, hidden), patterns is None)
-        rates = recipe.rate if "rate" in fixed else [middle * x for x in RATES]
+    """Shapes by the number of columns, times rates."""
+    decay = _decays(recipe, fixed, data)[:2][-1]  # the usual one
+    for hidden, patterns in _shapes(recipe, fixed, data):
+        usual = usual_rate(couplings(recipe.model, data.visible, hidden), patterns is None)
+        times = LOWER if len(data.train) < FEW_ROWS else RATES
+        rates = recipe.rate if "rate" in fixed else [usual * x for x in times]
         for rate in rates:
-            yield Candidate(hidden, patterns, rate, decay, lifetime)
-
-
-def _groups(recipe: Recipe, fixed: Collection[str], data: Dataset, most: int) -> list[list[Candidate]]:
-    """Candidates by shape, at most so many shapes."""
-    groups: dict[tuple[object, ...], list[Candidate]] = {}
-    for one in candidates(recipe, fixed, data):
-        groups.setdefault(one.shape, []).append(one)
-    return list(groups.values())[:most]
+            yield Candidate(hidden, patterns, rate, decay)
 
 
 def _decays(recipe: Recipe, fixed: Collection[str], data: Dataset) -> list[float]:
@@ -349,27 +302,7 @@ def usual_layers(model: str, visible: int, device: torch.device) -> tuple[int, .
 
 def _shapes(
     recipe: Recipe, fixed: Collection[str], data: Dataset
-) -> Iterator[tuple[tuple[int, ...], int | None, int]]:
-    """Hidden units, patterns and lifetimes."""
-    device, kinds = device_named(recipe.device), list(_kinds(recipe, fixed, data))
-    if "lifetime" in fixed or recipe.model != "rbm":
-        given = recipe.lifetime or 0
-        lives = given if "lifetime" in fixed else LIFETIME
-        yield from ((*kind, lives) for kind in kinds)
-        return
-    limited = by_device(device, *LIVES)
-    dense = [kind for kind in kinds if kind[1] is None]
-    # Dense ones, every second with a lifetime; patterns, whose scouts do better than a lifetime
-    # (docs/decisions/scouts.md); then the dense ones the other way round.
-    yield from ((*kind, 0 if i % 2 else limited) for i, kind in enumerate(dense))
-    yield from ((*kind, 0) for kind in kinds if kind[1] is not None)
-    yield from ((*kind, limited if i % 2 else 0) for i, kind in enumerate(dense))
-
-
-def _kinds(
-    recipe: Recipe, fixed: Collection[str], data: Dataset
 ) -> Iterator[tuple[tuple[int, ...], int | None]]:
-    """Hidden units and patterns, what is quick first."""
     device = device_named(recipe.device)
     v = data.visible
     hidden = recipe.hidden if "hidden" in fixed else usual_layers(recipe.model, v, device)
@@ -377,9 +310,10 @@ def _kinds(
         yield hidden, recipe.patterns
         return
     units = v + sum(hidden)
-    slow = recipe.model == "bm" and units > ONE_BY_ONE
-    if recipe.model == "rbm" and "hidden" not in fixed and hidden[0] >= MANY_HIDDEN:
+    few = recipe.model == "rbm" and len(data.train) < FEW_ROWS and hidden[0] >= MANY_HIDDEN
+    if few and "hidden" not in fixed:
         yield (hidden[0] // 4,), None
+    slow = recipe.model == "bm" and units > ONE_BY_ONE
     if not slow:
         yield hidden, None
     if slow or v >= LEAST_PATTERNED:
@@ -387,14 +321,82 @@ def _kinds(
         yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units))
 
 
-def usual(groups: list[list[Candidate]]) -> Candidate:
-    """The lowest rate of the first shape: what is the least likely to lose a machine."""
-    return min(groups[0], key=lambda one: one.rate)
+def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float) -> list[Judged]:
+    """Trains them, in so many seconds together, and sorts them, the best first."""
+    judged: list[Judged] = []
+    for group in by_shape(rivals):
+        each = seconds * len(group) / len(rivals)
+        judged += _trained(_with(recipe, group), data, group, each)
+    return sorted((x for x in judged if math.isfinite(x.worst)), key=lambda x: -x.worst)
 
 
-def by_shape(rivals: list[Judged]) -> list[list[Judged]]:
+def best_of_shapes(judged: list[Judged]) -> list[Candidate]:
+    return [group[0] for group in by_shape([one.candidate for one in judged])]
+
+
+def usual_of_shapes(rivals: list[Candidate]) -> list[Candidate]:
+    """The middle rate of each kind of couplings."""
+    return [group[len(group) // 2] for group in by_shape(rivals)]
+
+
+def by_shape(rivals: list[Candidate]) -> list[list[Candidate]]:
     """Those that can train side by side."""
-    groups: dict[tuple[object, ...], list[Judged]] = {}
+    groups: dict[tuple[tuple[int, ...], int | None], list[Candidate]] = {}
     for one in rivals:
-        groups.setdefault(one.candidate.shape, []).append(one)
+        groups.setdefault(one.shape, []).append(one)
     return list(groups.values())
+
+
+def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:
+    per_epoch = math.ceil(len(data.train) / recipe.batch_size)
+    epochs = epochs_within(KEPT * seconds, 0, per_epoch, _speed(recipe, data))
+    found = trial(replace(recipe, epochs=epochs, budget=None), data, seconds=LONGEST * seconds)
+    parts = {part: (e.value.tolist(), e.error.tolist()) for part, e in found.log_p.items()}
+    (train, _), (valid, error) = parts["train"], parts["valid"]
+    return [
+        Judged(
+            c,
+            train[i],
+            -math.inf if i in found.diverged else valid[i],
+            error[i],
+            found.update,
+            _parameters(found, i),
+        )
+        for i, c in enumerate(group)
+    ]
+
+
+def _parameters(found: Trial, replica: int) -> dict[str, Tensor]:
+    """Those of one replica, (1, …)."""
+    each = found.machine.named_parameters()
+    return {name: p.detach()[replica : replica + 1].cpu() for name, p in each}
+
+
+def _speed(recipe: Recipe, data: Dataset) -> float:
+    """Updates per second."""
+    trainer = recipe.trainer(data, device_named(recipe.device))
+    began, first = time.monotonic(), 0
+    for progress in trainer.together():
+        if not first and progress.update >= WARM_UP:
+            trainer.wait()
+            began, first = time.monotonic(), progress.update
+        elif first and progress.update >= first + WARM_UP and time.monotonic() - began >= 0.5:
+            break
+    trainer.wait()
+    return (trainer.update - first) / (time.monotonic() - began)
+
+
+def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:
+    """The recipe of these candidates, which share their shape, side by side."""
+    first = group[0]
+    dense = first.patterns is None
+    more: dict[str, Any] = {"scale": None, "scouts": None} if dense else {}
+    return replace(
+        recipe,
+        hidden=first.hidden,
+        patterns=first.patterns,
+        replicas=len(group),
+        rate=tuple(c.rate for c in group),
+        weight_decay=tuple(c.decay for c in group),
+        **more,
+    )

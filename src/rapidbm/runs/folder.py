@@ -8,7 +8,6 @@
                          previous.safetensors: the one before it
                          best.safetensors: the best by a validation part, where one was watched; run.json
                          has `best_from` where it is not of this training (and best/update is −1)
-                         start.safetensors: the state of a trial that the training began with
     figures/             pictures
     tensorboard/         what TensorBoard shows, where that was asked for
 
@@ -284,11 +283,6 @@ class RunFolder(Trained):
     @property
     def best(self) -> Path:
         return inside(self.folder, "checkpoints", "best.safetensors")
-
-    @property
-    def start(self) -> Path:
-        """The state of a trial that the training begins with, where there was one."""
-        return inside(self.folder, "checkpoints", "start.safetensors")
 
     def checkpoint(self, update: int) -> Path:
         """Where the parameters after an update are kept."""

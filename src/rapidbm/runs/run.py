@@ -29,7 +29,7 @@ from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
 from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
-from ..machines.files import load_tensors, save_tensors
+from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
@@ -39,8 +39,8 @@ from .guarding import Guard, go_back
 from .looking.trust import trust
 from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
-from .rounds import Start, follow_on, side_by_side
 from .spacing import due, longer, longer_time, planned, reserved, seconds_of
+from .start import Start
 from .watching import Best, Watch, check_patience, divergences, suited, watched, watches
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -90,7 +90,7 @@ class Run(RunFolder):
     ) -> Run:
         """A new run folder; one that holds something is left alone, or with `renamed` one with a number
         after its name is taken. `data` stand in for those that the recipe names. The machine of a `start`
-        is the best until the training has a better one, and its state is where that begins."""
+        is the best until the training has a better one."""
         folder, ranks = Path(folder), here()
         if not renamed:
             ranks.told(lambda: check_free(folder))
@@ -305,8 +305,6 @@ class Run(RunFolder):
         if self.ranks.first:
             # The evaluation at the start is made again.
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
-        if not trainer.update:
-            self._begin(trainer)
         if header is None:
             return 0.0
         if self._watch is not None and trainer.update:  # else the first look is yet to come, again
@@ -325,21 +323,6 @@ class Run(RunFolder):
                 f"{self.folder / 'run.json'} says the seed {self.recipe.seed}, and the training has the "
                 f"seed {int(seed)}; put that back, or train with the other one into another folder"
             )
-
-    def _begin(self, trainer: Training) -> None:
-        """Begins where trials ended, if that was saved (`rounds.Start`)."""
-        state: dict[str, Tensor] = {}  # on the first rank
-
-        def read() -> bool:
-            state.update(load_tensors(self.start)[0] if self.start.is_file() else {})
-            return bool(state)
-
-        if not self.ranks.told(read):
-            return
-        states, mine = [state] * self.recipe.replicas, trainer.state()
-        trainer.load(self.ranks.shared(side_by_side(mine, states) if self.ranks.first else {}))
-        if self._watch is not None:
-            follow_on(self._watch, states, trainer.machine)
 
     def _keep_metrics(self, update: int, lines: int | None) -> None:
         """Drops the lines after `update`: they will be written again, with the same values."""
