@@ -26,6 +26,7 @@ from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import to_spins
 from ..machines.units import SPIN
+from ..progress import pulse
 from .gibbs import sweep
 from .mean_field import relax, variational_bound
 from .paths import Cooling
@@ -37,6 +38,12 @@ FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
+TURNED = 40  # units of each layer that may open a mode
+PAIRED = 12  # of them in pairs
+SOURCES = 2  # solutions in which they are turned over, in each of so many rounds
+ROUNDS = 3
+FOLLOWING = 6  # iterations of mean field with a unit held, and then without, before the best are chosen
+FURTHER = 64  # of which so many relax further
 
 
 def free_spins(machine: Machine) -> Tensor:
@@ -88,23 +95,27 @@ def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[st
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
     means, bounds = modes(machine, rng)
     paths["modes"] = path_from_modes(machine, means, bounds)
+    if machine.layers.inferred:
+        paths["modes of all layers"] = path_from_modes(machine, means, bounds, summing=False)
     return paths, bounds.amax(1)
 
 
-def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
+def path_from_modes(
+    machine: Machine, means: Tensor, bounds: Tensor, *, summing: bool = True
+) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
     layers = machine.layers
     fields = layers.by_layer(lambda unit, m: unit.field_of(m), means.double())
     fields = fields.clamp(-STRONGEST, STRONGEST).to(machine.dtype)
     bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
     for layer, where in enumerate(layers.slices):
-        if layer not in layers.inferred:
+        if not (summing and layer in layers.inferred):
             bases[..., where] = fields.movedim(1, 0)[:, :, None, where]
     # Mean field knows the weight of a mode roughly: the square root spreads the chains more evenly.
     parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
     if mirrored(machine):
         bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
-    return Cooling(machine, bases, parts)
+    return Cooling(machine, bases, parts, summing=summing)
 
 
 # -- modes --------------------------------------------------------------------------------------------
@@ -116,20 +127,49 @@ def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 
     Descent starts from the patterns or the couplings of single units, from random states and from
     chains that cooled down to the machine's temperature; every minimum then relaxes by mean field.
+    More solutions come from units of every layer: from the states that each of them names, and from
+    known solutions in which one or two units are turned over and held until the others have followed.
     """
     exact = copy.deepcopy(machine).double()
     spins = torch.cat([_hints(exact), _cooled(machine, rng).double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
-    bounds = variational_bound(exact, means)  # (e, c)
-    order = bounds.argsort(1, descending=True)
-    means = means.gather(1, order[..., None].expand_as(means))
-    bounds = bounds.gather(1, order)
-    worth = bounds > bounds[:, :1] - FAR
-    chosen = [_distinct(m[w][: 4 * MODES]) for m, w in zip(means, worth, strict=True)]
+    found = _best(means, variational_bound(exact, means))
+    units = _strongest(exact)
+    found = _with_others(exact, found, _following(exact, *_named(exact, units)))
+    used = means[:, :0]
+    for _ in range(ROUNDS):
+        sources = _unused(found[0], used)
+        if not sources.shape[1]:
+            break
+        used = torch.cat([used, sources], 1)
+        found = _with_others(exact, found, _turned(exact, sources, units))
+    return found[0].to(machine.dtype), found[1]
+
+
+def _best(means: Tensor, bounds: Tensor, known: int = 0) -> tuple[Tensor, Tensor]:
+    """The solutions of largest bound, (e, j, n) and (e, j), that differ from each other: the `known` ones in
+    front count first, then the better ones."""
+    front = bounds.clone()
+    front[:, :known] = torch.inf
+    order = front.argsort(dim=1, descending=True, stable=True)
+    worth = (bounds > bounds.amax(1, keepdim=True) - FAR).gather(1, order)
+    chosen = []
+    for m, b, o, w in zip(means, bounds, order, worth, strict=True):
+        rows = o[w][: known + 4 * MODES]
+        rows = rows[_distinct(m[rows])]
+        chosen.append(rows[b[rows].argsort(dim=0, descending=True, stable=True)][:MODES])
+    return _rows(means, chosen), bounds.gather(1, _side_by_side(chosen))
+
+
+def _side_by_side(chosen: list[Tensor]) -> Tensor:
+    """Row numbers of each replica as (e, j), the first again where there are fewer."""
     count = max(len(rows) for rows in chosen)
-    index = torch.tensor([rows + [0] * (count - len(rows)) for rows in chosen], device=means.device)
-    picked = index[..., None].expand(-1, -1, means.shape[2])
-    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index)
+    return torch.stack([torch.cat([rows, rows[:1].expand(count - len(rows))]) for rows in chosen])
+
+
+def _rows(means: Tensor, chosen: list[Tensor]) -> Tensor:
+    index = _side_by_side(chosen)
+    return means.gather(1, index[..., None].expand(-1, -1, means.shape[2]))
 
 
 def _hints(machine: Machine) -> Tensor:
@@ -158,11 +198,185 @@ def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
     return spins
 
 
+# -- units that open modes ----------------------------------------------------------------------------
+
+
+def _strongest(machine: Machine) -> Tensor:
+    """Of every layer the units of the strongest couplings, (e, u)."""
+    layers, sizes = machine.layers, torch.zeros(machine.replicas, machine.layers.units)
+    sizes = sizes.to(machine.device, machine.dtype)
+    if machine.patterns is not None:
+        sizes += machine.patterns.detach().abs().sum(1)
+    else:
+        for a, b in layers.edges:
+            matrix = machine.couplings.matrix(a, b).detach().abs()
+            sizes[:, layers.slices[a]] += matrix.sum(2)
+            if a != b:
+                sizes[:, layers.slices[b]] += matrix.sum(1)
+    parts = []
+    for where in layers.slices:
+        order = sizes[:, where].argsort(dim=1, descending=True, stable=True)
+        parts.append(where.start + order[:, :TURNED])
+    return torch.cat(parts, 1)
+
+
+def _alone(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
+    """States (e, c, n) that single units name, each at either value: their couplings give the signs of the
+    layers next to them, those the signs of the next ones; and which units name them, (e, c, n)."""
+    layers = machine.layers
+    each = torch.nn.functional.one_hot(units, layers.units).to(machine.dtype)
+    held = each.bool()
+    for start, where in enumerate(layers.slices):
+        rows = held[0, :, where].any(1)
+        spins, reached = each[:, rows], set()
+        front = [start]
+        while front:
+            for layer in front:
+                if layer != start or layers.self_coupled(layer):
+                    part = SPIN.nearest(machine.couplings.field(spins, layer))
+                    part = torch.where(held[:, rows][..., layers.slices[layer]], 1.0, part)
+                    spins[..., layers.slices[layer]] = part
+            reached |= set(front)
+            front = sorted({b for a in front for b in layers.neighbours(a)} - reached)
+        each[:, rows] = spins
+    return torch.cat([each, -each], 1), torch.cat([held, held], 1)
+
+
+def _turned(machine: Machine, sources: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+    """What is left of solutions (e, j, n) when one of these units, or a pair, takes its other value and
+    the others follow: the states, and which units were turned, (e, c, n)."""
+    e, j, n = sources.shape
+    masks = torch.nn.functional.one_hot(units, n).bool()  # (e, u, n)
+    starts = sources[:, :, None].expand(-1, -1, masks.shape[1], -1)
+    held = masks[:, None].expand_as(starts)
+    single = _following(machine, torch.where(held, -SPIN.nearest(starts), starts).flatten(1, 2), held.flatten(1, 2))
+    # Pairs of the units whose turn changes most.
+    change = (single.reshape(starts.shape) - starts).abs().sum(-1)  # (e, j, u)
+    most = change.argsort(2, descending=True, stable=True)[..., :PAIRED]
+    one, two = torch.triu_indices(most.shape[2], most.shape[2], 1, device=most.device)
+    replica = torch.arange(e, device=most.device)[:, None, None]
+    pairs = masks[replica, most[..., one]] | masks[replica, most[..., two]]  # (e, j, pairs, n)
+    starts = sources[:, :, None].expand_as(pairs)
+    double = torch.where(pairs, -SPIN.nearest(starts), starts)
+    ...
+
+
+def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
+    """Mean field of the other units while those stay."""
+    kept = means.clone()
+    for _ in range(FOLLOWING):
+        pulse()
+        for layer in machine.layers.order:
+            relax(machine, means, (layer,), 1)
+            where = machine.layers.slices[layer]
+            means[..., where] = torch.where(held[..., where], kept[..., where], means[..., where])
+    return means
+
+
 def _distinct(means: Tensor) -> list[int]:
     """Rows (c, n), in their order, that differ by a spin or more from all before them."""
-    near = torch.cdist(means, means, p=1.0).le(2.0).cpu()
+    near = torch.cdist(means, means, p=1.0).le(2.0).cpu().numpy()
     rows: list[int] = []
     for i in range(len(means)):
-        if len(rows) < MODES and not bool(near[i, rows].any()):
+        if not near[i, rows].any():
             rows.append(i)
     return rows
+
+
+# -- modes that units open ------------------------------------------------------------------------------
+
+
+def _strongest(machine: Machine) -> Tensor:
+    """The units of the strongest couplings of every layer, (e, u), layer after layer."""
+    layers = machine.layers
+    sizes = torch.zeros((machine.replicas, layers.units), dtype=machine.dtype, device=machine.device)
+    if machine.patterns is not None:
+        sizes += machine.patterns.detach().abs().sum(1)
+    else:
+        for a, b in layers.edges:
+            matrix = machine.couplings.matrix(a, b).detach().abs()
+            sizes[:, layers.slices[a]] += matrix.sum(2)
+            if a != b:
+                sizes[:, layers.slices[b]] += matrix.sum(1)
+    orders = [sizes[:, x].argsort(dim=1, descending=True, stable=True) + x.start for x in layers.slices]
+    return torch.cat([order[:, :TURNED] for order in orders], 1)
+
+
+def _named(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
+    """The states that units name, and their negatives: by its couplings each unit gives signs to its
+    neighbours, those to the next layers; and which unit it was, both (e, c, n)."""
+    layers = machine.layers
+    held = torch.nn.functional.one_hot(units, layers.units).bool()
+    spins = held.to(machine.dtype)
+    stop = 0
+    for layer, size in enumerate(layers.sizes):
+        start, stop = stop, stop + min(size, TURNED)
+        part = spins[:, start:stop]
+        front, reached = [layer], {layer}
+        while front:
+            for other in front:
+                where = layers.slices[other]
+                if other != layer or layers.self_coupled(layer):
+                    signs = SPIN.nearest(machine.couplings.field(part, other))
+                    part[..., where] = torch.where(held[:, start:stop, where], 1.0, signs)
+            front = sorted({b for a in front for b in layers.neighbours(a)} - reached)
+            reached |= set(front)
+    return torch.cat([spins, -spins], 1), torch.cat([held, held], 1)
+
+
+def _unused(means: Tensor, used: Tensor) -> Tensor:
+    """The first solutions that are none of the used ones, (e, j, n), at most SOURCES of each replica."""
+    chosen = []
+    for m, u in zip(means, used, strict=True):
+        new = torch.cdist(m, u, p=1.0).gt(2.0).all(1).nonzero()[:SOURCES, 0]
+        chosen.append(new)
+    if not any(len(rows) for rows in chosen):
+        return means[:, :0]
+    chosen = [rows if len(rows) else rows.new_zeros(1) for rows in chosen]
+    return _rows(means, chosen)
+
+
+def _turned(machine: Machine, sources: Tensor, units: Tensor) -> Tensor:
+    """Where other units follow when these units of the sources (e, j, n), or pairs of those that
+    change most, are turned over, (e, c, n)."""
+    masks = torch.nn.functional.one_hot(units, sources.shape[2]).bool()  # (e, u, n)
+    replica = torch.arange(len(masks), device=masks.device)[:, None]
+    found = []
+    for source in sources.unbind(1):
+        alone = _following(machine, *_with_turned(source, masks))
+        found.append(alone)
+        change = (alone - source[:, None]).abs().sum(2).argsort(dim=1, descending=True, stable=True)
+        one, two = torch.triu_indices(*2 * [min(PAIRED, change.shape[1])], 1, device=masks.device)
+        pairs = masks[replica, change[:, one]] | masks[replica, change[:, two]]
+        found.append(_following(machine, *_with_turned(source, pairs)))
+    return torch.cat(found, 1)
+
+
+def _with_turned(source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    means = source[:, None].expand_as(masks)
+    return torch.where(masks, -SPIN.nearest(means), means), masks
+
+
+def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
+    """Mean field of all units but the `held` ones, from means (e, c, n)."""
+    kept = means.clone()
+    for _ in range(FOLLOWING):
+        pulse()
+        for layer in machine.layers.order:
+            where = machine.layers.slices[layer]
+            relax(machine, means, (layer,), 1)
+            means[..., where] = torch.where(held[..., where], kept[..., where], means[..., where])
+    return means
+
+
+def _with_others(
+    machine: Machine, found: tuple[Tensor, Tensor], means: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The best of the solutions that are known and of those next to these means."""
+    order, known = machine.layers.order, found[0].shape[1]
+    bounds = variational_bound(machine, relax(machine, means, order, FOLLOWING))
+    chosen = []
+    for m, o in zip(means, bounds.argsort(dim=1, descending=True, stable=True), strict=True):
+        chosen.append(o[_distinct(m[o])][:FURTHER])
+    means = torch.cat([found[0], relax(machine, _rows(means, chosen), order, ITERATIONS)], 1)
+    return _best(means, torch.cat([found[1], variational_bound(machine, means[:, known:])], 1), known)

@@ -84,10 +84,16 @@ class Cooling:
     parts: Tensor | None = None
     given: Tensor | None = None  # (e, c, n)
     exact: bool = True  # weights in float64
+    summing: bool = True  # over the free layers, in closed form; if not, bases may differ there
 
     @property
     def end(self) -> float:
         return 1.0
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The layers that are summed."""
+        return self.machine.layers.inferred if self.summing else ()
 
     def resting(self) -> AbstractContextManager[None]:
         return self.machine.resting()
@@ -118,8 +124,7 @@ class Cooling:
         bases = self.bases.to(self.precise.dtype)
         if self.given is not None:
             bases = torch.where(self.given == 0, bases, 0.0)
-        layers = self.machine.layers
-        kept = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
+        kept = (x for i, x in enumerate(self.machine.layers.slices) if i not in self.free)
         return [(where, bases[..., where]) for where in kept]
 
     def log_q(self, spins: Tensor) -> Tensor:
@@ -169,12 +174,12 @@ class Cooling:
         """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j
         has the free layers at 0."""
         layers = self.machine.layers
-        kept = free_at_0(layers, spins, self.precise.dtype)
-        energy, log_q = given_energy(self.precise, kept, layers.inferred), self.log_q(kept)
+        kept = free_at_0(layers, spins, self.precise.dtype) if self.free else spins.to(self.precise.dtype)
+        energy, log_q = given_energy(self.precise, kept, self.free), self.log_q(kept)
         base = self.bases[0].to(self.precise.dtype)
         free = [
             (layer, self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
-            for layer in layers.inferred
+            for layer in self.free
         ]
 
         def log_f(at: Position) -> Tensor:
