@@ -250,8 +250,8 @@ def _full(units: int, hidden: int) -> Layers:
 
 
 def paired_holes(number: int) -> Member:
-    """Holes that two units open together: each names a state of one half of the others and costs more than
-    it gains alone. They help each other by a coupling (full machines) or by a unit above them (deep ones)."""
+    """Holes that two units open together: each names a state of half of the others and alone costs more
+    than it gains. A coupling (full machines) or a unit above them (deep ones) rewards both."""
     rng = stream(number, "paired holes")
     deep = number % 2 == 0
     half = int(torch.randint(6, 15 if deep else 8, (), generator=rng))
@@ -278,12 +278,16 @@ def paired_holes(number: int) -> Member:
 
 
 def overlapping_holes(number: int) -> Member:
-    """Silent units anywhere in deep machines, triangles of layers and full machines, each of which names a
-    state of some of its neighbours by weights of all sizes: several may agree."""
+    """Silent units anywhere in deep machines, triangles of layers and full machines. Each names a state
+    of some of its neighbours by weights of all sizes, and several may agree."""
     rng = stream(number, "overlapping holes")
     graph = number % 3
     if graph == 0:
-        sizes = (int(torch.randint(6, 11, (), generator=rng)), int(torch.randint(14, 24, (), generator=rng)), 5)
+        sizes = (
+            int(torch.randint(6, 11, (), generator=rng)),
+            int(torch.randint(14, 24, (), generator=rng)),
+            5,
+        )
         layers = Layers(sizes, ((0, 1), (1, 2)))
     elif graph == 1:
         layers = Layers((12, 4, 4), ((0, 1), (0, 2), (1, 2)))

@@ -3,7 +3,8 @@
     free      b = 0: far from every state, and from every mistake
     biases    b_i: what the machine's biases alone would do
     data      tanh b_i = ⟨v_i⟩, the marginals of given data
-    modes     tanh b_i = μ_i, the mean-field solutions of lowest free energy, found by descent
+    modes     tanh b_i = μ_i, the mean-field solutions of lowest free energy, found by descent and by
+              turning units over; with the free layers summed, or as modes of all layers
 
 A machine may have a mode that chains from one of them never enter: biases that hold the spins, data on
 one side, a first-order transition on the way. From several at once such a mode shows. Mean field is the
@@ -12,6 +13,10 @@ product distribution with the best of
     log Z ≥ −E(μ) + Σ_i S(μ_i)                                                            (1)
 
 a bound that holds for any μ, so that a mode of large weight cannot be passed over in silence.
+
+A mode may hang on a unit that is silent in all others: only where it is turned over do its couplings name
+the state of the other layers that keeps it on. So units of every layer are held, alone and in pairs, at
+values that they do not have, and mean field says where the rest goes.
 """
 
 from __future__ import annotations
@@ -95,14 +100,14 @@ def paths_to(machine: Machine, data: Any, rng: torch.Generator) -> tuple[dict[st
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
     means, bounds = modes(machine, rng)
     paths["modes"] = path_from_modes(machine, means, bounds)
-    if machine.layers.inferred:
+    # Modes that differ in the units that are summed keep their weights on the way if nothing is. A mode
+    # and its mirror image do not differ so.
+    if machine.layers.inferred and means.shape[1] > 1 + mirrored(machine):
         paths["modes of all layers"] = path_from_modes(machine, means, bounds, summing=False)
     return paths, bounds.amax(1)
 
 
-def path_from_modes(
-    machine: Machine, means: Tensor, bounds: Tensor, *, summing: bool = True
-) -> Cooling:
+def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor, *, summing: bool = True) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
     layers = machine.layers
     fields = layers.by_layer(lambda unit, m: unit.field_of(m), means.double())
@@ -134,7 +139,7 @@ def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     spins = torch.cat([_hints(exact), _cooled(machine, rng).double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     found = _best(means, variational_bound(exact, means))
-    units = _strongest(exact)
+    units = _strongly_coupled(exact)
     found = _with_others(exact, found, _following(exact, *_named(exact, units)))
     used = means[:, :0]
     for _ in range(ROUNDS):
@@ -147,8 +152,8 @@ def modes(machine: Machine, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _best(means: Tensor, bounds: Tensor, known: int = 0) -> tuple[Tensor, Tensor]:
-    """The solutions of largest bound, (e, j, n) and (e, j), that differ from each other: the `known` ones in
-    front count first, then the better ones."""
+    """The solutions of largest bound that differ from each other, (e, j, n) and (e, j). Of those alike
+    it is one of the `known`, which stand in front, or the best."""
     front = bounds.clone()
     front[:, :known] = torch.inf
     order = front.argsort(dim=1, descending=True, stable=True)
@@ -168,6 +173,7 @@ def _side_by_side(chosen: list[Tensor]) -> Tensor:
 
 
 def _rows(means: Tensor, chosen: list[Tensor]) -> Tensor:
+    """These rows of means (e, c, n)."""
     index = _side_by_side(chosen)
     return means.gather(1, index[..., None].expand(-1, -1, means.shape[2]))
 
@@ -198,81 +204,6 @@ def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
     return spins
 
 
-# -- units that open modes ----------------------------------------------------------------------------
-
-
-def _strongest(machine: Machine) -> Tensor:
-    """Of every layer the units of the strongest couplings, (e, u)."""
-    layers, sizes = machine.layers, torch.zeros(machine.replicas, machine.layers.units)
-    sizes = sizes.to(machine.device, machine.dtype)
-    if machine.patterns is not None:
-        sizes += machine.patterns.detach().abs().sum(1)
-    else:
-        for a, b in layers.edges:
-            matrix = machine.couplings.matrix(a, b).detach().abs()
-            sizes[:, layers.slices[a]] += matrix.sum(2)
-            if a != b:
-                sizes[:, layers.slices[b]] += matrix.sum(1)
-    parts = []
-    for where in layers.slices:
-        order = sizes[:, where].argsort(dim=1, descending=True, stable=True)
-        parts.append(where.start + order[:, :TURNED])
-    return torch.cat(parts, 1)
-
-
-def _alone(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
-    """States (e, c, n) that single units name, each at either value: their couplings give the signs of the
-    layers next to them, those the signs of the next ones; and which units name them, (e, c, n)."""
-    layers = machine.layers
-    each = torch.nn.functional.one_hot(units, layers.units).to(machine.dtype)
-    held = each.bool()
-    for start, where in enumerate(layers.slices):
-        rows = held[0, :, where].any(1)
-        spins, reached = each[:, rows], set()
-        front = [start]
-        while front:
-            for layer in front:
-                if layer != start or layers.self_coupled(layer):
-                    part = SPIN.nearest(machine.couplings.field(spins, layer))
-                    part = torch.where(held[:, rows][..., layers.slices[layer]], 1.0, part)
-                    spins[..., layers.slices[layer]] = part
-            reached |= set(front)
-            front = sorted({b for a in front for b in layers.neighbours(a)} - reached)
-        each[:, rows] = spins
-    return torch.cat([each, -each], 1), torch.cat([held, held], 1)
-
-
-def _turned(machine: Machine, sources: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-    """What is left of solutions (e, j, n) when one of these units, or a pair, takes its other value and
-    the others follow: the states, and which units were turned, (e, c, n)."""
-    e, j, n = sources.shape
-    masks = torch.nn.functional.one_hot(units, n).bool()  # (e, u, n)
-    starts = sources[:, :, None].expand(-1, -1, masks.shape[1], -1)
-    held = masks[:, None].expand_as(starts)
-    single = _following(machine, torch.where(held, -SPIN.nearest(starts), starts).flatten(1, 2), held.flatten(1, 2))
-    # Pairs of the units whose turn changes most.
-    change = (single.reshape(starts.shape) - starts).abs().sum(-1)  # (e, j, u)
-    most = change.argsort(2, descending=True, stable=True)[..., :PAIRED]
-    one, two = torch.triu_indices(most.shape[2], most.shape[2], 1, device=most.device)
-    replica = torch.arange(e, device=most.device)[:, None, None]
-    pairs = masks[replica, most[..., one]] | masks[replica, most[..., two]]  # (e, j, pairs, n)
-    starts = sources[:, :, None].expand_as(pairs)
-    double = torch.where(pairs, -SPIN.nearest(starts), starts)
-    ...
-
-
-def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
-    """Mean field of the other units while those stay."""
-    kept = means.clone()
-    for _ in range(FOLLOWING):
-        pulse()
-        for layer in machine.layers.order:
-            relax(machine, means, (layer,), 1)
-            where = machine.layers.slices[layer]
-            means[..., where] = torch.where(held[..., where], kept[..., where], means[..., where])
-    return means
-
-
 def _distinct(means: Tensor) -> list[int]:
     """Rows (c, n), in their order, that differ by a spin or more from all before them."""
     near = torch.cdist(means, means, p=1.0).le(2.0).cpu().numpy()
@@ -286,7 +217,7 @@ def _distinct(means: Tensor) -> list[int]:
 # -- modes that units open ------------------------------------------------------------------------------
 
 
-def _strongest(machine: Machine) -> Tensor:
+def _strongly_coupled(machine: Machine) -> Tensor:
     """The units of the strongest couplings of every layer, (e, u), layer after layer."""
     layers = machine.layers
     sizes = torch.zeros((machine.replicas, layers.units), dtype=machine.dtype, device=machine.device)
@@ -328,8 +259,7 @@ def _unused(means: Tensor, used: Tensor) -> Tensor:
     """The first solutions that are none of the used ones, (e, j, n), at most SOURCES of each replica."""
     chosen = []
     for m, u in zip(means, used, strict=True):
-        new = torch.cdist(m, u, p=1.0).gt(2.0).all(1).nonzero()[:SOURCES, 0]
-        chosen.append(new)
+        chosen.append(torch.cdist(m, u, p=1.0).gt(2.0).all(1).nonzero()[:SOURCES, 0])
     if not any(len(rows) for rows in chosen):
         return means[:, :0]
     chosen = [rows if len(rows) else rows.new_zeros(1) for rows in chosen]
@@ -340,19 +270,21 @@ def _turned(machine: Machine, sources: Tensor, units: Tensor) -> Tensor:
     """Where other units follow when these units of the sources (e, j, n), or pairs of those that
     change most, are turned over, (e, c, n)."""
     masks = torch.nn.functional.one_hot(units, sources.shape[2]).bool()  # (e, u, n)
+    most = min(PAIRED, units.shape[1])
+    one, two = torch.triu_indices(most, most, 1, device=masks.device)
     replica = torch.arange(len(masks), device=masks.device)[:, None]
     found = []
     for source in sources.unbind(1):
         alone = _following(machine, *_with_turned(source, masks))
         found.append(alone)
         change = (alone - source[:, None]).abs().sum(2).argsort(dim=1, descending=True, stable=True)
-        one, two = torch.triu_indices(*2 * [min(PAIRED, change.shape[1])], 1, device=masks.device)
         pairs = masks[replica, change[:, one]] | masks[replica, change[:, two]]
         found.append(_following(machine, *_with_turned(source, pairs)))
     return torch.cat(found, 1)
 
 
 def _with_turned(source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    """A source (e, n) with the units of each mask (e, c, n) turned over, and the masks."""
     means = source[:, None].expand_as(masks)
     return torch.where(masks, -SPIN.nearest(means), means), masks
 
@@ -369,9 +301,7 @@ def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
     return means
 
 
-def _with_others(
-    machine: Machine, found: tuple[Tensor, Tensor], means: Tensor
-) -> tuple[Tensor, Tensor]:
+def _with_others(machine: Machine, found: tuple[Tensor, Tensor], means: Tensor) -> tuple[Tensor, Tensor]:
     """The best of the solutions that are known and of those next to these means."""
     order, known = machine.layers.order, found[0].shape[1]
     bounds = variational_bound(machine, relax(machine, means, order, FOLLOWING))
