@@ -455,6 +455,22 @@ def test_the_floor_of_a_path_is_a_distribution():
     assert float(torch.logsumexp(logs, 1)) == pytest.approx(0.0, abs=1e-12)
 
 
+def test_bases_differ_on_all_layers_where_none_is_summed():
+    """Eq. (1) and (2) of paths.py over all states: the sum is 1 at the floor, Z at the end."""
+    machine = rbm(4, 3, biases=True, scale=0.8, seed=0, dtype=torch.float64).requires_grad_(False)
+    machine.biases.data.copy_(torch.linspace(-0.5, 0.7, 7))
+    means = torch.tensor([[[0.9] * 7, [-0.5] * 4 + [0.8] * 3]], dtype=torch.float64)
+    path = bases.path_from_modes(machine, means, torch.tensor([[2.0, 1.0]]), summing=False)
+    assert path.bases[0, 0, 0, 4:].tolist() == pytest.approx([math.atanh(0.9)] * 3)
+    log_f = path.weights(states(7, 0, 2**7).double()[None])
+    assert float(torch.logsumexp(log_f(0.0), 1)) == pytest.approx(0.0, abs=1e-12)
+    exact = log_z(machine, method="exact").value
+    assert float(torch.logsumexp(log_f(1.0), 1)) == pytest.approx(float(exact), abs=1e-9)
+    logs, _ = annealing.forward(path, annealing.schedule(path, stream(0)), 2000, stream(1))
+    found = annealing.LogMean.of(logs)
+    assert abs(float(found.value - exact)) < 5.3 * float(found.error) < 0.3
+
+
 # -- modes that units of any layer open ---------------------------------------------------------------
 
 

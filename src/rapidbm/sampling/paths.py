@@ -6,10 +6,10 @@
     f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
 
 so that f_0 = q has the sum 1, and f_1 = exp(−E) whatever the bases. A chain draws its component given its
-spins, then sweeps in that component's field. The free layers (`layers.inferred`)
-are summed in closed form. A machine without biases has E(s) = E(−s): a base that leans to one side comes
-with its mirror image, or half of the states would never be seen. `Trajectory` leads through machines of
-the same shape, such as the checkpoints of a run, by the parameters in between,
+spins, then sweeps in that component's field. The free layers (`layers.inferred`) are summed in closed
+form, unless bases differ on them. A machine without biases has E(s) = E(−s): a base that leans to one
+side comes with its mirror image, or half of the states would never be seen. `Trajectory` leads through
+machines of the same shape, such as the checkpoints of a run, by the parameters in between,
 
     θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
 
@@ -73,9 +73,9 @@ class Path(Protocol):
 
 @dataclass(frozen=True)
 class Cooling:
-    """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
-    (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
-    `given` is not 0 are then held there."""
+    """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the layers that are summed, and `parts` the
+    log π_j, (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units
+    where `given` is not 0 are then held there."""
 
     capturable: ClassVar[bool] = True
 
@@ -84,7 +84,7 @@ class Cooling:
     parts: Tensor | None = None
     given: Tensor | None = None  # (e, c, n)
     exact: bool = True  # weights in float64
-    summing: bool = True  # over the free layers, in closed form; if not, bases may differ there
+    summing: bool = True  # over the free layers in closed form; if not, bases may differ there
 
     @property
     def end(self) -> float:
@@ -128,7 +128,7 @@ class Cooling:
         return [(where, bases[..., where]) for where in kept]
 
     def log_q(self, spins: Tensor) -> Tensor:
-        """log q_j of eq. (1) with the free layers at 0, (j, e, c)."""
+        """log q_j of eq. (1) with the summed layers at 0, (j, e, c)."""
         total = -self.masses
         for where, bases in self.kept:
             seen = spins[..., where].to(bases.dtype)
