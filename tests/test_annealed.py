@@ -517,8 +517,17 @@ def test_a_mode_that_a_unit_of_any_layer_names_is_not_missed(name):
     assert float(found.upper - found.lower) < 0.5
 
 
-def test_a_mode_that_two_units_open_together():
-    """Each names a state of half of the others and alone costs 8 nats; both together gain 1."""
+@pytest.mark.parametrize("named", [True, False])
+def test_a_mode_that_two_units_open_together(named, monkeypatch):
+    """Each names a state of half of the others and alone costs 8 nats; both together gain 1. Turned over
+    in a solution that is known, as a pair, they open it by themselves."""
+    if not named:
+        nothing = torch.zeros((1, 1, 16), dtype=torch.float64)
+        closed = torch.ones((1, 1, 16), dtype=torch.float64)
+        closed[..., 14:] = -1.0
+        monkeypatch.setattr(bases, "_named", lambda *given: (nothing, nothing.bool()))
+        monkeypatch.setattr(bases, "_hints", lambda *given: nothing[:, :0])
+        monkeypatch.setattr(bases, "_cooled", lambda *given: closed)
     half, n, rng = 7, 16, stream(0, "together")
     matrix, biases = torch.zeros((n, n), dtype=torch.float64), torch.zeros(1, n, dtype=torch.float64)
     for unit, part in ((14, slice(0, half)), (15, slice(half, 2 * half))):
@@ -588,6 +597,31 @@ def test_units_that_are_turned_stay_until_the_others_have_followed(monkeypatch):
     change = (found[0, :3] - source[0]).abs().sum(1)
     one, two = units[0, change.argsort(descending=True)[:2]].tolist()
     assert [found[0, 3, i] for i in (one, two)] == [-source[0, 0, i].sign() for i in (one, two)]
+
+
+def test_a_unit_names_states_of_all_layers_at_either_value():
+    layers = Layers((4, 3, 2), ((0, 1), (1, 2)))
+    machine = silent(layers, 8, torch.arange(4, 7), 0.0)
+    spins, held = bases._named(machine, torch.arange(9)[None])
+    assert spins.shape == held.shape == (1, 18, 9)
+    # The others of a unit's own layer are left to mean field: a unit of 4, 3 or 2 names 5, 6 or 7 more.
+    assert spins[0].abs().sum(1).tolist() == ([6.0] * 4 + [7.0] * 3 + [8.0] * 2) * 2
+    assert [spins[0, i, i % 9].item() for i in range(18)] == [1.0] * 9 + [-1.0] * 9
+    assert held[0].int().argmax(1).tolist() == [*range(9)] * 2
+    weights = machine.couplings.matrix(1, 2)[0, :, 1].detach()
+    assert torch.equal(spins[0, 8, 4:7], weights.sign())
+    first = machine.couplings.matrix(0, 1)[0].detach() @ weights.sign()
+    assert torch.equal(spins[0, 8, :4], first.sign())
+    assert torch.equal(spins[0, 17], -spins[0, 8])
+
+
+def test_one_path_sums_layers_and_one_does_not():
+    layers, unit, others = HIDING["above"]
+    machine = silent(layers, unit, torch.tensor(list(others)), math.log(3.0))
+    paths, _ = bases.paths_to(machine, None, stream(0))
+    assert (paths["modes"].free, paths["modes of all layers"].free) == ((1,), ())
+    assert float(paths["modes"].bases[..., 5:29].abs().max()) == 0.0
+    assert float(paths["modes of all layers"].bases[..., 5:29].abs().max()) == bases.STRONGEST
 
 
 def test_the_strongest_units_of_each_layer():
