@@ -19,7 +19,10 @@ from torch import Tensor
 from rapidbm.data.catalogue import load
 from rapidbm.errors import FitWarning, LoadWarning
 from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.dense import Dense
+from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
 from rapidbm.random import stream
 from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
@@ -162,6 +165,151 @@ def full(number: int) -> Member:
     return (_biased(machine, number, 1.0) if biases else machine), None
 
 
+def _with_matrix(layers: Layers, matrix: Tensor, biases: Tensor) -> Machine:
+    """The dense machine with these couplings (n, n), symmetric, where layers are coupled."""
+    where = layers.slices
+    weights = {(a, b): matrix[None, where[a], where[b]] for a, b in layers.edges}
+    return Machine(Dense(layers, weights), biases[None])
+
+
+def _noise(units: int, scale: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Weak symmetric couplings (n, n), and biases (n,) that are zero."""
+    upper = scale * torch.randn((units, units), generator=rng, dtype=torch.float64).triu(1)
+    return upper + upper.mT, torch.zeros(units, dtype=torch.float64)
+
+
+def _signs(count: int, rng: torch.Generator) -> Tensor:
+    return 2.0 * torch.randint(2, (count,), generator=rng).double() - 1.0
+
+
+def _couple(matrix: Tensor, one: Tensor | int, two: Tensor | int, weights: Tensor | float) -> None:
+    matrix[one, two] = weights
+    matrix[two, one] = weights
+
+
+def _silence(
+    matrix: Tensor, biases: Tensor, unit: int, others: Tensor, weights: Tensor, net: float
+) -> None:
+    """Couples a unit so that it is silent but where the others follow the signs of its weights, a state
+    that weighs e^net times as much as the plain of all states in which the unit is silent."""
+    _couple(matrix, unit, others, weights)
+    biases[unit] += 0.5 * (net + len(others) * math.log(2.0)) - weights.abs().sum()
+    biases[others] += weights  # level as long as the unit is silent
+
+
+def _net(number: int, units: int) -> float:
+    """log weight of a hole over that of a plain of so many units."""
+    return units * math.log(2.0) * _uniform(number, -0.2, 0.3, "gain")
+
+
+def deep_holes(number: int) -> Member:
+    """Deep machines whose last layer, one or two above the first hidden one, is silent but for one state
+    of the layer below for each of its units; dense and with patterns."""
+    rng = stream(number, "deep holes")
+    first = int(torch.randint(10, 33, (), generator=rng))
+    silent = int(torch.randint(1, 4, (), generator=rng))
+    if number % 2:
+        sizes: tuple[int, ...] = (int(torch.randint(4, 8, (), generator=rng)), first, silent)
+    else:
+        middle = int(torch.randint(11, 16, (), generator=rng))
+        sizes = (int(torch.randint(3, 5, (), generator=rng)), first, middle, silent)
+    layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
+    matrix, biases = _noise(layers.units, 0.1, rng)
+    below = torch.arange(layers.units)[layers.slices[-2]]
+    last = range(layers.units - silent, layers.units)
+    for unit in last:
+        weights = 3.0 * _signs(len(below), rng)
+        _silence(matrix, biases, unit, below, weights, _net(number, len(below)))
+    if number // 2 % 2 == 0:
+        return _with_matrix(layers, matrix, biases), None
+    # J = ξᵀξ / √K with a pattern for each silent unit; the other layers' ξ are weak.
+    patterns = 0.1 * torch.randn((silent, layers.units), generator=rng, dtype=torch.float64)
+    strong = (9.0 * silent) ** 0.25
+    patterns[:, layers.slices[-1]] = strong * torch.eye(silent, dtype=torch.float64)
+    patterns[:, below] = strong * matrix[layers.slices[-1], below].sign()
+    return Machine(Patterns(layers, patterns[None]), biases[None]), None
+
+
+def full_holes(number: int) -> Member:
+    """Full machines with units that are silent but for one state of the others for each of them."""
+    rng = stream(number, "full holes")
+    units = int(torch.randint(12, 18, (), generator=rng))
+    silent = int(torch.randint(1, 4, (), generator=rng))
+    order = torch.randperm(units, generator=rng)
+    matrix, biases = _noise(units, 0.05, rng)
+    for unit in order[:silent].tolist():
+        weights = 3.0 * _signs(units - silent, rng)
+        _silence(matrix, biases, unit, order[silent:], weights, _net(number, units - silent))
+    return _with_matrix(_full(units, (0, 1, 4)[number % 3]), matrix, biases), None
+
+
+def _full(units: int, hidden: int) -> Layers:
+    if not hidden:
+        return Layers((units,), ((0, 0),))
+    return Layers((units - hidden, hidden), ((0, 0), (0, 1), (1, 1)))
+
+
+def paired_holes(number: int) -> Member:
+    """Holes that two units open together: each names a state of half of the others and alone costs more
+    than it gains. A coupling (full machines) or a unit above them (deep ones) rewards both."""
+    rng = stream(number, "paired holes")
+    deep = number % 2 == 0
+    half = int(torch.randint(6, 15 if deep else 8, (), generator=rng))
+    visible = int(torch.randint(4, 8, (), generator=rng)) if deep else 0
+    one = visible + 2 * half
+    two, above, units = one + 1, one + 2, one + (3 if deep else 2)
+    matrix, biases = _noise(units, 0.05, rng)
+    alone = -_uniform(number, 4.0, 10.0, "alone")
+    halves = (visible + torch.randperm(2 * half, generator=rng)).split(half)
+    for unit, part in zip((one, two), halves, strict=True):
+        _silence(matrix, biases, unit, part, 3.0 * _signs(half, rng), alone)
+    together = _net(number, 2 * half) - 2.0 * alone  # what their agreement is worth
+    if not deep:
+        _couple(matrix, one, two, 0.25 * together)  # ¼ t (s s' + s + s'): t for both, nothing for one
+        biases[[one, two]] += 0.25 * together
+        return _with_matrix(_full(units, (0, 2)[number // 2 % 2]), matrix, biases), None
+    # J u (s + s') + J (s + s') − 4 u of the unit u above: 4 J − 8 more for all three, nothing for one.
+    strength = 0.25 * together + 2.0
+    _couple(matrix, above, torch.tensor([one, two]), strength)
+    biases[[one, two]] += strength
+    biases[above] -= 4.0
+    layers = Layers((visible, 2 * half, 2, 1), ((0, 1), (1, 2), (2, 3)))
+    return _with_matrix(layers, matrix, biases), None
+
+
+def overlapping_holes(number: int) -> Member:
+    """Silent units anywhere in deep machines, triangles of layers and full machines. Each names a state
+    of some of its neighbours by weights of all sizes, and several may agree."""
+    rng = stream(number, "overlapping holes")
+    graph = number % 3
+    if graph == 0:
+        sizes = (
+            int(torch.randint(6, 11, (), generator=rng)),
+            int(torch.randint(14, 24, (), generator=rng)),
+            5,
+        )
+        layers = Layers(sizes, ((0, 1), (1, 2)))
+    elif graph == 1:
+        layers = Layers((12, 4, 4), ((0, 1), (0, 2), (1, 2)))
+    else:
+        layers = _full(17, (0, 4)[number // 3 % 2])
+    matrix, biases = _noise(layers.units, 0.1, rng)
+    hubs = layers.sizes.index(max(layers.sizes))  # the layer whose states are named
+    named = torch.arange(layers.units)[layers.slices[hubs]]
+    others = torch.arange(layers.units)
+    if layers.self_coupled(hubs):
+        named = named[torch.randperm(len(named), generator=rng)[:13]]
+    others = others[~torch.isin(others, named)]
+    others = others[torch.randperm(len(others), generator=rng)]
+    silent = int(torch.randint(2, 5, (), generator=rng))
+    for unit in others[:silent].tolist():
+        share = _uniform(number, 0.6, 1.0, "share", unit)
+        part = named[torch.randperm(len(named), generator=rng)[: int(share * len(named))]]
+        weights = _signs(len(part), rng) * (1.0 + 2.0 * torch.rand(len(part), generator=rng).double())
+        _silence(matrix, biases, unit, part, weights, _net(number, len(part)))
+    return _with_matrix(layers, matrix, biases), None
+
+
 # -- trained ------------------------------------------------------------------------------------------
 
 
@@ -217,6 +365,10 @@ FAMILIES: dict[str, Family] = {
     "holes": holes,
     "deep": deep,
     "full": full,
+    "deep holes": deep_holes,
+    "full holes": full_holes,
+    "paired holes": paired_holes,
+    "overlapping holes": overlapping_holes,
     "bars": _of("bars"),
     "digits": _of("digits"),
     "mnist": _of("mnist"),

@@ -13,7 +13,10 @@ from rapidbm.estimates import WIDE, Bounds
 from rapidbm.likelihood import annealed
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, rbm
-from rapidbm.machines.machine import stack
+from rapidbm.machines.dense import Dense
+from rapidbm.machines.layers import Layers
+from rapidbm.machines.machine import Machine, stack
+from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
 from rapidbm.random import stream
 from rapidbm.sampling import annealing, bases
@@ -96,7 +99,7 @@ def test_a_hole_that_chains_never_find_is_found_by_descent(gain):
     exact = log_z(machine, method="exact").value
     paths, proven = bases.paths_to(machine, None, stream(0))
     assert bool((proven <= exact).all())
-    assert list(paths) == ["free spins", "biases", "modes"]
+    assert list(paths) == ["free spins", "biases", "modes", "modes of all layers"]
     logs, _ = annealing.forward(paths["free spins"], [0.0, 0.5, 1.0], 500, stream(1))
     found = log_z(machine, method="ais", seed=0)
     assert holds(found, exact)
@@ -450,3 +453,211 @@ def test_the_floor_of_a_path_is_a_distribution():
     whole = torch.cat([seen, torch.ones(16, 3, dtype=torch.float64)], 1)[None]
     logs = path.weights(whole)(0.0)
     assert float(torch.logsumexp(logs, 1)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_bases_differ_on_all_layers_where_none_is_summed():
+    """Eq. (1) and (2) of paths.py over all states: the sum is 1 at the floor, Z at the end."""
+    machine = rbm(4, 3, biases=True, scale=0.8, seed=0, dtype=torch.float64).requires_grad_(False)
+    machine.biases.data.copy_(torch.linspace(-0.5, 0.7, 7))
+    means = torch.tensor([[[0.9] * 7, [-0.5] * 4 + [0.8] * 3]], dtype=torch.float64)
+    path = bases.path_from_modes(machine, means, torch.tensor([[2.0, 1.0]]), summing=False)
+    assert path.bases[0, 0, 0, 4:].tolist() == pytest.approx([math.atanh(0.9)] * 3)
+    log_f = path.weights(states(7, 0, 2**7).double()[None])
+    assert float(torch.logsumexp(log_f(0.0), 1)) == pytest.approx(0.0, abs=1e-12)
+    exact = log_z(machine, method="exact").value
+    assert float(torch.logsumexp(log_f(1.0), 1)) == pytest.approx(float(exact), abs=1e-9)
+    logs, _ = annealing.forward(path, annealing.schedule(path, stream(0)), 2000, stream(1))
+    found = annealing.LogMean.of(logs)
+    assert abs(float(found.value - exact)) < 5.3 * float(found.error) < 0.3
+
+
+# -- modes that units of any layer open ---------------------------------------------------------------
+
+
+def silent(layers, unit, others, net, seed=0):
+    """A dense machine, weakly coupled but for a unit that is silent except at one state of the others,
+    which weighs e^net times as much as all states in which the unit is silent."""
+    rng = stream(seed, "silent")
+    n = layers.units
+    matrix = 0.02 * torch.randn((n, n), generator=rng, dtype=torch.float64).triu(1)
+    weights = 3.0 * (2.0 * torch.randint(2, (len(others),), generator=rng).double() - 1.0)
+    matrix[others, unit] = weights * (others < unit)
+    matrix[unit, others] = weights * (others > unit)
+    matrix, biases = matrix + matrix.mT, torch.zeros(1, n, dtype=torch.float64)
+    biases[0, others] = weights
+    biases[0, unit] = 0.5 * (net + len(others) * math.log(2.0)) - weights.abs().sum()
+    where = layers.slices
+    blocks = {(a, b): matrix[None, where[a], where[b]] for a, b in layers.edges}
+    return Machine(Dense(layers, blocks), biases).requires_grad_(False)
+
+
+HIDING = {  # the layers, the silent unit and those whose state it names
+    "above": (Layers((5, 24, 2), ((0, 1), (1, 2))), 30, range(5, 29)),
+    "two above": (Layers((4, 12, 14, 2), ((0, 1), (1, 2), (2, 3))), 31, range(16, 30)),
+    "visible": (Layers((3, 22), ((0, 1),)), 1, range(3, 25)),
+    "full": (Layers((15,), ((0, 0),)), 7, [*range(7), *range(8, 15)]),
+    "full, hidden": (Layers((12, 3), ((0, 0), (0, 1), (1, 1))), 14, range(14)),
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_a_mode_that_a_unit_of_any_layer_names_is_not_missed(name):
+    """A hole of weight 3/4 beside a plain that no chain leaves for it."""
+    layers, unit, others = HIDING[name]
+    machine = silent(layers, unit, torch.tensor(list(others)), math.log(3.0))
+    exact = log_z(machine, method="exact").value
+    means, proven = bases.modes(machine, stream(0))
+    assert bool((proven <= exact[:, None] + 1e-9).all())
+    open_ = means[0, :, unit] > 0.9
+    assert sorted(set(open_.tolist())) == [False, True]
+    share = torch.logsumexp(proven[0, open_], 0) - exact
+    assert float(share) == pytest.approx(math.log(0.75), abs=0.2)
+    found = log_z(machine, method="ais", seed=0, chains=200)
+    assert holds(found, exact)
+    assert float(found.upper - found.lower) < 0.5
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_mode_that_two_units_open_together(named, monkeypatch):
+    """Each names a state of half of the others and alone costs 8 nats; both together gain 1. Turned over
+    in a solution that is known, as a pair, they open it by themselves."""
+    if not named:
+        nothing = torch.zeros((1, 1, 16), dtype=torch.float64)
+        closed = torch.ones((1, 1, 16), dtype=torch.float64)
+        closed[..., 14:] = -1.0
+        monkeypatch.setattr(bases, "_named", lambda *given: (nothing, nothing.bool()))
+        monkeypatch.setattr(bases, "_hints", lambda *given: nothing[:, :0])
+        monkeypatch.setattr(bases, "_cooled", lambda *given: closed)
+    half, n, rng = 7, 16, stream(0, "together")
+    matrix, biases = torch.zeros((n, n), dtype=torch.float64), torch.zeros(1, n, dtype=torch.float64)
+    for unit, part in ((14, slice(0, half)), (15, slice(half, 2 * half))):
+        weights = 3.0 * (2.0 * torch.randint(2, (half,), generator=rng).double() - 1.0)
+        matrix[part, unit] = weights
+        biases[0, part] = weights
+        biases[0, unit] = 0.5 * (half * math.log(2.0) - 8.0) - 3.0 * half
+    help_ = 0.25 * (1.0 + 2 * 8.0)
+    matrix[14, 15] = help_
+    biases[0, 14:] += help_
+    machine = Machine(Dense(Layers((n,), ((0, 0),)), {(0, 0): matrix[None]}), biases)
+    machine.requires_grad_(False)
+    means, _ = bases.modes(machine, stream(0))
+    assert bool((means[0, :, 14:] > 0.9).all(1).any())
+    assert holds(log_z(machine, method="ais", seed=0), log_z(machine, method="exact").value)
+
+
+def test_patterns_name_states_of_all_layers():
+    """Two patterns, each strong in one unit of the last layer."""
+    layers, n = Layers((4, 20, 2), ((0, 1), (1, 2))), 26
+    rng = stream(0, "patterns")
+    signs = 2.0 * torch.randint(2, (2, 20), generator=rng).double() - 1.0
+    xi = 0.05 * torch.randn((2, n), generator=rng, dtype=torch.float64)
+    strong = (9.0 * 2) ** 0.25
+    xi[:, 4:24], xi[:, 24:] = strong * signs, strong * torch.eye(2, dtype=torch.float64)
+    biases = torch.zeros(1, n, dtype=torch.float64)
+    biases[0, 4:24] = 3.0 * signs.sum(0)
+    biases[0, 24:] = 0.5 * 20 * math.log(2.0) - 60.0
+    machine = Machine(Patterns(layers, xi[None]), biases).requires_grad_(False)
+    means, _ = bases.modes(machine, stream(0))
+    for unit in (24, 25):
+        assert bool((means[0, :, unit] > 0.9).any())
+    assert holds(log_z(machine, method="ais", seed=0), log_z(machine, method="exact").value)
+
+
+def test_what_is_known_stays_as_it_is_where_units_open_nothing_else():
+    """Solutions that are known come first, also where later ones lie higher by rounding."""
+    known = torch.tensor([[[0.9, 0.9, 0.9], [-0.9, -0.9, -0.9]]], dtype=torch.float64)
+    again = known + 0.01
+    both = torch.cat([known, again], 1)
+    bounds = torch.tensor([[5.0, 4.0, 5.1, 4.1]], dtype=torch.float64)
+    means, kept = bases._best(both, bounds, known=2)
+    assert torch.equal(means, known)
+    assert kept.tolist() == [[5.0, 4.0]]
+    means, kept = bases._best(both, bounds)
+    assert torch.equal(means, again)
+    far = torch.tensor([[5.0, 4.0, 5.0 + bases.FAR + 1.0, 0.0]], dtype=torch.float64)
+    apart = both.clone()
+    apart[0, 2] = torch.tensor([0.9, -0.9, 0.9])
+    means, kept = bases._best(apart, far, known=2)  # a better one: those far below it do not count
+    assert kept.tolist() == [[22.0]]
+    assert torch.equal(means[0, 0], apart[0, 2])
+
+
+def test_units_that_are_turned_stay_until_the_others_have_followed(monkeypatch):
+    machine = rbm(4, 3, seed=0, scale=0.2, dtype=torch.float64)
+    source = torch.tensor([[[0.5, -0.5, 0.2, -0.9, 0.8, -0.1, 0.3]]], dtype=torch.float64)
+    units = torch.tensor([[3, 0, 4]])
+    monkeypatch.setattr(bases, "PAIRED", 2)
+    found = bases._turned(machine, source, units)
+    assert found.shape == (1, 4, 7)  # three alone and a pair
+    assert found[0, 0, 3] == 1.0
+    assert found[0, 1, 0] == -1.0
+    assert found[0, 2, 4] == -1.0
+    fields = machine.field(found, 1, means=True)[0, :2]
+    assert torch.allclose(fields.tanh(), found[0, :2, 4:], atol=1e-3)
+    change = (found[0, :3] - source[0]).abs().sum(1)
+    one, two = units[0, change.argsort(descending=True)[:2]].tolist()
+    assert [found[0, 3, i] for i in (one, two)] == [-source[0, 0, i].sign() for i in (one, two)]
+
+
+def test_a_unit_names_states_of_all_layers_at_either_value():
+    layers = Layers((4, 3, 2), ((0, 1), (1, 2)))
+    machine = silent(layers, 8, torch.arange(4, 7), 0.0)
+    spins, held = bases._named(machine, torch.arange(9)[None])
+    assert spins.shape == held.shape == (1, 18, 9)
+    # The others of a unit's own layer are left to mean field: a unit of 4, 3 or 2 names 5, 6 or 7 more.
+    assert spins[0].abs().sum(1).tolist() == ([6.0] * 4 + [7.0] * 3 + [8.0] * 2) * 2
+    assert [spins[0, i, i % 9].item() for i in range(18)] == [1.0] * 9 + [-1.0] * 9
+    assert held[0].int().argmax(1).tolist() == [*range(9)] * 2
+    weights = machine.couplings.matrix(1, 2)[0, :, 1].detach()
+    assert torch.equal(spins[0, 8, 4:7], weights.sign())
+    first = machine.couplings.matrix(0, 1)[0].detach() @ weights.sign()
+    assert torch.equal(spins[0, 8, :4], first.sign())
+    assert torch.equal(spins[0, 17], -spins[0, 8])
+
+
+def test_one_path_sums_layers_and_one_does_not():
+    layers, unit, others = HIDING["above"]
+    machine = silent(layers, unit, torch.tensor(list(others)), math.log(3.0))
+    paths, _ = bases.paths_to(machine, None, stream(0))
+    assert (paths["modes"].free, paths["modes of all layers"].free) == ((1,), ())
+    assert float(paths["modes"].bases[..., 5:29].abs().max()) == 0.0
+    assert float(paths["modes of all layers"].bases[..., 5:29].abs().max()) == bases.STRONGEST
+
+
+def test_the_strongest_units_of_each_layer():
+    machine = rbm(60, 3, seed=0, scale=0.2)
+    units = bases._strongly_coupled(machine)
+    assert units.shape == (1, bases.TURNED + 3)
+    sizes = machine.couplings.matrix(0, 1).detach().abs()[0]
+    assert (
+        units[0, : bases.TURNED].tolist()
+        == sizes.sum(1).argsort(descending=True)[: bases.TURNED].tolist()
+    )
+    assert units[0, bases.TURNED :].tolist() == (60 + sizes.sum(0).argsort(descending=True)).tolist()
+
+
+# -- few effective chains -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [40, 100])
+def test_an_interval_that_few_chains_carry_is_wide(count, monkeypatch):
+    few = min(30.0, 0.3 * count)
+    logs = torch.zeros((1, count), dtype=torch.float64)
+    logs[:, 0] = 4.0  # one chain carries half of it
+    back = torch.zeros((1, count), dtype=torch.float64)
+    monkeypatch.setattr(annealing, "backward", lambda *given: back)
+    walk = annealed.Walk(None, [0.0, 1.0], logs, None)
+    settled = torch.ones((1, count, 1))
+    found = annealed._joined(walk, settled, None, lambda *words: stream(0), None, Spread())
+    assert float(found.ess) < few
+    half = 0.25 * few / float(found.ess)
+    assert half > 0.25
+    assert float(found.lower) <= float(found.value) - half
+    assert float(found.upper) >= float(found.value) + half
+
+
+def test_few_effective_chains_are_noted():
+    machine = rbm(10, 8, 3, scale=1.5, biases=True, seed=0).requires_grad_(False)
+    few = log_z(machine, method="ais", seed=0, chains=20)
+    assert "effective chains carry the estimate" in few.note
+    assert log_z(machine, method="ais", seed=0).note == ""

@@ -17,6 +17,10 @@ RANDOM = (
     "holes",
     "deep",
     "full",
+    "deep holes",
+    "full holes",
+    "paired holes",
+    "overlapping holes",
 )
 
 

@@ -11,6 +11,13 @@ something. Those that miss nothing give the population from which all the ways b
 lacks a mode contradicts itself there, and Bennett's ratio of its two directions knows. The path whose
 directions agree best is believed, with more temperatures until its interval is narrow. Where two paths
 still contradict each other the interval spans both, and `note` says so.
+
+Weights that few chains carry say little of their own error: with fewer than 30 effective chains an
+interval reaches from the value at least
+
+    ¼ · 30 / effective chains                                                             (2)
+
+to each side, too wide to stop at as long as there may be more temperatures.
 """
 
 from __future__ import annotations
@@ -36,6 +43,7 @@ from ..sampling.spread import Spread
 
 SETTLE = 100  # sweeps between the two directions
 NARROW = 0.5  # nats: an interval that needs no more temperatures
+FEW = 30  # effective chains, of 100 or more, that an interval does not trust
 FIRST = 1.0  # variance of log w along a path, before it is divided further
 
 ALONE = Spread()
@@ -119,11 +127,12 @@ def annealed(
                 for name in walks
                 if bool(sees[name].any())
             }
-            others = [sees[name] for name in walks if name != SOME]
-            known = torch.stack(others).any(0) if others else ~sees[SOME]  # by more than some modes
+            others = [sees[name] for name in walks if name not in SOME]
+            nothing = torch.zeros(machine.replicas, dtype=torch.bool, device=machine.device)
+            known = torch.stack([nothing, *others]).any(0)  # by more than some modes
             width = torch.stack(
                 [
-                    torch.where(sees[n] & ~(known & (n == SOME)), b.upper - b.lower, torch.inf)
+                    torch.where(sees[n] & ~(known & (n in SOME)), b.upper - b.lower, torch.inf)
                     for n, b in intervals.items()
                 ]
             )  # (paths, e)
@@ -144,8 +153,8 @@ def annealed(
     )
     best = replace(_believed(list(intervals.values()), width, proven), effort=effort)
     blind = ~known
-    if bool(blind.any()):
-        best = replace(best, note="known from some modes alone, of many more: log Z is larger")
+    some = "known from some modes alone, of many more: log Z is larger" if bool(blind.any()) else ""
+    best = replace(best, note="; ".join(filter(None, (some or best.note, _few(best)))))
     return Annealed(best, settled, sum(x.steps for x in walks.values()), blind, pilots + int(tick.done))
 
 
@@ -239,8 +248,21 @@ def _joined(
     low, high = (torch.where(contradict, WIDE * x.error, 0.0) for x in (below, above))
     lower = torch.stack([best.value - error, forward - low, backward - high]).amin(0)
     upper = torch.stack([best.value + error, forward + low, backward + high]).amax(0)
+    few = min(FEW, 0.3 * min(walk.logs.shape[1], back.shape[1]))
+    thin = torch.where(best.ess < few, 0.5 * NARROW * few / best.ess, 0.0)  # eq. (2)
+    lower, upper = torch.minimum(lower, best.value - thin), torch.maximum(upper, best.value + thin)
     ways = (forward, backward, best.ess, best.largest)
     return Bounds(best.value, lower, upper, *ways, "ais", "")
+
+
+def _few(found: Bounds) -> str:
+    """What is to be said of weights that few chains carry."""
+    least = float(found.ess.min())
+    if least >= FEW:
+        return ""
+    return (
+        f"only {least:.3g} effective chains carry the estimate: take more chains= or temperatures (most=)"
+    )
 
 
 def _wanting(names: list[str], width: Tensor, walks: dict[str, Walk], most: int) -> set[str]:

@@ -54,8 +54,8 @@ def log_z(
 ) -> Bounds:
     """log Z, eq. (1); `auto` is exact where at most 2^20 terms do. After `limit` seconds it gives up.
 
-    The rest is for annealing. It starts from free spins, from the biases, from modes that descent finds
-    and with `data` from the data's marginals. `samples` (e, c, n) are equilibrated configurations for
+    The rest is for annealing. It starts from free spins, from the biases, from modes of mean field and
+    with `data` from the data's marginals. `samples` (e, c, n) are equilibrated configurations for
     the way back; without them the forward chains are drawn again by their weights and swept. There are
     500 `chains` from each base, on a GPU, which would idle, 2,000; `most` limits the temperatures.
     `shards` are parts of them with random numbers of their own, which the processes of a launcher share

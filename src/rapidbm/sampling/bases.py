@@ -3,7 +3,8 @@
     free      b = 0: far from every state, and from every mistake
     biases    b_i: what the machine's biases alone would do
     data      tanh b_i = ⟨v_i⟩, the marginals of given data
-    modes     tanh b_i = μ_i, the mean-field solutions of lowest free energy, found by descent
+    modes     tanh b_i = μ_i, the mean-field solutions of lowest free energy, found by descent and by
+              turning units over; with the free layers summed, or as modes of all layers
 
 A machine may have a mode that chains from one of them never enter: biases that hold the spins, data on
 one side, a first-order transition on the way. From several at once such a mode shows. Mean field is the
@@ -12,6 +13,10 @@ product distribution with the best of
     log Z ≥ −E(μ) + Σ_i S(μ_i)                                                            (1)
 
 a bound that holds for any μ, so that a mode of large weight cannot be passed over in silence.
+
+A mode may hang on a unit that is silent in all others: only where it is turned over do its couplings name
+the state of the other layers that keeps it on. So units of every layer are held, alone and in pairs, at
+values that they do not have, and mean field says where the rest goes.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import to_spins
 from ..machines.units import SPIN
+from ..progress import pulse
 from .gibbs import sweep
 from .mean_field import relax, variational_bound
 from .paths import Cooling
@@ -33,13 +39,20 @@ from .quench import descend
 
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
-SOME = "some modes"
+MODES_NAMED = "modes", "modes of all layers"  # paths from all that were found
+SOME = "some modes", "some modes of all layers"  # the same where there are many more
 ALONE = 0.5  # of the cooled chains: if more end in modes of their own, most modes are not found
 FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
 HINTS = 200  # units whose couplings name a state, at most
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
+TURNED = 40  # units of each layer that may open a mode
+PAIRED = 12  # of them in pairs
+SOURCES = 2  # solutions in which they are turned over, in each of so many rounds
+ROUNDS = 3
+FOLLOWING = 6  # iterations of mean field with a unit held, and then without, before the best are chosen
+FURTHER = 64  # of which so many relax further
 
 
 def free_spins(machine: Machine) -> Tensor:
@@ -94,24 +107,29 @@ def paths_to(
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
     means, bounds, whole = _searched(machine, rng, starts)
-    paths["modes" if whole else SOME] = path_from_modes(machine, means, bounds)
+    names = MODES_NAMED if whole else SOME
+    paths[names[0]] = path_from_modes(machine, means, bounds)
+    # Modes that differ in the units that are summed keep their weights on the way if nothing is. A mode
+    # and its mirror image do not differ so.
+    if machine.layers.inferred and means.shape[1] > 1 + mirrored(machine):
+        paths[names[1]] = path_from_modes(machine, means, bounds, summing=False)
     return paths, bounds.amax(1)
 
 
-def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor) -> Cooling:
+def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor, *, summing: bool = True) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
     layers = machine.layers
     fields = layers.by_layer(lambda unit, m: unit.field_of(m), means.double())
     fields = fields.clamp(-STRONGEST, STRONGEST).to(machine.dtype)
     bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
     for layer, where in enumerate(layers.slices):
-        if layer not in layers.inferred:
+        if not (summing and layer in layers.inferred):
             bases[..., where] = fields.movedim(1, 0)[:, :, None, where]
     # Mean field knows the weight of a mode roughly: the square root spreads the chains more evenly.
     parts = 0.5 * (bounds - bounds.amax(1, keepdim=True)).mT
     if mirrored(machine):
         bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
-    return Cooling(machine, bases, parts)
+    return Cooling(machine, bases, parts, summing=summing)
 
 
 # -- modes --------------------------------------------------------------------------------------------
@@ -123,7 +141,9 @@ def modes(machine: Machine, rng: torch.Generator, starts: Tensor | None = None) 
 
     Descent starts from the patterns or the couplings of single units, from random states, from chains
     that cooled down to the machine's temperature and from `starts` (e, c, n); every minimum then relaxes
-    by mean field.
+    by mean field. More solutions come from units of every layer: from the states that each of them names,
+    and from known solutions in which one or two units are turned over and held until the others have
+    followed.
     """
     return _searched(machine, rng, starts)[:2]
 
@@ -137,19 +157,47 @@ def _searched(
     found = [_hints(exact), _cooled(machine, rng).double()]
     spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
-    bounds = variational_bound(exact, means)  # (e, c)
-    cooled = means[:, len(found[0][0]) :][:, :STARTS]
+    cooled = means[:, found[0].shape[1] :][:, :STARTS]
     near = torch.cdist(cooled, cooled, p=1.0).le(2.0).sum(2)  # itself with it
     whole = bool((near == 1).double().mean(1).max() <= ALONE)
-    order = bounds.argsort(1, descending=True)
-    means = means.gather(1, order[..., None].expand_as(means))
-    bounds = bounds.gather(1, order)
-    worth = bounds > bounds[:, :1] - FAR
-    chosen = [_distinct(m[w][: 4 * MODES]) for m, w in zip(means, worth, strict=True)]
+    known = _best(means, variational_bound(exact, means))
+    units = _strongly_coupled(exact)
+    known = _with_others(exact, known, _following(exact, *_named(exact, units)))
+    used = means[:, :0]
+    for _ in range(ROUNDS):
+        sources = _unused(known[0], used)
+        if not sources.shape[1]:
+            break
+        used = torch.cat([used, sources], 1)
+        known = _with_others(exact, known, _turned(exact, sources, units))
+    return known[0].to(machine.dtype), known[1], whole
+
+
+def _best(means: Tensor, bounds: Tensor, known: int = 0) -> tuple[Tensor, Tensor]:
+    """The solutions of largest bound that differ from each other, (e, j, n) and (e, j). Of those alike
+    it is one of the `known`, which stand in front, or the best."""
+    front = bounds.clone()
+    front[:, :known] = torch.inf
+    order = front.argsort(dim=1, descending=True, stable=True)
+    worth = (bounds > bounds.amax(1, keepdim=True) - FAR).gather(1, order)
+    chosen = []
+    for m, b, o, w in zip(means, bounds, order, worth, strict=True):
+        rows = o[w][: known + 4 * MODES]
+        rows = rows[_distinct(m[rows])]
+        chosen.append(rows[b[rows].argsort(dim=0, descending=True, stable=True)][:MODES])
+    return _rows(means, chosen), bounds.gather(1, _side_by_side(chosen))
+
+
+def _side_by_side(chosen: list[Tensor]) -> Tensor:
+    """Row numbers of each replica as (e, j), the first again where there are fewer."""
     count = max(len(rows) for rows in chosen)
-    index = torch.tensor([rows + [0] * (count - len(rows)) for rows in chosen], device=means.device)
-    picked = index[..., None].expand(-1, -1, means.shape[2])
-    return means.gather(1, picked).to(machine.dtype), bounds.gather(1, index), whole
+    return torch.stack([torch.cat([rows, rows[:1].expand(count - len(rows))]) for rows in chosen])
+
+
+def _rows(means: Tensor, chosen: list[Tensor]) -> Tensor:
+    """These rows of means (e, c, n)."""
+    index = _side_by_side(chosen)
+    return means.gather(1, index[..., None].expand(-1, -1, means.shape[2]))
 
 
 def _hints(machine: Machine) -> Tensor:
@@ -188,9 +236,107 @@ def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
 
 def _distinct(means: Tensor) -> list[int]:
     """Rows (c, n), in their order, that differ by a spin or more from all before them."""
-    near = torch.cdist(means, means, p=1.0).le(2.0).cpu()
+    near = torch.cdist(means, means, p=1.0).le(2.0).cpu().numpy()
     rows: list[int] = []
     for i in range(len(means)):
-        if len(rows) < MODES and not bool(near[i, rows].any()):
+        if not near[i, rows].any():
             rows.append(i)
     return rows
+
+
+# -- modes that units open ------------------------------------------------------------------------------
+
+
+def _strongly_coupled(machine: Machine) -> Tensor:
+    """The units of the strongest couplings of every layer, (e, u), layer after layer."""
+    layers = machine.layers
+    sizes = torch.zeros((machine.replicas, layers.units), dtype=machine.dtype, device=machine.device)
+    if machine.patterns is not None:
+        sizes += machine.patterns.detach().abs().sum(1)
+    else:
+        for a, b in layers.edges:
+            matrix = machine.couplings.matrix(a, b).detach().abs()
+            sizes[:, layers.slices[a]] += matrix.sum(2)
+            if a != b:
+                sizes[:, layers.slices[b]] += matrix.sum(1)
+    orders = [sizes[:, x].argsort(dim=1, descending=True, stable=True) + x.start for x in layers.slices]
+    return torch.cat([order[:, :TURNED] for order in orders], 1)
+
+
+def _named(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
+    """The states that units name, and their negatives: by its couplings each unit gives signs to its
+    neighbours, those to the next layers; and which unit it was, both (e, c, n)."""
+    layers = machine.layers
+    held = torch.nn.functional.one_hot(units, layers.units).bool()
+    spins = held.to(machine.dtype)
+    stop = 0
+    for layer, size in enumerate(layers.sizes):
+        start, stop = stop, stop + min(size, TURNED)
+        part = spins[:, start:stop]
+        front, reached = [layer], {layer}
+        while front:
+            for other in front:
+                where = layers.slices[other]
+                if other != layer or layers.self_coupled(layer):
+                    signs = SPIN.nearest(machine.couplings.field(part, other))
+                    part[..., where] = torch.where(held[:, start:stop, where], 1.0, signs)
+            front = sorted({b for a in front for b in layers.neighbours(a)} - reached)
+            reached |= set(front)
+    return torch.cat([spins, -spins], 1), torch.cat([held, held], 1)
+
+
+def _unused(means: Tensor, used: Tensor) -> Tensor:
+    """The first solutions that are none of the used ones, (e, j, n), at most SOURCES of each replica."""
+    chosen = []
+    for m, u in zip(means, used, strict=True):
+        chosen.append(torch.cdist(m, u, p=1.0).gt(2.0).all(1).nonzero()[:SOURCES, 0])
+    if not any(len(rows) for rows in chosen):
+        return means[:, :0]
+    chosen = [rows if len(rows) else rows.new_zeros(1) for rows in chosen]
+    return _rows(means, chosen)
+
+
+def _turned(machine: Machine, sources: Tensor, units: Tensor) -> Tensor:
+    """Where other units follow when these units of the sources (e, j, n), or pairs of those that
+    change most, are turned over, (e, c, n)."""
+    masks = torch.nn.functional.one_hot(units, sources.shape[2]).bool()  # (e, u, n)
+    most = min(PAIRED, units.shape[1])
+    one, two = torch.triu_indices(most, most, 1, device=masks.device)
+    replica = torch.arange(len(masks), device=masks.device)[:, None]
+    found = []
+    for source in sources.unbind(1):
+        alone = _following(machine, *_with_turned(source, masks))
+        found.append(alone)
+        change = (alone - source[:, None]).abs().sum(2).argsort(dim=1, descending=True, stable=True)
+        pairs = masks[replica, change[:, one]] | masks[replica, change[:, two]]
+        found.append(_following(machine, *_with_turned(source, pairs)))
+    return torch.cat(found, 1)
+
+
+def _with_turned(source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    """A source (e, n) with the units of each mask (e, c, n) turned over, and the masks."""
+    means = source[:, None].expand_as(masks)
+    return torch.where(masks, -SPIN.nearest(means), means), masks
+
+
+def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
+    """Mean field of all units but the `held` ones, from means (e, c, n)."""
+    kept = means.clone()
+    for _ in range(FOLLOWING):
+        pulse()
+        for layer in machine.layers.order:
+            where = machine.layers.slices[layer]
+            relax(machine, means, (layer,), 1)
+            means[..., where] = torch.where(held[..., where], kept[..., where], means[..., where])
+    return means
+
+
+def _with_others(machine: Machine, found: tuple[Tensor, Tensor], means: Tensor) -> tuple[Tensor, Tensor]:
+    """The best of the solutions that are known and of those next to these means."""
+    order, known = machine.layers.order, found[0].shape[1]
+    bounds = variational_bound(machine, relax(machine, means, order, FOLLOWING))
+    chosen = []
+    for m, o in zip(means, bounds.argsort(dim=1, descending=True, stable=True), strict=True):
+        chosen.append(o[_distinct(m[o])][:FURTHER])
+    means = torch.cat([found[0], relax(machine, _rows(means, chosen), order, ITERATIONS)], 1)
+    return _best(means, torch.cat([found[1], variational_bound(machine, means[:, known:])], 1), known)

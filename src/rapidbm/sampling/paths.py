@@ -6,10 +6,10 @@
     f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
 
 so that f_0 = q has the sum 1, and f_1 = exp(−E) whatever the bases. A chain draws its component given its
-spins, then sweeps in that component's field. The free layers (`layers.inferred`)
-are summed in closed form. A machine without biases has E(s) = E(−s): a base that leans to one side comes
-with its mirror image, or half of the states would never be seen. `Trajectory` leads through machines of
-the same shape, such as the checkpoints of a run, by the parameters in between,
+spins, then sweeps in that component's field. The free layers (`layers.inferred`) are summed in closed
+form, unless bases differ on them. A machine without biases has E(s) = E(−s): a base that leans to one
+side comes with its mirror image, or half of the states would never be seen. `Trajectory` leads through
+machines of the same shape, such as the checkpoints of a run, by the parameters in between,
 
     θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
 
@@ -73,9 +73,9 @@ class Path(Protocol):
 
 @dataclass(frozen=True)
 class Cooling:
-    """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the free layers, and `parts` the log π_j,
-    (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units where
-    `given` is not 0 are then held there."""
+    """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the layers that are summed, and `parts` the
+    log π_j, (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units
+    where `given` is not 0 are then held there."""
 
     capturable: ClassVar[bool] = True
 
@@ -84,6 +84,7 @@ class Cooling:
     parts: Tensor | None = None
     given: Tensor | None = None  # (e, c, n)
     exact: bool = True  # weights in float64
+    summing: bool = True  # over the free layers in closed form; if not, bases may differ there
 
     def __post_init__(self) -> None:
         self.machine.layers.check_spins("annealing or tempering")
@@ -91,6 +92,11 @@ class Cooling:
     @property
     def end(self) -> float:
         return 1.0
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The layers that are summed."""
+        return self.machine.layers.inferred if self.summing else ()
 
     def resting(self) -> AbstractContextManager[None]:
         return self.machine.resting()
@@ -121,12 +127,11 @@ class Cooling:
         bases = self.bases.to(self.precise.dtype)
         if self.given is not None:
             bases = torch.where(self.given == 0, bases, 0.0)
-        layers = self.machine.layers
-        kept = (x for i, x in enumerate(layers.slices) if i not in layers.inferred)
+        kept = (x for i, x in enumerate(self.machine.layers.slices) if i not in self.free)
         return [(where, bases[..., where]) for where in kept]
 
     def log_q(self, spins: Tensor) -> Tensor:
-        """log q_j of eq. (1) with the free layers at 0, (j, e, c)."""
+        """log q_j of eq. (1) with the summed layers at 0, (j, e, c)."""
         total = -self.masses
         for where, bases in self.kept:
             seen = spins[..., where].to(bases.dtype)
@@ -172,12 +177,12 @@ class Cooling:
         """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j
         has the free layers at 0."""
         layers = self.machine.layers
-        kept = free_at_0(layers, spins, self.precise.dtype)
-        energy, log_q = given_energy(self.precise, kept, layers.inferred), self.log_q(kept)
+        kept = free_at_0(layers, spins, self.precise.dtype) if self.free else spins.to(self.precise.dtype)
+        energy, log_q = given_energy(self.precise, kept, self.free), self.log_q(kept)
         base = self.bases[0].to(self.precise.dtype)
         free = [
             (layer, self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
-            for layer in layers.inferred
+            for layer in self.free
         ]
 
         def log_f(at: Position) -> Tensor:
