@@ -14,13 +14,12 @@ import torch
 from rapidbm.cli.main import main
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import InputError
-from rapidbm.progress import watch
 from rapidbm.runs import choosing
-from rapidbm.runs.choosing import candidates, chosen
+from rapidbm.runs.choosing import Candidate, Judged, candidates, chosen, compared
 from rapidbm.runs.presets import preset_for
 from rapidbm.runs.recipe import Recipe
-from rapidbm.runs.rounds import Bench, Candidate, Judged, Start, independent_columns
 from rapidbm.runs.run import Run
+from rapidbm.runs.start import Start, independent_columns
 from rapidbm.runs.watching import Best
 
 
@@ -38,6 +37,18 @@ def auto(**more):
     return Recipe.made("digits", {"budget": "2s", "device": "cpu", **more}, "auto")
 
 
+def settled(*given):
+    """The recipe alone."""
+    return chosen(*given).recipe
+
+
+@pytest.fixture(autouse=True)
+def usual(monkeypatch):
+    """But where a test says otherwise, few rows count as many, and the end takes no time."""
+    monkeypatch.setattr(choosing, "FEW_ROWS", 0)
+    monkeypatch.setattr(choosing, "ENDING", 0.0)
+
+
 class Standing:
     """A clock that stands still."""
 
@@ -47,142 +58,203 @@ class Standing:
 
 
 @pytest.fixture
-def standing(monkeypatch):
-    monkeypatch.setattr(choosing, "time", Standing)
-
-
-def judging_by(monkeypatch, score):
-    """Rounds in which a candidate comes to `score`; answers what they were given."""
-    rounds = []
-
-    def judge(self, recipe, rivals, seconds):
-        rounds.append(([one.candidate for one in rivals], seconds))
-        judged = [
-            replace(
-                x,
-                train=0.0,
-                valid=score(x.candidate),
-                error=0.0,
-                updates=x.updates + 100,
-                speed=1.0,
-                begun=x.begun if x.updates else (x.candidate.rate, 100),
-            )
-            for x in rivals
-        ]
-        for one in judged:
-            if one.worst > (-np.inf if self.best is None else self.best.worst):
-                self.best = one
-        return judged
-
-    monkeypatch.setattr(Bench, "round", judge)
-    return rounds
-
-
-@pytest.fixture
 def few(monkeypatch):
     """Few candidates, and a clock that goes on by 20 ms whenever it is read: what fits into a budget does
     not hang on the computer."""
     readings = count()
     clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.02 * next(readings)})
-    for name in ("choosing", "rounds", "run", "watching"):
+    for name in ("choosing", "run", "watching"):
         monkeypatch.setattr(f"rapidbm.runs.{name}.time", clock)
-    # Limits are by the real clock.
-    monkeypatch.setattr("rapidbm.runs.rounds.watch", lambda what, limit=None: watch(what))
     monkeypatch.setattr(choosing, "RATES", (1e-3, 1e-2))
     monkeypatch.setattr(choosing, "DECAYS", (0.0, 0.0, 100.0))
     monkeypatch.setattr(choosing, "USUAL", 1.0)
-    monkeypatch.setattr(choosing, "ENDING", 0.0)
-
-
-def shapes_of(recipe, fixed, data):
-    return [c.shape for c in candidates(recipe, fixed, data)][:: len(choosing.RATES)]
 
 
 def test_shapes_follow_the_columns():
-    assert shapes_of(auto(), (), table(16)) == [((100,), None, 300), ((100,), None, 0)]
-    small, dense, patterned = ((100,), None), ((400,), None), ((400,), 64)
-    wide = shapes_of(auto(), (), table(100))
-    assert wide[:3] == [(*small, 300), (*dense, 0), (*patterned, 0)]
-    assert wide[3:] == [(*small, 0), (*dense, 300)]  # patterns have scouts
-    given = {"lifetime": 7}
-    assert {s[2] for s in shapes_of(auto(**given), given, table(100))} == {7}
+    narrow = list(candidates(auto(), (), table(16)))
+    assert {(c.hidden, c.patterns) for c in narrow} == {((100,), None)}
+    wide = list(candidates(auto(), (), table(100)))
+    assert {(c.hidden, c.patterns) for c in wide} == {((400,), None), ((400,), 64)}
+    assert len(wide) == 2 * len(choosing.RATES)
 
 
 def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
     wide = list(candidates(auto(), (), table(256, rows=1520)))
-    dense = [c for c in wide if c.patterns is None and c.hidden == (400,)]
+    dense = [c for c in wide if c.patterns is None]
     of_patterns = [c for c in wide if c.patterns is not None]
     assert sorted({c.rate for c in of_patterns}) == pytest.approx([5e-4, 1.5e-3, 4.5e-3])
     assert sorted({c.rate for c in dense}) == pytest.approx(
         [x * 128 / 320 for x in (5e-4, 1.5e-3, 4.5e-3)]
     )
     assert {c.decay for c in wide} == {0.1}
-    assert choosing._decays(auto(), (), table(256, rows=1520)) == pytest.approx([0.1, 1.2, 0.4, 0.0])
+    assert choosing._decays(auto(), (), table(256, rows=1520)) == pytest.approx([0.0, 0.1, 0.4, 1.2])
     assert min(c.rate for c in candidates(auto(), (), table(16))) == 5e-4
 
 
 def test_what_was_chosen_is_not_varied():
-    given = {"hidden": (30,), "patterns": 7, "rate": (0.02,), "weight_decay": (0.5,), "lifetime": 9}
-    assert list(candidates(auto(**given), given, table(100))) == [Candidate((30,), 7, 0.02, 0.5, 9)]
-    found = chosen(auto(**given, sweeps=9), {**given, "sweeps": 9}, table())
-    recipe = found.recipe
+    given = {"hidden": (30,), "patterns": 7, "rate": (0.02,), "weight_decay": (0.5,)}
+    assert list(candidates(auto(**given), given, table(100))) == [Candidate((30,), 7, 0.02, 0.5)]
+    recipe = settled(auto(**given, sweeps=9), {**given, "sweeps": 9}, table())
     assert (recipe.hidden, recipe.patterns, recipe.rate, recipe.sweeps) == ((30,), 7, (0.02,), 9)
-    assert found.start.what == "independent columns"  # nothing to compare, so no trial
 
 
-def test_the_better_half_goes_on_and_decays_are_tried_from_the_best(monkeypatch, standing):
-    rounds = judging_by(monkeypatch, lambda c: -abs(c.hidden[0] - 100) - abs(c.decay - 1.0))
+def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few, monkeypatch):
+    rivals = [Candidate((8,), None, rate, decay) for rate in (1e-3, 1e-2) for decay in (0.0, 100.0)]
+    recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
+    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    judged = compared(recipe, table(valid=True), rivals, 1.0)
+    assert [x.valid for x in judged] == sorted((x.valid for x in judged), reverse=True)
+    assert {x.candidate for x in judged} == set(rivals)
+    strong = [x for x in judged if x.candidate.decay]
+    assert judged[0].candidate.decay == 0.0  # a decay of 100 keeps every coupling at zero
+    assert strong[-1].valid < judged[0].valid - 0.05
+
+
+def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
+    rounds = []
+
+    def judge(recipe, data, rivals, seconds):
+        rounds.append((list(rivals), seconds))
+        score = {c: -abs(c.rate - 1.5e-3) - abs(c.decay - 1.0) for c in rivals}
+        return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(rivals, key=lambda c: -score[c])]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 400 / (0.97 * 100))
+    monkeypatch.setattr(choosing, "time", Standing)
     lines = []
-    found = chosen(auto(budget="100s"), ("budget",), table(48, rows=1687), lines.append)
-    first, second = rounds[0], rounds[1]
-    assert [c.decay for c in first[0]] == [0.1] * 3
-    assert first[1] == pytest.approx(20.0)
-    assert len(second[0]) == 2  # the better half of three: there is time for one shape
-    assert [c.decay for c in rounds[2][0]] == pytest.approx([0.1, 1.2, 0.4, 0.0])
-    recipe = found.recipe
-    assert recipe.weight_decay == (pytest.approx(1.2),)
-    assert recipe.rate[0] < min(c.rate for c in first[0]) * 3
-    assert recipe.budget == f"{100 - choosing.ENDING:.1f}s"
-    assert recipe.patience == choosing.PATIENT
+    recipe = settled(auto(budget="100s"), ("budget",), table(48, rows=1687), lines.append)
+    (first, ten), (second, longer) = rounds
+    assert (ten, longer) == (10.0, 25.0)
+    assert [c.decay for c in first] == [0.1] * 6
+    of_patterns = [c for c in second if c.patterns]
+    assert len(second) == 8
+    assert [c.decay for c in of_patterns] == pytest.approx([0.0, 0.1, 0.4, 1.2])
+    assert {c.rate for c in of_patterns} == {1.5e-3}
+    assert (recipe.weight_decay, recipe.replicas) == ((pytest.approx(1.2),), 1)
+    assert recipe.rate[0] == pytest.approx(1.5e-3 / 2.0)  # it is four times as long
+    assert recipe.budget == "100.0s"
     assert recipe.valid == choosing.VALID
-    assert "3 candidates of 1 shape, then the better half, then up to 4 weight decays" in lines[0]
-    assert any("weight decay 1.2" in line for line in lines)
+    assert "6 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
+    assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
 
 
-def test_the_rate_falls_with_the_root_of_what_is_to_come():
-    one = Judged(Candidate((8,), None, 1.0, 0.0), updates=500, begun=(2e-3, 100))
-    assert choosing.slower(one, 50) == 2e-3
-    assert choosing.slower(one, 400) == pytest.approx(1e-3)
-    assert choosing.slower(one, 1e6) == pytest.approx(2e-3 / choosing.SLOWER)
+def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
+    given = {"hidden": (30,), "patterns": None, "rate": (0.02,)}
+    tried = []
+    monkeypatch.setattr(choosing, "compared", lambda r, d, rivals, s: tried.append(rivals) or [])
+    assert settled(auto(**given), given, table()).rate == (0.02,)
+    assert [[c.decay for c in rivals] for rivals in tried] == [[0.0, 1.0, 4.0, 12.0]]
 
 
-def test_a_later_round_that_did_worse_changes_nothing(monkeypatch, standing):
-    value = iter(range(100))
-    judging_by(monkeypatch, lambda c: -float(next(value)))
-    recipe = chosen(auto(budget="100s"), ("budget",), table(16)).recipe
-    assert recipe.weight_decay == (1.0,)
-    assert recipe.rate[0] == pytest.approx(5e-4)  # of the first of all
+def test_a_first_round_that_took_too_long_decides(monkeypatch):
+    readings = iter([0.0, 50.0, *[50.0] * 9])
+    monkeypatch.setattr(choosing, "time", SimpleNamespace(monotonic=lambda: next(readings)))
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 100.0)
+    last = []
+
+    def judge(recipe, data, rivals, seconds):
+        last[:] = [rivals[-1]]
+        return [Judged(rivals[-1], 0.0, -1.0, 0.0, 100)]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    recipe = settled(auto(budget="100s"), ("budget",), table())
+    assert (recipe.weight_decay, recipe.rate) == ((1.0,), (pytest.approx(4.5e-3 / 4),))
+    assert last[0].decay == 1.0
 
 
-def test_a_validation_part_of_the_data_is_taken(monkeypatch, standing):
-    judging_by(monkeypatch, lambda c: 10.0)
+def test_a_validation_part_of_the_data_is_taken(monkeypatch):
+    def judge(recipe, data, rivals, seconds):
+        return [Judged(rivals[0], 0.0, float(len(data.valid)), 0.0, 0)]
+
+    monkeypatch.setattr(choosing, "compared", judge)
     lines = []
-    assert chosen(auto(), (), table(valid=True), lines.append).recipe.valid is None
+    assert settled(auto(), (), table(valid=True), lines.append).valid is None
     assert any("valid 10.00" in line for line in lines)
 
 
-def test_where_nothing_can_be_judged_the_lowest_usual_rate_is_taken(monkeypatch, standing):
-    rounds = judging_by(monkeypatch, lambda c: float("nan"))
+def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
+    monkeypatch.setattr(choosing, "compared", lambda *given: [])
     lines = []
-    found = chosen(auto(replicas=3), ("replicas",), table(), lines.append)
-    recipe = found.recipe
-    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((5e-4,), (1.0,), 3)
-    assert any("could be judged" in line for line in lines)
-    assert len(rounds[-1][0]) == choosing.FEWEST  # fewer of them had all the time that was left
-    assert found.start.what == "independent columns"
+    recipe = settled(auto(replicas=3), ("replicas",), table(), lines.append)
+    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1.5e-3,), (1.0,), 3)
+    assert "none could be judged" in lines[-1]
 
 
-# -- what the rounds keep ----------------------------------------------------------------------------
+def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
+    value = iter([-1.0, -2.0])
+
+    def judge(recipe, data, rivals, seconds):
+        return [Judged(rivals[0], 0.0, next(value), 0.0, 100)]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
+    monkeypatch.setattr(choosing, "time", Standing)
+    recipe = settled(auto(budget="100s"), ("budget",), table(16))
+    assert recipe.weight_decay == (1.0,)  # the usual one of the first round, not 0.0
+
+
+def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypatch):
+    rounds = []
+
+    def judge(recipe, data, rivals, seconds):
+        rounds.append(rivals)
+        known = [c for c in rivals if len(rounds) == 2 or c.patterns is None]
+        score = {c: -c.rate - (c.patterns is None) for c in known}
+        return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(known, key=lambda c: -score[c])]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
+    monkeypatch.setattr(choosing, "time", Standing)
+    recipe = settled(auto(budget="100s"), ("budget",), table(48))
+    assert {c.rate for c in rounds[1] if c.patterns} == {1.5e-3}  # the usual one
+    assert recipe.patterns is not None
+
+
+# -- few rows, and what is never lost ------------------------------------------------------------------
+
+
+def test_few_rows_want_lower_rates_and_try_few_hidden_units(monkeypatch):
+    monkeypatch.setattr(choosing, "FEW_ROWS", 5000)
+    wide = list(candidates(auto(), (), table(100)))
+    assert {c.hidden for c in wide} == {(100,), (400,)}
+    assert sorted({c.rate for c in wide if c.patterns}) == pytest.approx([1.5e-4, 5e-4, 1.5e-3])
+    assert settled(auto(budget="2s"), ("budget",), table(4)).patience == choosing.PATIENT
+    given = {"patience": 7, "hidden": (30,)}
+    assert {c.hidden for c in candidates(auto(**given), given, table(100))} == {(30,)}
+
+
+@pytest.mark.parametrize(("value", "error", "what"), [(-1.0, 0.1, "a trial"), (-1.0, 9.0, "columns")])
+def test_a_run_has_to_better_the_best_trial_and_independent_columns(monkeypatch, value, error, what):
+    """By the pessimistic end: −1 ± 9 may be far below the columns, which have about −4."""
+
+    def judge(recipe, data, rivals, seconds):
+        return [Judged(rivals[0], 0.0, value, error, 100, {"biases": torch.ones(1, 2)})]
+
+    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
+    found = chosen(auto(), (), table()).start
+    assert what in found.what
+    assert found.worst == (value - 2 * error if what == "a trial" else found.value)
+    assert found.worst > -5.0
+
+
+def test_trials_are_compared_by_the_pessimistic_end():
+    wide, narrow = Judged(None, 0.0, -129.6, 100.0, 9), Judged(None, 0.0, -130.0, 0.1, 9)
+    assert narrow.worst > wide.worst
+    assert Judged(None, 0.0, float("nan"), 0.1, 9).worst == -float("inf")
+    assert Start("a trial", -1.0, float("nan"), {}).worst == -float("inf")
+
+
+def test_the_best_trial_is_handed_on_with_its_parameters(few, monkeypatch):
+    rivals = [Candidate((8,), None, 1e-2, decay) for decay in (0.0, 100.0)]
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
+    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
+    first, last = compared(recipe, table(valid=True), rivals, 1.0)
+    sizes = [float(x.parameters["couplings.weights.0-1"].abs().sum()) for x in (first, last)]
+    assert sizes[0] > 2 * sizes[1]  # a decay of 100 keeps every coupling at zero
+    assert all(x.shape[0] == 1 for x in first.parameters.values())
 
 
 def spins_of(columns=6, rows=80):
@@ -201,42 +273,6 @@ def test_independent_columns_have_the_likelihood_of_their_marginals():
         wanted = torch.where(up, p.log(), (1 - p).log()).double().sum(1).mean()
         assert found.value == pytest.approx(float(wanted), abs=1e-5)
         assert found.error == 0.0
-
-
-def test_rounds_go_on_from_where_they_are(few):
-    data = spins_of(8, 200)
-    recipe = replace(auto(hidden=(4,), patterns=None), particles=50, sweeps=1, batch_size=20)
-    bench = Bench(data)
-    rivals = [Judged(Candidate((4,), None, rate, 0.0)) for rate in (2e-3, 2e-2)]
-    first = bench.round(recipe, rivals, 4.0)
-    assert all(np.isfinite(one.worst) for one in first)
-    before = {k: x.clone() for k, x in first[1].state.items()}
-    again = [replace(first[1], candidate=replace(first[1].candidate, rate=1e-9))] * 2
-    second = bench.round(recipe, again, 4.0)
-    assert second[0].updates > first[1].updates
-    for one in second:  # a rate of nothing: the machine is what it was
-        assert one.valid == pytest.approx(first[1].valid, abs=1e-3)
-        weights = "parameter/couplings.weights.0-1"
-        torch.testing.assert_close(one.state[weights], before[weights], atol=1e-5, rtol=0)
-    assert bench.best.worst >= max(one.worst for one in (*first, *second))  # of all looks
-
-
-def test_a_trial_that_was_overrated_is_found_out(few):
-    data = spins_of(8, 200)
-    recipe = replace(auto(hidden=(20,), patterns=None), particles=50, sweeps=1, batch_size=20)
-    bench = Bench(data)
-    (one,) = bench.round(recipe, [Judged(Candidate((20,), None, 2e-3, 0.0))], 4.0)
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr("rapidbm.runs.rounds.CHEAP", 1)  # as if its log Z were not exact
-    try:
-        alone = replace(recipe, rate=(2e-3,))
-        good = choosing.checked(alone, data, one, 60.0)
-        lied = choosing.checked(alone, data, replace(one, valid=one.valid + 5.0, error=0.01), 60.0)
-    finally:
-        monkey.undo()
-    assert good.value == one.valid
-    assert lied.value == pytest.approx(one.valid, abs=0.5)
-    assert not any(name.startswith("watch/") for name in lied.state)
 
 
 def started(tmp_path, value, *, replicas=2, **more):
@@ -272,21 +308,6 @@ def test_what_is_better_takes_its_place(tmp_path):
         pass
     assert "best_from" not in json.loads((tmp_path / "R/run.json").read_text())
     assert "update" in run.where("best")[1]
-
-
-def test_a_run_goes_on_from_a_trial(few, tmp_path):
-    data = spins_of(8, 200)
-    settings = {"hidden": (4,), "patterns": None, "rate": (2e-2,), "particles": 50, "sweeps": 1}
-    recipe = replace(auto(**settings, batch_size=20, epochs=1), budget=None)
-    (one,) = Bench(data).round(recipe, [Judged(Candidate((4,), None, 2e-2, 0.0))], 4.0)
-    start = Start("a trial", one.valid, one.error, one.parameters, one.state)
-    run = Run.create(tmp_path / "R", replace(recipe, replicas=2), "auto", data=data, start=start)
-    for step in run.go():
-        if step.update == 0:
-            assert step.record["log_likelihood_valid"] == pytest.approx([one.valid] * 2, abs=1e-6)
-            for name, parameter in step.progress.machine.named_parameters():
-                wanted = one.parameters[name].expand_as(parameter)
-                torch.testing.assert_close(parameter.data, wanted)
 
 
 def test_a_budget_is_kept_with_the_last_look(tmp_path, monkeypatch):
@@ -343,8 +364,9 @@ def test_couplings_are_counted():
 @pytest.mark.parametrize("kind", [{"model": "dbm"}, {"model": "bm"}])
 def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
     lines = []
-    found = chosen(auto(**kind, budget="9s"), {**kind, "budget": "9s"}, table(), lines.append)
-    recipe = found.recipe
+    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 30.0)
+    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    recipe = settled(auto(**kind, budget="4s"), {**kind, "budget": "4s"}, table(), lines.append)
     layers = "80 + 20" if kind["model"] == "dbm" else "50"
     assert recipe.hidden == tuple(map(int, layers.split(" + ")))
     assert (recipe.positive, recipe.positive_steps, recipe.lifetime) == ("meanfield", 10, 1000)
@@ -360,17 +382,17 @@ def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
 
 
 def test_what_was_chosen_of_a_deep_machine_stays(monkeypatch):
-    judging_by(monkeypatch, lambda c: float("nan"))
+    monkeypatch.setattr(choosing, "compared", lambda *given: [])
     given = {"model": "dbm", "hidden": (7, 5), "lifetime": 0, "positive": "clamped", "positive_steps": 3}
     given["deep_start"] = 0.5
     lines = []
-    recipe = chosen(auto(**given), given, table(), lines.append).recipe
+    recipe = settled(auto(**given), given, table(), lines.append)
     assert {name: getattr(recipe, name) for name in given} == given
     assert "7 + 5 hidden units, 3 steps of clamped per update, no lifetime" in lines[0]
     few = {"model": "bm", "hidden": (5,)}
-    assert chosen(auto(**few), few, table()).recipe.positive == "auto"  # enumerated, which is exact
+    assert settled(auto(**few), few, table()).positive == "auto"  # enumerated, which is exact
     visible = {"model": "bm", "hidden": ()}
-    assert chosen(auto(**visible), visible, table()).recipe.metrics == ("log_likelihood",)
+    assert settled(auto(**visible), visible, table()).metrics == ("log_likelihood",)
 
 
 def test_the_command_trains_a_deep_machine(few, tmp_path, monkeypatch, capsys):
@@ -421,7 +443,13 @@ def test_it_is_the_default_unless_epochs_are_asked_for():
 
 def test_it_needs_something_to_judge_by():
     with pytest.raises(InputError, match="judges by a validation part; leave --valid 0 out"):
-        chosen(auto(valid=0.0), ("valid",), table())
+        settled(auto(valid=0.0), ("valid",), table())
+
+
+def test_both_shapes_are_in_the_second_round():
+    judged = [Judged(Candidate((400,), None, x, 0.1), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
+    judged += [Judged(Candidate((400,), 64, x, 0.1), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
+    assert [c.rate for c in choosing.best_of_shapes(judged)] == [1.0, 4.0]
 
 
 def test_the_command(few, tmp_path, monkeypatch, capsys):
@@ -432,10 +460,7 @@ def test_the_command(few, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         main()
     assert not left.value.code
-    assert (
-        "auto: 2 candidates of 1 shape, then the better half, then up to 3 weight decays"
-        in capsys.readouterr().out
-    )
+    assert "auto: 2 pairs of couplings and rate, then 3 weight decays" in capsys.readouterr().out
     info = json.loads((tmp_path / "R/run.json").read_text())
     assert info["preset"] == "auto"
     assert info["auto"]["budget"] == "4s"

@@ -1,11 +1,13 @@
 """Trainings that go back to where their likelihood was best."""
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
 import rapidbm as rb
+from rapidbm.cli.main import main
 from rapidbm.runs import run as running
 from rapidbm.runs.guarding import MOST, SLOWER, Guard
 from rapidbm.runs.recipe import Recipe
@@ -154,3 +156,20 @@ def test_a_rate_that_loses_a_machine_is_lowered(tmp_path, monkeypatch):
     run, _ = trained(tmp_path / "lost", monkeypatch, rate=1.0, epochs=60)
     lost = float(rb.log_likelihood(run.machine(), run.own_data().train).value)
     assert guarded > lost + 5.0
+
+
+def test_the_command_says_where_it_went_back(tmp_path, monkeypatch, capsys):
+    guarded = Run._guarded
+
+    def told(self, trainer, step, seconds):
+        step = guarded(self, trainer, step, seconds)
+        return dataclasses.replace(step, back="after update 4: went back") if step.update == 4 else step
+
+    monkeypatch.setattr(Run, "_guarded", told)
+    monkeypatch.chdir(tmp_path)
+    words = "train bars4 --preset small --hidden 5 --dense --epochs 4 --batch-size 5 --out R"
+    monkeypatch.setattr("sys.argv", ["rapidbm", *words.split(), "--metric", "log_likelihood"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    assert "after update 4: went back" in capsys.readouterr().err

@@ -211,7 +211,7 @@ def chosen(
         winner = replace(winner, evaluate=str(max(per_epoch, int(updates) // LOOKS)))
     if "patience" not in fixed and len(data.train) < FEW_ROWS:
         winner = replace(winner, patience=PATIENT)
-    if first is not None and "rate" not in fixed:
+    if first is not None and first.updates and "rate" not in fixed:
         longer = updates / first.updates
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")

@@ -268,6 +268,8 @@ def _tell(step: Step, screen: Screen, frozen: set[int], *, aloud: bool = True) -
             "(--projection clip), may help"
         )
     if step.record is not None:
-        if aloud:
+        if aloud or step.back:
             screen.say(record_line(step.record))
+        if step.back:
+            screen.warn(step.back)
         screen.result({"event": "evaluation", **step.record})

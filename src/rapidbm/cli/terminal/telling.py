@@ -1,6 +1,6 @@
 """Which evaluations of a training are worth a line.
 
-    |value − last told| > max( 2 error, `SHARE` · span of all values so far )             (1)
+    |value − last told| > max( 2 error, `SHARE` · span of all values so far, `LEAST` |value| )    (1)
 
 or the value is no longer known, or known again. The first evaluation and the last one are always told.
 """
@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-SHARE = 0.2
+SHARE, LEAST = 0.2, 0.005
 LEVEL = 20  # looks without a better likelihood of the validation part after which it has levelled off
 ASIDE = ("epoch", "update", "seconds", "diverged")
 
@@ -36,7 +36,9 @@ class Telling:
             news = first or (value is None) != (self.told is None)
         else:
             self.low, self.high = min(self.low, value), max(self.high, value)
-            news = abs(value - self.told) > max(2.0 * error, SHARE * (self.high - self.low))
+            news = abs(value - self.told) > max(
+                2.0 * error, SHARE * (self.high - self.low), LEAST * abs(value)
+            )
         if news:
             self.told = value
             if value is not None:
