@@ -49,6 +49,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--fall", default="linear", choices=("linear", "cosine", "none"))
     parser.add_argument("--centred", action="store_true", help="centred gradients")
     parser.add_argument("--lifetime", type=int, help="of chains, which then start anew at random spins")
+    parser.add_argument("--scouts", type=float, help="share of chains that start at the patterns")
     parser.add_argument("--average", type=int)
     parser.add_argument("--curve", action="store_true", help="look at the validation part on the way")
     parser.add_argument("--ais-chains", type=int, default=500)
@@ -75,6 +76,7 @@ def recipe_of(how: argparse.Namespace) -> tuple[Recipe, list[tuple[float, float]
         "fall": how.fall,
         "centred": how.centred,
         "lifetime": how.lifetime,
+        "scouts": how.scouts,
         "average": how.average,
         "seed": how.seed,
         "device": how.device,

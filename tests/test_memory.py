@@ -9,8 +9,10 @@ import pytest
 PROGRAM = """
 import os, resource, sys
 import numpy as np
+import torch
 import rapidbm as rb
 
+torch.set_num_threads(1)  # forks of a process with more of them may wait for ever
 rb.from_arrays(np.ones((2**12, 2**8)))  # what is imported on the way is no part of it
 
 def peak(call):

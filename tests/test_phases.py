@@ -399,6 +399,7 @@ def _likelihood_of_data_on_one_side(machine, phase, rate, epochs):
     """The data point up; so do all chains; the state that points down outweighs both."""
     data = torch.ones(20, 8, dtype=torch.int8)
     data[:, ::2] -= 2 * (torch.rand(20, 4, generator=stream(3)) < 0.2).to(torch.int8)
+    data[0, 1::2] = -1  # no column is constant
     trainer = Trainer(machine, data, phase, sgd(rate), epochs=epochs, batch_size=20, seed=0)
     trainer.chains[..., :12] = 1.0
     for _ in trainer.run("epoch"):

@@ -1,9 +1,10 @@
 """Trainings that last: what was chosen, the folder that keeps it, and what can be said of it afterwards.
 
-A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials (`rounds`), a `Run`
-is the only engine that trains with looks, checkpoints and resume; `evaluation`, `samples` and `diagnosis`
-look at what came out, `metrics` and `probes` measure it, `report` puts it on a page. `pretrained` has
-trained machines that come with the package, `views` shows runs to others: TensorBoard, a list of them.
+A `Recipe` holds every choice, `presets` names some, `choosing` finds some by trials, a `Run` is the only
+engine that trains with looks, checkpoints and resume, and goes back if it is lost (`guarding`);
+`evaluation`, `samples` and `diagnosis` look at what came out, `metrics` and `probes` measure it, `report`
+puts it on a page. `pretrained` has trained machines that come with the package, `views` shows runs to
+others: TensorBoard, a list of them.
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
 Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `probes`.
@@ -25,10 +26,11 @@ Others take besides
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     report.words: commands, recipe_in_words
-    rounds: Start
     run: Step
     spacing: OPEN, PROLONG, on_log_grid, seconds_of
+    start: Start
     samples: STARTS, reconstructions, sampler_named, target, write_array
     views.listing: KEYS, LOW, Listed, Runs, machine_words, with_spread
     views.tensorboard: TensorBoard, check_installed
+    watching: left_out
 """

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ..training.loop import Training
+from ..training.optimisers import SGD, Adam
+from ..training.projections import NoProjection
 from ..training.trainer import Trainer
 from .folder import Record
 
@@ -31,6 +34,15 @@ MOST = 5
 KEPT = ("parameter/", "average/", "optimizer/", "centring/", "training/chains", "watch/")
 COUNTS = "watch/counts"  # belongs to all replicas
 PREFIX = "good/"  # of what is saved
+
+
+def serves(trainer: Training) -> bool:
+    """Whether it is a training that climbs the likelihood by chains that may miss a state, whose replicas
+    can have rates of their own."""
+    if not isinstance(trainer, Trainer) or not trainer.persists:
+        return False
+    free = isinstance(trainer.projection, NoProjection)  # a sign of patterns throws likelihoods about
+    return free and (trainer.machine.replicas == 1 or isinstance(trainer.choice, Adam | SGD))
 
 
 @dataclass

@@ -32,11 +32,11 @@ LIKELIHOOD = {
     "scale": 0.1,
     "biases": True,
     "negative": "pcd",
-    "scouts": 0.1,  # of the chains; none with dense couplings
     "optimizer": "adam",
     "rate": (1e-3,),
     "fall": "linear",
 }
+SCOUTS = 0.1  # of the chains; none with dense couplings
 LIFETIME = 1000  # updates of a chain of theirs
 LAYERED = {  # by clamped chains: mean field is cheaper, and worse (docs/deep.md)
     **LIKELIHOOD,
@@ -46,6 +46,7 @@ LAYERED = {  # by clamped chains: mean field is cheaper, and worse (docs/deep.md
     "particles": 1000,
     "sweeps": 10,
     "lifetime": LIFETIME,
+    "scouts": SCOUTS,
     "weight_decay": (0.003,),
     "batch_size": 500,
     "metrics": ("log_bound",),
@@ -129,6 +130,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "auto": {  # and what suits the data (choosing.py)
         **LIKELIHOOD,
         "centred": True,
+        "scouts": SCOUTS,
         "evaluate": "epoch",
         "epochs": OPEN,
     },
@@ -141,8 +143,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "rate": (7e-4,),
         "weight_decay": (0.003,),
         "centred": True,
-        "lifetime": LIFETIME,
-        "scouts": 0.0,  # its likelihoods were measured without (decisions/scouts.md)
+        "lifetime": LIFETIME,  # and no scouts: its likelihoods were measured so
         "metrics": ("log_likelihood",),
         "evaluate": "2000",
         "batch_size": 500,

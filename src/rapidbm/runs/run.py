@@ -35,7 +35,7 @@ from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
 from .comparing import compare
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
-from .guarding import Guard, go_back
+from .guarding import Guard, go_back, serves
 from .looking.trust import trust
 from .metrics import BOUND, METRICS, WATCHED, measured
 from .recipe import Recipe
@@ -246,8 +246,7 @@ class Run(RunFolder):
             self._watch = Watch(trainer, data, names)
         if self._watch is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
-        each = self.recipe.replicas == 1 or self.recipe.optimizer in ("sgd", "adam")
-        if self._watch is not None and each and isinstance(trainer, Trainer) and self.ranks.world == 1:
+        if self._watch is not None and self.ranks.world == 1 and serves(trainer):
             self._guard = Guard(self._watch.names[0])
 
     def _guarded(self, trainer: Training, step: Step, seconds: float) -> Step:
@@ -300,8 +299,8 @@ class Run(RunFolder):
         header = self.ranks.told(read)
         if header is not None:
             tensors = self.ranks.shared(tensors)
-            self._check_seed(tensors)
             trainer.load(tensors)
+            self._check_seed(tensors)
         if self.ranks.first:
             # The evaluation at the start is made again.
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))

@@ -15,7 +15,7 @@ May know machines and accel's kernels; knows nothing of training, likelihoods or
 
 Others take besides
 
-    bases: mirrored, own_biases, paths_to
+    bases: HINTS, SOME, STARTS, mirrored, own_biases, paths_to
     mean_field: variational_bound
     paths: again, check_one_shape, free_at_0
     samplers: Gibbs, ParallelTempering, Sampler

@@ -24,9 +24,9 @@ Others take besides
     coordinates.pace: check_pace
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, Parts, PatternInduced,
         Persistent, Splits, Tempered
-    optimisers: CLOCKS, Optimizer, Rates, TorchOptimizer, Updater, adam, sgd, torch_optimizers
+    optimisers: Adam, CLOCKS, Optimizer, Rates, SGD, TorchOptimizer, Updater, adam, sgd, torch_optimizers
     positive: Enumerated, MeanField, POSITIVE, PositivePhase, positive_for
-    projections: Clip, PROJECTIONS, Projection, Sign
+    projections: Clip, NoProjection, PROJECTIONS, Projection, Sign
     schedules: FALLS, Schedule
     sharded.abreast: SHARDED, check_units, divided
     sharded.shards: apart
