@@ -34,11 +34,11 @@ import rapidbm as rb
 from rapidbm.data import files, sources
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_machine, load_tensors
-from rapidbm.paper.records import Record, read_record, write_record
-from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.samples import read_mask
+from rapidbm_paper.records import Record, read_record, write_record
+from rapidbm_paper.reproduction import Reproduction
 
 from .children import Children
 from .damage import (

@@ -277,8 +277,7 @@ def _some(*names: str) -> dict[str, Link]:
 
 def draw(found: Mapping[str, Any], folder: Path) -> None:
     """Time of an update against ranks, and memory, as pictures."""
-    from rapidbm.paper.drawing import PENS, label, panels, print_style
-    from rapidbm.pictures import save
+    from rapidbm.pictures import PENS, label, panels, print_style, save
 
     names = {"chains": "patterns, by chains", "dense": "dense, by chains", "units": "patterns, by units"}
     shown = (

@@ -6,12 +6,12 @@ python docs/reproduction.py
 import re
 from pathlib import Path
 
-from rapidbm import paper as experiments
-from rapidbm.paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
-from rapidbm.paper.page import MARKS
-from rapidbm.paper.records import Record
-from rapidbm.paper.reproduction import Reproduction
+import rapidbm_paper as experiments
 from rapidbm.runs.report.html import duration
+from rapidbm_paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
+from rapidbm_paper.page import MARKS
+from rapidbm_paper.records import Record
+from rapidbm_paper.reproduction import Reproduction
 
 HERE = Path(__file__).parent
 PAGE = HERE / "reproduction.md"

@@ -13,11 +13,11 @@ import rapidbm
 from rapidbm.cli import main
 from rapidbm.cli.main import COMMANDS
 from rapidbm.data.catalogue import DATASETS
-from rapidbm.paper import ITEMS
 from rapidbm.runs.metrics import METRICS
 from rapidbm.runs.presets import PRESETS
 from rapidbm.runs.recipe import PARTS
 from rapidbm.sampling.samplers import SAMPLERS
+from rapidbm_paper import ITEMS
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -11,13 +11,13 @@ from rapidbm import load
 from rapidbm.glass.accessibility import gibbs_accessibility
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.paper import observables, parts, registry
-from rapidbm.paper.bars import accessibility, bars_and_stripes, reconstruction, singular_values
-from rapidbm.paper.bars import bars4 as bars
-from rapidbm.paper.claims import MISSED, claims_of, crossing, judged
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain, read_record, settings_of
 from rapidbm.runs.recipe import Recipe
+from rapidbm_paper import observables, parts, registry
+from rapidbm_paper.bars import accessibility, bars_and_stripes, reconstruction, singular_values
+from rapidbm_paper.bars import bars4 as bars
+from rapidbm_paper.claims import MISSED, claims_of, crossing, judged
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain, read_record, settings_of
 
 EPOCHS = [0, 1, 10, 100, 1000]
 RELEASED, USUAL = list(bars.RELEASED.values()), list(bars.USUAL.values())

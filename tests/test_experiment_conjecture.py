@@ -13,9 +13,10 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
-from rapidbm.paper import item, parts
-from rapidbm.paper.bars import few_patterns
-from rapidbm.paper.bars.few_patterns import (
+from rapidbm.random import stream
+from rapidbm_paper import item, parts
+from rapidbm_paper.bars import few_patterns
+from rapidbm_paper.bars.few_patterns import (
     described,
     divergence,
     enough,
@@ -23,10 +24,9 @@ from rapidbm.paper.bars.few_patterns import (
     rounded,
     visible_weights,
 )
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain
-from rapidbm.random import stream
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain
 
 
 def some_machine(biases=False):

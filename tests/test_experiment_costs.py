@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from rapidbm.machines.constructors import rbm
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record
-from rapidbm.paper.untrained import costs
 from rapidbm.training.negative import PatternInduced
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record
+from rapidbm_paper.untrained import costs
 
 TINY = costs.Scale.at("tiny")
 

@@ -10,9 +10,11 @@ import torch
 from rapidbm.data.catalogue import load
 from rapidbm.errors import LoadWarning
 from rapidbm.machines.constructors import bm, rbm
-from rapidbm.paper import item, parts, settings
-from rapidbm.paper.claims import claims_of, judged
-from rapidbm.paper.deep import (
+from rapidbm.random import stream
+from rapidbm.runs.recipe import Recipe
+from rapidbm_paper import item, parts, settings
+from rapidbm_paper.claims import claims_of, judged
+from rapidbm_paper.deep import (
     depth,
     ghosts,
     glass,
@@ -25,11 +27,9 @@ from rapidbm.paper.deep import (
     steering,
     worth,
 )
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain, settings_of
-from rapidbm.paper.reproduction import item_names
-from rapidbm.random import stream
-from rapidbm.runs.recipe import Recipe
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain, settings_of
+from rapidbm_paper.reproduction import item_names
 
 ITEMS = (
     "deep-steering",

@@ -8,10 +8,10 @@ import torch
 
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.machines.machine import scaled
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record
-from rapidbm.paper.untrained import accessibility
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record
+from rapidbm_paper.untrained import accessibility
 
 TINY = accessibility.Scale.at("tiny")
 

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from rapidbm.data.bars import bars4
-from rapidbm.paper import parts
-from rapidbm.paper.bars import corruption
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain
 from rapidbm.runs.metrics import corrupt
+from rapidbm_paper import parts
+from rapidbm_paper.bars import corruption
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain
 
 
 def images(tmp_path):

@@ -8,10 +8,10 @@ import torch
 
 from conftest import states
 from rapidbm.machines.units import SPIN
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record
-from rapidbm.paper.untrained import hopfield
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record
+from rapidbm_paper.untrained import hopfield
 
 TINY = hopfield.Scale.at("tiny")
 

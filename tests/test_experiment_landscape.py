@@ -10,10 +10,10 @@ from rapidbm.glass.minima import minima
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.units import SPIN
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain
-from rapidbm.paper.untrained import landscape, landscape_claims
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain
+from rapidbm_paper.untrained import landscape, landscape_claims
 
 TINY = landscape.Scale.at("tiny")
 

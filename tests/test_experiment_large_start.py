@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from rapidbm.machines.constructors import rbm
-from rapidbm.paper import parts
-from rapidbm.paper.bars import large_weights
-from rapidbm.paper.bars.bars4 import METHODS
-from rapidbm.paper.bars.large_weights import STARTS, of_rate
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain
+from rapidbm_paper import parts
+from rapidbm_paper.bars import large_weights
+from rapidbm_paper.bars.bars4 import METHODS
+from rapidbm_paper.bars.large_weights import STARTS, of_rate
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import torch
 
 import rapidbm as rb
 from rapidbm.data.catalogue import load
-from rapidbm.paper.claims import MISSED, claims_of, judged
-from rapidbm.paper.digits import likelihood, mnist, patterns, probe
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, pack
 from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
+from rapidbm_paper.claims import MISSED, claims_of, judged
+from rapidbm_paper.digits import likelihood, mnist, patterns, probe
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, pack
 
 CONFIG = mnist.Scale.at("tiny")
 

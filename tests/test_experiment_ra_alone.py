@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from rapidbm.paper import parts
-from rapidbm.paper.bars import without_pid
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record, plain
+from rapidbm_paper import parts
+from rapidbm_paper.bars import without_pid
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record, plain
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from rapidbm.machines.constructors import rbm
-from rapidbm.paper import parts
-from rapidbm.paper.bars import algorithm
-from rapidbm.paper.bars.algorithm import RawPatterns
-from rapidbm.paper.claims import claims_of
-from rapidbm.paper.lab import Lab
-from rapidbm.paper.records import Record
 from rapidbm.training.negative import PatternInduced
+from rapidbm_paper import parts
+from rapidbm_paper.bars import algorithm
+from rapidbm_paper.bars.algorithm import RawPatterns
+from rapidbm_paper.claims import claims_of
+from rapidbm_paper.lab import Lab
+from rapidbm_paper.records import Record
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ from rapidbm.disk import locked, write_bytes
 from rapidbm.errors import DataWarning, InputError, LossWarning
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
-from rapidbm.paper.reproduction import Reproduction
 from rapidbm.runs.diagnosis import opened
 from rapidbm.runs.evaluation import evaluation, likelihood_curve
 from rapidbm.runs.recipe import Recipe
@@ -46,6 +45,7 @@ from rapidbm.schema import (
 from rapidbm.training import negative
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.train import train
+from rapidbm_paper.reproduction import Reproduction
 
 TINY = {"hidden": (6,), "patterns": 3, "epochs": 4, "replicas": 2, "device": "cpu"}
 DOORS = {  # and how many damaged files each is entered with in a slow test; in a quick one a tenth
@@ -351,7 +351,7 @@ def test_a_run_that_was_opened_before_another_changed_it(run):
 
 
 def test_of_two_that_open_one_reproduction_one_wins(tmp_path, monkeypatch):
-    from rapidbm.paper import reproduction
+    from rapidbm_paper import reproduction
 
     make = reproduction.make_folder
 

@@ -58,14 +58,15 @@ def test_the_released_sources_build_to_the_same_bytes_elsewhere(built, tmp_path)
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built):
-    package = Path(rapidbm.__file__).parent
+    sources = Path(rapidbm.__file__).parents[1]
     wanted = {
-        f"rapidbm/{path.relative_to(package)}"
-        for path in package.rglob("*")
+        str(path.relative_to(sources))
+        for path in sources.glob("rapidbm*/**/*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    for name in ("py.typed", "__init__.pyi", "paper/report.html", "runs/pretrained/mnist.safetensors"):
+    for name in ("py.typed", "__init__.pyi", "runs/pretrained/mnist.safetensors"):
         assert f"rapidbm/{name}" in wanted
+    assert {"rapidbm_paper/py.typed", "rapidbm_paper/report.html"} <= wanted
     with zipfile.ZipFile(built / WHEEL) as wheel:
         found = set(wheel.namelist())
         described = Parser().parsestr(wheel.read(f"{NAME}.dist-info/METADATA").decode())

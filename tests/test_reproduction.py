@@ -12,12 +12,14 @@ import torch
 from markupsafe import escape
 from typer.testing import CliRunner
 
+import rapidbm_paper as experiments
 from forked import Forked
 from rapidbm import InputError
-from rapidbm import paper as experiments
 from rapidbm.cli.main import app
-from rapidbm.paper.bars import bars4, bars_and_stripes, large_weights
-from rapidbm.paper.claims import (
+from rapidbm.random import stream
+from rapidbm.runs.run import Run
+from rapidbm_paper.bars import bars4, bars_and_stripes, large_weights
+from rapidbm_paper.claims import (
     FAILS,
     HOLDS,
     MISSED,
@@ -30,13 +32,11 @@ from rapidbm.paper.claims import (
     Number,
     judged,
 )
-from rapidbm.paper.lab import SCALE_NAMES, Part
-from rapidbm.paper.page import COUNTED, MARKS, TONES
-from rapidbm.paper.records import Record, read_record, write_record
-from rapidbm.paper.registry import shown_by
-from rapidbm.paper.reproduction import Interrupted, Reproduction, item_names
-from rapidbm.random import stream
-from rapidbm.runs.run import Run
+from rapidbm_paper.lab import SCALE_NAMES, Part
+from rapidbm_paper.page import COUNTED, MARKS, TONES
+from rapidbm_paper.records import Record, read_record, write_record
+from rapidbm_paper.registry import shown_by
+from rapidbm_paper.reproduction import Interrupted, Reproduction, item_names
 
 ITEMS = ["fig3a", "fig5"]
 

@@ -12,7 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .display import Shown, lines, of_tensor, with_error
@@ -75,6 +77,29 @@ def jackknife(rows: Tensor) -> Estimate:
     whole, parts = rows[0], rows[1:]
     spread = (parts - parts.mean(0)).square().sum(0)
     return Estimate(whole, (spread * (len(parts) - 1) / len(parts)).sqrt())
+
+
+def power_law(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """The exponent b of y = a·x^b, and its standard error.
+
+    It is the slope of log y against log x by least squares; of two points the error is NaN.
+
+    Parameters
+    ----------
+    x, y
+        Positive numbers (n,), n ≥ 2.
+
+    Examples
+    --------
+    >>> power_law(np.array([1.0, 2.0, 4.0]), np.array([3.0, 12.0, 48.0]))[0]
+    2.0
+    """
+    x, y = np.log(x), np.log(y)
+    x = x - x.mean()
+    slope = float(x @ y / (x @ x))
+    rest = y - y.mean() - slope * x
+    free = len(x) - 2
+    return slope, math.sqrt(float(rest @ rest) / free / float(x @ x)) if free > 0 else math.nan
 
 
 @dataclass(frozen=True, repr=False)

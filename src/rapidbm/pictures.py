@@ -1,4 +1,8 @@
-"""Pictures of images, patterns and curves."""
+"""Pictures of images, patterns and curves, and the style of figures for print.
+
+In print each curve has its own colour (Okabe and Ito's, of different lightness), dash and marker, so that
+any one of them tells it from the others, in grey and for the colour-blind.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, INK = "#2a6f97", "#d9782d", "#1d2b36"
 DOWN, UNKNOWN = "#d3dde5", "#86b0cb"
+COLUMN, PAGE = 3.4, 7.0  # inches: one column of a journal, and two
 MOST_NAMES = 60  # columns of a table that are named in a picture
 MOST_LINES = 5000  # cells of a table with lines between them
 
@@ -227,3 +234,68 @@ def save(fig: Figure, path: Path) -> Path:
         fig.savefig(buffer, dpi=160, format=path.suffix.removeprefix("."))
     write_bytes(path, buffer.getvalue())
     return path
+
+
+# -- figures for print --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How one curve looks."""
+
+    colour: str
+    dash: Any
+    marker: str
+
+
+PENS = (
+    Pen("#0072B2", "-", "o"),  # blue
+    Pen("#D55E00", "--", "s"),  # vermilion
+    Pen("#009E73", "-.", "^"),  # green
+    Pen("#56350a", ":", "D"),  # brown
+    Pen("#E69F00", (0, (5, 1, 1, 1, 1, 1)), "v"),  # amber
+    Pen("#56B4E9", (0, (8, 2)), "P"),  # sky
+    Pen("#CC79A7", (0, (1, 1)), "X"),  # purple
+    Pen("#000000", (0, (3, 1)), "*"),  # black
+)
+STYLE: Any = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.0,
+    "legend.fontsize": 7.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.7,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # text stays text
+    "savefig.dpi": 220,
+}
+
+
+@contextmanager
+def print_style() -> Iterator[None]:
+    """Within it figures have the style for print."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def panels(
+    columns: int = 1, rows: int = 1, *, width: float | None = None, height: float = 2.4
+) -> tuple[Figure, list[Axes]]:
+    """A figure and its axes in reading order."""
+    fig = figure(width or (COLUMN if columns == 1 else PAGE), height * rows)
+    return fig, list(np.ravel(fig.subplots(rows, columns)))
+
+
+def label(axes: Axes, x: str, y: str, title: str = "", **more: Any) -> None:
+    """Words at the axes, and what else they are to be: scales, limits."""
+    axes.set(xlabel=x, ylabel=y, **more)
+    if title:
+        axes.set_title(title, loc="left")

@@ -2,5 +2,5 @@
 
 `jobs` builds what is timed, `clock` and `peak` measure it, `peers`, `groups`, `sizes` and `roofline`
 compare, `run` makes all of it and answers with plain numbers, which `report` tells and draws. Knows
-trainings and the paper's pens; not the command, which uses `run` and `report`.
+trainings and the pens of `pictures`; not the command, which uses `run` and `report`.
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import pictures
-from ..paper.drawing import PENS, label, panels, print_style
+from ..pictures import PENS, label, panels, print_style
 from . import roofline, sizes
 
 if TYPE_CHECKING:

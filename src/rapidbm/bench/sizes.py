@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ..paper.untrained.costs import exponent
+from ..estimates import power_law
 from .clock import WARM_UP, Action, Times, interleaved
 from .jobs import Size, gibbs, ours
 from .peak import peak_bytes
 from .roofline import sweep_count, update_count
 
 UPDATE_SWEEPS = 3
+LARGEST = 4  # sizes of the fit of an exponent
 WORKS = ("update", "sweep")
 VARIED = ("K", "V+H", "chains", "replicas")
 TOGETHER = (("K", "V+H"), ("chains",), ("replicas",))  # in one alternation: the laws need both
@@ -137,9 +138,9 @@ def fits(rows: list[Row]) -> dict[str, dict[str, Any]]:
         for varied in VARIED:
             some = [row for row in mine if row["varied"] == varied]
             sizes = np.array([value(row, varied) for row in some])
-            number = exponent(sizes, np.array([[row["seconds"]] for row in some]))
-            error = number.error if math.isfinite(number.error) else None
-            exponents[varied] = {"value": number.value, "error": error}
+            seconds = np.array([row["seconds"] for row in some])
+            power, error = power_law(sizes[-LARGEST:], seconds[-LARGEST:])
+            exponents[varied] = {"value": power, "error": error if math.isfinite(error) else None}
         some = [row for row in mine if row["varied"] in ("K", "V+H")]
         times = [row["seconds"] for row in some]
         columns = {"a": [1.0] * len(some), "b": [product(row) for row in some]}

@@ -92,8 +92,9 @@ def report(
 
 def _reproduced(folder: Path, out: Path | None, screen: Screen) -> None:
     """Draws, judges and writes anew, from the records."""
-    from ..paper import ITEMS
-    from ..paper.reproduction import Event, Reproduction
+    from rapidbm_paper import ITEMS
+    from rapidbm_paper.reproduction import Event, Reproduction
+
     from .reproduce import tell_claims, tell_passed_over
 
     reproduction = Reproduction(folder, out)

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn
 
-from .. import interrupts, paper
+import rapidbm_paper as paper
+from rapidbm_paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
+from rapidbm_paper.lab import SCALE_NAMES
+from rapidbm_paper.reproduction import Event, Interrupted, Reproduction, item_names
+
+from .. import interrupts
 from ..accel.devices import device_named
-from ..paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
-from ..paper.lab import SCALE_NAMES
-from ..paper.reproduction import Event, Interrupted, Reproduction, item_names
 from ..progress import quiet
 from ..runs.report.html import duration
 from .terminal.console import Screen, Stopper

@@ -8,7 +8,7 @@
     on_ray       the same by several, on Ray
     results      the table, and the figure, from what the run folders say
 
-Knows runs and below, and the pens of `paper.drawing`; neither `bench` nor the command. A plan knows
+Knows runs and below, and the pens of `pictures`; neither `bench` nor the command. A plan knows
 nothing of how or where its batches are trained.
 
 Others take

@@ -11,8 +11,7 @@ import math
 from itertools import product
 from typing import Any
 
-from ..paper.drawing import PAGE, PENS, label, panels, print_style
-from ..pictures import label_of, plain
+from ..pictures import PAGE, PENS, label, label_of, panels, plain, print_style
 from .results import Row, Table
 from .search import Range, Search
 from .study import Study, shown
