@@ -158,7 +158,7 @@ def measured(how: argparse.Namespace) -> Iterator[Row]:
 
 def _shape(path: Path, machine: Machine, data: Split) -> Shape:
     sizes = machine.layers.sizes
-    if not machine.layers.restricted or len(sizes) != 2 or sizes[0] != data.visible:
+    if not machine.layers.hidden_independent or len(sizes) != 2 or sizes[0] != data.visible:
         raise InputError(
             f"{path} has layers {sizes}; features are those of a restricted machine with one hidden "
             f"layer and {data.visible} visible units, as many as the data have: take another file"

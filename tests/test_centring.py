@@ -59,7 +59,7 @@ def test_a_centred_gradient_is_that_of_centred_moments(kind, patterns):
     centring = Centring(machine, images, persistent=True)
     assert torch.equal(centring.offsets[0, 0, : machine.visible], images.double().mean(0))
     centring.offsets.copy_(torch.rand(2, 1, 9, generator=rng, dtype=torch.float64))
-    plain = data.against(model, machine)
+    plain = data.gradient_difference(model, machine)
     found = centring.gradient(plain)
 
     def mean_energy(x):

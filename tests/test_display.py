@@ -55,7 +55,7 @@ RESULTS = {
     "Glassiness": lambda: rb.glassiness(MACHINE, SERIES, seed=0, starts=5, fractions=(0.5, 1.0), tries=2),
     "AdversarialAccuracy": lambda: rb.adversarial_accuracy(SPINS[..., :6], BITS, seed=0),
     "Walkers": lambda: rb.record(MACHINE, 2, 1, sampler=rb.ParallelTempering(rungs=2), seed=0)[1],
-    "WeightedSpins": lambda: rb.WeightedSpins.even(SPINS),
+    "WeightedSpins": lambda: rb.WeightedSpins.equal(SPINS),
     "Progress": lambda: next(
         rb.train(
             rb.rbm(6, 4, seed=0),
@@ -92,8 +92,10 @@ def test_whatever_a_public_function_answers_with_is_readable():
         kind for kind in results if kind.__module__.startswith(("rapidbm.training", "rapidbm.reg"))
     }
     assert len(results - choices) > 10
-    assert not [kind for kind in results - choices if not issubclass(kind, display.Shown)]
-    assert all(issubclass(kind, display.Shown) for kind in (rb.Machine, rb.Run, rb.Split, rb.Diagnosis))
+    assert not [kind for kind in results - choices if not issubclass(kind, display.Displayable)]
+    assert all(
+        issubclass(kind, display.Displayable) for kind in (rb.Machine, rb.Run, rb.Split, rb.Diagnosis)
+    )
 
 
 def test_values_stand_in_the_lines():

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import rapidbm as rb
 from rapidbm import RapidRBM
 from rapidbm.errors import DataWarning, FitWarning, InputError
-from rapidbm.estimator.rows import Rows
+from rapidbm.estimator.rows import BinaryTable
 
 STATES = np.array(list(itertools.product((0, 1), repeat=6)))
 SMALL = {"n_components": 8, "n_iter": 20, "random_state": 0}
@@ -121,7 +121,7 @@ def test_neither_order_nor_repetition_matters_but_as_weight():
 
 def test_a_pass_holds_rows_by_their_weights_and_ones_by_their_probabilities():
     values = np.array([[0.25, 1.0], [0.75, 0.0]])
-    rows = Rows.of(values, np.array([2.5, 0.5]) * 4000)
+    rows = BinaryTable.of(values, np.array([2.5, 0.5]) * 4000)
     assert rows.count == 12_000
     spins = rows.draw(rb.stream(0)).double()
     heavy = spins[:, 1] == 1
@@ -129,9 +129,9 @@ def test_a_pass_holds_rows_by_their_weights_and_ones_by_their_probabilities():
     for some, p in ((heavy, 0.25), (~heavy, 0.75)):
         share = (spins[some, 0] == 1).double().mean()
         assert abs(share - p) < 5.5 * (p * (1 - p) / some.sum()) ** 0.5  # p < 1e-7
-    normal = Rows.of(table(50), np.full(50, 1 / 50))
+    normal = BinaryTable.of(table(50), np.full(50, 1 / 50))
     assert normal.count == len(np.unique(table(50), axis=0))
-    assert not Rows.of(table(50), None).changing
+    assert not BinaryTable.of(table(50), None).changing
 
 
 def test_the_same_seed_gives_the_same_machine_and_another_does_not():

@@ -200,7 +200,7 @@ def compare_roads(sizes, special, layer_cuts, *chain_cuts):
     }[special]
     keep = mask.to(DEVICE) if special == "held" else None
     how = chains.Settings(2, beta, torch.tensor([7], device=DEVICE), **settings)
-    pair = these.pair()
+    pair = these.operands()
     given = [operands.matrix(pair)] + ([] if pair.dense else [operands.factors(pair)])
     found = [layers.sample(x, start, how, cut, keep) for x in given for cut in layer_cuts]
     if operands.few_patterns(pair) or (pair.dense and these.visible <= fused.NARROW):
@@ -257,7 +257,7 @@ def test_means_of_values_in_any_order(kernels):
     these = machine(130, 40)
     rows, cut = visible(these, 10), Cut(64, 32, 4, 3)
     found = [
-        layers.hidden_means(operands.matrix(these.pair()), x, cut)
+        layers.hidden_means(operands.matrix(these.operands()), x, cut)
         for x in (rows, rows.mT.contiguous().mT)
     ]
     assert torch.equal(*found)
@@ -267,13 +267,13 @@ def test_means_of_values_in_any_order(kernels):
 
 def test_more_patterns_than_fit_on_the_chip(kernels):
     these = machine(10, 20, 400, replicas=1)
-    assert fused._road(these.pair(), 10, plain=True) == "layers"
+    assert fused._road(these.operands(), 10, plain=True) == "layers"
     start = these.random(50, stream(0, device=DEVICE))
     spins = sweeps(these, start, stream(1, device=DEVICE), 1)
     assert bool((spins.abs() == 1).all())
     rows = visible(these, 5)
     weights = torch.ones((1, 5), device=DEVICE)
-    assert fused.gradient(these.pair(), rows, weights) is None  # the plain path's
+    assert fused.gradient(these.operands(), rows, weights) is None  # the plain path's
     found = these.gradient(GivenVisible(these, rows, weights))
     wanted = these.gradient(WeightedSpins(these.complete(rows), weights))
     assert torch.equal(found["couplings.patterns"], wanted["couplings.patterns"])
@@ -299,7 +299,7 @@ def test_more_patterns_than_fit_on_the_chip(kernels):
 def test_the_road_is_the_one_that_was_measured_to_win(sizes, count, precision, plain, road):
     these = machine(*sizes, replicas=1)
     with rounding.precision(precision):
-        assert fused._road(these.pair(), count, plain=plain) == road
+        assert fused._road(these.operands(), count, plain=plain) == road
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_gradients_by_kernels_where_they_win(kernels, monkeypatch, sizes, precis
     these = machine(*sizes, replicas=1)
     monkeypatch.setattr(fused, "_gradient", lambda *_: {})
     with rounding.precision(precision):
-        found = fused.gradient(these.pair(), visible(these, 3), torch.ones((1, 3), device=DEVICE))
+        found = fused.gradient(these.operands(), visible(these, 3), torch.ones((1, 3), device=DEVICE))
     assert (found is not None) == served
 
 
@@ -418,7 +418,7 @@ def test_cold_spins_of_a_deep_machine_are_those_of_the_plain_path(
 
     by_kernels = swept()
     with monkeypatch.context() as patch:
-        patch.setattr(Layers, "unsided", lambda self, values: values)
+        patch.setattr(Layers, "layer_order", lambda self, values: values)
         assert not torch.equal(swept(), by_kernels)  # sides that are mixed up show
     monkeypatch.setattr(these, "pair", lambda: None)
     assert torch.equal(swept(), by_kernels)
@@ -469,9 +469,9 @@ def test_mean_field_of_a_large_machine(nothing_plain, patterns, precision, toler
 @deep
 def test_phases_of_a_deep_machine_go_as_one_batch(nothing_plain, patterns, hidden):
     these = deep_machine(patterns, hidden)
-    data, model = (WeightedSpins.even(these.random(c, stream(c, device=DEVICE))) for c in (5, 9))
+    data, model = (WeightedSpins.equal(these.random(c, stream(c, device=DEVICE))) for c in (5, 9))
     assert fused.joined(data.spins, model.spins)
-    found, one, two = data.against(model, these), these.gradient(data), these.gradient(model)
+    found, one, two = data.gradient_difference(model, these), these.gradient(data), these.gradient(model)
     for name, value in found.items():
         assert torch.allclose(value, one[name] - two[name], atol=1e-5)
 
@@ -532,7 +532,7 @@ def large_blocks_of(precision: str) -> list[int]:
 def test_large_blocks(nothing_plain, precision, patterns):
     """As they are compiled for many chains, which the interpreter does not show."""
     these = machine(64, 333, patterns, biases=patterns % 3 == 0, scale=1.2 / patterns**0.5)
-    pair, many_chains = these.pair(), 2**15
+    pair, many_chains = these.operands(), 2**15
     start = these.random(many_chains, stream(3, device=DEVICE))
     rows = start[..., :64].to(torch.bfloat16)
     weights = torch.rand((2, many_chains), generator=stream(2)).to(DEVICE) - 0.3
@@ -601,17 +601,17 @@ def test_a_gradient_of_middling_size_goes_on_its_own(nothing_plain, monkeypatch)
     these = machine(9, 20, 3)
     weights = torch.rand((2, 30), generator=stream(2)).to(DEVICE)
     data, model = (GivenVisible(these, visible(these, n), weights[:, :n]) for n in (30, 20))
-    assert not data.alone(these)
-    joined = data.against(model, these)
+    assert not data.gradient_comes_first(these)
+    joined = data.gradient_difference(model, these)
     monkeypatch.setattr(fused, "LONG", EVER)
-    assert data.alone(these)
-    apart = data.against(model, these, data.gradient(these))
+    assert data.gradient_comes_first(these)
+    apart = data.gradient_difference(model, these, data.gradient(these))
     for name, value in joined.items():
         assert torch.allclose(apart[name], value, atol=1e-4), name
-    wrong = data.against(model, these, model.gradient(these))
+    wrong = data.gradient_difference(model, these, model.gradient(these))
     assert not torch.allclose(wrong["biases"], joined["biases"], atol=1e-4)
     monkeypatch.setattr(fused, "DEVICES", ())
-    assert not data.alone(these)
+    assert not data.gradient_comes_first(these)
 
 
 @pytest.mark.parametrize("wrong", [5, 29])
@@ -627,9 +627,9 @@ def test_a_large_batch_comes_in_parts(nothing_plain, monkeypatch):
     these = machine(9, 20, 3)
     rows = visible(these, 37)
     weights = torch.rand((2, 37), generator=stream(2)).to(DEVICE)
-    whole = fused.gradient(these.pair(), rows, weights)
+    whole = fused.gradient(these.operands(), rows, weights)
     monkeypatch.setattr(fused, "ROOM", 2 * 20 * 4 * 10)
-    parts = fused.gradient(these.pair(), rows, weights)
+    parts = fused.gradient(these.operands(), rows, weights)
     for name, value in whole.items():
         assert torch.allclose(parts[name], value, atol=1e-5)
 
@@ -649,7 +649,7 @@ def test_a_large_batch_comes_in_parts(nothing_plain, monkeypatch):
 def test_sums_over_all_states(nothing_plain, sizes, biases):
     these = machine(*sizes, biases=biases)
     product, mean = AllStates(these).products()
-    fused_product, fused_mean = fused.products(these.pair())
+    fused_product, fused_mean = fused.products(these.operands())
     assert torch.allclose(fused_product, product, atol=1e-5)
     assert torch.allclose(fused_mean, mean, atol=1e-5)
     gradient = these.gradient(AllStates(these))
@@ -850,16 +850,16 @@ def test_in_a_graph_a_replica_that_diverges_stays(nothing_plain, monkeypatch, pr
 
 
 def test_which_machines_are_served(kernels):
-    assert fused.serves(machine(4, 3, 2).pair())
-    assert fused.serves(machine(200, 3).pair())
-    assert not fused.serves(machine(4, 3).double().pair())
-    assert fused.serves(dbm(4, (3, 2), seed=0, device=DEVICE).pair())
-    assert dbm(4, (3, 2), seed=0, device=DEVICE).double().pair() is None
-    assert bm(4, 3, seed=0, device=DEVICE).pair() is None
+    assert fused.serves(machine(4, 3, 2).operands())
+    assert fused.serves(machine(200, 3).operands())
+    assert not fused.serves(machine(4, 3).double().operands())
+    assert fused.serves(dbm(4, (3, 2), seed=0, device=DEVICE).operands())
+    assert dbm(4, (3, 2), seed=0, device=DEVICE).double().operands() is None
+    assert bm(4, 3, seed=0, device=DEVICE).operands() is None
 
 
 def test_nothing_is_put_together_for_nobody(plain):
-    assert dbm(4, (3, 2), seed=0, device=DEVICE).pair() is None
+    assert dbm(4, (3, 2), seed=0, device=DEVICE).operands() is None
 
 
 def test_small_work_is_left_to_the_plain_path(monkeypatch):
@@ -869,7 +869,7 @@ def test_small_work_is_left_to_the_plain_path(monkeypatch):
     work = 3 * 2 * 10 * 7 * 2  # sweeps, replicas, chains, units, patterns
     for worth, served in ((work, True), (work + 1, False)):
         monkeypatch.setattr(fused, "WORTH", worth)
-        found = fused.sweeps(these.pair(), start, stream(1, device=DEVICE), 3, 1.0)
+        found = fused.sweeps(these.operands(), start, stream(1, device=DEVICE), 3, 1.0)
         assert (found is not None) == served
 
 
@@ -898,14 +898,14 @@ def test_a_kernel_that_is_refused_leaves_the_plain_path(monkeypatch):
 
 def test_the_plain_path_where_nothing_serves(plain, monkeypatch):
     these = machine(4, 3, 2)
-    assert not fused.serves(these.pair())
-    assert fused.products(these.pair()) is None
+    assert not fused.serves(these.operands())
+    assert fused.products(these.operands()) is None
     rows = visible(these, 5)
-    assert fused.gradient(these.pair(), rows, torch.ones((2, 5), device=DEVICE)) is None
+    assert fused.gradient(these.operands(), rows, torch.ones((2, 5), device=DEVICE)) is None
     many = visible(these, fused.FEW_ROWS + 1)
-    assert fused.joins(these.pair(), many.shape[1])  # a small machine
+    assert fused.joins(these.operands(), many.shape[1])  # a small machine
     monkeypatch.setattr(fused, "FEW_PRODUCTS", many.shape[1])
-    assert not fused.joins(these.pair(), many.shape[1])
+    assert not fused.joins(these.operands(), many.shape[1])
     with pytest.raises(InputError, match="at least one value"):
         these.given_visible(many[:, :0])
 
@@ -915,7 +915,7 @@ def test_few_rows_go_as_one_batch(plain):
     these = machine(4, 30, 2)
     data, model = (these.given_visible(rows) for rows in (visible(these, 5), visible(these, 9)))
     assert isinstance(data, GivenVisible)
-    found = data.against(model, these)
+    found = data.gradient_difference(model, these)
     first, second = (these.gradient(WeightedSpins(x.spins, x.weights)) for x in (data, model))
     for name, value in found.items():
         assert torch.allclose(value, first[name] - second[name], atol=1e-5)
@@ -967,7 +967,7 @@ def test_low_precision_is_refused_on_a_cpu():
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_blocks_are_small_where_there_are_few_chains_and_wide_where_they_are_not_drawn(precision):
-    pair = rbm(20, 30, 4, seed=0).couplings.pair(None)
+    pair = rbm(20, 30, 4, seed=0).couplings.operands(None)
     with rounding.precision(precision):
         few, many = 10, 2**16
         assert operands.cut_of(pair, few, drawing=True).chains == 16

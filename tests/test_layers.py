@@ -20,7 +20,7 @@ def test_shapes():
     assert DBM.neighbours(2) == (1, 3)
     assert DBM.order == (3, 1, 2, 0)
     assert RBM.order == (1, 0)
-    assert [x.restricted for x in (RBM, DBM, BM)] == [True, False, False]
+    assert [x.hidden_independent for x in (RBM, DBM, BM)] == [True, False, False]
     assert [x.inferred for x in (RBM, DBM, BM)] == [(1,), (1, 3), ()]
 
 
@@ -29,10 +29,10 @@ def test_sides_of_layers_that_are_coupled_to_the_other_side_alone():
     assert Layers((4, 3), ()).sides is None
     assert Layers((4, 3, 2), ((0, 1), (0, 2), (1, 2))).sides is None
     units = torch.arange(14)[None]
-    assert DBM.sided(units).tolist() == [[0, 1, 2, 3, 7, 8, 9, 10, 11, 4, 5, 6, 12, 13]]
-    assert torch.equal(DBM.unsided(DBM.sided(units)), units)
-    assert RBM.sided(units) is units  # nothing to move
-    assert RBM.unsided(units) is units
+    assert DBM.bipartite_order(units).tolist() == [[0, 1, 2, 3, 7, 8, 9, 10, 11, 4, 5, 6, 12, 13]]
+    assert torch.equal(DBM.layer_order(DBM.bipartite_order(units)), units)
+    assert RBM.bipartite_order(units) is units  # nothing to move
+    assert RBM.layer_order(units) is units
 
 
 def test_cover_enumerates_the_fewest_units():

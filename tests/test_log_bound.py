@@ -64,7 +64,7 @@ def test_it_is_below_the_sum_of_every_image(machine):
     bound, exact = bounds_of(machine, visible), exact_sums(machine, visible)
     assert bound.dtype == torch.float64
     assert bool((bound <= exact + 1e-5).all())
-    assert torch.allclose(bound, exact, atol=1e-5) == machine.layers.restricted
+    assert torch.allclose(bound, exact, atol=1e-5) == machine.layers.hidden_independent
 
 
 @pytest.mark.parametrize("kind", ["dbm", "bm"])

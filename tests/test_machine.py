@@ -290,23 +290,23 @@ def test_summing_over_too_many_hidden_states_is_refused():
 
 def test_while_parameters_rest_kernels_read_one_pair_and_a_copy_its_own():
     machine = rbm(3, 4, 2, seed=0)
-    assert machine.pair() is not machine.pair()
-    with machine.resting():
-        pair = machine.pair()
-        assert machine.pair() is pair
+    assert machine.operands() is not machine.operands()
+    with machine.fixed_parameters():
+        pair = machine.operands()
+        assert machine.operands() is pair
         other = copy.deepcopy(machine).double()
-        assert other.pair().values.dtype == torch.float64
+        assert other.operands().values.dtype == torch.float64
         assert pair.once("sum", pair.values.sum) is pair.once("sum", lambda: None)
-    assert machine.pair() is not pair
+    assert machine.operands() is not pair
 
 
 def test_parameters_rest_no_longer_after_an_error():
     machine = rbm(3, 4, 2, seed=0)
 
     def fail():
-        with machine.resting():
+        with machine.fixed_parameters():
             raise InputError("no")
 
     with pytest.raises(InputError):
         fail()
-    assert machine.pair() is not machine.pair()
+    assert machine.operands() is not machine.operands()

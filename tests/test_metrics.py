@@ -220,7 +220,7 @@ def test_hidden_units_are_drawn_as_by_sweeps_that_hold_the_image(hidden, pattern
 def test_the_last_half_step_is_in_expectation_where_it_can_be(made):
     """A draw gets a whole number of pixels wrong."""
     wrong = 16 * 3 * float(hamming_distance(made, load("bars4").train.take(slice(3)), stream(0), tries=1))
-    assert (abs(wrong - round(wrong)) > 1e-3) == made.layers.restricted
+    assert (abs(wrong - round(wrong)) > 1e-3) == made.layers.hidden_independent
 
 
 def test_the_number_of_passes():

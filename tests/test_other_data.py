@@ -235,11 +235,11 @@ def test_looking_at_other_data_leaves_a_run_its_own(folder):
 
 def test_given_parts_are_in_the_order_of_the_file():
     data = rb.from_arrays(ROWS, train_labels=np.arange(60))
-    whole = data.given["data"]
+    whole = data.original_parts["data"]
     assert torch.equal(whole.spins, rb.to_spins(ROWS))
     assert whole.labels.tolist() == list(range(60))
-    assert [*rb.from_arrays(ROWS, ROWS).given] == ["train", "test"]
-    assert [*rb.load("digits", valid=0.1).given] == ["train", "test", "valid"]
+    assert [*rb.from_arrays(ROWS, ROWS).original_parts] == ["train", "test"]
+    assert [*rb.load("digits", valid=0.1).original_parts] == ["train", "test", "valid"]
 
 
 def test_a_run_is_a_few_lines(folder):

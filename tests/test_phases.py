@@ -63,7 +63,7 @@ CHOICES = {
 @pytest.mark.parametrize(
     "of",
     [
-        lambda machine: WeightedSpins.even(machine.random(4, stream(0))),
+        lambda machine: WeightedSpins.equal(machine.random(4, stream(0))),
         lambda machine: machine.given_visible(torch.ones((4, 3))),
     ],
 )
@@ -181,7 +181,7 @@ def test_chains_in_equilibrium_give_the_exact_gradient(machine, negative):
     weighted, _ = negative.step(machine, chains, chains[..., : machine.visible], rng)
     exact = machine.gradient(AllStates(machine))
     parts = [
-        machine.gradient(WeightedSpins.even(spins)) for spins in weighted.spins.chunk(50, dim=1)
+        machine.gradient(WeightedSpins.equal(spins)) for spins in weighted.spins.chunk(50, dim=1)
     ]  # independent estimates, whose scatter is the error of their mean
     for name, value in exact.items():
         each = torch.stack([part[name] for part in parts])
@@ -244,7 +244,7 @@ def test_pid_uses_the_patterns_and_draws_nothing(machine):
     xi = SPIN.nearest(machine.patterns.detach())
     weighted, _ = PatternInduced().step(machine, chains, data, rng)
     assert torch.equal(weighted.spins[..., : machine.visible], xi[..., : machine.visible])
-    if machine.layers.restricted:
+    if machine.layers.hidden_independent:
         hidden = machine.hidden_mean(xi[..., : machine.visible]).detach()
         assert torch.allclose(weighted.spins[..., machine.visible :], hidden)
     literal, _ = PatternInduced(units="all").step(machine, chains, data, rng)
@@ -267,7 +267,7 @@ def test_a_pattern_value_of_zero_still_gives_a_spin():
 def test_positive_phases_keep_the_data_and_sum_to_one(machine):
     data = machine.random(4, stream(0))[..., : machine.visible]
     for kind in POSITIVE.values():
-        if kind is ConditionalMean and not machine.layers.restricted:
+        if kind is ConditionalMean and not machine.layers.hidden_independent:
             with pytest.raises(InputError, match="meanfield"):
                 kind().step(machine, data, stream(1))
             continue

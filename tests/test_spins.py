@@ -154,5 +154,5 @@ def test_the_field_is_left_as_it_was():
 
 def test_an_average_over_nothing_is_refused():
     with pytest.raises(InputError, match="configurations to average over"):
-        WeightedSpins.even(torch.ones(2, 0, 3))
-    assert WeightedSpins.even(torch.ones(2, 4, 3)).weights.tolist() == [[0.25] * 4] * 2
+        WeightedSpins.equal(torch.ones(2, 0, 3))
+    assert WeightedSpins.equal(torch.ones(2, 4, 3)).weights.tolist() == [[0.25] * 4] * 2

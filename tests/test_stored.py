@@ -11,7 +11,7 @@ import torch
 
 import rapidbm as rb
 from rapidbm.data import converted, files, packed, stored
-from rapidbm.data.stored import Cut, Stored, surveyed
+from rapidbm.data.stored import HoldOut, Stored, surveyed
 from rapidbm.errors import DataWarning, InputError
 from rapidbm.runs.folder import checksum
 
@@ -136,7 +136,7 @@ def test_parts_are_cut_out_of_every_chunk(folder):
 @pytest.mark.parametrize("share", [0.01, 1 / 3, 0.5, 0.999])
 @pytest.mark.parametrize("rest", [True, False])
 def test_a_cut_keeps_its_share_of_any_number_of_rows(share, rest):
-    cut = Cut("x", 0, share, rest)
+    cut = HoldOut("x", 0, share, rest)
     before = 0
     for n in range(1, 400):
         now = cut.upto(n)
@@ -161,9 +161,9 @@ def test_parts_of_their_own(bits, tmp_path):
 
 def test_what_is_given_are_all_rows_in_their_order(folder):
     data = rb.load(folder / "a.spins", stream=True)
-    assert list(data.given) == ["data"]
-    assert numbers(data.given["data"]).tolist() == list(range(ROWS))
-    assert data.given["data"].take(slice(100, 105)).labels.tolist() == [100, 101, 102, 103, 104]
+    assert list(data.original_parts) == ["data"]
+    assert numbers(data.original_parts["data"]).tolist() == list(range(ROWS))
+    assert data.original_parts["data"].take(slice(100, 105)).labels.tolist() == [100, 101, 102, 103, 104]
 
 
 def test_what_nobody_reads_is_named(bits, tmp_path):

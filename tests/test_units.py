@@ -128,7 +128,7 @@ OPEN = {
 }
 OPEN_METHODS = {
     *("random", "gradient", "gradient_over", "gradient_of", "smoothed"),
-    *("check_chains", "describe", "finite", "pair", "replica", "resting"),
+    *("check_chains", "describe", "finite", "operands", "replica", "fixed_parameters"),
     *("from_bqm", "from_weights"),  # make machines of spins
 }
 
@@ -289,9 +289,9 @@ def test_energies_with_means_are_those_of_every_kind(machine):
 def test_kernels_know_spins_alone():
     layers = Layers((3, 2), ((0, 1),))
     weights = {(0, 1): torch.zeros((1, 3, 2))}
-    assert Machine(Dense(layers, weights)).pair() is not None
+    assert Machine(Dense(layers, weights)).operands() is not None
     mixed = Layers((3, 2), ((0, 1),), (SPIN, Bit()))
-    assert Machine(Dense(mixed, weights)).pair() is None
+    assert Machine(Dense(mixed, weights)).operands() is None
 
 
 def test_each_layer_has_a_kind():

@@ -122,7 +122,7 @@ def test_the_graph_gives_the_machine_its_shape(vartype):
     bqm = dimod.BQM({"e": 0.7}, ring, 1.5, vartype)  # e is on its own
     assert bqm_layers(bqm) == (("a", "c", "e"), ("b", "d"))
     machine = rb.Machine.from_bqm(bqm)
-    assert machine.layers.two
+    assert machine.layers.is_restricted
     every = states(5, 0, 32)
     order = ["a", "c", "e", "b", "d"]
     rows = (every if vartype == "SPIN" else (every + 1) // 2).numpy()

@@ -1,7 +1,7 @@
 """What a result looks like: a few lines at a prompt, a small table in a notebook.
 
-A result of a dataclass is `Shown` by its fields; one that knows better says what its lines are. Names may
-come from a stranger's file: control characters are replaced, and a tag in HTML stays text.
+A dataclass that derives from `Displayable` is shown by its fields, or by its own `_facts`. Names may come
+from a stranger's file: control characters are replaced, and a tag in HTML stays text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CELL = "text-align:left;vertical-align:top"
 MEASURED = {"log_likelihood": "log p", "log_bound": "log p ≥"}  # metrics, as lines call them
 
 
-class Shown:
+class Displayable:
     """Something with a readable `repr`, and a table in its place in notebooks."""
 
     def _title(self) -> str:
@@ -48,7 +48,7 @@ class Shown:
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Shown):
+class Table(Displayable):
     """Rows under names of columns; `str` is the table as text, `_repr_html_` the same in a notebook."""
 
     title: str
@@ -133,7 +133,7 @@ def words(value: Any) -> str:
     """One line about a value."""
     if hasattr(value, "numel"):  # a tensor
         return of_tensor(value)
-    if isinstance(value, Shown):
+    if isinstance(value, Displayable):
         return value._line()
     if isinstance(value, float):
         return number(value)

@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .display import Shown, lines, of_tensor, with_error
+from .display import Displayable, lines, of_tensor, with_error
 
 BLOCKS = 20  # of samples in a jackknife
 WIDE = 2.6  # standard errors to each side of an interval: they are themselves estimates
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(Shown):
+class Estimate(Displayable):
     """A value with its standard error."""
 
     value: Tensor  # (e,) float64

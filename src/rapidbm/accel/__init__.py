@@ -4,8 +4,8 @@
     rounding     how operands of products are stored
     memory       what a call would take
     elementwise  what every unit does for itself
-    operands     what kernels read of two coupled layers, a `Pair`, and how their work is cut
-    fused        when kernels run instead of the plain path: sweeps, gradient, means, products of a `Pair`
+    operands     `BipartiteOperands`, what kernels read of two coupled layers, and how their work is cut
+    fused        when kernels run instead of the plain path: sweeps, gradient, means, products
     moves        an optimiser's step, the check for divergence and the clipping in two launches
     executors    who runs what comes again and again: the host, a graph, or a recording
     recording    calls of torch on a CPU that are repeated without what led to them
@@ -18,7 +18,8 @@ It knows `errors` and nothing else of this library. Other rooms use
     rounding.precision, current, PRECISIONS
     memory.check_room, limit_memory, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, signs_ahead, skip_signs, bits_of, sum_of_sizes
-    operands.Pair;  fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
+    operands.BipartiteOperands
+    fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
     moves.serves, step, Rule, Guard;  executors.executor_for, Executor, Plan, repeated;  recording.unseen
     ranks.Ranks, Crew, here, in_ranks, portion, portions, restarted, restarts, restarts_left
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from .elementwise import bits_of
 from .operands import (
     FILLED,
-    Pair,
+    BipartiteOperands,
     cut_of,
     factors,
     few_patterns,
@@ -66,26 +66,26 @@ def runs(values: Tensor, couplings: int = 0) -> bool:
     return _triton() and len(values) * couplings * values.element_size() <= ROOM
 
 
-def serves(pair: Pair | None) -> bool:
+def serves(pair: BipartiteOperands | None) -> bool:
     """Whether the kernels know these couplings."""
     return pair is not None and runs(pair.values)
 
 
-def joins(pair: Pair, rows: int) -> bool:
+def joins(pair: BipartiteOperands, rows: int) -> bool:
     """Whether both phases of a gradient go as one batch: with kernels, and where each has so few rows
     that calls cost more than products."""
     few = rows <= FEW_ROWS or pair.replicas * rows * pair.rows * sum(pair.sizes) <= FEW_PRODUCTS
     return few or serves(pair)
 
 
-def long(pair: Pair, rows: int) -> bool:
+def long(pair: BipartiteOperands, rows: int) -> bool:
     """Whether the gradient over so many rows goes on its own, beside the sampling of the other phase: one
     that takes long enough."""
     work = pair.replicas * rows * pair.rows * sum(pair.sizes)
     return serves(pair) and _gradient_served(pair) and work >= LONG
 
 
-def ready(pair: Pair | None, chains: int) -> None:
+def ready(pair: BipartiteOperands | None, chains: int) -> None:
     """Makes what both phases read, so that they may go beside each other, and what one of them waits for;
     so many chains are drawn, or as many as there are patterns."""
     if pair is None or not serves(pair) or not _gradient_served(pair):
@@ -104,7 +104,7 @@ def joined(data: Tensor, model: Tensor) -> bool:
 
 
 def sweeps(
-    pair: Pair | None,
+    pair: BipartiteOperands | None,
     spins: Tensor,
     rng: torch.Generator,
     count: int,
@@ -127,7 +127,7 @@ def sweeps(
 
 def _sweeps(
     road: Road,
-    pair: Pair,
+    pair: BipartiteOperands,
     spins: Tensor,
     rng: torch.Generator,
     count: int,
@@ -163,7 +163,7 @@ def _by_rows(values: Tensor) -> Tensor:
     return values if values.stride(-1) == 1 else values.contiguous()
 
 
-def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] | None:
+def gradient(pair: BipartiteOperands, visible: Tensor, weights: Tensor) -> dict[str, Tensor] | None:
     """∂⟨E⟩/∂θ over visible spins (e, c, v) with weights (e, c), hidden units at their means."""
     if not serves(pair) or not _gradient_served(pair):
         return None
@@ -178,7 +178,7 @@ def gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor] 
     return total
 
 
-def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
+def mean_field(pair: BipartiteOperands, visible: Tensor, rounds: int) -> Tensor | None:
     """Means of all units, (e, c, n), after so many rounds of tanh(field), from 0: the second side, then
     the first, whose first units are held at `visible` (e, c, v)."""
     work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
@@ -187,18 +187,18 @@ def mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor | None:
     return tried(pair.device, "mean field", partial(_mean_field, pair, visible, rounds))
 
 
-def _mean_field(pair: Pair, visible: Tensor, rounds: int) -> Tensor:
+def _mean_field(pair: BipartiteOperands, visible: Tensor, rounds: int) -> Tensor:
     from .kernels import layers
 
     v, (first, second), j = visible.shape[2], pair.sizes, pair.matrix(0, 1)
     biases = None if pair.biases is None else pair.biases[:, v:]
-    rest = Pair((first - v, second), j[:, v:], None, biases, pair.names)
+    rest = BipartiteOperands((first - v, second), j[:, v:], None, biases, pair.names)
     push = _product(visible.mT, j[:, :v])  # of what is held, once for all rounds
     cut = layer_cut(rest, visible.shape[1])
     return torch.cat([visible, *layers.relaxed(matrix(rest), push, rounds, cut)], -1)
 
 
-def products(pair: Pair) -> tuple[Tensor, Tensor] | None:
+def products(pair: BipartiteOperands) -> tuple[Tensor, Tensor] | None:
     """⟨s_a s_b⟩ (e, n_0, n_1) and ⟨s⟩ (e, n) over all states of a narrow layer."""
     bits = min(pair.sizes)
     if not serves(pair) or bits > MOST_BITS or pair.replicas * 2**bits * 20 > ROOM:
@@ -206,7 +206,7 @@ def products(pair: Pair) -> tuple[Tensor, Tensor] | None:
     return tried(pair.device, "products", partial(_products, pair))
 
 
-def _products(pair: Pair) -> tuple[Tensor, Tensor]:
+def _products(pair: BipartiteOperands) -> tuple[Tensor, Tensor]:
     from .kernels import states as kernel
 
     narrow, wide = (0, 1) if pair.sizes[0] <= pair.sizes[1] else (1, 0)
@@ -254,7 +254,7 @@ def tried(device: torch.device, kernel: str, work: Callable[[], T]) -> T | None:
         return None
 
 
-def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
+def _road(pair: BipartiteOperands, chains: int, *, plain: bool) -> Road | None:
     """By what was measured. Chains that are pushed or held, not `plain`, overflow the registers of
     `chains`."""
     (v, h), k = pair.sizes, pair.rows
@@ -267,18 +267,18 @@ def _road(pair: Pair, chains: int, *, plain: bool) -> Road | None:
     if room and (few or not cheap):
         return "layers"
     if bf16:
-        busy = blocks >= (BUSY if pair.resting else FILLED)
+        busy = blocks >= (BUSY if pair.fixed else FILLED)
         return "chains" if plain and few_patterns(pair) and busy else "patterns"
     return "chains" if few_patterns(pair) and (plain or not room) else None
 
 
-def _gradient_served(pair: Pair) -> bool:
+def _gradient_served(pair: BipartiteOperands) -> bool:
     if pair.dense:
         return pair.sizes[0] <= NARROW or current() == "bf16"
     return few_patterns(pair) or current() == "bf16"
 
 
-def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]:
+def _gradient(pair: BipartiteOperands, visible: Tensor, weights: Tensor) -> dict[str, Tensor]:
     e, c, _ = visible.shape
     visible = visible.to(kind())
     h, k = pair.sizes[1], pair.rows
@@ -302,7 +302,7 @@ def _gradient(pair: Pair, visible: Tensor, weights: Tensor) -> dict[str, Tensor]
     return found
 
 
-def _dense_means(pair: Pair, visible: Tensor) -> Tensor:
+def _dense_means(pair: BipartiteOperands, visible: Tensor) -> Tensor:
     """tanh of the fields on the hidden units, (e, c, wide)."""
     from .kernels import chains, layers
 
@@ -313,7 +313,9 @@ def _dense_means(pair: Pair, visible: Tensor) -> Tensor:
     return chains.hidden_means(operands(pair), visible, none, cut_of(pair, c, drawing=False))[0]
 
 
-def _pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _pattern_means(
+    pair: BipartiteOperands, visible: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """The same, and overlaps of the visible spins and of these means, (e, c, K), times their weights."""
     from .kernels import chains
 
@@ -323,7 +325,9 @@ def _pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor
     return chains.hidden_means(operands(pair), visible, weights, cut, parts)
 
 
-def _many_pattern_means(pair: Pair, visible: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _many_pattern_means(
+    pair: BipartiteOperands, visible: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """The same by products of matrices: with many patterns, or few rows, they are worth reading the means
     again."""
     from .kernels import layers

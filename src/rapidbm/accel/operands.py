@@ -21,7 +21,7 @@ FILLED = 48  # blocks of 64 chains from which on they keep the chip busy
 
 
 @dataclass(frozen=True)
-class Pair:
+class BipartiteOperands:
     """Two layers, or sides, and all that couples them: J (e, v, h), or ξ (e, k, v + h) with
     J = scale · ξ_vᵀ ξ_h.
 
@@ -33,7 +33,7 @@ class Pair:
     scale: float | None  # None for J itself
     biases: Tensor | None  # (e, v + h)
     names: tuple[str, str]
-    resting: bool = False  # in a training, whose launches are repeated by a graph
+    fixed: bool = False  # in a training, whose launches are repeated by a graph
     made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
@@ -79,11 +79,11 @@ class Pair:
         return (self.of_layer(a).mT @ self.of_layer(b)) * self.scale
 
 
-def few_patterns(pair: Pair) -> bool:
+def few_patterns(pair: BipartiteOperands) -> bool:
     return pair.rows <= MOST_PATTERNS[current()]
 
 
-def cut_of(pair: Pair, chains: int, *, drawing: bool) -> Cut:
+def cut_of(pair: BipartiteOperands, chains: int, *, drawing: bool) -> Cut:
     """Large blocks reuse each tile more often; small ones fill the chip when there are few chains.
 
     With float32 operands and 64 chains no tile is loaded ahead: Triton 3.6 loads it over the one that a
@@ -102,7 +102,7 @@ def cut_of(pair: Pair, chains: int, *, drawing: bool) -> Cut:
     return Cut(64, 32, 4, stages)
 
 
-def layer_cut(pair: Pair, chains: int, *, through: bool = False) -> Cut:
+def layer_cut(pair: BipartiteOperands, chains: int, *, through: bool = False) -> Cut:
     """For a product with J, or `through` patterns: a short one, whose blocks share a multiprocessor."""
     from .kernels.chains import Cut
 
@@ -119,12 +119,12 @@ def wide(units: int) -> int:
     return -(-units // 64) * 64  # whole tiles of every cut of `chains`
 
 
-def operands(pair: Pair) -> Operands:
+def operands(pair: BipartiteOperands) -> Operands:
     """For `chains`."""
     return pair.once("operands", lambda: _operands(pair))
 
 
-def _operands(pair: Pair) -> Operands:
+def _operands(pair: BipartiteOperands) -> Operands:
     from .kernels.chains import Operands, padded, pieces, power_of_two
 
     v, h = pair.sizes
@@ -146,17 +146,17 @@ def _operands(pair: Pair) -> Operands:
     )
 
 
-def matrix(pair: Pair) -> Couplings:
+def matrix(pair: BipartiteOperands) -> Couplings:
     """J for `layers`."""
     return pair.once("matrix", lambda: _couplings(pair, _j(pair)))
 
 
-def factors(pair: Pair) -> Couplings:
+def factors(pair: BipartiteOperands) -> Couplings:
     """ξ for `layers`."""
     return pair.once("factors", lambda: _couplings(pair, _xi(pair)))
 
 
-def _j(pair: Pair) -> tuple[Tensor]:
+def _j(pair: BipartiteOperands) -> tuple[Tensor]:
     from .kernels.chains import padded
 
     if pair.scale is None:
@@ -165,7 +165,7 @@ def _j(pair: Pair) -> tuple[Tensor]:
     return (torch.baddbmm(xv.new_empty(()), xv.mT, xh, beta=0.0, alpha=pair.scale),)
 
 
-def _xi(pair: Pair) -> tuple[Tensor, Tensor]:
+def _xi(pair: BipartiteOperands) -> tuple[Tensor, Tensor]:
     from .kernels.chains import padded
 
     if few_patterns(pair):  # the same that gradients read
@@ -175,14 +175,14 @@ def _xi(pair: Pair) -> tuple[Tensor, Tensor]:
     return xv, xh
 
 
-def _couplings(pair: Pair, values: tuple[Tensor] | tuple[Tensor, Tensor]) -> Couplings:
+def _couplings(pair: BipartiteOperands, values: tuple[Tensor] | tuple[Tensor, Tensor]) -> Couplings:
     from .kernels.layers import ROOM, Couplings
 
     biases = padded_biases(pair, *(wide(n) + ROOM for n in pair.sizes))
     return Couplings(*pair.sizes, values, *biases, in_triton(), pair.scale or 1.0)
 
 
-def padded_biases(pair: Pair, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:
+def padded_biases(pair: BipartiteOperands, wide_v: int, wide_h: int) -> tuple[Tensor, Tensor]:
     from .kernels.chains import padded
 
     if pair.biases is None:

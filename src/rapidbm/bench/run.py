@@ -15,7 +15,7 @@ import torch
 from .. import __version__
 from ..accel import rounding
 from ..accel.devices import device_named
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_choice
 from ..progress import quiet
 from ..random import check_seed
@@ -47,7 +47,7 @@ def checked(device: str, precision: str) -> tuple[torch.device, rounding.Precisi
 
 
 @dataclass(frozen=True, repr=False)
-class Benchmark(Shown):
+class Benchmark(Displayable):
     """What `rapidbm bench` measures; its `repr` is what the command prints."""
 
     numbers: Result

@@ -25,7 +25,7 @@ OF_FILES = (
 )
 
 
-class Source(NamedTuple):
+class DatasetEntry(NamedTuple):
     """Where a data set comes from: what makes it, the options that takes, and words about it."""
 
     make: Callable[..., Dataset]
@@ -33,7 +33,7 @@ class Source(NamedTuple):
     text: str
 
 
-def source(make: Any, text: str = "") -> Source:
+def source(make: Any, text: str = "") -> DatasetEntry:
     """A source from a function; its options are the parameters with defaults, its words, unless they are
     given, the first line of what is written about the function."""
     if not callable(make):
@@ -41,11 +41,11 @@ def source(make: Any, text: str = "") -> Source:
     parameters = inspect.signature(make).parameters.values()
     takes = tuple(p.name for p in parameters if p.default is not p.empty)
     options_of(make)
-    return Source(make, takes, text or (inspect.getdoc(make) or "").partition("\n")[0].rstrip("."))
+    return DatasetEntry(make, takes, text or (inspect.getdoc(make) or "").partition("\n")[0].rstrip("."))
 
 
 # A name that ends in N stands for a family: N is the first argument.
-DATASETS: Registry[Source] = Registry(
+DATASETS: Registry[DatasetEntry] = Registry(
     "data set",
     {
         "bars4": source(bars4, "4×4 bars, the paper's 10 to train and 4 to test; made on the spot"),

@@ -25,7 +25,7 @@ from .converted import cached, shape_of, used
 from .packed import ENDING, Packed
 from .sources import LIBRARIES, PARTS, Arrays, Npy, Source, labels_of, opened
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split, divided, held_out, top_half
-from .stored import NumpyRows, PackedRows, Piece, Rows, Stored
+from .stored import NumpyRows, PackedRows, Piece, RowReader, Stored
 from .tables import ENDINGS, read_table
 
 FOLDERS = (".zarr", ".parquet")  # endings of files that may be folders
@@ -193,7 +193,7 @@ def on_disk(path: Path, source: Source, *, seed: int | None = None, seeded: bool
     """The data set of a file whose rows stay there, or in a packed copy."""
     whole = _told(path, source.arrays(), seed=seed, seeded=seeded)
     names = used(source)
-    found: dict[str, Rows]
+    found: dict[str, RowReader]
     if isinstance(source, Npy) and source.by_rows:
         found, shape = {"samples": NumpyRows(source)}, shape_of(source.claims["samples"].shape[1:])
     else:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_labels, as_mask
-from ..display import Shown, words
+from ..display import Displayable, words
 from ..errors import InputError, is_number
 from ..machines.spins import column_sums, to_spins
 from ..random import stream
@@ -27,7 +27,7 @@ SPLIT_SEED = Setting(
 
 
 @dataclass(frozen=True, repr=False)
-class Split(Shown):
+class Split(Displayable):
     """One part of a data set."""
 
     spins: Tensor  # (samples, v) int8, ±1
@@ -138,7 +138,7 @@ class Split(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Dataset(Shown):
+class Dataset(Displayable):
     """A training and a test split, a third one to choose by if there is one, and the shape of the
     images for pictures: (1, columns) of a table."""
 
@@ -194,7 +194,7 @@ class Dataset(Shown):
         )
 
     @property
-    def given(self) -> dict[str, Split]:
+    def original_parts(self) -> dict[str, Split]:
         """The parts as they were given: the rows in their order, as `data`, where those to test were set
         aside here."""
         if self.undivided is not None:

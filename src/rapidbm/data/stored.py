@@ -38,7 +38,7 @@ ROWS = 10_000  # that are held in memory of a part, at most
 SPINS = 2**26  # the same
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """Rows of spins in a file, by chunks."""
 
     count: int
@@ -108,7 +108,7 @@ def surveyed(chunks: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Cut:
+class HoldOut:
     """Eq. (1): what is kept of the rows that there are, the share itself or the others."""
 
     word: str  # of the stream
@@ -122,7 +122,7 @@ class Cut:
 
     def taken(self, rows: Array, before: int, chunk: int) -> Array:
         """Those of some rows of a chunk that stay; `before` are the rows in the chunks before it."""
-        held = Cut(self.word, self.seed, self.share, False)
+        held = HoldOut(self.word, self.seed, self.share, False)
         quota = held.upto(before + len(rows)) - held.upto(before)
         order = torch.randperm(len(rows), generator=stream(self.seed, self.word, "chunk", chunk)).numpy()
         return np.sort(rows[order[quota:] if self.rest else order[:quota]])
@@ -132,8 +132,8 @@ class Cut:
 class Piece:
     """Rows of a file, or what cuts leave of them."""
 
-    rows: Rows
-    cuts: tuple[Cut, ...] = ()
+    rows: RowReader
+    cuts: tuple[HoldOut, ...] = ()
 
     def upto(self, n: int) -> int:
         """How many of the first n rows are in it."""
@@ -318,7 +318,7 @@ class Stored(Split):
         """What is left, and a share that is held out, eq. (1)."""
         both = []
         for rest in (True, False):
-            cuts = [(*piece.cuts, Cut(word, seed, share, rest)) for piece in self.pieces]
+            cuts = [(*piece.cuts, HoldOut(word, seed, share, rest)) for piece in self.pieces]
             pieces = [Piece(p.rows, c) for p, c in zip(self.pieces, cuts, strict=True)]
             both.append(Stored(pieces, self.known))
         return both[0], both[1]

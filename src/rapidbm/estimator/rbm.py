@@ -53,7 +53,7 @@ from ..training.batches import InMemory
 from ..training.negative import ContrastiveDivergence, NegativePhase, Persistent
 from ..training.optimisers import adam
 from ..training.trainer import Trainer
-from .rows import Rows, in_range, thresholds, warn_of_values, weights_of
+from .rows import BinaryTable, in_range, thresholds, warn_of_values, weights_of
 from .start import completed, going_on, independent, started
 from .trials import by_trials
 
@@ -142,7 +142,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def from_machine(cls, machine: Machine, *, device: str = "auto", random_state: Any = None) -> Self:
         """A fitted estimator of a restricted machine with one hidden layer and one replica."""
         machine.layers.check_spins("an estimator")
-        if machine.replicas != 1 or not machine.layers.two:
+        if machine.replicas != 1 or not machine.layers.is_restricted:
             raise InputError(
                 "an estimator has a restricted machine of one hidden layer and one replica, not "
                 f"{machine.layers.describe()} units and {machine.replicas} replicas; take "
@@ -188,7 +188,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.n_iter_ = passes
         return self
 
-    def _pass_over(self, trainer: Trainer, rows: Rows, rng: torch.Generator) -> None:
+    def _pass_over(self, trainer: Trainer, rows: BinaryTable, rng: torch.Generator) -> None:
         """All passes of a training."""
         began = time.monotonic()
         for number in range(trainer.epochs):
@@ -197,7 +197,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             trainer.finish_epoch()
             self._tell(f"pass {number + 1} of {trainer.epochs}, {time.monotonic() - began:.1f} s")
 
-    def _kept_above(self, machine: Machine, spins: Tensor, rows: Rows, passes: int) -> Machine:
+    def _kept_above(self, machine: Machine, spins: Tensor, rows: BinaryTable, passes: int) -> Machine:
         """The machine if it is not below independent columns, else the best of it, one that persistent
         chains train at a lower rate, and independent columns."""
 
@@ -251,7 +251,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.n_iter_ = 1 if first else self.n_iter_ + 1
         return self
 
-    def _fit_by_trials(self, rows: Rows) -> None:
+    def _fit_by_trials(self, rows: BinaryTable) -> None:
         given = {
             "hidden": self.n_components,
             "patterns": self.n_patterns,
@@ -331,7 +331,9 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         values = self._values(X, reset=False)
         single = values.dtype == np.float32
         machine = copy.deepcopy(self.machine_).to(torch.float32 if single else torch.float64)
-        parts = [SPIN.up(machine.field(some, 1, means=True))[0] for some in _given(machine, values)]
+        parts = [
+            SPIN.up(machine.field(some, 1, means=True))[0] for some in _configurations(machine, values)
+        ]
         return torch.cat(parts).numpy()
 
     def score_samples(self, X: Any) -> Array:
@@ -449,10 +451,10 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _rows(self, X: Any, sample_weight: Any, *, reset: bool) -> Rows:
+    def _rows(self, X: Any, sample_weight: Any, *, reset: bool) -> BinaryTable:
         self._check_settings()
         values = self._values(X, reset=reset)
-        rows = Rows.of(values, weights_of(sample_weight, len(values)))
+        rows = BinaryTable.of(values, weights_of(sample_weight, len(values)))
         warn_of_values(rows)
         return rows
 
@@ -494,7 +496,7 @@ def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _given(machine: Machine, values: Array) -> Iterator[Tensor]:
+def _configurations(machine: Machine, values: Array) -> Iterator[Tensor]:
     """Configurations with these probabilities of visible units, (1, c, n), some at a time."""
     step = max(1, STEP // machine.layers.units)
     for start in range(0, len(values), step):

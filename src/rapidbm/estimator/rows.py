@@ -31,7 +31,7 @@ HEAVIEST = 1e290  # weight of a row, so that sums are finite
 
 
 @dataclass(frozen=True)
-class Rows:
+class BinaryTable:
     """Probabilities of ones, ordered, with cumulated weights."""
 
     values: Tensor  # (n, v) float32
@@ -40,7 +40,7 @@ class Rows:
     grey: bool  # whether any value is neither 0 nor 1
 
     @staticmethod
-    def of(values: Array, weights: Array | None) -> Rows:
+    def of(values: Array, weights: Array | None) -> BinaryTable:
         if weights is not None:
             values, weights = values[weights > 0], weights[weights > 0]
         values = np.asarray(values, np.float32) + np.float32(0.0)  # −0 is 0
@@ -54,7 +54,7 @@ class Rows:
         once = count == len(values) and bool((weights == 1).all())
         ends = None if once else torch.from_numpy(np.cumsum(weights))
         grey = not bool(((values == 0) | (values == 1)).all())
-        return Rows(torch.from_numpy(values), ends, count, grey)
+        return BinaryTable(torch.from_numpy(values), ends, count, grey)
 
     @property
     def changing(self) -> bool:
@@ -105,7 +105,7 @@ def in_range(values: Array) -> Array:
     return np.clip(values, 0, 1)
 
 
-def warn_of_values(rows: Rows) -> None:
+def warn_of_values(rows: BinaryTable) -> None:
     """Says what of these rows a machine cannot learn."""
     values = rows.values
     if len(values) > 1 and bool((values == values[0]).all()):

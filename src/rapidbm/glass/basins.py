@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
 from ..machines.machine import Machine
@@ -30,7 +30,7 @@ FLIPPED = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 
 
 @dataclass(frozen=True, repr=False)
-class Basins(Shown):
+class Basins(Displayable):
     """What is left of the patterns after descent from some way off; errors are over patterns."""
 
     flipped: Tensor  # (f,) shares of units that were turned

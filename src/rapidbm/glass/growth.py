@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
 from ..machines.layers import Layers
@@ -49,7 +49,7 @@ def diluted(machine: Machine, share: float, rng: torch.Generator) -> Machine:
 
 
 @dataclass(frozen=True, repr=False)
-class Growth(Shown):
+class Growth(Displayable):
     """Minima of machines diluted to several sizes."""
 
     units: Tensor  # (f,)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError
 
 
 @dataclass(frozen=True, repr=False)
-class Plane(Shown):
+class Plane(Displayable):
     """Where each configuration lies, and how much of their distances a plane can show."""
 
     places: Tensor  # (c, 2)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..display import Shown, words
+from ..display import Displayable, words
 from ..errors import check_count
 from ..estimates import Estimate, jackknife
 from ..machines.machine import Machine
@@ -37,7 +37,7 @@ ROUNDS = 32  # an exit that one nudge in four finds is missed once in 10⁴
 
 
 @dataclass(frozen=True, repr=False)
-class Valleys(Shown):
+class Valleys(Displayable):
     """The minima of one replica, the most frequent first."""
 
     spins: Tensor  # (d, n); 0 where a unit has no field
@@ -48,7 +48,7 @@ class Valleys(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Minima(Shown):
+class Minima(Displayable):
     """What descent from `starts` random configurations found in each replica."""
 
     valleys: tuple[Valleys, ...]

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.spins import as_spins
@@ -32,7 +32,7 @@ FEWER = "take fewer samples"
 
 
 @dataclass(frozen=True, repr=False)
-class AdversarialAccuracy(Shown):
+class AdversarialAccuracy(Displayable):
     """Both halves of (1), and `distance`, the mean of |AA − 1/2| over them."""
 
     truth: Estimate
@@ -41,7 +41,7 @@ class AdversarialAccuracy(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Nearest(Shown):
+class Nearest(Displayable):
     """Share of pixels by which samples, and test images, differ from their nearest training image.
 
     A ratio of the mean distances below 1, or more copies than the test set has, is memorisation.

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..accel.memory import check_room
 from ..arrays import as_tensor
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_count, is_number
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.machine import Machine
@@ -36,7 +36,7 @@ from ..random import rng_from
 
 
 @dataclass(frozen=True, repr=False)
-class OverlapDistribution(Shown):
+class OverlapDistribution(Displayable):
     """P(q) over pairs of independent chains, and its moments."""
 
     edges: Tensor  # (b + 1,)
@@ -112,7 +112,7 @@ def aligned_edges(units: int) -> Tensor:
 
 
 @dataclass(frozen=True, repr=False)
-class Freezing(Shown):
+class Freezing(Displayable):
     """Overlaps of time averages: of a chain with its later self, and with other chains."""
 
     within: Estimate  # q_EA, eq. (2)
@@ -159,7 +159,7 @@ def edwards_anderson(series: Tensor) -> Estimate:
 
 
 @dataclass(frozen=True, repr=False)
-class Triangles(Shown):
+class Triangles(Displayable):
     """Shapes of the triangles of distances between three chains, eq. (4)."""
 
     distances: Tensor  # (e, triples, 3), sorted
@@ -172,7 +172,7 @@ class Triangles(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Ultrametricity(Shown):
+class Ultrametricity(Displayable):
     """Triangles of the chains, and those of a null: spins shuffled unit by unit over the chains."""
 
     found: Triangles

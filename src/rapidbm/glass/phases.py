@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_beta, check_choice, is_number
 from ..machines.couplings import Couplings
 from ..machines.layers import Layers
@@ -55,7 +55,7 @@ COLD = 1e-3  # stands for T = 0: the capacities change by less than 10⁻³ belo
 
 
 @dataclass(frozen=True, repr=False)
-class Standing(Shown):
+class Standing(Displayable):
     """Load and temperature of each replica, and the phase of a random machine that has the same."""
 
     load: Tensor  # (e,)
@@ -71,7 +71,7 @@ class Standing(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Boundaries(Shown):
+class Boundaries(Displayable):
     """Temperatures of the three lines against load; NaN where there is no such line."""
 
     theory: str

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, is_whole
 from ..estimates import Estimate
 from ..machines.machine import Machine
@@ -24,7 +24,7 @@ AGREE = 3.0  # combined errors
 
 
 @dataclass(frozen=True, repr=False)
-class Course(Shown):
+class Course(Displayable):
     """Quality after each number of sweeps: |AA − 1/2| (`neighbours.py`), rms of the second moments."""
 
     accuracy: Estimate  # (e, s)
@@ -32,7 +32,7 @@ class Course(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Relaxation(Shown):
+class Relaxation(Displayable):
     """Chains from random spins beside chains from data; `between` is |AA − 1/2| of one to the other."""
 
     sweeps: tuple[int, ...]

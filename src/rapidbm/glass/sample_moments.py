@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_count
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..progress import pulse, watched
@@ -25,7 +25,7 @@ from .neighbours import FEWER, checked, shuffled
 
 
 @dataclass(frozen=True, repr=False)
-class Moment(Shown):
+class Moment(Displayable):
     """Moments (1) of one order, of samples and of data.
 
     `floor` is the rms difference that two finite draws from one distribution would show; the slope of
@@ -42,7 +42,7 @@ class Moment(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Projections(Shown):
+class Projections(Displayable):
     """Samples and data along the data's principal components.
 
     `distance` is Wasserstein's, ∫|F_S − F_D|, in units of the data's standard deviation; `floor` is that

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..display import Shown, words
+from ..display import Displayable, words
 from ..errors import InputError
 from ..machines.couplings import Couplings
 from ..machines.machine import Machine
@@ -33,7 +33,7 @@ CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
 
 
 @dataclass(frozen=True, repr=False)
-class Spectrum(Shown):
+class Spectrum(Displayable):
     """Singular values of the couplings, or eigenvalues where units of one layer are coupled."""
 
     values: Tensor  # (e, r), falling; those that K patterns cannot reach, 0, are left out
@@ -82,7 +82,7 @@ def spectrum(machine: Machine) -> Spectrum:
 
 
 @dataclass(frozen=True, repr=False)
-class PatternOverlaps(Shown):
+class PatternOverlaps(Displayable):
     """C_kl = ξ_k·ξ_l / |ξ_k||ξ_l| within each layer."""
 
     matrices: tuple[Tensor, ...]  # per layer (e, k, k)

@@ -48,7 +48,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError
 from ..estimates import Estimate
 from ..machines.machine import Machine
@@ -74,7 +74,7 @@ ERGODIC = "one state: many minima, all crossed at this temperature"
 
 
 @dataclass(frozen=True, repr=False)
-class Glassiness(Shown):
+class Glassiness(Displayable):
     """The numbers behind a verdict."""
 
     edwards_anderson: Estimate

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_choice, check_count
 from ..exchange.dimod_samplers import read_spins, sampler_of, takes
 from ..machines.enumeration import (
@@ -56,7 +56,7 @@ SAME = 1e-6  # energies this close, relatively, are one
 
 
 @dataclass(frozen=True, repr=False)
-class GroundState(Shown):
+class GroundState(Displayable):
     """The lowest energy of each replica, a configuration that has it, and how far to trust it."""
 
     energy: Tensor  # (e,) float64

@@ -64,7 +64,7 @@ def rows_of(machine: Machine, replica: int, layers: Sequence[int]) -> Tensor:
 
 def can_count(machine: Machine) -> bool:
     """True for a restricted machine of two layers with patterns."""
-    return machine.layers.two and machine.layers.spins and machine.patterns is not None
+    return machine.layers.is_restricted and machine.layers.spins and machine.patterns is not None
 
 
 def sides(machine: Machine, replica: int) -> tuple[int, Kinds, Kinds]:

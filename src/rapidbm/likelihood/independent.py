@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import FitWarning
 from ..machines.enumeration import log_weight, states_of
 from ..machines.machine import Machine
@@ -51,7 +51,7 @@ ANNEALED, STEPS = 100, 100  # chains and temperatures of a short annealing
 
 
 @dataclass(frozen=True, repr=False)
-class Fit(Shown):
+class Fit(Displayable):
     """What is proven about the mean log-likelihood of data, in nats per sample."""
 
     most: Tensor  # (e,): it is not larger

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import check_beta
 from ..machines.enumeration import enumerate_spins, free_layers, infer, log_weight
 from ..machines.machine import Machine
@@ -31,7 +31,7 @@ from .quadrature import lattice
 
 
 @dataclass(frozen=True, repr=False)
-class Moments(Shown):
+class Moments(Displayable):
     """Means and pair moments of all units; the diagonal of the pairs is 1."""
 
     mean: Tensor  # (e, n) float64

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..display import Shown, Table, with_error
+from ..display import Displayable, Table, with_error
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import BLOCKS, Bounds, Estimate, jackknife
 from ..machines.enumeration import (
@@ -55,7 +55,7 @@ CONTRADICTED = 3.0  # the same between log Z of the walkers and of annealing
 
 
 @dataclass(frozen=True, repr=False)
-class Thermodynamics(Shown):
+class Thermodynamics(Displayable):
     """Eqs. (1) to (3) at every β, (e, b), with standard errors, 0 where they are exact.
 
     log Z, U, C, F and S are of the whole machine, m and χ per unit.

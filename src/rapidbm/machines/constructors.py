@@ -206,7 +206,7 @@ def _machine(
             xi = SPIN.random(shape, rng, dtype)
         xi[..., sum(layers.sizes[:2]) :] *= deep_start
         couplings = Patterns(layers, xi * size, strengths=strengths)
-        if couplings.measure is not None:
-            couplings.patterns.data.mul_(couplings.measure)
+        if couplings.unit_strengths is not None:
+            couplings.patterns.data.mul_(couplings.unit_strengths)
     start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
     return Machine(couplings, start if biases else None)

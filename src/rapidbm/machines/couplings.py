@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..accel.operands import Pair
+from ..accel.operands import BipartiteOperands
 from ..accel.ranks import Ranks
 from ..arrays import as_tensor, finite
 from .layers import Layers
@@ -40,7 +40,7 @@ class Patterned(Protocol):
         ...
 
     @property
-    def measure(self) -> Tensor | None:
+    def unit_strengths(self) -> Tensor | None:
         """What the ξ of every unit are measured in, (n,); None where that is 1."""
         ...
 
@@ -99,7 +99,7 @@ class Couplings(nn.Module, ABC):
         """The same from ⟨s_i s_j⟩ (e, n_0, n_1) of two layers coupled to each other alone."""
 
     @abstractmethod
-    def pair(self, biases: Tensor | None) -> Pair | None:
+    def operands(self, biases: Tensor | None) -> BipartiteOperands | None:
         """The two `layers.sides` as kernels read them, the biases (e, n) side by side, too; None where no
         kernel can."""
 
@@ -152,7 +152,7 @@ class Couplings(nn.Module, ABC):
     def limit(self) -> float:
         """Σ|θ| over the parameters of a replica from which on it is not `finite`."""
 
-    def everywhere(self, sums: Tensor) -> Tensor:
+    def over_all_units(self, sums: Tensor) -> Tensor:
         """Sums over the units here as sums over all units, in the same place; they may be elsewhere."""
         return sums
 

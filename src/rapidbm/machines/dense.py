@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..accel.elementwise import sum_of_sizes
-from ..accel.operands import Pair
+from ..accel.operands import BipartiteOperands
 from ..errors import InputError
 from .couplings import Couplings, as_parameter
 from .layers import Layers
@@ -100,10 +100,10 @@ class Dense(Couplings):
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         return {"weights.0-1": -product}
 
-    def pair(self, biases: Tensor | None) -> Pair:
-        j = self.first.detach() if self.layers.two else self.across()
+    def operands(self, biases: Tensor | None) -> BipartiteOperands:
+        j = self.first.detach() if self.layers.is_restricted else self.across()
         names = ("couplings.weights.0-1", "biases")
-        return Pair((j.shape[1], j.shape[2]), j, None, biases, names)
+        return BipartiteOperands((j.shape[1], j.shape[2]), j, None, biases, names)
 
     # -- other machines ---------------------------------------------------------------------------
 

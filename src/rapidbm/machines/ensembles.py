@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..accel import fused
-from ..accel.operands import Pair
+from ..accel.operands import BipartiteOperands
 from ..arrays import as_tensor
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError, check_count
 from .couplings import Couplings
 from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight
@@ -33,7 +33,7 @@ class HasGradient(HasEnergy, Protocol):
     couplings: Couplings
 
     def complete(self, visible: Any, *, means: bool = False) -> Tensor: ...
-    def pair(self) -> Pair | None: ...
+    def operands(self) -> BipartiteOperands | None: ...
     def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]: ...
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]: ...
     def gradient_of(self, product: Tensor, mean: Tensor) -> dict[str, Tensor]: ...
@@ -51,19 +51,19 @@ class Ensemble(Protocol):
         """Eq. (1) for every parameter, under its name in `named_parameters()`."""
         ...
 
-    def against(
+    def gradient_difference(
         self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         """Eq. (1), which may be given as `mine`, less that of the model."""
         ...
 
-    def alone(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: HasGradient) -> bool:
         """Whether eq. (1) is better had before the model's configurations are there."""
         ...
 
 
 @dataclass(frozen=True, repr=False)
-class WeightedSpins(Shown):
+class WeightedSpins(Displayable):
     """Configurations and their weights; a unit may hold its conditional mean instead of ±1."""
 
     spins: Tensor  # (e, c, n)
@@ -80,7 +80,7 @@ class WeightedSpins(Shown):
             )
 
     @staticmethod
-    def even(spins: Tensor) -> WeightedSpins:
+    def equal(spins: Tensor) -> WeightedSpins:
         """Equal weights that sum to one."""
         e, c, _ = spins.shape
         check_count("the number of configurations to average over", c)
@@ -89,14 +89,14 @@ class WeightedSpins(Shown):
     def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
         return machine.gradient_over(self.spins, self.weights)
 
-    def against(
+    def gradient_difference(
         self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         if mine is None and isinstance(model, WeightedSpins) and fused.joined(self.spins, model.spins):
             return self.minus(model).gradient(machine)
         return _difference(self, model, machine, mine)
 
-    def alone(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: HasGradient) -> bool:
         return False
 
     def times(self, factor: float) -> WeightedSpins:
@@ -123,7 +123,7 @@ class GivenVisible:
         return self.machine.complete(self.visible, means=True)
 
     def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
-        pair = machine.pair() if machine is self.machine else None
+        pair = machine.operands() if machine is self.machine else None
         fused_sum = None if pair is None else fused.gradient(pair, self.visible, self.weights)
         if fused_sum is not None:
             return fused_sum
@@ -144,17 +144,17 @@ class GivenVisible:
                 total["biases"] -= (weights[:, None] @ spins).squeeze(1)
         return total
 
-    def against(
+    def gradient_difference(
         self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
-        pair = machine.pair()
+        pair = machine.operands()
         if mine is None and isinstance(model, GivenVisible) and pair is not None:
             if fused.joins(pair, max(self.visible.shape[1], model.visible.shape[1])):
                 return self.minus(model).gradient(machine)
         return _difference(self, model, machine, mine)
 
-    def alone(self, machine: HasGradient) -> bool:
-        pair = machine.pair()
+    def gradient_comes_first(self, machine: HasGradient) -> bool:
+        pair = machine.operands()
         return pair is not None and fused.long(pair, self.visible.shape[1])
 
     def times(self, factor: float) -> GivenVisible:
@@ -194,7 +194,7 @@ class AllStates:
         The same sums as those over `chunks`, without writing configurations down.
         """
         machine, layers = self.machine, self.machine.layers
-        if not layers.two:
+        if not layers.is_restricted:
             raise InputError(
                 "products are of two layers that are coupled to each other alone, this machine has "
                 f"layers {layers.sizes} and edges {layers.edges}; use chunks()"
@@ -221,8 +221,8 @@ class AllStates:
 
     @torch.no_grad()
     def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
-        if machine.layers.two:
-            pair = machine.pair() if machine is self.machine else None
+        if machine.layers.is_restricted:
+            pair = machine.operands() if machine is self.machine else None
             sums = None if pair is None else fused.products(pair)
             return machine.gradient_of(*(sums or self.products()))
         total: dict[str, Tensor] = {}
@@ -231,12 +231,12 @@ class AllStates:
             total = {k: total[k].add_(v) for k, v in found.items()} if total else found
         return total
 
-    def against(
+    def gradient_difference(
         self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         return _difference(self, model, machine, mine)
 
-    def alone(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: HasGradient) -> bool:
         return False
 
     def chunks(self) -> Iterator[WeightedSpins]:

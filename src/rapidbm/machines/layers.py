@@ -134,12 +134,12 @@ class Layers:
         return tuple(range(1, len(self.sizes)))
 
     @cached_property
-    def restricted(self) -> bool:
+    def hidden_independent(self) -> bool:
         """True when the hidden units are independent of each other given the visible ones."""
         return self.independent(self.hidden)
 
     @cached_property
-    def two(self) -> bool:
+    def is_restricted(self) -> bool:
         """True for two layers in all, coupled to each other and not to themselves: an RBM."""
         return len(self.sizes) == 2 and self.edges == ((0, 1),)
 
@@ -156,13 +156,13 @@ class Layers:
         assert self.sides is not None
         return self.sides[0] + self.sides[1]
 
-    def sided(self, values: Tensor) -> Tensor:
+    def bipartite_order(self, values: Tensor) -> Tensor:
         """What is one number per unit, (…, n), with the units of the odd side after all others."""
         order = self._side_by_side()
         ordered = order == tuple(range(len(order)))
         return values if ordered else torch.cat([values[..., self.slices[i]] for i in order], -1)
 
-    def unsided(self, values: Tensor) -> Tensor:
+    def layer_order(self, values: Tensor) -> Tensor:
         """The same back in the order of the layers."""
         order = self._side_by_side()
         if order == tuple(range(len(order))):

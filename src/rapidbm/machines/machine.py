@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from ..accel import fused
 from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
-from ..accel.operands import Pair
+from ..accel.operands import BipartiteOperands
 from ..arrays import as_tensor
-from ..display import Shown, of_tensor
+from ..display import Displayable, of_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..progress import watch
 from ..random import rng_from
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from . import weights
 
 # What kernels read of machines whose parameters rest; not with the machine, or a copy would have it, too.
-_resting: WeakKeyDictionary[Machine, Pair] = WeakKeyDictionary()
+_fixed: WeakKeyDictionary[Machine, BipartiteOperands] = WeakKeyDictionary()
 
 
-class Machine(Shown, nn.Module):
+class Machine(Displayable, nn.Module):
     """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
 
     Visible data are ±1, {0, 1} or booleans, recognised by `to_spins`. A configuration of all units is ±1
@@ -215,8 +215,8 @@ class Machine(Shown, nn.Module):
     def given_visible(self, visible: Any, *, means: bool = False) -> WeightedSpins | GivenVisible:
         """Equal weights for these visible spins, hidden units at their means; restricted machines."""
         visible = self._visible(visible, means)
-        if not self.layers.two:
-            return WeightedSpins.even(self.complete(visible, means=True))
+        if not self.layers.is_restricted:
+            return WeightedSpins.equal(self.complete(visible, means=True))
         e, c, _ = visible.shape
         check_count("the number of configurations to average over", c)
         share = torch.full((), 1.0 / c, dtype=self.dtype, device=self.device)
@@ -224,9 +224,9 @@ class Machine(Shown, nn.Module):
 
     def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
         """Equal weights for the chains of a negative phase, their `layers.inferred` at their means."""
-        if self.layers.two:
+        if self.layers.is_restricted:
             return self.given_visible(spins[..., : self.visible], means=True)
-        return WeightedSpins.even(self.infer(spins, means=True))
+        return WeightedSpins.equal(self.infer(spins, means=True))
 
     # -- energies ---------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Machine(Shown, nn.Module):
         finite = self.couplings.finite()
         if self.biases is None:
             return finite
-        return finite & (self.couplings.everywhere(sum_of_sizes(self.biases)) < math.inf)
+        return finite & (self.couplings.over_all_units(sum_of_sizes(self.biases)) < math.inf)
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
@@ -269,7 +269,7 @@ class Machine(Shown, nn.Module):
         check_beta(beta)
         check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
         visible = self.visible_spins(visible)
-        if self.layers.restricted:
+        if self.layers.hidden_independent:
             given = self.with_visible(visible, means=True)
             return log_weight(self, given, self.layers.hidden, beta)
         step = max(1, 2**22 // (states_of(self.layers, (0,)) * self.layers.units * self.replicas))
@@ -289,7 +289,7 @@ class Machine(Shown, nn.Module):
 
     def hidden_mean(self, visible: Any, beta: float = 1.0) -> Tensor:
         """⟨h⟩ given the visible layer, (e, c, h); only a restricted machine has it in closed form."""
-        if not self.layers.restricted or not self.layers.hidden:
+        if not self.layers.hidden_independent or not self.layers.hidden:
             raise InputError(
                 "hidden means in closed form need a hidden layer that is not coupled to itself or "
                 f"to another one; this machine has layers {self.layers.sizes} and edges "
@@ -309,33 +309,33 @@ class Machine(Shown, nn.Module):
         return ensemble.gradient(self)
 
     @contextmanager
-    def resting(self, chains: int = 0) -> Iterator[None]:
+    def fixed_parameters(self, chains: int = 0) -> Iterator[None]:
         """In this block the parameters stay as they are: what kernels read of them is made once. So many
         chains are drawn in it, or as many as there are patterns."""
-        pair = self.pair()
+        pair = self.operands()
         if pair is None:
             yield
             return
-        pair = replace(pair, resting=True)
+        pair = replace(pair, fixed=True)
         fused.ready(pair, chains)
-        _resting[self] = pair
+        _fixed[self] = pair
         try:
             yield
         finally:
-            _resting.pop(self, None)
+            _fixed.pop(self, None)
 
-    def pair(self) -> Pair | None:
+    def operands(self) -> BipartiteOperands | None:
         """The two sides of a machine of spins (`layers.sides`) as kernels read them; None for any other,
         and for a deep one where they do not run: it would be put together for nobody."""
-        if self in _resting:
-            return _resting[self]
+        if self in _fixed:
+            return _fixed[self]
         layers = self.layers
         if layers.sides is None or not layers.spins:
             return None
-        if not layers.two and not fused.runs(self.couplings.first, layers.units**2):
+        if not layers.is_restricted and not fused.runs(self.couplings.first, layers.units**2):
             return None
-        biases = None if self.biases is None else layers.sided(self.biases.detach())
-        return self.couplings.pair(biases)
+        biases = None if self.biases is None else layers.bipartite_order(self.biases.detach())
+        return self.couplings.operands(biases)
 
     @torch.no_grad()
     def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
-from ..accel.operands import Pair
+from ..accel.operands import BipartiteOperands
 from ..accel.ranks import Ranks
 from ..errors import InputError, check_count, is_number
 from .couplings import Couplings, as_parameter
@@ -75,7 +75,7 @@ class Patterns(Couplings):
         """The `patterns` patterns nearest to couplings between two layers in mean square, eq. (8)."""
         check_count("the number of patterns K", patterns)
         layers = dense.layers
-        if not layers.two:
+        if not layers.is_restricted:
             raise InputError(
                 "patterns from dense couplings need a restricted machine, two layers that are coupled "
                 f"to each other and not to themselves; this one has layers {layers.sizes} and edges "
@@ -95,7 +95,7 @@ class Patterns(Couplings):
         return self.patterns
 
     @property
-    def measure(self) -> Tensor | None:
+    def unit_strengths(self) -> Tensor | None:
         """The strength of every unit's layer, (n,); None where all are 1."""
         return None if self.strengths is None else spread(self.layers, self.strengths, self.patterns)
 
@@ -103,7 +103,7 @@ class Patterns(Couplings):
     def patterned(self) -> Patterns:
         return self
 
-    def pair(self, biases: Tensor | None) -> Pair | None:
+    def operands(self, biases: Tensor | None) -> BipartiteOperands | None:
         if self.others is not None:
             return None
         assert self.layers.sides is not None
@@ -111,17 +111,19 @@ class Patterns(Couplings):
         sizes = sum(self.layers.sizes[i] for i in even), sum(self.layers.sizes[i] for i in odd)
         names = ("couplings.patterns", "biases")
         if len(self.layers.edges) < len(even) * len(odd):  # ξᵀξ would couple all of them
-            return Pair(sizes, self.across(), None, biases, names)
-        return Pair(sizes, self.layers.sided(self.patterns.detach()), self.scale, biases, names)
+            return BipartiteOperands(sizes, self.across(), None, biases, names)
+        return BipartiteOperands(
+            sizes, self.layers.bipartite_order(self.patterns.detach()), self.scale, biases, names
+        )
 
     @property
     def limit(self) -> float:  # |E| ≤ (1/√K) Σ_k (Σ_i |ξ_i^k|)² ≤ (Σ_ki |ξ_i^k|)²
         return math.sqrt(torch.finfo(self.patterns.dtype).max)
 
     def finite(self) -> Tensor:
-        return self.everywhere(sum_of_sizes(self.patterns)) < self.limit
+        return self.over_all_units(sum_of_sizes(self.patterns)) < self.limit
 
-    def everywhere(self, sums: Tensor) -> Tensor:
+    def over_all_units(self, sums: Tensor) -> Tensor:
         return sums if self.others is None else self.others.add(sums)
 
     def of_layer(self, layer: int) -> Tensor:
@@ -130,7 +132,7 @@ class Patterns(Couplings):
 
     def overlap(self, spins: Tensor, layer: int) -> Tensor:
         """m_l, (e, c, k)."""
-        return self.everywhere(self._own_overlap(spins, layer))
+        return self.over_all_units(self._own_overlap(spins, layer))
 
     def overlaps(self, spins: Tensor) -> list[Tensor]:
         """m_l of every layer, in one exchange with others."""
@@ -217,7 +219,7 @@ class Patterns(Couplings):
 
     @torch.no_grad()
     def add_gradient(self, total: dict[str, Tensor], spins: Tensor, weights: Tensor) -> None:
-        if not self.layers.two:
+        if not self.layers.is_restricted:
             super().add_gradient(total, spins, weights)
             return
         signed = (-self.scale * weights)[..., None]  # (e, c, 1)

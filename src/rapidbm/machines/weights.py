@@ -66,7 +66,7 @@ def to_weights(machine: Machine, levels: tuple[float, float] = (0, 1)) -> Weight
     middle, half = _of_levels(levels)
     layers = machine.layers
     layers.check_spins("a conversion to weights")
-    if not layers.two:
+    if not layers.is_restricted:
         raise InputError(
             "weights W, b and c are those of a restricted machine, two layers that are coupled to each "
             f"other; this one has layers {layers.sizes} and edges {layers.edges}: use to_bqm"

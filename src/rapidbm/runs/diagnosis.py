@@ -22,7 +22,7 @@ from .. import pictures
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..disk import write_json
-from ..display import Shown, Table
+from ..display import Displayable, Table
 from ..errors import InputError, check_count
 from ..estimates import Estimate
 from ..glass.accessibility import gibbs_accessibility
@@ -87,7 +87,7 @@ class Row:
 
 
 @dataclass(frozen=True, repr=False)
-class Diagnosis(Shown):
+class Diagnosis(Displayable):
     """All rows, and the figures under their names; `table()` is what the command prints."""
 
     rows: tuple[Row, ...]

@@ -17,7 +17,7 @@ from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import here
 from ..data.splits import Split
-from ..display import Shown, spread
+from ..display import Displayable, spread
 from ..errors import InputError, TimeLimit, check_choice, lookup
 from ..estimates import Bounds
 from ..glass.accessibility import gibbs_accessibility, method_accessibility
@@ -49,7 +49,7 @@ Rows = dict[str, list[float | None]]
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(Shown):
+class Evaluation(Displayable):
     """What `rapidbm evaluate` prints: values per replica, and how they were had."""
 
     rows: Rows

@@ -181,7 +181,7 @@ def _mismatches(
 ) -> Iterator[Tensor]:
     """Wrong pixels of every try, (e,)."""
     layers = machine.layers
-    if not layers.restricted or layers.self_coupled(0):
+    if not layers.hidden_independent or layers.self_coupled(0):
         for _ in range(tries):
             yield (reconstruct(machine, split, rng) != truth).sum((1, 2))
         return
@@ -198,7 +198,7 @@ def _draws_ahead(machine: Machine) -> bool:
     """Whether `_hidden_draws` serves: a GPU's kernels draw other numbers."""
     layers = machine.layers
     spins = by_device(machine.device, layers.spins, False)
-    return spins and layers.restricted and not layers.self_coupled(0)
+    return spins and layers.hidden_independent and not layers.self_coupled(0)
 
 
 def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator, tries: int) -> Iterator[Tensor]:

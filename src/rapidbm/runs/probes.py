@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -29,7 +29,7 @@ ROOM = 2**33  # bytes that features may take as float32
 
 
 @dataclass(frozen=True, repr=False)
-class Probe(Shown):
+class Probe(Displayable):
     """A fitted classifier and how often it is right."""
 
     weights: Tensor  # (features, classes)
@@ -154,7 +154,7 @@ def _batches(features: Tensor, labels: Tensor, elements: int = 2**28) -> list[tu
 @torch.no_grad()
 def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tensor:
     """One draw of the hidden spins given each image, (samples, h) int8; a machine of one replica."""
-    if machine.replicas != 1 or not machine.layers.restricted:
+    if machine.replicas != 1 or not machine.layers.hidden_independent:
         raise InputError(
             "hidden samples need a restricted machine of one replica; take machine.replica(i)"
         )

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from ..accel.devices import device_named
 from ..data.splits import Dataset
-from ..display import Shown
+from ..display import Displayable
 from ..errors import DataWarning, InputError, LossWarning
 from ..estimates import Estimate
 from ..likelihood.following import Follower, mean_log_p, work_of_rows
@@ -150,13 +150,13 @@ def _inferring(trainer: Training) -> int:
     theirs. Dense layers coupled to themselves are swept unit by unit, and nothing is as slow."""
     layers, positive = trainer.machine.layers, getattr(trainer, "positive", None)
     slow = trainer.machine.patterns is None and any(a == b for a, b in layers.edges)
-    if layers.restricted or slow or not isinstance(positive, MeanField):
+    if layers.hidden_independent or slow or not isinstance(positive, MeanField):
         return 0
     return positive.iterations // 2
 
 
 @dataclass(frozen=True, repr=False)
-class Trial(Shown):
+class Trial(Displayable):
     """Where a training without a folder stood when it was left."""
 
     machine: Machine  # its average, where one is kept

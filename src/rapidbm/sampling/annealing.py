@@ -26,7 +26,7 @@ from ..accel.executors import repeated
 from ..errors import InputError
 from ..estimates import Estimate
 from ..progress import pulse
-from .paths import Path, Position, Weights
+from .paths import LogWeights, Path, Position
 
 UNSEEN = 1.0  # over n chains, an error beside the others: all easily miss a part of weight 1/n
 STEP = 0.6  # pilot: standard deviation of log w that one step may add
@@ -52,7 +52,7 @@ def pilot(
         log_f, here = path.weights(spins), betas[-1]
         before = log_f(here)
 
-        def fits(there: float, log_f: Weights = log_f, before: Tensor = before) -> bool:
+        def fits(there: float, log_f: LogWeights = log_f, before: Tensor = before) -> bool:
             return float((log_f(there) - before).std(1).max()) <= step
 
         low, high = here, end
@@ -151,7 +151,7 @@ def _walk(
 ) -> None:
     """From each position to the next; a step changes its tensors in place."""
     take = repeated(step, rng, len(betas) - 1) if path.capturable else step
-    with path.resting():
+    with path.fixed_parameters():
         for here, there in pairwise(betas):
             take(here, there)
             tick()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import as_tensor
-from ..display import Shown, words
+from ..display import Displayable, words
 from ..errors import InputError, require
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
@@ -30,7 +30,7 @@ DIRECTIONS = 3
 
 
 @dataclass(frozen=True, repr=False)
-class Mixing(Shown):
+class Mixing(Displayable):
     """One value per replica and statistic."""
 
     names: tuple[str, ...]

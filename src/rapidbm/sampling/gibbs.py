@@ -98,13 +98,13 @@ def _by_kernels(
     push: Tensor | None,
 ) -> Tensor | None:
     """The sweeps of a machine with two sides, one of which is drawn after the other."""
-    pair = machine.pair()
+    pair = machine.operands()
     if not fused.serves(pair):
         return None
-    sided = machine.layers.sided
-    units = (None if x is None else sided(x) for x in (keep, push))
-    swept = fused.sweeps(pair, sided(spins), rng, count, beta, *units)
-    return None if swept is None else machine.layers.unsided(swept)
+    ordered = machine.layers.bipartite_order
+    units = (None if x is None else ordered(x) for x in (keep, push))
+    swept = fused.sweeps(pair, ordered(spins), rng, count, beta, *units)
+    return None if swept is None else machine.layers.layer_order(swept)
 
 
 @torch.no_grad()

@@ -23,13 +23,13 @@ from ..machines.machine import Machine
 def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
     """Visible spins with the hidden layers at the fixed point of eq. (1), or as near as `iterations`
     get; the fixed point of a restricted machine is its conditional mean."""
-    if machine.layers.restricted:
+    if machine.layers.hidden_independent:
         return machine.complete(visible, means=True)
-    pair = machine.pair()
+    pair = machine.operands()
     if pair is not None:
         means = fused.mean_field(pair, machine.visible_spins(visible, means=True), iterations)
         if means is not None:
-            return machine.layers.unsided(means)
+            return machine.layers.layer_order(means)
     hidden = tuple(layer for layer in machine.layers.order if layer != 0)
     return relax(machine, machine.with_visible(visible, means=True), hidden, iterations)
 

@@ -42,7 +42,7 @@ from ..random import check_rng
 from .gibbs import sweep
 
 Position = float | Tensor
-Weights = Callable[[Position], Tensor]  # log f of given configurations at a position, (e, c) float64
+LogWeights = Callable[[Position], Tensor]  # log f of given configurations at a position, (e, c) float64
 
 
 class Path(Protocol):
@@ -62,11 +62,11 @@ class Path(Protocol):
         """A sweep that leaves the distribution at `at` in place."""
         ...
 
-    def weights(self, spins: Tensor) -> Weights:
+    def weights(self, spins: Tensor) -> LogWeights:
         """log f of these configurations, for every position."""
         ...
 
-    def resting(self) -> AbstractContextManager[None]:
+    def fixed_parameters(self) -> AbstractContextManager[None]:
         """A block in which no parameter changes."""
         ...
 
@@ -98,8 +98,8 @@ class Cooling:
         """The layers that are summed."""
         return self.machine.layers.inferred if self.summing else ()
 
-    def resting(self) -> AbstractContextManager[None]:
-        return self.machine.resting()
+    def fixed_parameters(self) -> AbstractContextManager[None]:
+        return self.machine.fixed_parameters()
 
     @cached_property
     def precise(self) -> Machine:
@@ -173,7 +173,7 @@ class Cooling:
         level = torch.rand(total.shape[1:], generator=rng, device=total.device, dtype=total.dtype)
         return (total[:-1] < level).sum(0)
 
-    def weights(self, spins: Tensor) -> Weights:
+    def weights(self, spins: Tensor) -> LogWeights:
         """log f_β(s) = −β E + log Σ_j π_j q_j^(1 − β) + Σ_free log 2cosh(β field + (1 − β) b), where q_j
         has the free layers at 0."""
         layers = self.machine.layers
@@ -242,7 +242,7 @@ class Trajectory:
     def end(self) -> float:
         return float(len(next(iter(self.stops.values()))) - 1)
 
-    def resting(self) -> AbstractContextManager[None]:
+    def fixed_parameters(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
@@ -269,7 +269,7 @@ class Trajectory:
         apart = spins.reshape(machine.replicas, -1, spins.shape[2])
         return sweep(machine, apart, rng, means=True).reshape(spins.shape)
 
-    def weights(self, spins: Tensor) -> Weights:
+    def weights(self, spins: Tensor) -> LogWeights:
         kept = free_at_0(self.machine.layers, spins)
 
         def log_f(at: Position) -> Tensor:
@@ -294,7 +294,7 @@ class Crossing:
     def end(self) -> float:
         return 1.0
 
-    def resting(self) -> AbstractContextManager[None]:
+    def fixed_parameters(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     @cached_property
@@ -307,7 +307,7 @@ class Crossing:
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
 
-    def weights(self, spins: Tensor) -> Weights:
+    def weights(self, spins: Tensor) -> LogWeights:
         """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
         layers = self.here.layers
         kept = free_at_0(layers, spins)

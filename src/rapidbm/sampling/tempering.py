@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..errors import check_count
 from .annealing import pilot
 from .paths import Path
@@ -30,7 +30,7 @@ ROUNDS, TURNS = 5, 15  # of measuring rates; turns of the first round
 
 
 @dataclass(frozen=True, repr=False)
-class Walkers(Shown):
+class Walkers(Displayable):
     """Chains on every rung and what has become of them; the coldest rung samples the machine."""
 
     spins: Tensor  # (e, t·c, n), rung by rung, the hottest first

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..display import Shown
+from ..display import Displayable
 from ..likelihood.independent import Fit, warn_of_fit
 from ..machines.machine import Machine
 from ..progress import watch
@@ -21,7 +21,7 @@ from .optimisers import Optimizer
 
 
 @dataclass(frozen=True, repr=False)
-class Progress(Shown):
+class Progress(Displayable):
     """Where a training stands after an update."""
 
     epoch: int  # epochs that are complete

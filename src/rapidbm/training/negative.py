@@ -316,11 +316,11 @@ class PatternInduced:
     ) -> tuple[Weighted, Tensor]:
         if self.units == "visible" and not self.sweeps:
             visible = SPIN.nearest(self._patterns(machine)[..., : machine.visible])  # k configurations
-            if machine.layers.restricted:
+            if machine.layers.hidden_independent:
                 return machine.given_visible(visible, means=True), chains
-            return WeightedSpins.even(mean_field(machine, visible, iterations=30)), chains
+            return WeightedSpins.equal(mean_field(machine, visible, iterations=30)), chains
         spins = self.configurations(machine, chains, data, rng)
-        return (machine.smoothed(spins) if self.sweeps else WeightedSpins.even(spins)), chains
+        return (machine.smoothed(spins) if self.sweeps else WeightedSpins.equal(spins)), chains
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator

@@ -41,7 +41,7 @@ class ConditionalMean:
     capturable: ClassVar[bool] = True
 
     def check(self, machine: Machine, batch_size: int) -> None:
-        if not machine.layers.restricted:
+        if not machine.layers.hidden_independent:
             raise InputError(
                 "the positive phase 'mean' needs hidden units that are independent given the data; "
                 f"layers {machine.layers.sizes} with edges {machine.layers.edges} are not: use "
@@ -68,7 +68,7 @@ class MeanField:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
-        return WeightedSpins.even(mean_field(machine, data, self.iterations))
+        return WeightedSpins.equal(mean_field(machine, data, self.iterations))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ClampedChains:
         spins = machine.with_visible(data, means=True)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
         spins = sweeps(machine, spins, rng, self.sweeps, clamp=clamp, means=True)
-        return WeightedSpins.even(machine.infer(spins, means=True))
+        return WeightedSpins.equal(machine.infer(spins, means=True))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Enumerated:
 
 def positive_for(machine: Machine) -> PositivePhase:
     """The phase that `train` takes when none is named: exact where that is cheap, else mean field."""
-    if machine.layers.restricted:
+    if machine.layers.hidden_independent:
         return ConditionalMean()
     return Enumerated() if states_of(machine.layers, (0,)) <= 64 else MeanField()
 

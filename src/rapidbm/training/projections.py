@@ -141,7 +141,7 @@ class NoProjection:
 def _measured(machine: Machine, spins: Tensor) -> Tensor:
     """Spins as patterns of the machine's layers."""
     patterned = machine.couplings.patterned
-    measure = None if patterned is None else patterned.measure
+    measure = None if patterned is None else patterned.unit_strengths
     return spins if measure is None else spins * measure
 
 

@@ -96,4 +96,4 @@ def log_likelihood_gradient(
     machine: Machine, positive: Ensemble, negative: Ensemble
 ) -> dict[str, Tensor]:
     """∂⟨log p⟩/∂θ from the moments of the two phases."""
-    return {name: -value for name, value in positive.against(negative, machine).items()}
+    return {name: -value for name, value in positive.gradient_difference(negative, machine).items()}

@@ -116,8 +116,8 @@ class Trainer(Training):
         else:
             self.updater = bind_torch(optimizer, self.parameters)
         patterned = machine.couplings.patterned
-        if patterned is not None and patterned.measure is not None:
-            self.updater = Measured(self.updater, patterned.patterns, patterned.measure)
+        if patterned is not None and patterned.unit_strengths is not None:
+            self.updater = Measured(self.updater, patterned.patterns, patterned.unit_strengths)
         check_pace(pace, patterned is not None)
         if pace != 1:
             self.updater = Slowed(self.updater, machine, pace)
@@ -195,7 +195,7 @@ class Trainer(Training):
     ) -> None:
         """The update of these rows, of a batch of that size, all of it on the device."""
         batch = self.batches.spins(rows)  # (e, b, v)
-        with self.machine.resting(self.shards.most):
+        with self.machine.fixed_parameters(self.shards.most):
             gradient = self.gradient(batch, size)
         if self.centring is None:
             self.change(self.free(gradient), rates, project)
@@ -241,7 +241,7 @@ class Trainer(Training):
             data = times(data, count / (self.batch_size if self.batch_mean == "nominal" else size))
         with self.executor.beside():
             model = shard.model(machine, batch, size, self.executor.kept)
-        if data is not None and data.alone(machine):
+        if data is not None and data.gradient_comes_first(machine):
             of_data = data.gradient(machine)
         self.executor.meet()
         found = difference(data, model, machine, of_data)

@@ -69,7 +69,7 @@ class RawPatterns(PatternInduced):
     ) -> tuple[WeightedSpins, Tensor]:
         assert machine.patterns is not None  # init refuses dense couplings
         visible = machine.patterns.detach()[..., : machine.visible]
-        return WeightedSpins.even(machine.complete(visible, means=True)), chains
+        return WeightedSpins.equal(machine.complete(visible, means=True)), chains
 
 
 class RawRecipe(Recipe):

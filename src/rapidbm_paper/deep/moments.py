@@ -98,11 +98,11 @@ def small_bars() -> Dataset:
 def _angle(machine: Machine, data: Dataset, rng: torch.Generator) -> Tensor:
     """The cosine between g and ĝ of eq. (1), (e,)."""
     images = data.train.spins.to(machine.device, machine.dtype).expand(machine.replicas, -1, -1)
-    exact = positive_for(machine) if machine.layers.restricted else Enumerated()
-    inferred = positive_for(machine) if machine.layers.restricted else MeanField()
+    exact = positive_for(machine) if machine.layers.hidden_independent else Enumerated()
+    inferred = positive_for(machine) if machine.layers.hidden_independent else MeanField()
     model, _ = PatternInduced().step(machine, machine.random(1, rng), images, rng)
-    truth = exact.step(machine, images, rng).against(AllStates(machine), machine)
-    guess = inferred.step(machine, images, rng).against(model, machine)
+    truth = exact.step(machine, images, rng).gradient_difference(AllStates(machine), machine)
+    guess = inferred.step(machine, images, rng).gradient_difference(model, machine)
     one, two = (x["couplings.patterns"].flatten(1) for x in (truth, guess))
     found: Tensor = torch.nn.functional.cosine_similarity(one, two, 1)
     return found

@@ -105,7 +105,7 @@ def built(machine: Machine) -> Callable[[], Any]:
         dense = Machine(machine.couplings.dense()).requires_grad_(False)  # type: ignore[operator]
         visible = SPIN.nearest(machine.patterns[..., : machine.visible])
         spins = dense.complete(visible, means=True)
-        return machine.gradient(WeightedSpins.even(spins))
+        return machine.gradient(WeightedSpins.equal(spins))
 
     return run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...data.splits import Dataset, Split
-from ...display import Shown
+from ...display import Displayable
 from ...errors import InputError
 from ...machines.machine import Machine
 from ...training.negative import NegativePhase
@@ -31,7 +31,7 @@ class Usual:
     clamp: bool = False
 
 
-class Trained(Shown, ABC):
+class Trained(Displayable, ABC):
     """What can be looked at after a training: a run folder, a machine that comes with the package, or one
     in a file or at hand."""
 
@@ -64,7 +64,7 @@ class Trained(Shown, ABC):
         """What is measured on, under its names: the parts of its own data; other data as they are in
         their file; nothing where there are none. Of rows on disk these are some."""
         if self.other is not None:
-            return self.other.some().given
+            return self.other.some().original_parts
         return self.data().some().parts if self.has_data else {}
 
     def measure_on(self, data: Dataset, name: str) -> None:
@@ -82,7 +82,7 @@ class Trained(Shown, ABC):
                 f"{data.columns[i][:40]!r}, not {self.columns[i][:40]!r}; put them in that order"
             )
         self.other, self.other_name = data, name
-        counts = {part: f"{len(split):,}" for part, split in data.given.items()}
+        counts = {part: f"{len(split):,}" for part, split in data.original_parts.items()}
         told = ", ".join(n if part == "data" else f"{part} {n}" for part, n in counts.items())
         self.notes = (f"measured on {self._kind_of_other}{name} ({told} rows)",)
 

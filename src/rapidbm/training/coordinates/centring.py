@@ -39,7 +39,7 @@ class Centring:
                 f"centred gradients are for a machine with biases, this one of "
                 f"{machine.layers.describe()} units has none; give --biases, or leave --centred out"
             )
-        if not machine.layers.restricted and not persistent:
+        if not machine.layers.hidden_independent and not persistent:
             raise InputError(
                 f"centred gradients of a deep or full machine ({machine.layers.describe()} units) follow "
                 "the means of hidden units by persistent chains; use the negative phase 'pcd' "

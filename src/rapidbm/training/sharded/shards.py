@@ -221,7 +221,9 @@ def difference(
 ) -> dict[str, Tensor]:
     """The data's gradient, which may be given, less the model's; a shard may lack either."""
     if data is not None:
-        return data.gradient(machine) if model is None else data.against(model, machine, of_data)
+        return (
+            data.gradient(machine) if model is None else data.gradient_difference(model, machine, of_data)
+        )
     if model is not None:
         return {name: -value for name, value in model.gradient(machine).items()}
     return {name: torch.zeros_like(p.data) for name, p in machine.named_parameters()}
