@@ -9,7 +9,7 @@ from pathlib import Path
 
 import rapidbm as rb
 from rapidbm.glass import pictures as draw
-from rapidbm.glass.overlaps import energies
+from rapidbm.glass.overlaps import energies_per_unit
 from rapidbm.pictures import INK, figure, save
 
 
@@ -34,11 +34,11 @@ def main(folder: Path) -> None:
         spins = rb.sample(machine, 64, sampler=rb.ParallelTempering(), seed=0)
         found = rb.minima(machine, 400, rb.stream(0, "minima"))
         draw.show_overlaps(row[0], rb.overlap_distribution(spins))
-        draw.show_energies(row[1], energies(machine, spins), found)
+        draw.show_energies(row[1], energies_per_unit(machine, spins), found)
         draw.show_rarefaction(row[2], found)
         draw.show_growth(row[3], rb.growth(machine, 400, rb.stream(0, "growth")))
         row[0].set_title(name, fontsize=11, color=INK, loc="left")
-        here = rb.standing(machine)
+        here = rb.phase_point(machine)
         places.append((name, (float(here.load[0]), float(here.temperature[0]))))
     save(fig, folder / "three-machines.png")
     fig = figure(6.2, 4.4)

@@ -20,9 +20,9 @@ from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
 from rapidbm.random import stream
 from rapidbm.sampling import annealing, bases
+from rapidbm.sampling.chain_shards import ChainShards
 from rapidbm.sampling.paths import Cooling
 from rapidbm.sampling.samplers import Annealing, ParallelTempering, sample
-from rapidbm.sampling.spread import Spread
 from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
@@ -284,7 +284,7 @@ def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spr
     monkeypatch.setattr(annealing, "backward", lambda *given: back)
     walk = annealed.Walk(None, [0.0, 1.0], logs, None)
     settled = torch.ones((1, 100, 1))
-    found = annealed._joined(walk, settled, None, lambda *words: stream(0), None, Spread())
+    found = annealed._joined(walk, settled, None, lambda *words: stream(0), None, ChainShards())
     best = annealing.bennett(logs, back)
     ends = [float(best.value + side * WIDE * best.error) for side in (-1, 1)]
     wide = WIDE if abs(apart) > 1.96 else 0.0
@@ -297,7 +297,9 @@ def test_directions_that_contradict_each_other_bring_their_own_errors(apart, spr
     assert float(found.lower) == pytest.approx(min(ends), abs=1e-12)
     assert float(found.upper) == pytest.approx(max(ends), abs=1e-12)
     assert (float(found.forward), float(found.back)) == pytest.approx((forward, backward))
-    few = annealed._joined(walk, settled, torch.tensor([4]), lambda *words: stream(0), None, Spread())
+    few = annealed._joined(
+        walk, settled, torch.tensor([4]), lambda *words: stream(0), None, ChainShards()
+    )
     assert float(few.upper - few.lower) > 2 * WIDE / 4  # of four chains a quarter may miss
 
 
@@ -525,8 +527,8 @@ def test_a_mode_that_two_units_open_together(named, monkeypatch):
         nothing = torch.zeros((1, 1, 16), dtype=torch.float64)
         closed = torch.ones((1, 1, 16), dtype=torch.float64)
         closed[..., 14:] = -1.0
-        monkeypatch.setattr(bases, "_named", lambda *given: (nothing, nothing.bool()))
-        monkeypatch.setattr(bases, "_hints", lambda *given: nothing[:, :0])
+        monkeypatch.setattr(bases, "_states_of_units", lambda *given: (nothing, nothing.bool()))
+        monkeypatch.setattr(bases, "_states_of_parameters", lambda *given: nothing[:, :0])
         monkeypatch.setattr(bases, "_cooled", lambda *given: closed)
     half, n, rng = 7, 16, stream(0, "together")
     matrix, biases = torch.zeros((n, n), dtype=torch.float64), torch.zeros(1, n, dtype=torch.float64)
@@ -586,8 +588,8 @@ def test_units_that_are_turned_stay_until_the_others_have_followed(monkeypatch):
     machine = rbm(4, 3, seed=0, scale=0.2, dtype=torch.float64)
     source = torch.tensor([[[0.5, -0.5, 0.2, -0.9, 0.8, -0.1, 0.3]]], dtype=torch.float64)
     units = torch.tensor([[3, 0, 4]])
-    monkeypatch.setattr(bases, "PAIRED", 2)
-    found = bases._turned(machine, source, units)
+    monkeypatch.setattr(bases, "FLIPPED_PAIRS", 2)
+    found = bases._after_flips(machine, source, units)
     assert found.shape == (1, 4, 7)  # three alone and a pair
     assert found[0, 0, 3] == 1.0
     assert found[0, 1, 0] == -1.0
@@ -602,7 +604,7 @@ def test_units_that_are_turned_stay_until_the_others_have_followed(monkeypatch):
 def test_a_unit_names_states_of_all_layers_at_either_value():
     layers = Layers((4, 3, 2), ((0, 1), (1, 2)))
     machine = silent(layers, 8, torch.arange(4, 7), 0.0)
-    spins, held = bases._named(machine, torch.arange(9)[None])
+    spins, held = bases._states_of_units(machine, torch.arange(9)[None])
     assert spins.shape == held.shape == (1, 18, 9)
     # The others of a unit's own layer are left to mean field: a unit of 4, 3 or 2 names 5, 6 or 7 more.
     assert spins[0].abs().sum(1).tolist() == ([6.0] * 4 + [7.0] * 3 + [8.0] * 2) * 2
@@ -627,13 +629,13 @@ def test_one_path_sums_layers_and_one_does_not():
 def test_the_strongest_units_of_each_layer():
     machine = rbm(60, 3, seed=0, scale=0.2)
     units = bases._strongly_coupled(machine)
-    assert units.shape == (1, bases.TURNED + 3)
+    assert units.shape == (1, bases.FLIPPED + 3)
     sizes = machine.couplings.matrix(0, 1).detach().abs()[0]
     assert (
-        units[0, : bases.TURNED].tolist()
-        == sizes.sum(1).argsort(descending=True)[: bases.TURNED].tolist()
+        units[0, : bases.FLIPPED].tolist()
+        == sizes.sum(1).argsort(descending=True)[: bases.FLIPPED].tolist()
     )
-    assert units[0, bases.TURNED :].tolist() == (60 + sizes.sum(0).argsort(descending=True)).tolist()
+    assert units[0, bases.FLIPPED :].tolist() == (60 + sizes.sum(0).argsort(descending=True)).tolist()
 
 
 # -- few effective chains -------------------------------------------------------------------------------
@@ -648,7 +650,7 @@ def test_an_interval_that_few_chains_carry_is_wide(count, monkeypatch):
     monkeypatch.setattr(annealing, "backward", lambda *given: back)
     walk = annealed.Walk(None, [0.0, 1.0], logs, None)
     settled = torch.ones((1, count, 1))
-    found = annealed._joined(walk, settled, None, lambda *words: stream(0), None, Spread())
+    found = annealed._joined(walk, settled, None, lambda *words: stream(0), None, ChainShards())
     assert float(found.ess) < few
     half = 0.25 * few / float(found.ess)
     assert half > 0.25

@@ -103,13 +103,13 @@ def test_the_pilot_says_where_its_chains_stood():
 def test_a_schedule_spreads_the_variance_that_it_may(monkeypatch):
     # Two steps of the pilot, 0.6² each; in p pieces they add 2 · 0.6² / p to the variance of log w.
     monkeypatch.setattr(annealing, "pilot", lambda *given, **named: ([0.0, 0.4, 1.0], []))
-    for spread, most, pieces in (
+    for variance, most, pieces in (
         (0.25, 10_000, 3),
         (0.1, 10_000, 8),
         (1.0, 10_000, 1),
         (0.1, 9, 4),
     ):
-        found = annealing.schedule(None, stream(0), spread=spread, most=most)
+        found = annealing.schedule(None, stream(0), variance=variance, most=most)
         assert len(found) == 2 * pieces + 1
         assert found[::pieces] == [0.0, 0.4, 1.0]
 
@@ -258,7 +258,7 @@ def test_a_wrong_weight_shows(monkeypatch):
 def test_the_steps_are_even_and_the_limit_is_kept():
     machine = rbm(10, 30, 3, seed=0)
     path = path_to(machine)
-    betas = annealing.schedule(path, stream(0), spread=0.25)
+    betas = annealing.schedule(path, stream(0), variance=0.25)
     assert betas[0] == 0.0
     assert betas[-1] == 1.0
     assert all(a < b for a, b in itertools.pairwise(betas))
@@ -271,10 +271,10 @@ def test_the_steps_are_even_and_the_limit_is_kept():
 def test_steps_of_the_pilot_are_divided_by_their_variance(monkeypatch):
     """Two steps of variance 0.36 each: in three pieces they add up to less than 0.25."""
     monkeypatch.setattr(annealing, "pilot", lambda *given, **named: ([0.0, 0.3, 1.0], None))
-    found = annealing.schedule(None, None, spread=0.25)
+    found = annealing.schedule(None, None, variance=0.25)
     assert found == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.3 + 0.7 / 3, 1.0 - 0.7 / 3, 1.0])
-    assert len(annealing.schedule(None, None, spread=0.25, most=5)) == 5
-    assert len(annealing.schedule(None, None, spread=2.0)) == 3
+    assert len(annealing.schedule(None, None, variance=0.25, most=5)) == 5
+    assert len(annealing.schedule(None, None, variance=2.0)) == 3
     assert len(annealing.resized([0.0, 0.3, 1.0], 4)) == 5  # about: 1.5 pieces are two
     assert len(annealing.resized([0.0, 0.3, 1.0], 6)) == 5  # 2.5 are too
 

@@ -593,7 +593,7 @@ def test_rows_of_a_diagnosis_are_what_they_say(few_looks):
 
 
 def test_a_diagnosis_begins_with_the_past(trained, few_looks):
-    from rapidbm.glass.phases import standing
+    from rapidbm.glass.phases import phase_point
 
     run = Run(trained)
     machine, _, past = opened(run, 4, 1, "cpu")
@@ -605,7 +605,7 @@ def test_a_diagnosis_begins_with_the_past(trained, few_looks):
     place = diagnose(machine, past=past, **options).as_dict()
     (place,) = (rows for name, rows in place.items() if name.startswith("place"))
     for name, one in (("temperature at the start", past[0]), ("temperature", machine)):
-        assert place[name]["value"] == pytest.approx(float(standing(one).temperature))
+        assert place[name]["value"] == pytest.approx(float(phase_point(one).temperature))
 
 
 def test_samplers_of_a_run(rapidbm, trained):

@@ -51,7 +51,7 @@ RESULTS = {
     "Growth": lambda: rb.growth(MACHINE, 10, seed=0, fractions=(0.5, 1.0), tries=2),
     "Spectrum": lambda: rb.spectrum(MACHINE),
     "PatternOverlaps": lambda: rb.pattern_overlaps(MACHINE),
-    "Standing": lambda: rb.standing(MACHINE),
+    "PhasePoint": lambda: rb.phase_point(MACHINE),
     "Glassiness": lambda: rb.glassiness(MACHINE, SERIES, seed=0, starts=5, fractions=(0.5, 1.0), tries=2),
     "AdversarialAccuracy": lambda: rb.adversarial_accuracy(SPINS[..., :6], BITS, seed=0),
     "Walkers": lambda: rb.record(MACHINE, 2, 1, sampler=rb.ParallelTempering(rungs=2), seed=0)[1],

@@ -11,7 +11,7 @@ from rapidbm.estimates import Estimate
 from rapidbm.glass.overlaps import (
     aligned_edges,
     edwards_anderson,
-    energies,
+    energies_per_unit,
     freezing,
     overlap_distribution,
     overlaps,
@@ -260,7 +260,7 @@ def test_error_of_triangles_is_what_repetition_gives():
 @pytest.mark.parametrize("machine", machines(2))
 def test_mean_energy_is_the_enumerated_one(machine):
     every, p = exact_distribution(machine)
-    found = energies(machine, exact_draws(machine, 2000, stream(0)))
+    found = energies_per_unit(machine, exact_draws(machine, 2000, stream(0)))
     exact = (p * machine.energy(every)).sum(1) / machine.layers.units
     assert found.shape == (2, 2000)
     assert z(Estimate.of(found), exact) < 5.5

@@ -498,7 +498,9 @@ def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
         return spins
 
     monkeypatch.setattr("rapidbm.ground.ground_state.sweep", sweep)
-    monkeypatch.setattr("rapidbm.ground.ground_state.turn", lambda path, x, rng: (turns.append(1), x)[1])
+    monkeypatch.setattr(
+        "rapidbm.ground.ground_state.tempering_step", lambda path, x, rng: (turns.append(1), x)[1]
+    )
     for method in ("annealing", "tempering"):
         ground_state(machine, method=method, starts=50, sweeps=11, seed=0)
     square = machine.couplings.matrix(0, 1).detach()[0].square()

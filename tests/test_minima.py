@@ -10,8 +10,8 @@ from conftest import machines, states
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
 from rapidbm.glass.growth import diluted, growth
-from rapidbm.glass.minima import Minima, Valleys, chao1, coincidence, minima, settle, stability
-from rapidbm.glass.overlaps import energies, overlap_distribution, ultrametricity
+from rapidbm.glass.minima import Minima, Valleys, chao1, coincidence, minima, minima_below, stability
+from rapidbm.glass.overlaps import energies_per_unit, overlap_distribution, ultrametricity
 from rapidbm.glass.pictures import landscape_figure
 from rapidbm.glass.spectra import spectrum
 from rapidbm.glass.verdict import Glassiness, glassiness
@@ -109,7 +109,7 @@ def test_ends_are_stable_and_starts_are_left_as_they_are():
     machine = rbm(20, 30, 4, replicas=2, seed=0)
     start = machine.random(50, stream(0))
     before = start.clone()
-    ends, tied = settle(machine, start, stream(1))
+    ends, tied = minima_below(machine, start, stream(1))
     assert torch.equal(start, before)
     assert ends.dtype == machine.dtype
     field = torch.cat([machine.field(ends, i) for i in (0, 1)], -1)
@@ -394,7 +394,7 @@ def test_every_panel_is_drawn(machine, tmp_path):
     fig = landscape_figure(
         overlap_distribution(last),
         ultrametricity(last, rng, triples=100),
-        energies(machine, last),
+        energies_per_unit(machine, last),
         found.minima,
         found.growth,
         found.spectrum,

@@ -493,7 +493,7 @@ NUMBERS = {
     "log_z": (lambda x: rb.log_z(SMALL, beta=x), "β"),
     "log_likelihood": (lambda x: rb.log_likelihood(SMALL, SPINS, beta=x), "β"),
     "exact_moments": (lambda x: rb.exact_moments(SMALL, beta=x), "β"),
-    "standing": (lambda x: rb.standing(SMALL, x), "β"),
+    "phase_point": (lambda x: rb.phase_point(SMALL, x), "β"),
     "relaxation": (
         lambda x: rb.relaxation(SMALL, SPINS, rng(), sweeps=(0, 1), chains=2, beta=x),
         "β",

@@ -19,8 +19,8 @@ from rapidbm.glass.phases import (
     capacity,
     glass_line,
     overlaps,
+    phase_point,
     phases_at,
-    standing,
 )
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine
@@ -143,7 +143,7 @@ def test_descent_keeps_the_overlaps_of_theory_below_the_capacity_only(visible, h
 
 def test_standing_of_patterns():
     machine = rbm(200, 300, 10, replicas=3, seed=0)
-    place = standing(machine, beta=2.0)
+    place = phase_point(machine, beta=2.0)
     coupling = machine.couplings.matrix(0, 1).detach().double().square().mean((1, 2)).sqrt()
     root = (200 * 300) ** 0.5
     assert torch.allclose(place.temperature, 10**0.5 / (2 * coupling * root), rtol=1e-6)
@@ -151,33 +151,33 @@ def test_standing_of_patterns():
     assert place.patterns.tolist() == [10.0] * 3
     assert (place.theory, place.aspect) == (BIDIRECTIONAL, 1.5)
     assert place.phase == ("retrieval",) * 3
-    assert standing(rbm(200, 300, 100, seed=0)).phase == ("spin glass",)
-    assert standing(rbm(200, 300, 30, seed=0)).phase == ("retrieval, metastable",)
-    assert standing(rbm(200, 300, 10, scale=0.05, seed=0)).phase == ("paramagnet",)
-    assert standing(machine, beta=0.0).phase == ("paramagnet",) * 3
+    assert phase_point(rbm(200, 300, 100, seed=0)).phase == ("spin glass",)
+    assert phase_point(rbm(200, 300, 30, seed=0)).phase == ("retrieval, metastable",)
+    assert phase_point(rbm(200, 300, 10, scale=0.05, seed=0)).phase == ("paramagnet",)
+    assert phase_point(machine, beta=0.0).phase == ("paramagnet",) * 3
 
 
 def test_standing_of_deep_and_full_machines():
     deep = dbm(200, (300, 50), 10, seed=0)
-    place = standing(deep)
+    place = phase_point(deep)
     assert float(place.load) == pytest.approx(10 / (200 * 300) ** 0.5)
     assert place.theory == BIDIRECTIONAL
     full = bm(60, 40, 4, replicas=2, seed=0)
-    place = standing(full)
+    place = phase_point(full)
     one = Machine(full.couplings.dense())
     square = torch.cat([torch.cat([one.couplings.matrix(i, j) for j in (0, 1)], 2) for i in (0, 1)], 1)
     coupling = (square.detach().double().square().sum((1, 2)) / (100 * 99)).sqrt()
     assert place.theory == HOPFIELD
     assert torch.allclose(place.temperature, 2.0 / (coupling * 100), rtol=1e-6)
     assert place.phase == ("retrieval",) * 2
-    assert standing(bm(50, seed=0)).theory == HOPFIELD
+    assert phase_point(bm(50, seed=0)).theory == HOPFIELD
 
 
 def test_dense_couplings_show_how_many_patterns_made_them():
     machine = rbm(300, 400, 30, replicas=3, seed=2)
-    dense = standing(Machine(machine.couplings.dense()))
+    dense = phase_point(Machine(machine.couplings.dense()))
     assert torch.allclose(dense.patterns, torch.full_like(dense.patterns, 30.0), rtol=0.05)
-    assert torch.allclose(dense.temperature, standing(machine).temperature, rtol=0.03)
+    assert torch.allclose(dense.temperature, phase_point(machine).temperature, rtol=0.03)
 
 
 @pytest.mark.parametrize("make", [rbm, bm])
@@ -185,8 +185,8 @@ def test_dense_gaussian_couplings_freeze_where_the_gaussian_glass_does(make):
     # Two layers: variance s² and (VH)^(1/4) s = 1. All pairs (Sherrington, Kirkpatrick): s √N = 1.
     visible, hidden = 300, 200
     edge = (visible * hidden) ** -0.25 if make is rbm else (visible + hidden) ** -0.5
-    hot = standing(make(visible, hidden, scale=0.9 * edge, replicas=2, seed=0))
-    cold = standing(make(visible, hidden, scale=1.1 * edge, replicas=2, seed=0))
+    hot = phase_point(make(visible, hidden, scale=0.9 * edge, replicas=2, seed=0))
+    cold = phase_point(make(visible, hidden, scale=1.1 * edge, replicas=2, seed=0))
     assert hot.phase == ("paramagnet",) * 2
     assert cold.phase == ("spin glass",) * 2
     assert torch.all(hot.load > 10)  # far from few patterns
@@ -195,7 +195,7 @@ def test_dense_gaussian_couplings_freeze_where_the_gaussian_glass_does(make):
 def test_a_replica_that_diverged_has_no_place():
     machine = rbm(20, 20, replicas=2, scale=0.1, seed=0)
     machine.couplings.weights["0-1"].data[1, 0, 0] = torch.nan
-    place = standing(machine)
+    place = phase_point(machine)
     assert place.phase == ("paramagnet", "undefined")
 
 

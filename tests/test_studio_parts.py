@@ -413,8 +413,8 @@ def test_specimens_are_what_their_names_say():
         ("glass", "spin glass"),
         ("paramagnet", "paramagnet"),
     ):
-        assert rb.standing(SPECIMENS[name].make()).phase == (phase,)
-    assert rb.standing(SPECIMENS["crowded"].make()).phase == ("spin glass",)
+        assert rb.phase_point(SPECIMENS[name].make()).phase == (phase,)
+    assert rb.phase_point(SPECIMENS["crowded"].make()).phase == ("spin glass",)
 
 
 def test_only_what_is_in_the_folder_or_the_package_is_opened(tmp_path):
@@ -527,9 +527,11 @@ def test_walkers_keep_their_names_when_they_trade():
     machine = rb.rbm(6, 5, scale=0.5, seed=0)
     path = rb.ParallelTempering().path(machine)
     start = machine.random(12, rb.stream(0, "x"))
-    walkers = tempering.walkers_on(torch.linspace(0, 1, 4, dtype=torch.float64)[None], start)
+    walkers = tempering.new_walkers(torch.linspace(0, 1, 4, dtype=torch.float64)[None], start)
     for turn in range(6):
-        walkers = tempering.turn(path, walkers, rb.stream(turn, "turn"), sweeps=0)  # nobody moves
+        walkers = tempering.tempering_step(
+            path, walkers, rb.stream(turn, "turn"), sweeps=0
+        )  # nobody moves
     assert not torch.equal(walkers.names[0], torch.arange(12))
     assert torch.equal(walkers.spins[0], start[0, walkers.names[0]])
 

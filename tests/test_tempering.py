@@ -62,10 +62,10 @@ def three_rungs(machine, chains, seed=0):
 
 def turned(machine, chains=20_000, turns=4):
     path, rungs, spins, exact = three_rungs(machine, chains)
-    walkers = tempering.walkers_on(rungs, spins)
+    walkers = tempering.new_walkers(rungs, spins)
     rng = stream(1)
     for _ in range(turns):
-        walkers = tempering.turn(path, walkers, rng)
+        walkers = tempering.tempering_step(path, walkers, rng)
     apart = walkers.spins.unflatten(1, (3, chains))
     return [p for t in range(3) for p in p_values(apart[:, t], exact[t])]
 
@@ -116,12 +116,12 @@ def test_a_function_that_moves_spins_is_a_sampler():
 def test_turns_add_up_their_chances():
     machine = rbm(3, 2, scale=0.7, seed=0, biases=True, dtype=torch.float64)
     path, rungs, spins, _ = three_rungs(machine, 5)
-    walkers, total = tempering.walkers_on(rungs, spins), torch.zeros((1, 2), dtype=torch.float64)
+    walkers, total = tempering.new_walkers(rungs, spins), torch.zeros((1, 2), dtype=torch.float64)
     first = walkers
     for odd in (False, True, False):
         _, chance = tempering.exchange(path, walkers.spins, rungs, stream(3), odd)
         total[:, int(odd)] += chance.mean((1, 2))
-        walkers = tempering.turn(path, walkers, stream(3))
+        walkers = tempering.tempering_step(path, walkers, stream(3))
     assert torch.allclose(walkers.rate_sum, total)
     assert torch.allclose(walkers.rates, total / torch.tensor([2.0, 1.0]))
     assert (walkers.tried.tolist(), walkers.turns) == ([2, 1], 3)
@@ -134,14 +134,14 @@ def test_turns_add_up_their_chances():
 def test_rungs_are_placed_by_hand():
     """Rejections of ½ and ½: new rungs at quarters of their sum, by ratios where there are any."""
     rungs = torch.tensor([[0.0, 0.01, 1.0]], dtype=torch.float64)
-    walkers = tempering.walkers_on(rungs, torch.arange(3.0)[None, :, None])
+    walkers = tempering.new_walkers(rungs, torch.arange(3.0)[None, :, None])
     halves = torch.full((1, 2), 0.5, dtype=torch.float64)
     walkers = replace(walkers, rate_sum=2 * halves, tried=torch.tensor([2, 2]))
-    placed = tempering.placed(walkers, 5, 64)
-    assert placed.rungs.tolist() == [pytest.approx([0.0, 0.005, 0.01, 0.1, 1.0])]
-    assert placed.spins.flatten().tolist() == [0, 1, 1, 2, 2]  # the nearest rung's
-    assert tempering.placed(walkers, None, 64).rungs.tolist() == [pytest.approx([0.0, 0.01, 1.0])]
-    assert tempering.placed(walkers, None, 2).rungs.tolist() == [[0.0, 1.0]]
+    ladder = tempering.respaced(walkers, 5, 64)
+    assert ladder.rungs.tolist() == [pytest.approx([0.0, 0.005, 0.01, 0.1, 1.0])]
+    assert ladder.spins.flatten().tolist() == [0, 1, 1, 2, 2]  # the nearest rung's
+    assert tempering.respaced(walkers, None, 64).rungs.tolist() == [pytest.approx([0.0, 0.01, 1.0])]
+    assert tempering.respaced(walkers, None, 2).rungs.tolist() == [[0.0, 1.0]]
 
 
 def test_the_ladder_has_even_rates_and_counts_round_trips(monkeypatch):
@@ -149,9 +149,9 @@ def test_the_ladder_has_even_rates_and_counts_round_trips(monkeypatch):
     machine = rbm(30, 30, 2, replicas=2, seed=0)
     path = path_to(machine, exact=False)
     rng = stream(0)
-    walkers = tempering.climb(path, 20, rng)
+    walkers = tempering.start_walkers(path, 20, rng)
     for _ in range(100):
-        walkers = tempering.turn(path, walkers, rng)
+        walkers = tempering.tempering_step(path, walkers, rng)
     assert walkers.rungs[0, 0] == 0
     assert walkers.rungs[0, -1] == 1
     assert bool((walkers.rungs.diff(dim=1) > 0).all())
@@ -159,22 +159,22 @@ def test_the_ladder_has_even_rates_and_counts_round_trips(monkeypatch):
     assert float(walkers.rates.max()) < 0.75
     assert int(walkers.trips.min()) > 3
     plain = torch.linspace(0, 1, walkers.rungs.shape[1], dtype=torch.float64)
-    spread = tempering.walkers_on(plain.expand(2, -1).clone(), walkers.spins)
+    spread = tempering.new_walkers(plain.expand(2, -1).clone(), walkers.spins)
     for _ in range(30):
-        spread = tempering.turn(path, spread, rng)
+        spread = tempering.tempering_step(path, spread, rng)
     assert float(spread.rates.min()) < 0.1  # evenly spaced β do much worse
     monkeypatch.setattr(tempering, "ROUNDS", 1)
-    fixed = tempering.climb(path, 5, rng, rungs=4)
+    fixed = tempering.start_walkers(path, 5, rng, rungs=4)
     assert fixed.rungs.shape == (2, 4)
     assert fixed.rungs.dtype == torch.float64
     assert fixed.turns == 0  # rungs 0 and 1 have the first turn
-    assert tempering.climb(path, 5, rng, most=6).rungs.shape == (2, 6)
+    assert tempering.start_walkers(path, 5, rng, most=6).rungs.shape == (2, 6)
 
 
 def test_heading_and_trips_by_hand(monkeypatch):
     """One walker is carried up a ladder of three rungs and back: one round trip."""
     spins = torch.arange(3.0).reshape(1, 3, 1)
-    walkers = tempering.walkers_on(torch.tensor([[0.0, 0.5, 1.0]]), spins)
+    walkers = tempering.new_walkers(torch.tensor([[0.0, 0.5, 1.0]]), spins)
     trades = iter([[1, 0, 2], [0, 2, 1], [0, 2, 1], [1, 0, 2]])
     monkeypatch.setattr(
         tempering, "exchange", lambda *a: (torch.tensor([next(trades)]), torch.ones(1, 1, 1))
@@ -186,7 +186,7 @@ def test_heading_and_trips_by_hand(monkeypatch):
 
     seen = []
     for _ in range(4):
-        walkers = tempering.turn(Still(), walkers, stream(0))
+        walkers = tempering.tempering_step(Still(), walkers, stream(0))
         seen.append((walkers.spins.flatten().tolist(), int(walkers.trips)))
     assert [trips for _, trips in seen] == [0, 0, 0, 1]
     assert seen[1][0][2] == 0  # walker 0 at the cold end
@@ -277,7 +277,7 @@ def test_sweeps_of_a_step_are_made(any_ladder, monkeypatch):
 
 def test_the_ladder_is_heard(monkeypatch):
     machine, heard = rbm(4, 3, seed=0), []
-    monkeypatch.setattr(samplers, "climb", lambda *given, **options: heard.append(options))
+    monkeypatch.setattr(samplers, "start_walkers", lambda *given, **options: heard.append(options))
     for sampler in (ParallelTempering(5, most=9), TrajectoryTempering((machine,), 5, most=9)):
         sampler.init(machine, 2, stream(0))
     assert heard == [{"rungs": 5, "most": 9}] * 2
@@ -423,8 +423,8 @@ def test_bad_choices():
         (lambda: Annealing(2).init(machine, 1, stream(0)), "at least 2, not 1"),
         (lambda: ParallelTempering(sweeps=0), "sweeps a step"),
         (lambda: ParallelTempering(most=1), "largest number of rungs"),
-        (lambda: tempering.climb(path_to(machine), 0, stream(0)), "chains"),
-        (lambda: tempering.climb(path_to(machine), 2, stream(0), rungs=1), "rungs"),
+        (lambda: tempering.start_walkers(path_to(machine), 0, stream(0)), "chains"),
+        (lambda: tempering.start_walkers(path_to(machine), 2, stream(0), rungs=1), "rungs"),
         (lambda: sample(machine, 2, steps=-1), "number of steps"),
         (lambda: sample(machine, 2, beta=-1.0), "at least 0, not -1"),
         (lambda: sample(machine, 0), "chains"),

@@ -186,7 +186,7 @@ CLOSED = {
     "chains of patterns": lambda m, _: PatternInduced().init(m, stream(0)),
     "save_machine": rb.save_machine,
     "save_rbms": rb.save_rbms,
-    "standing": lambda m, _: rb.standing(m),
+    "phase_point": lambda m, _: rb.phase_point(m),
     "sweep": lambda m, _: rb.sweep(m, spins(m), seed=0),
     "sweeps": lambda m, _: rb.sweeps(m, spins(m), seed=0),
     "thermodynamics": lambda m, _: rb.thermodynamics(m),

@@ -42,7 +42,7 @@ from .glass.overlaps import overlap_distribution as overlap_distribution
 from .glass.overlaps import overlaps as overlaps
 from .glass.overlaps import ultrametricity as ultrametricity
 from .glass.phases import boundaries as boundaries
-from .glass.phases import standing as standing
+from .glass.phases import phase_point as phase_point
 from .glass.relaxation import relaxation as relaxation
 from .glass.spectra import pattern_overlaps as pattern_overlaps
 from .glass.spectra import spectrum as spectrum

@@ -20,9 +20,8 @@ from .glass import pictures as panels
 from .glass.growth import Growth
 from .glass.minima import Minima
 from .glass.neighbours import nearest as nearest_images
-from .glass.overlaps import OverlapDistribution, Ultrametricity, overlap_distribution
-from .glass.overlaps import energies as energies_of
-from .glass.phases import Boundaries, boundaries, standing
+from .glass.overlaps import OverlapDistribution, Ultrametricity, energies_per_unit, overlap_distribution
+from .glass.phases import Boundaries, boundaries, phase_point
 from .glass.relaxation import Relaxation
 from .glass.sample_moments import moments as sample_moments
 from .glass.sample_moments import projections as sample_projections
@@ -133,7 +132,7 @@ def energies(
     machine: Machine, spins: Any, minima: Minima, *, replica: int = 0, axes: Axes | None = None
 ) -> Figure:
     """Energies per unit of samples (e, c, n), beside those of minima."""
-    warm = energies_of(machine, as_tensor(spins, what="samples"))
+    warm = energies_per_unit(machine, as_tensor(spins, what="samples"))
     return _panel(lambda a: panels.show_energies(a, warm, minima, replica), axes)
 
 
@@ -168,7 +167,7 @@ def phases(
         raise InputError("phases shows one machine or more, got none")
     if names and len(names) != len(several):
         raise InputError(f"{len(several)} machines have as many names, not {len(names)}")
-    places = [standing(machine) for machine in several]
+    places = [phase_point(machine) for machine in several]
     last = places[-1]
     lines = _lines(last.theory, last.aspect)
     path = [(float(x.load[replica]), float(x.temperature[replica])) for x in places]

@@ -17,7 +17,7 @@ from ..runs.recipe import Recipe
 from ..sampling import annealing
 from ..sampling.bases import path_to
 from ..sampling.gibbs import sweeps as gibbs_sweeps
-from ..sampling.tempering import turn, walkers_on
+from ..sampling.tempering import new_walkers, tempering_step
 from ..training.negative import NegativePhase, PatternInduced, Persistent
 from ..training.optimisers import Optimizer, adam, sgd
 from ..training.projections import Clip
@@ -149,12 +149,12 @@ def tempered(size: Size, rungs: int, turns: int, device: torch.device, seed: int
     rng = stream(seed, "tempering", device=device)
     path = path_to(made, exact=False)
     places = torch.linspace(0, 1, rungs, dtype=torch.float64, device=device)
-    walkers = walkers_on(places[None], path.start(rungs * size.chains, rng))
+    walkers = new_walkers(places[None], path.start(rungs * size.chains, rng))
 
     def work() -> None:
         nonlocal walkers
         for _ in range(turns):
-            walkers = turn(path, walkers, rng)
+            walkers = tempering_step(path, walkers, rng)
 
     return work
 

@@ -6,7 +6,7 @@ May know machines, sampling, ground states and negative phases; knows nothing of
     minima, growth how many minima there are, and how their number grows: `minima`, `stability`, `growth`
     basins, maps   how far a pattern reaches, and states as points: `basins`, `overlap_plane`
     spectra        couplings against random ones: `spectrum`, `pattern_overlaps`
-    phases         load and temperature beside the phases of random machines: `standing`, `boundaries`
+    phases         load and temperature beside the phases of random machines: `phase_point`, `boundaries`
     verdict        paramagnet, ordered or glass, in words: `glassiness`
     accessibility  how near the ground state chains come: `gibbs_accessibility`, `method_accessibility`
     neighbours     are samples and data each other's equals? `adversarial_accuracy`, `nearest`
@@ -17,7 +17,7 @@ May know machines, sampling, ground states and negative phases; knows nothing of
 Others take besides
 
     minima: RETRIEVED
-    overlaps: energies
+    overlaps: energies_per_unit
     phases: Boundaries, capacity
     pictures: landscape_figure, show_moments, show_nearest, show_phases, show_projections,
         show_relaxation

@@ -24,7 +24,7 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
-from .minima import RETRIEVED, settle
+from .minima import RETRIEVED, minima_below
 
 FLIPPED = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 
@@ -82,7 +82,7 @@ def basins(
             order = torch.rand((e, tries, k, n), generator=rng, device=rng.device).argsort(-1)
             turned = order < round(share * n)
             starts = torch.where(turned, -1.0, 1.0) * SPIN.nearest(xi)[:, None]
-            ends, _ = settle(machine, starts.flatten(1, 2).to(machine.dtype), rng)
+            ends, _ = minima_below(machine, starts.flatten(1, 2).to(machine.dtype), rng)
             kept = (ends.view(e, tries, k, n) * xi[:, None]).double().sum(-1) / size[:, None]
             found.append(kept)  # (e, tries, k)
             tick()

@@ -146,7 +146,7 @@ def minima(
     check_count("the number of starts", starts, least=2)
     machine.layers.check_spins("a minimum")
     rng = rng_from(seed, rng, "minima", device=machine.device)
-    spins, tied = settle(machine, machine.random(starts, rng), rng)
+    spins, tied = minima_below(machine, machine.random(starts, rng), rng)
     keys = torch.where(tied, 0.0, spins).to(torch.int8)
     first = (keys != 0).to(torch.int8).argmax(-1, keepdim=True)
     turn = keys.gather(-1, first).where(keys.gather(-1, first) != 0, 1)
@@ -167,7 +167,7 @@ def minima(
 
 
 @torch.no_grad()
-def settle(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def minima_below(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Minima below the configurations (e, c, n), and which of their units have no field."""
     exact = copy.deepcopy(machine).double()  # in float32 a field of 0 has a sign by rounding
     spins = exact.configuration(spins).clone()
@@ -197,7 +197,7 @@ def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
     if machine.patterns is None:
         return None
     xi = machine.patterns.detach()
-    ends, _ = settle(machine, SPIN.nearest(xi), rng)
+    ends, _ = minima_below(machine, SPIN.nearest(xi), rng)
     kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
     overlap = Estimate.of(kept)
     return Estimate(overlap.value, overlap.error.nan_to_num(0.0))  # of one pattern: nothing is sampled

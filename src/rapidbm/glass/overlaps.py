@@ -211,7 +211,7 @@ def ultrametricity(
 
 
 @torch.no_grad()
-def energies(machine: Machine, spins: Tensor) -> Tensor:
+def energies_per_unit(machine: Machine, spins: Tensor) -> Tensor:
     """E/N of each configuration (e, c, n), (e, c)."""
     return machine.energy(spins).double() / machine.layers.units
 

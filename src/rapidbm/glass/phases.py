@@ -55,7 +55,7 @@ COLD = 1e-3  # stands for T = 0: the capacities change by less than 10⁻³ belo
 
 
 @dataclass(frozen=True, repr=False)
-class Standing(Displayable):
+class PhasePoint(Displayable):
     """Load and temperature of each replica, and the phase of a random machine that has the same."""
 
     load: Tensor  # (e,)
@@ -86,7 +86,7 @@ class Boundaries(Displayable):
 
 
 @torch.no_grad()
-def standing(machine: Machine, beta: float = 1.0) -> Standing:
+def phase_point(machine: Machine, beta: float = 1.0) -> PhasePoint:
     """The place of a machine, from its couplings alone: biases do not enter.
 
     −E = (1/√K) Σ_k m_v^k m_h^k is (1) at T = √K / (β J √(VH)), with J the root mean square coupling
@@ -96,7 +96,7 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
     P = VH/(V+H), so K is without limit, as it should be, and is cut off at one pattern per coupling.
 
     Examples:
-        >>> rb.standing(rb.rbm(100, 100, patterns=2, seed=0)).phase
+        >>> rb.phase_point(rb.rbm(100, 100, patterns=2, seed=0)).phase
         ('retrieval',)
     """
     check_beta(beta)
@@ -107,7 +107,7 @@ def standing(machine: Machine, beta: float = 1.0) -> Standing:
     root = math.sqrt(a * b)
     temperature = (count / square).sqrt() / (beta * root) if beta else torch.full_like(square, torch.inf)
     load = count / root
-    return Standing(load, temperature, count, theory, aspect)
+    return PhasePoint(load, temperature, count, theory, aspect)
 
 
 def _compared(layers: Layers) -> tuple[int, int, str]:

@@ -24,7 +24,7 @@ AGREE = 3.0  # combined errors
 
 
 @dataclass(frozen=True, repr=False)
-class Course(Displayable):
+class QualityCurve(Displayable):
     """Quality after each number of sweeps: |AA − 1/2| (`neighbours.py`), rms of the second moments."""
 
     accuracy: Estimate  # (e, s)
@@ -36,8 +36,8 @@ class Relaxation(Displayable):
     """Chains from random spins beside chains from data; `between` is |AA − 1/2| of one to the other."""
 
     sweeps: tuple[int, ...]
-    random: Course
-    data: Course
+    random: QualityCurve
+    data: QualityCurve
     between: Estimate  # (e, s)
     equilibrium: tuple[int | None, ...]  # sweeps from which on both agree, per replica
 
@@ -90,7 +90,8 @@ def relaxation(
             tick(done)
     random, from_data, between = (list(x) for x in zip(*checkpoints, strict=True))
     courses = [
-        Course(*(Estimate.stack(x, 1) for x in zip(*each, strict=True))) for each in (random, from_data)
+        QualityCurve(*(Estimate.stack(x, 1) for x in zip(*each, strict=True)))
+        for each in (random, from_data)
     ]
     other = Estimate.stack([x for x, _ in between], 1)
     agree = torch.stack([x for _, x in between], 1).to(other.value.device)  # (e, s)

@@ -44,7 +44,7 @@ from ..random import seed_from, stream
 from ..sampling.bases import path_to
 from ..sampling.gibbs import sweep
 from ..sampling.quench import descend
-from ..sampling.tempering import climb, turn
+from ..sampling.tempering import start_walkers, tempering_step
 from .lower_bound import lower_bound
 from .zonotope import LARGEST as LARGEST_ZONOTOPE
 from .zonotope import Zonotope, lowest_spins, too_many, zonotopes
@@ -246,10 +246,10 @@ def _tempering(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
         _, cold = _scales(one, random)
         # From free spins: biases as strong as this would hold them already at the hot end.
         path = path_to(scaled(one, float(cold)), exact=False)
-        walkers = climb(path, starts, rng)
+        walkers = start_walkers(path, starts, rng)
         with watch(f"tempering of replica {i}", sweeps) as tick:
             for _ in range(sweeps):
-                walkers = turn(path, walkers, rng)
+                walkers = tempering_step(path, walkers, rng)
                 tick()
         lowest = one.energy(walkers.spins)[0].argsort()[:starts]
         coldest.append(walkers.spins[:, lowest])

@@ -36,17 +36,17 @@ from ..machines.machine import Machine, scaled
 from ..progress import Watch, watch
 from ..random import stream
 from ..sampling import annealing
-from ..sampling.bases import SOME, paths_to
+from ..sampling.bases import PARTIAL_MODES, paths_to
+from ..sampling.chain_shards import ChainShards
 from ..sampling.gibbs import sweeps
 from ..sampling.paths import Cooling
-from ..sampling.spread import Spread
 
 SETTLE = 100  # sweeps between the two directions
 NARROW = 0.5  # nats: an interval that needs no more temperatures
 FEW = 30  # effective chains, of 100 or more, that an interval does not trust
 FIRST = 1.0  # variance of log w along a path, before it is divided further
 
-ALONE = Spread()
+ALONE = ChainShards()
 
 Streams = Callable[..., torch.Generator]
 
@@ -93,11 +93,11 @@ def annealed(
     starts: Tensor | None = None,
     variance: float = FIRST,
     limit: float | None = None,
-    spread: Spread = ALONE,
+    shards: ChainShards = ALONE,
 ) -> Annealed:
     """log Z by `chains` from each base, over at `most` so many temperatures; the ways back start from
     `samples` or from chains that have arrived. The search for modes begins at `starts` (e, c, n) too.
-    Temperatures are spaced for this `variance` of log w along a path. Chains are `spread` over shards."""
+    Temperatures are spaced for this `variance` of log w along a path. Chains walk in these `shards`."""
     if beta != 1.0:
         machine = scaled(machine, beta)
     if samples is not None:
@@ -109,30 +109,30 @@ def annealed(
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
         paths, proven = paths_to(machine, data, streams("modes"), starts)
-        betas = spread.ranks.told(lambda: _schedules(paths, most, streams, variance))
+        betas = shards.ranks.told(lambda: _schedules(paths, most, streams, variance))
         refused = (len(paths) - len(betas)) * max(2, most // 2)
         pilots = refused + sum(len(x) for x in betas.values())
-        parts = len(spread.ranks.share_of(spread.shards))  # each counts its own steps
+        parts = len(shards.ranks.share_of(shards.shards))  # each counts its own steps
         tick.total = tick.done + 2 * parts * sum(len(x) - 1 for x in betas.values())
-        walk = partial(_walk, chains=chains, streams=streams, tick=tick, spread=spread)
+        walk = partial(_walk, chains=chains, streams=streams, tick=tick, shards=shards)
         walks = {name: walk(name, paths[name], betas[name]) for name in betas}
         while True:
             sees = _seeing(walks)
             settled, apart = samples, None
             if settled is None:
                 drawn, apart = _population(walks, sees, chains, streams("draw"))
-                settled = _settled(machine, drawn, streams, spread)
+                settled = _settled(machine, drawn, streams, shards)
             intervals = {
-                name: _joined(walks[name], settled, apart, partial(streams, "back", name), tick, spread)
+                name: _joined(walks[name], settled, apart, partial(streams, "back", name), tick, shards)
                 for name in walks
                 if bool(sees[name].any())
             }
-            others = [sees[name] for name in walks if name not in SOME]
+            others = [sees[name] for name in walks if name not in PARTIAL_MODES]
             nothing = torch.zeros(machine.replicas, dtype=torch.bool, device=machine.device)
             known = torch.stack([nothing, *others]).any(0)  # by more than some modes
             width = torch.stack(
                 [
-                    torch.where(sees[n] & ~(known & (n in SOME)), b.upper - b.lower, torch.inf)
+                    torch.where(sees[n] & ~(known & (n in PARTIAL_MODES)), b.upper - b.lower, torch.inf)
                     for n, b in intervals.items()
                 ]
             )  # (paths, e)
@@ -166,7 +166,7 @@ def _schedules(
     for name, path in paths.items():
         try:
             rng = streams("schedule", name)
-            betas[name] = annealing.schedule(path, rng, spread=variance, most=max(2, most // 2))
+            betas[name] = annealing.schedule(path, rng, variance=variance, most=max(2, most // 2))
         except TimeLimit:
             raise
         except InputError as error:
@@ -184,7 +184,7 @@ def _walk(
     chains: int,
     streams: Streams,
     tick: Watch,
-    spread: Spread,
+    shards: ChainShards,
 ) -> Walk:
     def some(part: slice, *words: object) -> tuple[Tensor, Tensor]:
         rng = streams("forward", name, *words)
@@ -192,17 +192,17 @@ def _walk(
         tick.foresee()
         return found
 
-    logs, ends = spread(chains, some)
+    logs, ends = shards(chains, some)
     return Walk(path, betas, logs, ends)
 
 
-def _settled(machine: Machine, drawn: Tensor, streams: Streams, spread: Spread) -> Tensor:
+def _settled(machine: Machine, drawn: Tensor, streams: Streams, shards: ChainShards) -> Tensor:
     """Chains that were drawn again, a while later."""
 
     def some(part: slice, *words: object) -> tuple[Tensor]:
         return (sweeps(machine, drawn[:, part], streams("settle", *words), SETTLE),)
 
-    return spread(drawn.shape[1], some)[0]
+    return shards(drawn.shape[1], some)[0]
 
 
 def _seeing(walks: dict[str, Walk]) -> dict[str, Tensor]:
@@ -230,14 +230,14 @@ def _population(
 
 
 def _joined(
-    walk: Walk, settled: Tensor, apart: Tensor | None, streams: Streams, tick: Watch, spread: Spread
+    walk: Walk, settled: Tensor, apart: Tensor | None, streams: Streams, tick: Watch, shards: ChainShards
 ) -> Bounds:
     """Both directions along one path."""
 
     def some(part: slice, *words: object) -> tuple[Tensor]:
         return (annealing.backward(walk.path, walk.betas, settled[:, part], streams(*words), tick),)
 
-    (back,) = spread(settled.shape[1], some)
+    (back,) = shards(settled.shape[1], some)
     below, above = walk.mean, annealing.LogMean.of(back)
     best = annealing.bennett(walk.logs, back, apart)
     forward, backward = below.value, -above.value

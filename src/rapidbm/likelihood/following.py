@@ -18,7 +18,8 @@ bridge that failed, the next look does not try another: it is annealed.
 
 Nothing here looks at a clock. What a look may cost is counted in sweeps of a chain, beside those of the
 training, so that the same training is looked at at the same moments wherever it runs. At the end,
-`again` anneals machines that were saved on the way, within what looks have left over and a share besides.
+`anneal_saved` anneals machines that were saved on the way, within what looks have left over and a share
+besides.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from ..machines.enumeration import states_of
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..random import seed_from, stream
-from ..sampling.bases import HINTS, STARTS
+from ..sampling.bases import STARTS, UNIT_STATES
 from ..sampling.gibbs import sweep
-from ..sampling.paths import again
+from ..sampling.paths import repeat_chains
 from .annealed import FIRST, SETTLE, annealed
 from .bridging import AGREE, bridge
 from .exact import can_be_exact
@@ -248,7 +249,7 @@ class Follower:
         share = by_device(machine.device, *AGAIN) * trained + FREELY * _free(machine)
         return self._left(machine, trained, BRIDGES, ANCHORS) + share
 
-    def again(self, machine: Machine, update: int, left: float) -> tuple[Estimate | None, int]:
+    def anneal_saved(self, machine: Machine, update: int, left: float) -> tuple[Estimate | None, int]:
         """log Z of a machine that was saved after an update, beside none of the looks, within the sweeps
         of a chain that are `left`; and how many it took."""
         machine = copy.deepcopy(machine).requires_grad_(False)
@@ -372,7 +373,7 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
 def _grouped(spins: Tensor, chains: int) -> Tensor:
     """So many chains in groups, each from spins (e, c, n) of its own: what groups shared they would
     agree on."""
-    each = (again(spins[:, g::GROUPS], chains // GROUPS) for g in range(GROUPS))
+    each = (repeat_chains(spins[:, g::GROUPS], chains // GROUPS) for g in range(GROUPS))
     return torch.cat(list(each), 1)
 
 
@@ -381,7 +382,7 @@ def least_of_annealing(machine: Machine) -> int:
     the sweeps between its two directions."""
     patterns = machine.patterns
     hints = machine.layers.units - machine.visible if patterns is None else 2 * patterns.shape[1]
-    starts = STARTS + 2 * NAMED + 2 * min(hints, HINTS)
+    starts = STARTS + 2 * NAMED + 2 * min(hints, UNIT_STATES)
     search = by_device(machine.device, *MODES) * _price(machine, starts)
     return search + SETTLE * _price(machine, chains_of(machine))
 

@@ -26,7 +26,7 @@ from ..machines.machine import Machine, scaled
 from ..machines.spins import to_spins
 from ..progress import pulse, watch
 from ..random import seed_from, stream
-from ..sampling.spread import Spread
+from ..sampling.chain_shards import ChainShards
 from .annealed import annealed
 from .counting import log_z_by_counting
 from .exact import QUICK, TERMS, can_be_exact, exact_method
@@ -84,7 +84,7 @@ def log_z(
         chains=chains,
         most=most,
         limit=limit,
-        spread=Spread.over(shards),
+        shards=ChainShards.over(shards),
     ).bounds
 
 

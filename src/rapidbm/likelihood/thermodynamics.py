@@ -38,7 +38,7 @@ from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import seed_from, stream
 from ..sampling.bases import mirrored, path_to
-from ..sampling.tempering import Walkers, climb, turn
+from ..sampling.tempering import Walkers, start_walkers, tempering_step
 from .log_z import log_z
 from .reweighting import averages, log_sums
 
@@ -237,15 +237,15 @@ def _tempered(
     path = path_to(scaled(machine, coldest), exact=False)
     double, units = copy.deepcopy(machine).double(), machine.layers.units
     with watch("tempering", skip + steps) as tick:
-        walkers = climb(path, chains, rng)
+        walkers = start_walkers(path, chains, rng)
         if walkers.rungs.shape[1] < LEAST:
-            walkers = climb(path, chains, rng, rungs=LEAST)
+            walkers = start_walkers(path, chains, rng, rungs=LEAST)
         rungs = walkers.rungs.shape[1]
         records = max(2, min(steps, ROOM // (rungs * rungs * chains)))
         every = math.ceil(steps / records)
         seen: list[Tensor] = []
         for number in range(skip + steps):
-            walkers = turn(path, walkers, rng)
+            walkers = tempering_step(path, walkers, rng)
             if number >= skip and (number - skip) % every == 0:
                 both = double.energy(walkers.spins.double()), walkers.spins.double().sum(-1)
                 seen.append(torch.stack(both, 1).reshape(machine.replicas, 2, rungs, chains).cpu())

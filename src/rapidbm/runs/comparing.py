@@ -86,7 +86,7 @@ class Comparison:
 
     def _again(self, update: int, machine: Machine, before: Estimate | None) -> Estimate:
         """log p of the validation part by annealing, and what was seen before."""
-        z, cost = self.watch.follower.again(machine, update, self.left)
+        z, cost = self.watch.follower.anneal_saved(machine, update, self.left)
         self.left -= cost
         if z is None:
             nothing = torch.full((machine.replicas,), torch.nan, dtype=torch.float64)

@@ -27,8 +27,8 @@ from ..errors import InputError, check_count
 from ..estimates import Estimate
 from ..glass.accessibility import gibbs_accessibility
 from ..glass.neighbours import adversarial_accuracy, nearest
-from ..glass.overlaps import energies, overlap_distribution, ultrametricity
-from ..glass.phases import boundaries, standing
+from ..glass.overlaps import energies_per_unit, overlap_distribution, ultrametricity
+from ..glass.phases import boundaries, phase_point
 from ..glass.pictures import (
     landscape_figure,
     show_moments,
@@ -237,8 +237,8 @@ class _Work:
     def place(self, past: Sequence[Machine], title: str) -> tuple[list[Row], Figure]:
         """Load and temperature, and the way there."""
         self.tell("place among the phases")
-        here = standing(self.machine)
-        path = [standing(m) for m in past] or [here]
+        here = phase_point(self.machine)
+        path = [phase_point(m) for m in past] or [here]
         fig = pictures.figure(5.6, 4.4)
         show_phases(
             fig.subplots(),
@@ -279,7 +279,7 @@ class _Work:
         walkers = tempered[:, :, -1].to(machine.dtype)
         pairs = overlap_distribution(walkers, fold=False)
         triples = ultrametricity(walkers, self.rng("triples"), fold=fold)
-        warm = energies(machine, walkers)
+        warm = energies_per_unit(machine, walkers)
         self.tell("ground state")
         ground = ground_state(machine, rng=self.rng("ground"))
         reached = gibbs_accessibility(

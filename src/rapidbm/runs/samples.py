@@ -22,9 +22,9 @@ from ..machines.machine import Machine, scaled
 from ..machines.units import SPIN
 from ..random import stream
 from ..registry import build
-from ..sampling.paths import again
+from ..sampling.chain_shards import ChainShards
+from ..sampling.paths import repeat_chains
 from ..sampling.samplers import SAMPLERS, Sampler
-from ..sampling.spread import Spread
 from ..sampling.tempering import Walkers
 from .looking.trained import Trained, Which
 from .metrics import corrupt, reconstruct, wrong_pixels
@@ -134,14 +134,14 @@ def samples(
         rng = stream(seed, "sample", *words, device=machine.device)
         own = sampler
         if words and getattr(sampler, "start", None) is not None:  # chains start side by side
-            start = again(machine.configuration(sampler.start), count)  # type: ignore[attr-defined]
+            start = repeat_chains(machine.configuration(sampler.start), count)  # type: ignore[attr-defined]
             own = replace(sampler, start=start[:, part])  # type: ignore[type-var]
         state = own.init(machine, part.stop - part.start, rng)
         for _ in track(range(steps)):
             state = own.step(machine, state, rng)
         return own.spins(state)[:, :, : machine.visible], _walked(state)
 
-    spins, walked = Spread.over(shards)(count, some)
+    spins, walked = ChainShards.over(shards)(count, some)
     return spins[0].cpu(), steps, _told(walked[0], count) if steps > 1 else ""
 
 

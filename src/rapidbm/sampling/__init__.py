@@ -7,17 +7,17 @@ May know machines and accel's kernels; knows nothing of training, likelihoods or
     quench         zero temperature: `descend` to a local minimum
     bases, paths   where annealing starts, and its way from there: `path_to`, `Cooling`, `Crossing`
     annealing      weights along a path, there and back: `pilot`, `forward`, `backward`, `bennett`
-    tempering      walkers that trade places along a path: `climb`, `turn`, `Walkers`
+    tempering      walkers that trade places along a path: `start_walkers`, `tempering_step`, `Walkers`
     samplers       all of these behind one protocol: `SAMPLERS`, `sample`, `record`
-    spread         chains in shards, which several processes share: `Spread`
+    chain_shards   chains in shards, which several processes share: `ChainShards`
     convergence    have the chains mixed? `mixing`
     temperature    β that spins look drawn at: `effective_beta`
 
 Others take besides
 
-    bases: HINTS, SOME, STARTS, mirrored, own_biases, paths_to
+    bases: PARTIAL_MODES, STARTS, UNIT_STATES, mirrored, own_biases, paths_to
     mean_field: variational_bound
-    paths: again, check_one_shape, free_at_0
+    paths: check_one_shape, free_at_0, repeat_chains
     samplers: Gibbs, ParallelTempering, Sampler
-    tempering: eased, placed, trade_all, walkers_on
+    tempering: eased_rungs, exchange_all, new_walkers, respaced
 """

@@ -80,16 +80,16 @@ def pilot(
 
 
 def schedule(
-    path: Path, rng: torch.Generator, *, spread: float = 0.25, most: int = 10_000
+    path: Path, rng: torch.Generator, *, variance: float = 0.25, most: int = 10_000
 ) -> list[float]:
     """Positions from 0 to the end, evenly spaced in what a step adds to the spread of log w.
 
-    Each step of the pilot is divided so that the variances add up to `spread`, or to as little as
+    Each step of the pilot is divided so that the variances add up to `variance`, or to as little as
     `most` temperatures allow.
     """
     betas, _ = pilot(path, rng, most=most)
     steps = len(betas) - 1
-    pieces = max(1, min(math.ceil(steps * STEP**2 / spread), most // steps))
+    pieces = max(1, min(math.ceil(steps * STEP**2 / variance), most // steps))
     return resized(betas, steps * pieces + 1)
 
 

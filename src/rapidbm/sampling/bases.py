@@ -39,19 +39,19 @@ from .quench import descend
 
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
-MODES_NAMED = "modes", "modes of all layers"  # paths from all that were found
-SOME = "some modes", "some modes of all layers"  # the same where there are many more
+ALL_MODES = "modes", "modes of all layers"  # paths from all that were found
+PARTIAL_MODES = "some modes", "some modes of all layers"  # the same where there are many more
 ALONE = 0.5  # of the cooled chains: if more end in modes of their own, most modes are not found
 FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
-HINTS = 200  # units whose couplings name a state, at most
+UNIT_STATES = 200  # units whose couplings name a state, at most
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
-TURNED = 40  # units of each layer that may open a mode
-PAIRED = 12  # of them in pairs
+FLIPPED = 40  # units of each layer that may open a mode
+FLIPPED_PAIRS = 12  # of them in pairs
 SOURCES = 2  # solutions in which they are turned over, in each of so many rounds
 ROUNDS = 3
-FOLLOWING = 6  # iterations of mean field with a unit held, and then without, before the best are chosen
+HELD_ITERATIONS = 6  # of mean field with a unit held, and then without, before the best are chosen
 FURTHER = 64  # of which so many relax further
 
 
@@ -99,15 +99,15 @@ def paths_to(
 ) -> tuple[dict[str, Cooling], Tensor]:
     """A path from every base that differs from the others, by its name, and the bound (1), (e,); the
     search for modes begins at these configurations, `starts` (e, c, n), too. Where it found but some of
-    them the path from modes is named `SOME`."""
+    them the path from modes is named `PARTIAL_MODES`."""
     bases = {"free spins": free_spins(machine)}
     if not mirrored(machine):
         bases["biases"] = own_biases(machine)
     if data is not None:  # with biases the other starts look after the other side
         bases["data"] = marginals(machine, data)[: 2 if mirrored(machine) else 1]
     paths = {name: Cooling(machine, base) for name, base in bases.items()}
-    means, bounds, whole = _searched(machine, rng, starts)
-    names = MODES_NAMED if whole else SOME
+    means, bounds, whole = _search_modes(machine, rng, starts)
+    names = ALL_MODES if whole else PARTIAL_MODES
     paths[names[0]] = path_from_modes(machine, means, bounds)
     # Modes that differ in the units that are summed keep their weights on the way if nothing is. A mode
     # and its mirror image do not differ so.
@@ -145,16 +145,16 @@ def modes(machine: Machine, rng: torch.Generator, starts: Tensor | None = None) 
     and from known solutions in which one or two units are turned over and held until the others have
     followed.
     """
-    return _searched(machine, rng, starts)[:2]
+    return _search_modes(machine, rng, starts)[:2]
 
 
-def _searched(
+def _search_modes(
     machine: Machine, rng: torch.Generator, starts: Tensor | None
 ) -> tuple[Tensor, Tensor, bool]:
     """`modes`, and whether the search has come to its end: the share of cooled chains that end in a mode
     where no other one does estimates what is not found yet (Good and Turing)."""
     exact = copy.deepcopy(machine).double()
-    found = [_hints(exact), _cooled(machine, rng).double()]
+    found = [_states_of_parameters(exact), _cooled(machine, rng).double()]
     spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
     means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
     cooled = means[:, found[0].shape[1] :][:, :STARTS]
@@ -162,14 +162,14 @@ def _searched(
     whole = bool((near == 1).double().mean(1).max() <= ALONE)
     known = _best(means, variational_bound(exact, means))
     units = _strongly_coupled(exact)
-    known = _with_others(exact, known, _following(exact, *_named(exact, units)))
+    known = _with_new_solutions(exact, known, _relaxed_around(exact, *_states_of_units(exact, units)))
     used = means[:, :0]
     for _ in range(ROUNDS):
         sources = _unused(known[0], used)
         if not sources.shape[1]:
             break
         used = torch.cat([used, sources], 1)
-        known = _with_others(exact, known, _turned(exact, sources, units))
+        known = _with_new_solutions(exact, known, _after_flips(exact, sources, units))
     return known[0].to(machine.dtype), known[1], whole
 
 
@@ -200,7 +200,7 @@ def _rows(means: Tensor, chosen: list[Tensor]) -> Tensor:
     return means.gather(1, index[..., None].expand(-1, -1, means.shape[2]))
 
 
-def _hints(machine: Machine) -> Tensor:
+def _states_of_parameters(machine: Machine) -> Tensor:
     """States that the parameters name, (e, c, n), and their negatives: the signs of the patterns, or of
     each hidden unit's couplings, the other units unknown; the signs of the biases."""
     visible = machine.visible
@@ -220,10 +220,10 @@ def _hints(machine: Machine) -> Tensor:
 
 
 def _strongest(columns: Tensor) -> Tensor:
-    """The couplings (e, h, v) of the units with the largest ones, `HINTS` at most."""
-    if columns.shape[1] <= HINTS:
+    """The couplings (e, h, v) of the units with the largest ones, `UNIT_STATES` at most."""
+    if columns.shape[1] <= UNIT_STATES:
         return columns
-    order = columns.norm(dim=2).argsort(dim=1, descending=True, stable=True)[:, :HINTS]
+    order = columns.norm(dim=2).argsort(dim=1, descending=True, stable=True)[:, :UNIT_STATES]
     return columns.gather(1, order[..., None].expand(-1, -1, columns.shape[2]))
 
 
@@ -260,10 +260,10 @@ def _strongly_coupled(machine: Machine) -> Tensor:
             if a != b:
                 sizes[:, layers.slices[b]] += matrix.sum(1)
     orders = [sizes[:, x].argsort(dim=1, descending=True, stable=True) + x.start for x in layers.slices]
-    return torch.cat([order[:, :TURNED] for order in orders], 1)
+    return torch.cat([order[:, :FLIPPED] for order in orders], 1)
 
 
-def _named(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
+def _states_of_units(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
     """The states that units name, and their negatives: by its couplings each unit gives signs to its
     neighbours, those to the next layers; and which unit it was, both (e, c, n)."""
     layers = machine.layers
@@ -271,7 +271,7 @@ def _named(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
     spins = held.to(machine.dtype)
     stop = 0
     for layer, size in enumerate(layers.sizes):
-        start, stop = stop, stop + min(size, TURNED)
+        start, stop = stop, stop + min(size, FLIPPED)
         part = spins[:, start:stop]
         front, reached = [layer], {layer}
         while front:
@@ -296,33 +296,33 @@ def _unused(means: Tensor, used: Tensor) -> Tensor:
     return _rows(means, chosen)
 
 
-def _turned(machine: Machine, sources: Tensor, units: Tensor) -> Tensor:
+def _after_flips(machine: Machine, sources: Tensor, units: Tensor) -> Tensor:
     """Where other units follow when these units of the sources (e, j, n), or pairs of those that
     change most, are turned over, (e, c, n)."""
     masks = torch.nn.functional.one_hot(units, sources.shape[2]).bool()  # (e, u, n)
-    most = min(PAIRED, units.shape[1])
+    most = min(FLIPPED_PAIRS, units.shape[1])
     one, two = torch.triu_indices(most, most, 1, device=masks.device)
     replica = torch.arange(len(masks), device=masks.device)[:, None]
     found = []
     for source in sources.unbind(1):
-        alone = _following(machine, *_with_turned(source, masks))
+        alone = _relaxed_around(machine, *_flipped(source, masks))
         found.append(alone)
         change = (alone - source[:, None]).abs().sum(2).argsort(dim=1, descending=True, stable=True)
         pairs = masks[replica, change[:, one]] | masks[replica, change[:, two]]
-        found.append(_following(machine, *_with_turned(source, pairs)))
+        found.append(_relaxed_around(machine, *_flipped(source, pairs)))
     return torch.cat(found, 1)
 
 
-def _with_turned(source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+def _flipped(source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
     """A source (e, n) with the units of each mask (e, c, n) turned over, and the masks."""
     means = source[:, None].expand_as(masks)
     return torch.where(masks, -SPIN.nearest(means), means), masks
 
 
-def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
+def _relaxed_around(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
     """Mean field of all units but the `held` ones, from means (e, c, n)."""
     kept = means.clone()
-    for _ in range(FOLLOWING):
+    for _ in range(HELD_ITERATIONS):
         pulse()
         for layer in machine.layers.order:
             where = machine.layers.slices[layer]
@@ -331,10 +331,12 @@ def _following(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
     return means
 
 
-def _with_others(machine: Machine, found: tuple[Tensor, Tensor], means: Tensor) -> tuple[Tensor, Tensor]:
+def _with_new_solutions(
+    machine: Machine, found: tuple[Tensor, Tensor], means: Tensor
+) -> tuple[Tensor, Tensor]:
     """The best of the solutions that are known and of those next to these means."""
     order, known = machine.layers.order, found[0].shape[1]
-    bounds = variational_bound(machine, relax(machine, means, order, FOLLOWING))
+    bounds = variational_bound(machine, relax(machine, means, order, HELD_ITERATIONS))
     chosen = []
     for m, o in zip(means, bounds.argsort(dim=1, descending=True, stable=True), strict=True):
         chosen.append(o[_distinct(m[o])][:FURTHER])

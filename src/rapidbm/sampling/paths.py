@@ -302,7 +302,7 @@ class Crossing:
         return copy.deepcopy(self.here).double(), copy.deepcopy(self.there).double()
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
-        return again(self.first, chains)
+        return repeat_chains(self.first, chains)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
@@ -336,7 +336,7 @@ def mixed(here: Machine, there: Machine, x: float) -> Machine:
     return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x))
 
 
-def again(spins: Tensor, chains: int) -> Tensor:
+def repeat_chains(spins: Tensor, chains: int) -> Tensor:
     """So many chains, from the first of the spins (e, c, n) on, over and over."""
     return spins[:, torch.arange(chains, device=spins.device) % spins.shape[1]]
 

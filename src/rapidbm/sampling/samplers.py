@@ -27,8 +27,8 @@ from ..registry import Registry, a_class_with
 from . import annealing
 from .bases import path_to
 from .gibbs import sweeps as run_sweeps
-from .paths import Cooling, Path, Trajectory, again
-from .tempering import Walkers, climb, turn
+from .paths import Cooling, Path, Trajectory, repeat_chains
+from .tempering import Walkers, start_walkers, tempering_step
 
 State = TypeVar("State")
 Move = Callable[[Machine, Tensor, torch.Generator], Tensor]
@@ -96,7 +96,7 @@ class Gibbs:
         if self.start is None:
             return machine.random(chains, rng)
         machine.check_chains(chains)
-        return again(machine.configuration(self.start), chains)
+        return repeat_chains(machine.configuration(self.start), chains)
 
     def step(self, machine: Machine, state: Tensor, rng: torch.Generator) -> Tensor:
         return run_sweeps(machine, state, rng, self.sweeps)
@@ -151,10 +151,10 @@ class Tempering(ABC):
         check_count("the largest number of rungs", self.most, least=2)
 
     def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Walkers:
-        return climb(self.path(machine), chains, rng, rungs=self.rungs, most=self.most)
+        return start_walkers(self.path(machine), chains, rng, rungs=self.rungs, most=self.most)
 
     def step(self, machine: Machine, state: Walkers, rng: torch.Generator) -> Walkers:
-        return turn(self.path(machine), state, rng, self.sweeps)
+        return tempering_step(self.path(machine), state, rng, self.sweeps)
 
     def spins(self, state: Walkers) -> Tensor:
         return state.cold

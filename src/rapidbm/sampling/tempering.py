@@ -57,7 +57,7 @@ class Walkers(Displayable):
         return self.rate_sum / self.tried.clamp(min=1)
 
 
-def walkers_on(rungs: Tensor, spins: Tensor) -> Walkers:
+def new_walkers(rungs: Tensor, spins: Tensor) -> Walkers:
     """Walkers that stand on these rungs (e, t), their books empty."""
     e, t = rungs.shape
     heading = torch.zeros(spins.shape[:2], dtype=torch.int8, device=spins.device)
@@ -84,15 +84,15 @@ def exchange(
     # Where energies are beyond the numbers a chance is not defined, and nobody trades.
     chance = (gain[:, first] + gain[:, first + 1]).clamp(max=0.0).exp().nan_to_num(0.0)  # (e, pairs, c)
     lucky = torch.rand(chance.shape, generator=rng, device=device, dtype=chance.dtype)
-    trade = (lucky < chance).long()
+    swap = (lucky < chance).long()
     place = torch.arange(t, device=device)[:, None].expand(e, -1, chains).clone()
-    place[:, first] += trade
-    place[:, first + 1] -= trade
+    place[:, first] += swap
+    place[:, first + 1] -= swap
     index = place * chains + torch.arange(chains, device=device)
     return index.flatten(1), chance
 
 
-def trade(
+def exchanged(
     path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator, odd: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The spins after their pairs have traded places, which chain every place got, and the mean chances
@@ -101,19 +101,19 @@ def trade(
     return spins.gather(1, index[..., None].expand_as(spins)), index, chance.mean(2)
 
 
-def trade_all(path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def exchange_all(path: Path, spins: Tensor, rungs: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """The spins after even pairs and then odd ones have traded places, and all rates, (e, t−1)."""
     rates = torch.zeros_like(rungs[:, 1:])
     for odd in (False, True):
-        spins, _, rates[:, int(odd) :: 2] = trade(path, spins, rungs, rng, odd)
+        spins, _, rates[:, int(odd) :: 2] = exchanged(path, spins, rungs, rng, odd)
     return spins, rates
 
 
 @torch.no_grad()
-def turn(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) -> Walkers:
+def tempering_step(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) -> Walkers:
     """Even pairs trade places, the next time odd ones; then every chain makes its sweeps."""
     odd = walkers.turns % 2 == 1
-    spins, index, chance = trade(path, walkers.spins, walkers.rungs, rng, odd)
+    spins, index, chance = exchanged(path, walkers.spins, walkers.rungs, rng, odd)
     heading = walkers.heading.gather(1, index)
     chains = walkers.chains
     back = heading[:, :chains] == -1  # at the hot end again, after the cold one
@@ -138,7 +138,7 @@ def turn(path: Path, walkers: Walkers, rng: torch.Generator, sweeps: int = 1) ->
 
 
 @torch.no_grad()
-def climb(
+def start_walkers(
     path: Path, chains: int, rng: torch.Generator, *, rungs: int | None = None, most: int = 64
 ) -> Walkers:
     """Walkers on a ladder whose rates are even; `rungs` fixes their number, else eq. (2) sets it.
@@ -154,16 +154,16 @@ def climb(
     keep = _spread(len(betas), rungs or most)
     spins = torch.cat([stood[i] for i in keep], 1)
     places = torch.tensor([betas[i] for i in keep], dtype=torch.float64, device=spins.device)
-    walkers = walkers_on(places.expand(len(spins), -1).clone(), spins)
+    walkers = new_walkers(places.expand(len(spins), -1).clone(), spins)
     for number in range(ROUNDS):
         for _ in range(TURNS * 2**number):
-            walkers = turn(path, walkers, rng)
-        walkers = placed(walkers, rungs, most)
+            walkers = tempering_step(path, walkers, rng)
+        walkers = respaced(walkers, rungs, most)
     spins, down = path.start(chains, rng), []
     for rung in torch.split(walkers.rungs, 1, 1):
         spins = path.move(spins, rng, rung)
         down.append(spins)
-    return walkers_on(walkers.rungs, torch.cat(down, 1))
+    return new_walkers(walkers.rungs, torch.cat(down, 1))
 
 
 def _spread(count: int, most: int) -> list[int]:
@@ -172,7 +172,7 @@ def _spread(count: int, most: int) -> list[int]:
     return sorted({round(i * (count - 1) / (chosen - 1)) for i in range(chosen)})
 
 
-def placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
+def respaced(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
     """Eq. (2): rungs anew, at equal shares of the measured rejections."""
     e, old = walkers.rungs.shape
     # A chance of exactly one would leave two rungs at one place.
@@ -194,10 +194,10 @@ def placed(walkers: Walkers, rungs: int | None, most: int) -> Walkers:
     chains = walkers.chains
     index = nearest[..., None] * chains + torch.arange(chains, device=nearest.device)
     index = index.flatten(1)[..., None].expand(-1, -1, walkers.spins.shape[2])
-    return walkers_on(places, walkers.spins.gather(1, index))
+    return new_walkers(places, walkers.spins.gather(1, index))
 
 
-def eased(rungs: Tensor, rates: Tensor, pace: float) -> Tensor:
+def eased_rungs(rungs: Tensor, rates: Tensor, pace: float) -> Tensor:
     """Rungs with wider gaps where the rates (e, t−1) are above their mean, by a step: a ladder that
     follows a machine while it learns."""
     gaps = rungs.diff(dim=1).double() * (pace * (rates - rates.mean(1, keepdim=True))).exp()

@@ -27,7 +27,7 @@ from ..sampling.bases import own_biases
 from ..sampling.gibbs import sweeps as run_sweeps
 from ..sampling.mean_field import mean_field
 from ..sampling.paths import Cooling
-from ..sampling.tempering import eased, trade_all
+from ..sampling.tempering import eased_rungs, exchange_all
 from .annealer import Annealer
 from .positive import Weighted
 
@@ -384,9 +384,9 @@ class Tempered:
         path = Cooling(machine, own_biases(machine), exact=False)
         ladder, spins = self.ladder(chains), chains[..., :-1]
         for _ in range(self.sweeps):
-            spins, rates = trade_all(path, spins, ladder, rng)
+            spins, rates = exchange_all(path, spins, ladder, rng)
             spins = path.move(spins, rng, ladder)
-            ladder = eased(ladder, rates, self.pace)
+            ladder = eased_rungs(ladder, rates, self.pace)
         return machine.smoothed(spins[:, -self.particles :]), self._chains(spins, ladder)
 
     def configurations(

@@ -20,7 +20,7 @@ from ...data.digits import mnist_is_here
 from ...data.splits import Dataset
 from ...disk import inside
 from ...errors import InputError
-from ...glass.phases import boundaries, standing
+from ...glass.phases import boundaries, phase_point
 from ...likelihood.exact import can_be_exact
 from ...runs.evaluation import WORTH
 from ...runs.folder import RunFolder
@@ -193,7 +193,7 @@ class Desk:
     def place(self, asked: dict[str, Any]) -> Answer:
         """Load and temperature of a machine, and the temperatures of the three lines at that load."""
         found = subject(self.folder, asked)
-        here = standing(found.machine)
+        here = phase_point(found.machine)
         load, temperature = float(here.load[0]), float(here.temperature[0])
         lines = _lines(here.theory, round(here.aspect, 6), round(load, 6))
         return {

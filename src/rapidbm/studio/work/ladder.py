@@ -1,7 +1,7 @@
 """Tempering as a ladder: a walker on every rung, and neighbours that trade places.
 
 The rungs stand along a path from independent pixels (0) to the machine (1). They are placed anew, at even
-rates of exchange, a few times at the beginning (`tempering.placed`); then the ladder stays as it is.
+rates of exchange, a few times at the beginning (`tempering.respaced`); then the ladder stays as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from ...sampling.paths import Cooling
 from ...sampling.samplers import ParallelTempering
-from ...sampling.tempering import Walkers, placed, turn, walkers_on
+from ...sampling.tempering import Walkers, new_walkers, respaced, tempering_step
 from .arrays import Arrays, numbers, spins
 from .machines import Subject
 
@@ -37,14 +37,14 @@ class Ladder:
         for place in places:
             chain = self.path.move(chain, rng, place.view(1, 1))
             down.append(chain)
-        self.walkers: Walkers = walkers_on(places[None], torch.cat(down, 1))
+        self.walkers: Walkers = new_walkers(places[None], torch.cat(down, 1))
         self.rounds = 0  # how often the rungs were placed anew
         self.turns = 0
 
     @torch.no_grad()
     def frame(self, sweeps: int) -> tuple[dict[str, Any], Arrays]:
         """A turn: pairs trade, then all sweep."""
-        self.walkers = turn(self.path, self.walkers, self.rng, sweeps)
+        self.walkers = tempering_step(self.path, self.walkers, self.rng, sweeps)
         self.turns += 1
         told, walkers = self._told(), self.walkers
         arrays: dict[str, Any] = {
@@ -54,7 +54,7 @@ class Ladder:
             "names": ("u8", walkers.names[0]),
         }
         if self.rounds < len(ADAPTED) and walkers.turns >= ADAPTED[self.rounds]:
-            self.walkers = placed(walkers, self.rungs, self.rungs)
+            self.walkers = respaced(walkers, self.rungs, self.rungs)
             self.rounds += 1
         return told, arrays
 

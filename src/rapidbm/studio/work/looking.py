@@ -24,7 +24,7 @@ from ...glass.basins import basins
 from ...glass.growth import growth
 from ...glass.minima import minima, stability
 from ...glass.overlaps import freezing, overlap_distribution
-from ...glass.phases import Boundaries, boundaries, capacity, standing
+from ...glass.phases import Boundaries, boundaries, capacity, phase_point
 from ...glass.spectra import spectrum
 from ...glass.verdict import Glassiness
 from ...likelihood.exact import can_be_exact
@@ -150,10 +150,10 @@ def spectrum_of(found: Subject) -> Answer:
 
 def phases_of(found: Subject) -> Answer:
     """The place of the machine and of its checkpoints, and the lines of random machines."""
-    here = standing(found.machine)
+    here = phase_point(found.machine)
     saved = sorted(found.trained.checkpoints())
     spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
-    path = [standing(found.trained.machine(saved[i], found.replica)) for i in sorted(spread)]
+    path = [phase_point(found.trained.machine(saved[i], found.replica)) for i in sorted(spread)]
     lines = _lines(here.theory, here.aspect)
     return {
         "theory": here.theory,

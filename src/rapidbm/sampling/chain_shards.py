@@ -20,20 +20,20 @@ Work = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
-class Spread:
+class ChainShards:
     """So many shards; one is the work of a process alone."""
 
     shards: int = 1
     ranks: Ranks = field(default_factory=Ranks)
 
     @staticmethod
-    def over(shards: int | None) -> Spread:
+    def over(shards: int | None) -> ChainShards:
         """Shards that the ranks of this process share; None is for one process alone, whatever others
         there are."""
         if shards is None:
-            return Spread()
+            return ChainShards()
         check_count("the number of shards", shards)
-        return Spread(shards, here())
+        return ChainShards(shards, here())
 
     def __call__(self, count: int, work: Work) -> tuple[Tensor, ...]:
         """What `work(part, *words)` answers of each part of so many chains, a slice, side by side,
