@@ -74,7 +74,7 @@ class Served:
             yield Page(socket)
 
     def children(self):
-        """Processes of the nursery and of the workers."""
+        """Processes of the fork server and of the workers."""
         told = subprocess.run(["ps", "-eo", "ppid,pid"], capture_output=True, text=True, check=True)
         rows = [tuple(map(int, line.split())) for line in told.stdout.splitlines()[1:]]
         found = [self.process.pid]

@@ -1,4 +1,4 @@
-"""The studio's parts, each by itself: messages, pages, clerks, uploads, dreams, runs that are steered."""
+"""The studio's parts, each by itself: messages, pages, queues, uploads, dreams, runs that are steered."""
 
 import asyncio
 import json
@@ -18,18 +18,18 @@ from rapidbm.machines.files import load_tensors
 from rapidbm.progress import telling, watch
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.studio.clerks import MOST as QUESTIONS
-from rapidbm.studio.clerks import Clerk
-from rapidbm.studio.pages import MOST as SLOTS
+from rapidbm.studio.messages import message, message_size, parse_header
+from rapidbm.studio.pages import MAX_WAITING as SLOTS
 from rapidbm.studio.pages import Page
-from rapidbm.studio.studio import READERS, Studio
-from rapidbm.studio.uploads import ENDINGS, Refused, fit_name, take_in
-from rapidbm.studio.wire import header_of, message, size_in
+from rapidbm.studio.request_queue import MAX_WAITING as QUESTIONS
+from rapidbm.studio.request_queue import RequestQueue
+from rapidbm.studio.studio import MAX_READERS, Studio
+from rapidbm.studio.uploads import ENDINGS, UploadError, safe_name, save_upload
 from rapidbm.studio.work.arrays import fields, numbers, packed, spins
 from rapidbm.studio.work.dreaming import Dream
 from rapidbm.studio.work.machines import SPECIMENS, opened, subject
 from rapidbm.studio.work.recipes import recipe_of
-from rapidbm.studio.work.steered import Steered
+from rapidbm.studio.work.steered import SteeredRun
 from rapidbm.training.schedules import Schedule
 
 # -- messages -----------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ from rapidbm.training.schedules import Schedule
 )
 def test_a_header_comes_back_and_what_follows_is_aligned(header):
     whole = message(header, b"payload")
-    assert header_of(whole) == header
+    assert parse_header(whole) == header
     assert whole.endswith(b"payload")
     assert (len(whole) - len(b"payload")) % 4 == 0
 
@@ -52,13 +52,13 @@ def test_a_header_comes_back_and_what_follows_is_aligned(header):
 )
 def test_what_is_no_message(whole):
     with pytest.raises(ValueError):  # noqa: PT011
-        header_of(whole)
+        parse_header(whole)
 
 
 def test_sizes_that_no_message_has():
     for size in (0, 3, 2**31):
         with pytest.raises(ValueError, match="bytes"):
-            size_in(struct.pack("<I", size))
+            message_size(struct.pack("<I", size))
 
 
 def test_arrays_are_packed_one_after_the_other():
@@ -94,7 +94,7 @@ def delivered(script):
     sent = []
 
     async def send(whole):
-        sent.append(header_of(whole))
+        sent.append(parse_header(whole))
 
     async def run():
         page = Page("page", send)
@@ -112,13 +112,13 @@ def delivered(script):
 
 def test_of_one_key_the_newest_is_sent_and_pictures_only_two_ahead():
     def script(page):
-        page.tell("state", {"n": 1})
+        page.send("state", {"n": 1})
         assert page.post("state", message({"n": 2}))  # it replaces the one before
         yield
         for n in range(6):
-            page.tell("frame/x", {"frame": n})
+            page.send("frame/x", {"frame": n})
             yield
-        page.tell("answer/1", {"answer": 1})
+        page.send("answer/1", {"answer": 1})
         yield
         page.seen("frame/x")
         yield
@@ -141,23 +141,29 @@ def test_a_page_that_takes_nothing_is_closed():
     async def run():
         page = Page("page", None)
         for n in range(SLOTS + 1):
-            page.tell(str(n), {})
-        assert page.gone
+            page.send(str(n), {})
+        assert page.closed
         assert len(page._slots) == SLOTS
 
     asyncio.run(run())
 
 
-# -- clerks -------------------------------------------------------------------------------------------
+# -- queues -------------------------------------------------------------------------------------------
 
 
 class Fake:
     """A worker that does nothing by itself."""
 
-    def __init__(self, hear, gone):
-        self.hear, self.gone, self.told, self.killed, self.closed = hear, gone, [], False, False
+    def __init__(self, on_message, on_exit):
+        self.on_message, self.on_exit, self.told, self.killed, self.closed = (
+            on_message,
+            on_exit,
+            [],
+            False,
+            False,
+        )
 
-    def tell(self, header):
+    def send(self, header):
         self.told.append(header)
 
     def kill(self):
@@ -167,49 +173,49 @@ class Fake:
         self.closed = True
 
     def answer(self, **more):
-        self.hear({"event": "answer", **more}, b"whole")
+        self.on_message({"event": "answer", **more}, b"whole")
 
 
 class Fakes:
     def __init__(self):
         self.all = []
 
-    def worker(self, hear, gone):
-        self.all.append(Fake(hear, gone))
+    def fork(self, on_message, on_exit):
+        self.all.append(Fake(on_message, on_exit))
         return self.all[-1]
 
 
-def test_a_clerk_answers_one_question_after_the_other_and_forgets_what_is_taken_back():
-    nursery, heard = Fakes(), []
-    clerk = Clerk(nursery, {"do": "desk"})
+def test_a_queue_answers_one_question_after_the_other_and_forgets_what_is_taken_back():
+    fork_server, heard = Fakes(), []
+    queue = RequestQueue(fork_server, {"do": "queries"})
 
     def hear(header, whole):
         heard.append(header)
 
-    numbers = [clerk.ask({"ask": n, "id": n}, hear) for n in range(4)]
-    (worker,) = nursery.all
-    assert worker.told == [{"do": "desk"}, {"ask": 0, "id": 0}]
-    worker.hear({"event": "progress", "id": 0}, b"")
-    clerk.take_back(numbers[1])
+    numbers = [queue.ask({"ask": n, "id": n}, hear) for n in range(4)]
+    (worker,) = fork_server.all
+    assert worker.told == [{"do": "queries"}, {"ask": 0, "id": 0}]
+    worker.on_message({"event": "progress", "id": 0}, b"")
+    queue.cancel(numbers[1])
     worker.answer(id=0)
     assert [told["id"] for told in heard] == [0, 0]
     assert worker.told[-1]["ask"] == 2
-    clerk.take_back(numbers[2])  # it is being answered: only the end of the worker ends that
+    queue.cancel(numbers[2])  # it is being answered: only the end of the worker ends that
     assert worker.killed
-    assert nursery.all[1].told == [{"do": "desk"}, {"ask": 3, "id": 3}]
+    assert fork_server.all[1].told == [{"do": "queries"}, {"ask": 3, "id": 3}]
     worker.answer(id=2)  # too late: it counts for nothing
-    nursery.all[1].gone("its process was ended by signal 9")
+    fork_server.all[1].on_exit("its process was ended by signal 9")
     assert heard[-1] == {"event": "answer", "page": None, "id": 3,
                          "error": "no answer: its process was ended by signal 9"}  # fmt: skip
-    clerk.ask({"ask": 4}, hear)
-    assert len(nursery.all) == 3
+    queue.ask({"ask": 4}, hear)
+    assert len(fork_server.all) == 3
 
 
 def test_questions_do_not_pile_up():
     heard = []
-    clerk = Clerk(Fakes(), {})
+    queue = RequestQueue(Fakes(), {})
     for n in range(QUESTIONS + 2):
-        clerk.ask({"id": n}, lambda header, whole: heard.append(header))
+        queue.ask({"id": n}, lambda header, whole: heard.append(header))
     assert [told["id"] for told in heard] == [QUESTIONS + 1]
     assert "too many" in heard[0]["error"]
 
@@ -219,31 +225,31 @@ def test_who_reads_a_file_holds_nobody_up(tmp_path):
         studio, sent = Studio(tmp_path), []
 
         async def send(whole):
-            sent.append(header_of(whole))
+            sent.append(parse_header(whole))
 
-        studio.nursery = fakes = Fakes()
-        studio.desk.nursery = fakes
-        page, other = studio.enter(send), studio.enter(send)
-        for number in range(READERS + 1):
+        studio.fork_server = fakes = Fakes()
+        studio.queries.fork_server = fakes
+        page, other = studio.open_page(send), studio.open_page(send)
+        for number in range(MAX_READERS + 1):
             told = {"id": number, "ask": "data", "dataset": "upload:slow.csv"}
-            studio.hear(page, json.dumps(told))
+            studio.receive(page, json.dumps(told))
         await asyncio.sleep(0)
         readers = list(fakes.all)  # a worker for each, and one question that waits
-        assert [worker.told[0]["do"] for worker in readers] == ["read"] * READERS
-        studio.hear(other, json.dumps({"id": 50, "ask": "data", "dataset": "bars4"}))
-        desk = fakes.all[READERS]
-        assert desk.told == [{"folder": str(tmp_path), "do": "desk"}, {**desk.told[1], "id": 50}]
-        desk.answer(id=50)
+        assert [worker.told[0]["do"] for worker in readers] == ["read"] * MAX_READERS
+        studio.receive(other, json.dumps({"id": 50, "ask": "data", "dataset": "bars4"}))
+        queries = fakes.all[MAX_READERS]
+        assert queries.told == [{"folder": str(tmp_path), "do": "queries"}, {**queries.told[1], "id": 50}]
+        queries.answer(id=50)
         assert list(other._slots) == ["answer/50"]  # before any file is read
         readers[1].answer(id=1)
         await asyncio.sleep(0.01)
         assert list(page._slots) == ["answer/1"]
-        assert [worker.closed for worker in readers] == [n == 1 for n in range(READERS)]
+        assert [worker.closed for worker in readers] == [n == 1 for n in range(MAX_READERS)]
         assert fakes.all[-1].told[0]["do"] == "read"  # the one that waited
-        studio.leave(page)
+        studio.close_page(page)
         await asyncio.sleep(0.01)
         left = [worker.killed for worker in fakes.all]
-        assert left == [worker is not desk and not worker.closed for worker in fakes.all]
+        assert left == [worker is not queries and not worker.closed for worker in fakes.all]
         assert not studio._readers
 
     asyncio.run(run())
@@ -254,7 +260,7 @@ def test_who_reads_a_file_holds_nobody_up(tmp_path):
 
 @given(st.text(max_size=300), st.sampled_from(ENDINGS))
 def test_a_file_gets_a_name_of_plain_letters(stem, ending):
-    name = fit_name(stem.replace("\0", "") + ending)
+    name = safe_name(stem.replace("\0", "") + ending)
     assert name.endswith(ending)
     assert set(name[: -len(ending)]) <= set(
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
@@ -264,8 +270,8 @@ def test_a_file_gets_a_name_of_plain_letters(stem, ending):
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".csv.html", "", "x.csv/", "run.json", "csv"])
 def test_other_endings_are_refused(name):
-    with pytest.raises(Refused) as refused:
-        fit_name(name)
+    with pytest.raises(UploadError) as refused:
+        safe_name(name)
     assert refused.value.status == 415
 
 
@@ -275,13 +281,13 @@ def test_what_is_too_large_leaves_nothing_behind(tmp_path):
             yield b"x" * 100
 
     for claimed in (None, "10"):  # what it claims counts for nothing
-        with pytest.raises(Refused) as refused:
-            asyncio.run(take_in(tmp_path, "a.csv", claimed, pieces(), largest=500))
+        with pytest.raises(UploadError) as refused:
+            asyncio.run(save_upload(tmp_path, "a.csv", claimed, pieces(), largest=500))
         assert refused.value.status == 413
-    with pytest.raises(Refused):
-        asyncio.run(take_in(tmp_path, "a.csv", "501", pieces(), largest=500))
+    with pytest.raises(UploadError):
+        asyncio.run(save_upload(tmp_path, "a.csv", "501", pieces(), largest=500))
     assert list((tmp_path / "data").iterdir()) == []
-    assert asyncio.run(take_in(tmp_path, "a.csv", None, pieces(), largest=1000)) == "a.csv"
+    assert asyncio.run(save_upload(tmp_path, "a.csv", None, pieces(), largest=1000)) == "a.csv"
     assert (tmp_path / "data" / "a.csv").stat().st_size == 1000
 
 
@@ -294,7 +300,7 @@ def test_files_do_not_go_where_a_link_leads(tmp_path):
         yield b"0,1\n"
 
     with pytest.raises(InputError, match="leads out"):
-        asyncio.run(take_in(tmp_path / "runs", "a.csv", None, pieces()))
+        asyncio.run(save_upload(tmp_path / "runs", "a.csv", None, pieces()))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -315,7 +321,7 @@ def same(one, other):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop"])
 def test_a_rate_that_is_changed_is_the_same_whoever_makes_the_updates(tmp_path, optimizer):
     chosen = recipe(optimizer=optimizer, rate=(0.01,), decay=1.0, rate_floor=0.0)
-    steered = Steered.of(Run.create(tmp_path / "steered", chosen))
+    steered = SteeredRun.of(Run.create(tmp_path / "steered", chosen))
     for step in steered.go():
         if step.update in (7, 8):
             steered.change_rate(0.05 / step.update)
@@ -333,11 +339,11 @@ def test_a_rate_that_is_changed_is_the_same_whoever_makes_the_updates(tmp_path, 
 
 
 def test_a_change_after_the_newest_checkpoint_survives_a_kill(tmp_path):
-    whole = Steered.of(Run.create(tmp_path / "whole", recipe()))
+    whole = SteeredRun.of(Run.create(tmp_path / "whole", recipe()))
     for step in whole.go():
         if step.update == 13:
             whole.change_rate(0.003)
-    cut = Steered.of(Run.create(tmp_path / "cut", recipe()))
+    cut = SteeredRun.of(Run.create(tmp_path / "cut", recipe()))
     kept = (tmp_path / "kept").with_suffix(".safetensors")
     steps = cut.go()
     for step in steps:
@@ -355,7 +361,7 @@ def test_a_change_after_the_newest_checkpoint_survives_a_kill(tmp_path):
 
 
 def test_a_run_is_steered_between_two_steps_and_by_a_rate(tmp_path):
-    run = Steered.of(Run.create(tmp_path / "run", recipe()))
+    run = SteeredRun.of(Run.create(tmp_path / "run", recipe()))
     for call in (run.keep, lambda: run.change_rate(0.1)):
         with pytest.raises(InputError, match="between two steps"):
             call()
@@ -460,7 +466,7 @@ class Told:
     def __init__(self):
         self.all = []
 
-    def tell(self, header, arrays=None):
+    def send(self, header, arrays=None):
         self.all.append((header, dict(arrays or {})))
 
 
@@ -480,7 +486,7 @@ def test_chains_start_from_images_of_a_label_and_its_units_can_be_held(tmp_path)
     assert dream.spins[0, :, 64:80].argmax(1).eq(7).all()
     up = [64 + int(i) for i in torch.nonzero(codes[3] > 0).flatten()]
     down = [64 + int(i) for i in torch.nonzero(codes[3] < 0).flatten()]
-    dream.obey({"do": "hold", "up": up, "down": down})
+    dream.handle({"do": "hold", "up": up, "down": down})
     for _ in range(3):
         dream.frame()
     assert torch.equal(dream.spins[0, :, 64:80], codes[3].float().expand(9, -1))
@@ -490,7 +496,7 @@ def test_chains_start_from_images_of_a_label_and_its_units_can_be_held(tmp_path)
 
 def test_a_dream_goes_on_with_the_newer_machine_of_a_training(tmp_path, monkeypatch):
     monkeypatch.setattr("rapidbm.studio.work.dreaming.FRESH", 0.0)
-    run = Steered.of(Run.create(tmp_path / "run", recipe()))
+    run = SteeredRun.of(Run.create(tmp_path / "run", recipe()))
     steps = run.go()
     next(steps), next(steps)
     dream = Dream(Told(), tmp_path, "page", {"machine": "run"})
@@ -508,10 +514,10 @@ def test_the_ladder_tells_which_walker_stands_where(tmp_path, monkeypatch):
     monkeypatch.setattr("rapidbm.studio.work.dreaming.time.time_ns", lambda: 0)  # the seed
     pipe = Told()
     dream = Dream(pipe, tmp_path, "page", {"machine": "specimen:retrieval"})
-    dream.obey({"do": "ladder", "on": True, "rungs": 5})
+    dream.handle({"do": "ladder", "on": True, "rungs": 5})
     seen = set()
     for _ in range(40):
-        dream.obey({"do": "seen"})
+        dream.handle({"do": "seen"})
         dream.frame()
         _, arrays = pipe.all[-1]
         names = arrays["names"][1].tolist()

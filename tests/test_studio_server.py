@@ -680,7 +680,7 @@ def test_a_public_address_must_be_meant(tmp_path, words, told):
 
 
 def test_a_public_studio_is_asked_for_by_figures_or_by_its_name():
-    public = Access("token", 8715, (*LOOPBACK, "box.example"), numbers=True)
+    public = Access("token", 8715, (*LOOPBACK, "box.example"), any_address=True)
     private = Access("token", 8715)
     for host, both in (("127.0.0.1", True), ("localhost", True), ("[::1]", True), ("box.example", False),
                        ("192.0.2.7", False), ("[2001:db8::1]", False)):  # fmt: skip

@@ -21,7 +21,7 @@ from rapidbm.data.reading import child
 from rapidbm.data.tables import read_table
 from rapidbm.errors import InputError
 from rapidbm.studio.work import recipes
-from rapidbm.studio.work.desk import Desk
+from rapidbm.studio.work.queries import Queries
 
 
 def packed(path, **arrays):
@@ -179,9 +179,9 @@ def test_what_unpacks_to_more_than_a_page_takes(tmp_path, monkeypatch):
     folder = tmp_path / "data"
     folder.mkdir()
     monkeypatch.setattr(recipes, "UNPACKED", 3 * BITS.nbytes)
-    desk = Desk(tmp_path)
+    queries = Queries(tmp_path)
     packed(folder / "fits.npz", train=BITS, test=BITS[:1], valid=BITS[:1])
-    described = desk.upload({"file": "fits.npz"})[0]
+    described = queries.upload({"file": "fits.npz"})[0]
     assert (described["train"], described["up"]) == (4, 0.0)
     bombs = {"large.npz": {"samples": np.zeros((13, 2**20), np.int8)}}
     bombs["many.npz"] = {"train": BITS, "test": BITS, "valid": BITS, "labels": BITS, "other": BITS}
@@ -192,13 +192,13 @@ def test_what_unpacks_to_more_than_a_page_takes(tmp_path, monkeypatch):
     for name in (*bombs, "large.h5"):
         if name in bombs:
             packed(folder / name, **bombs[name])
-        for ask in (desk.data, desk.recipe):  # nor does it help to name one that lies there already
+        for ask in (queries.data, queries.recipe):  # nor does it help to name one that lies there already
             with pytest.raises(
                 InputError, match=rf"{name} unpacks to [\d,]+ bytes, more than 12,582,912"
             ):
                 ask({"dataset": f"upload:{name}"})
         with pytest.raises(InputError, match="unpacks to"):
-            desk.upload({"file": name})
+            queries.upload({"file": name})
         assert not (folder / name).exists()
 
 

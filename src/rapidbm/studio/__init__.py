@@ -1,12 +1,11 @@
-"""The studio: a page on which one can watch a machine learn, dream and be looked at.
+"""The studio: a page in the browser on which machines are trained, sampled and examined.
 
-One process serves pages (`serve`, `app`, `guard`, `pages`); it never loads torch. Whatever computes is a
-worker, a process of its own (`workers`; `work/` is what they do): each training, the dreams, the clerks
-that answer questions. What travels between them is in `wire`. `page/` is what the browser gets.
+One process serves the page (`serve`, `app`, `guard`, `pages`); it never loads torch. Everything that
+computes runs in worker processes (`workers`; what they do is in `work/`): one for each training, one for
+the chains of the Dream view, two that answer questions (`request_queue`). `messages` is the format in
+which they talk. `page/` holds the files that the browser gets.
 
-Knows everything below it. The command uses `serve`.
-
-Others take besides
+It may import every room below it. Also imported by the command:
 
     serve: PORT, is_loopback, serve
 """

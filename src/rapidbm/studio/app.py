@@ -18,27 +18,27 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ..schema import Misfit
 from .guard import Access, Guard
-from .pages import while_open
-from .studio import LETTERS, Studio
-from .uploads import Refused, take_in
-from .wire import SIZE, Header
+from .messages import SIZE, Header
+from .pages import serve_page
+from .studio import MAX_CHARACTERS, Studio
+from .uploads import UploadError, save_upload
 
-HERE = Path(__file__).parent / "page"
-KINDS = {
+PAGE = Path(__file__).parent / "page"
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-PARTS = {
-    path.relative_to(HERE).as_posix(): path
-    for path in sorted(HERE.rglob("*"))
-    if path.is_file() and path.suffix in KINDS
+FILES = {
+    path.relative_to(PAGE).as_posix(): path
+    for path in sorted(PAGE.rglob("*"))
+    if path.is_file() and path.suffix in MEDIA_TYPES
 }
-SILENCE = 20.0  # seconds without a byte after which an upload is given up
+UPLOAD_TIMEOUT = 20.0  # seconds without a byte after which an upload is given up
 
 
-def made(studio: Studio, access: Access) -> Guard:
+def application(studio: Studio, access: Access) -> Guard:
     """The application, guarded."""
 
     @asynccontextmanager
@@ -74,15 +74,15 @@ def made(studio: Studio, access: Access) -> Guard:
 
 def _part(path: str) -> Response:
     """A file of the page; only those that were there when the server was loaded."""
-    found = PARTS.get(path)
+    found = FILES.get(path)
     if found is None:
         return Response("there is no such part of the page\n", 404, media_type="text/plain")
     headers = {"cache-control": "no-cache"}  # asked for again each time, sent again if it changed
-    return FileResponse(found, media_type=KINDS[found.suffix], headers=headers)
+    return FileResponse(found, media_type=MEDIA_TYPES[found.suffix], headers=headers)
 
 
 async def _socket(studio: Studio, socket: WebSocket) -> None:
-    page = studio.enter(socket.send_bytes)
+    page = studio.open_page(socket.send_bytes)
     if page is None:
         await socket.close(1013, "too many pages are open")
         return
@@ -92,13 +92,13 @@ async def _socket(studio: Studio, socket: WebSocket) -> None:
         async def listen() -> None:
             while True:
                 text = await socket.receive_text()
-                if len(text) > LETTERS:
+                if len(text) > MAX_CHARACTERS:
                     return
-                studio.hear(page, text)
+                studio.receive(page, text)
 
-        await while_open(page, _ended(listen()))
+        await serve_page(page, _ended(listen()))
     finally:
-        studio.leave(page)
+        studio.close_page(page)
 
 
 async def _ended(listening: Any) -> None:
@@ -111,34 +111,34 @@ async def _ended(listening: Any) -> None:
 
 async def _upload(studio: Studio, request: Request) -> Response:
     if studio.read_only:
-        return _told(403, {"error": "this studio only shows (--read-only): no files are taken in"})
+        return _json(403, {"error": "this studio only shows (--read-only): no files are taken in"})
 
     async def pieces() -> AsyncIterator[bytes]:
         stream = request.stream().__aiter__()
         while True:
             try:
-                yield await asyncio.wait_for(stream.__anext__(), SILENCE)
+                yield await asyncio.wait_for(stream.__anext__(), UPLOAD_TIMEOUT)
             except StopAsyncIteration:
                 return
 
     try:
         claimed = request.headers.get("content-length")
-        name = await take_in(studio.folder, request.query_params.get("name", ""), claimed, pieces())
-    except Refused as refusal:
-        return _told(refusal.status, {"error": str(refusal)}, close=True)
+        name = await save_upload(studio.folder, request.query_params.get("name", ""), claimed, pieces())
+    except UploadError as refusal:
+        return _json(refusal.status, {"error": str(refusal)}, close=True)
     except (TimeoutError, ClientDisconnect):
-        return _told(408, {"error": "the file did not come"}, close=True)
+        return _json(408, {"error": "the file did not come"}, close=True)
     header, _ = await studio.read({"ask": "upload", "file": name})
     if "error" in header:
-        return _told(422, {"error": str(header["error"]).replace(str(studio.folder), "…")})
-    return _told(200, {"answer": header["answer"]})
+        return _json(422, {"error": str(header["error"]).replace(str(studio.folder), "…")})
+    return _json(200, {"answer": header["answer"]})
 
 
 async def _export(studio: Studio, request: Request) -> Response:
     run = request.query_params.get("run", "")
-    header, whole = await studio.ask(studio.look, {"ask": "report", "run": run})
+    header, whole = await studio.ask(studio.analyses, {"ask": "report", "run": run})
     if "error" in header:
-        return _told(404, {"error": header["error"]})
+        return _json(404, {"error": header["error"]})
     (size,) = SIZE.unpack_from(whole)
     name = quote(f"{run.replace('/', '-')}.html")
     headers = {
@@ -146,11 +146,10 @@ async def _export(studio: Studio, request: Request) -> Response:
         "content-security-policy": "sandbox",  # it is to be saved, not to be run here
     }
     start = SIZE.size + size
-    return Response(
-        whole[start : start + int(header["arrays"][0][2][0])], headers=headers, media_type=KINDS[".html"]
-    )
+    report = whole[start : start + int(header["arrays"][0][2][0])]
+    return Response(report, headers=headers, media_type=MEDIA_TYPES[".html"])
 
 
-def _told(status: int, told: Header, *, close: bool = False) -> Response:
+def _json(status: int, told: Header, *, close: bool = False) -> Response:
     headers = {"connection": "close"} if close else {}
     return Response(json.dumps(told), status, headers=headers, media_type="application/json")

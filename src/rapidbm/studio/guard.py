@@ -56,7 +56,7 @@ class Access:
     token: str
     port: int
     names: tuple[str, ...] = LOOPBACK  # of this computer
-    numbers: bool = False  # any address in figures is this computer's, where it is bound to all of them
+    any_address: bool = False  # every IP address is ours: the server listens on all of them
 
     @property
     def cookie(self) -> str:
@@ -66,17 +66,17 @@ class Access:
         name, _, port = (value if self.port != 80 or ":" in value else f"{value}:80").rpartition(":")
         if port != str(self.port):
             return False
-        return name.lower() in self.names or (self.numbers and _is_number(name))
+        return name.lower() in self.names or (self.any_address and _is_address(name))
 
     def is_origin(self, value: str, host: str) -> bool:
         """The page's own: of this very host."""
         return value.lower() == f"http://{host.lower()}"
 
-    def knows(self, token: str) -> bool:
+    def is_token(self, token: str) -> bool:
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
 
 
-def _is_number(name: str) -> bool:
+def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
@@ -94,18 +94,18 @@ class Guard:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         headers = _Headers(scope["headers"])
-        reason = self._stranger(scope, headers)
-        if reason is None and self._introduces_itself(scope):
-            return await self._welcome(send)
+        reason = self._refusal(scope, headers)
+        if reason is None and self._brings_token(scope):
+            return await self._set_cookie(send)
         if reason is None and not self._knows_token(headers):
             reason = "the token is missing or wrong; open the address that rapidbm studio printed"
         if reason is None:
-            return await self.app(scope, receive, self._dressed(send, headers.one("host")))
+            return await self.app(scope, receive, self._with_headers(send, headers.one("host")))
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
         return await self._refuse(send, reason)
 
-    def _stranger(self, scope: Scope, headers: _Headers) -> str | None:
+    def _refusal(self, scope: Scope, headers: _Headers) -> str | None:
         """Why the request is not from the studio's own page, if it is not."""
         host = headers.one("host")
         if not self.access.is_host(host):
@@ -120,41 +120,41 @@ class Guard:
 
     def _knows_token(self, headers: _Headers) -> bool:
         bearer = headers.one("authorization").removeprefix("Bearer ")
-        return self.access.knows(headers.cookie(self.access.cookie) or bearer)
+        return self.access.is_token(headers.cookie(self.access.cookie) or bearer)
 
-    def _introduces_itself(self, scope: Scope) -> bool:
+    def _brings_token(self, scope: Scope) -> bool:
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             return False
         given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8).get("token", [])
-        return len(given) == 1 and self.access.knows(given[0])
+        return len(given) == 1 and self.access.is_token(given[0])
 
-    async def _welcome(self, send: Send) -> None:
+    async def _set_cookie(self, send: Send) -> None:
         """The token moves from the address, which others may see, into a cookie."""
         cookie = f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
-        await self._plain(send, 303, "", {"location": "/", "set-cookie": cookie})
+        await self._respond(send, 303, "", {"location": "/", "set-cookie": cookie})
 
     async def _refuse(self, send: Send, reason: str) -> None:
-        await self._plain(send, 403, f"refused: {reason}\n", {"connection": "close"})
+        await self._respond(send, 403, f"refused: {reason}\n", {"connection": "close"})
 
-    async def _plain(self, send: Send, status: int, text: str, more: dict[str, str]) -> None:
+    async def _respond(self, send: Send, status: int, text: str, more: dict[str, str]) -> None:
         own = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text.encode()))}
         start = {"type": "http.response.start", "status": status}
         await send({**start, "headers": _raw({**HEADERS, **own, **more}.items())})
         await send({"type": "http.response.body", "body": text.encode()})
 
-    def _dressed(self, send: Send, host: str) -> Send:
+    def _with_headers(self, send: Send, host: str) -> Send:
         # Some browsers do not count a socket of the page's own host as 'self'.
         policy = {**POLICY, "connect-src": f"'self' ws://{host}"}
         own = {**HEADERS, "content-security-policy": "; ".join(f"{k} {v}" for k, v in policy.items())}
 
-        async def dressed(event: MutableMapping[str, Any]) -> None:
+        async def send_with_headers(event: MutableMapping[str, Any]) -> None:
             if event["type"] == "http.response.start":
                 given = {name.decode("latin-1").lower() for name, _ in event.get("headers", [])}
                 more = [(k, v) for k, v in own.items() if k not in given]
                 event = {**event, "headers": [*event.get("headers", []), *_raw(more)]}
             await send(event)
 
-        return dressed
+        return send_with_headers
 
 
 class _Headers:

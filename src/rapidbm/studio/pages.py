@@ -12,37 +12,37 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from .wire import Header, message
+from .messages import Header, message
 
 FRAME = "frame/"
 AHEAD = 2
-MOST = 400  # things that wait; a page that asks for more than it takes is closed
+MAX_WAITING = 400  # things that wait; a page that asks for more than it takes is closed
 
-Told = bytes | Callable[[], bytes | None]  # or what makes it when its turn comes
+Message = bytes | Callable[[], bytes | None]  # or what makes it when its turn comes
 
 
 class Page:
     """One page, through one socket."""
 
-    def __init__(self, name: str, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, name: str, send_bytes: Callable[[bytes], Awaitable[None]]) -> None:
         self.name = name
         self.watching: dict[str, int] = {}  # trainings, and how many of their records the page has
         self.asking = 0  # questions that are not answered
-        self._send = send
-        self._slots: dict[str, Told] = {}
+        self._send_bytes = send_bytes
+        self._slots: dict[str, Message] = {}
         self._flight: Counter[str] = Counter()
         self._wake = asyncio.Event()
-        self.gone = False
+        self.closed = False
 
-    def tell(self, key: str, header: Header) -> None:
+    def send(self, key: str, header: Header) -> None:
         self.post(key, message(header))
 
-    def post(self, key: str, told: Told) -> bool:
+    def post(self, key: str, told: Message) -> bool:
         """To be sent, in place of what waits under this key; whether something did."""
         replaces = key in self._slots
-        if not replaces and len(self._slots) >= MOST:
-            self.gone = True
-        if not self.gone:
+        if not replaces and len(self._slots) >= MAX_WAITING:
+            self.closed = True
+        if not self.closed:
             self._slots[key] = told
         self._wake.set()
         return replaces
@@ -53,8 +53,8 @@ class Page:
             self._wake.set()
 
     async def deliver(self) -> None:
-        """Sends what waits, the oldest first, until the page is gone."""
-        while not self.gone:
+        """Sends what waits, the oldest first, until the page is closed."""
+        while not self.closed:
             await self._wake.wait()
             self._wake.clear()
             while (key := self._next()) is not None:
@@ -65,9 +65,9 @@ class Page:
                 if key.startswith(FRAME):
                     self._flight[key] += 1
                 try:
-                    await self._send(whole)
+                    await self._send_bytes(whole)
                 except (RuntimeError, OSError):  # it has left
-                    self.gone = True
+                    self.closed = True
                     return
 
     def _next(self) -> str | None:
@@ -77,11 +77,11 @@ class Page:
         return None
 
     def close(self) -> None:
-        self.gone = True
+        self.closed = True
         self._wake.set()
 
 
-async def while_open(page: Page, listen: Awaitable[None]) -> None:
+async def serve_page(page: Page, listen: Awaitable[None]) -> None:
     """Listens to a page and delivers to it until either ends."""
     tasks = [asyncio.ensure_future(listen), asyncio.ensure_future(page.deliver())]
     try:

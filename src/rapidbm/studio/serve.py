@@ -17,20 +17,20 @@ from pathlib import Path
 import uvicorn
 
 from ..errors import InputError
-from .app import made
-from .connections import Patient
+from .app import application
+from .connections import TimeoutProtocol
 from .guard import LOOPBACK, Access
-from .studio import LETTERS, Studio
+from .studio import MAX_CHARACTERS, Studio
 
 PORT = 8715
-TRIED = 20  # ports after the usual one
-BODY = 2**14  # bytes of the head of a request
-PING = 20.0  # seconds between two signs of life
+PORTS_TRIED = 20  # ports after the usual one
+MAX_HEAD = 2**14  # bytes of the head of a request
+PING_SECONDS = 20.0  # seconds between two signs of life
 
 
-def listening(host: str, port: int | None) -> socket.socket:
+def listening_socket(host: str, port: int | None) -> socket.socket:
     """A socket on this port, or on the first free one from the usual one on."""
-    ports = range(PORT, PORT + TRIED) if port is None else (port,)
+    ports = range(PORT, PORT + PORTS_TRIED) if port is None else (port,)
     for number in ports:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -45,7 +45,7 @@ def listening(host: str, port: int | None) -> socket.socket:
                 f"{host}:{number} cannot be had: {error.strerror}; give another --port"
             ) from error
         return found
-    raise InputError(f"ports {PORT} to {PORT + TRIED - 1} are all taken; give another --port")
+    raise InputError(f"ports {PORT} to {PORT + PORTS_TRIED - 1} are all taken; give another --port")
 
 
 def is_loopback(host: str) -> bool:
@@ -63,28 +63,28 @@ def serve(
     told: Callable[[str], None] = print,
 ) -> None:
     """Serves the studio of a folder until it is interrupted; `told` gets the address."""
-    listener = listening(host, port)
+    listener = listening_socket(host, port)
     number = int(listener.getsockname()[1])
     public = not is_loopback(host)
     access = Access(
         secrets.token_urlsafe(24),
         number,
         (*LOOPBACK, *(name.lower() for name in names)),
-        numbers=public,
+        any_address=public,
     )
-    shown = names[0] if names else _shown(host)
+    shown = names[0] if names else _host_name(host)
     address = f"http://{shown}:{number}/?token={access.token}"
     studio = Studio(folder.resolve(), read_only=read_only)
-    logging.getLogger("uvicorn.error").addFilter(_is_our_fault)
+    logging.getLogger("uvicorn.error").addFilter(_is_server_error)
     config = uvicorn.Config(
-        made(studio, access),
-        http=Patient,
+        application(studio, access),
+        http=TimeoutProtocol,
         ws="websockets-sansio",
-        ws_max_size=4 * LETTERS,
-        ws_ping_interval=PING,
-        ws_ping_timeout=PING,
+        ws_max_size=4 * MAX_CHARACTERS,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
         ws_per_message_deflate=False,
-        h11_max_incomplete_event_size=BODY,
+        h11_max_incomplete_event_size=MAX_HEAD,
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -101,7 +101,7 @@ def serve(
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _is_our_fault(record: logging.LogRecord) -> bool:
+def _is_server_error(record: logging.LogRecord) -> bool:
     """Errors, but for text of a page that is no UTF-8, which ends its socket."""
     foreign = record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError)
     return record.levelno >= logging.ERROR and not foreign
@@ -113,7 +113,7 @@ def has_screen() -> bool:
     return not sys.platform.startswith("linux") or any(os.environ.get(name) for name in named)
 
 
-def _shown(host: str) -> str:
+def _host_name(host: str) -> str:
     """A name of this computer that a browser can open."""
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()

@@ -16,22 +16,22 @@ from typing import Any
 from .. import __version__
 from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
-from .clerks import Clerk
+from .messages import Header
 from .pages import FRAME, Page
+from .request_queue import RequestQueue
 from .trainings import Trainings
-from .wire import Header
-from .workers import Nursery, Worker
+from .workers import ForkServer, Worker
 
-PAGES = 24  # that may be open
-TRAININGS = 4  # that may run at once, or as many as there are cores
-READERS = 3  # files that are read at once, each by a worker of its own
+MAX_PAGES = 24  # that may be open
+MAX_TRAININGS = 4  # that may run at once, or as many as there are cores
+MAX_READERS = 3  # files that are read at once, each by a worker of its own
 UPLOAD = "upload:"  # before the name of a file that was dropped here
-ASKING = 32  # questions of a page that wait
-LETTERS = 2**17  # of what a page tells at once
-DESK = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
-LOOK = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
-CHANGES = ("train", "resume")
-TOLD = Names(
+MAX_UNANSWERED = 32  # questions of a page that wait
+MAX_CHARACTERS = 2**17  # of what a page tells at once
+QUERIES = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
+ANALYSES = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
+TRAIN = ("train", "resume")
+MESSAGE = Names(
     {},
     {"id": Whole(0, 2**31), "ask": Text(40), "do": Text(40), "run": Maybe(Text(500)), "on": Flag()},
     others=Anything(),
@@ -43,22 +43,22 @@ class Studio:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self.read_only = folder, read_only
-        self.nursery = Nursery()
+        self.fork_server = ForkServer()
         first = {"folder": str(folder)}
-        self.desk = Clerk(self.nursery, {**first, "do": "desk"})
-        self.look = Clerk(self.nursery, {**first, "do": "look"})
+        self.queries = RequestQueue(self.fork_server, {**first, "do": "queries"})
+        self.analyses = RequestQueue(self.fork_server, {**first, "do": "analyses"})
         self.pages: dict[str, Page] = {}
-        most = max(TRAININGS, os.cpu_count() or 1)
-        self.trainings = Trainings(self.nursery, str(folder), self.pages.values, most)
-        self._reading = asyncio.Semaphore(READERS)
+        most = max(MAX_TRAININGS, os.cpu_count() or 1)
+        self.trainings = Trainings(self.fork_server, str(folder), self.pages.values, most)
+        self._reading = asyncio.Semaphore(MAX_READERS)
         self._readers: dict[asyncio.Task[None], Page] = {}
         self.dreamer: Worker | None = None
         self._names = count(1)
-        self._looks: dict[tuple[str, int], int] = {}  # page and id: the clerk's number
+        self._analysing: dict[tuple[str, int], int] = {}  # page and id: the queue's number
 
     async def open(self) -> None:
-        self._open_dreams()  # first: somebody waits for a picture
-        self.desk.open()
+        self._open_dreamer()  # first: somebody waits for a picture
+        self.queries.open()
 
     async def close(self) -> None:
         for task in self._readers:
@@ -66,43 +66,43 @@ class Studio:
         await self.trainings.close()
         for page in self.pages.values():
             page.close()
-        await self.nursery.close()
+        await self.fork_server.close()
 
     # -- pages ------------------------------------------------------------------------------------
 
-    def enter(self, send: Callable[[bytes], Any]) -> Page | None:
+    def open_page(self, send: Callable[[bytes], Any]) -> Page | None:
         """A new page; None where there are too many."""
-        if len(self.pages) >= PAGES:
+        if len(self.pages) >= MAX_PAGES:
             return None
         page = Page(f"page-{next(self._names)}", send)
         self.pages[page.name] = page
         return page
 
-    def leave(self, page: Page) -> None:
+    def close_page(self, page: Page) -> None:
         self.pages.pop(page.name, None)
         self.trainings.leave(page)
         if self.dreamer is not None:
-            self.dreamer.tell({"do": "close", "page": page.name})
-        for key, number in list(self._looks.items()):
+            self.dreamer.send({"do": "close", "page": page.name})
+        for key, number in list(self._analysing.items()):
             if key[0] == page.name:
-                del self._looks[key]
-                self.look.take_back(number)
+                del self._analysing[key]
+                self.analyses.cancel(number)
         for task, reader in self._readers.items():
             if reader is page:
                 task.cancel()
 
-    def hear(self, page: Page, text: str) -> None:
+    def receive(self, page: Page, text: str) -> None:
         """What a page says; what is no message at all ends it."""
         told = parse_json(text)
-        TOLD.check(told, "")
+        MESSAGE.check(told, "")
         if "ask" in told:
             self._asked(page, told)
         elif told.get("do") == "seen":
             page.seen(str(told.get("key")))
             if told.get("key") == f"{FRAME}dream":
-                self._dream(page, {"do": "seen"})
+                self._send_dreamer(page, {"do": "seen"})
         elif told.get("do") == "dream":
-            self._dream(page, {**told, "do": told.get("what")})
+            self._send_dreamer(page, {**told, "do": told.get("what")})
         elif told.get("do") == "watch":
             runs = told.get("runs")
             known = runs if isinstance(runs, dict) else {}
@@ -110,10 +110,10 @@ class Studio:
         elif told.get("do") == "steer" and not self.read_only:
             self.trainings.steer(told)
         elif told.get("do") == "cancel":
-            number = self._looks.pop((page.name, int(told.get("id", -1))), None)
+            number = self._analysing.pop((page.name, int(told.get("id", -1))), None)
             if number is not None:
                 page.asking -= 1
-                self.look.take_back(number)
+                self.analyses.cancel(number)
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -121,17 +121,17 @@ class Studio:
         ask, number = told["ask"], int(told.get("id", 0))
 
         def reply(answer: Mapping[str, Any]) -> None:
-            page.tell(f"answer/{number}", {"event": "answer", "id": number, **answer})
+            page.send(f"answer/{number}", {"event": "answer", "id": number, **answer})
 
-        if page.asking >= ASKING:
+        if page.asking >= MAX_UNANSWERED:
             return reply({"error": "too many questions at once; wait for an answer"})
         if ask == "hello":
-            return reply({"answer": self._hello()})
-        if ask in CHANGES:
+            return reply({"answer": self._about()})
+        if ask in TRAIN:
             return self._start(page, told, reply)
         question = {**told, "page": page.name}
 
-        def hear(header: Header, whole: bytes) -> None:
+        def on_message(header: Header, whole: bytes) -> None:
             self._pass_on(page, header, whole)
 
         if ask == "data" and str(told.get("dataset")).startswith(UPLOAD):
@@ -139,12 +139,12 @@ class Studio:
             task = asyncio.create_task(self._read_for(page, question))
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
-        elif ask in DESK:
+        elif ask in QUERIES:
             page.asking += 1
-            self.desk.ask(question, hear)
-        elif ask in LOOK:
+            self.queries.ask(question, on_message)
+        elif ask in ANALYSES:
             page.asking += 1
-            self._looks[page.name, number] = self.look.ask(question, hear)
+            self._analysing[page.name, number] = self.analyses.ask(question, on_message)
         else:
             reply({"error": f"nobody knows how to answer {ask!r}"})
         return None
@@ -153,18 +153,18 @@ class Studio:
         number = header.get("id")
         if header.get("event") == "answer":
             page.asking -= 1
-            self._looks.pop((page.name, int(number or 0)), None)
+            self._analysing.pop((page.name, int(number or 0)), None)
             page.post(f"answer/{number}", whole)
         else:
             page.post(f"progress/{number}", whole)
 
-    def _hello(self) -> Header:
+    def _about(self) -> Header:
         return {
             "version": __version__,
             "folder": self.folder.name,
             "read_only": self.read_only,
             "cores": os.cpu_count(),
-            "trainings": [training.line() for training in self.trainings.all.values() if training.run],
+            "trainings": [training.summary() for training in self.trainings.all.values() if training.run],
         }
 
     def _start(self, page: Page, told: Header, reply: Callable[[Mapping[str, Any]], None]) -> None:
@@ -174,7 +174,7 @@ class Studio:
         if told["ask"] == "resume":
             asked["resume"] = told.get("run")
         if name := told.get("name"):
-            if reason := unfit_name(name):
+            if reason := name_error(name):
                 return reply({"error": reason})
             asked["name"] = name
         self.trainings.start(asked, lambda found: reply(found if "error" in found else {"answer": found}))
@@ -187,55 +187,55 @@ class Studio:
         """An answer for which a file is read, which may take long: by a worker of its own, so that nobody
         waits for it but those who want files read, too."""
         async with self._reading:
-            clerk = Clerk(self.nursery, {**self.desk.first, "do": "read"})
+            queue = RequestQueue(self.fork_server, {**self.queries.first_message, "do": "read"})
             try:
-                return await self.ask(clerk, question)
+                return await self.ask(queue, question)
             finally:
-                clerk.close()
+                queue.close()
 
-    async def ask(self, clerk: Clerk, question: Header) -> tuple[Header, bytes]:
+    async def ask(self, queue: RequestQueue, question: Header) -> tuple[Header, bytes]:
         """An answer for the server itself."""
         future: asyncio.Future[tuple[Header, bytes]] = asyncio.get_running_loop().create_future()
 
-        def hear(header: Header, whole: bytes) -> None:
+        def on_message(header: Header, whole: bytes) -> None:
             if header.get("event") == "answer" and not future.done():
                 future.set_result((header, whole))
 
-        number = clerk.ask(question, hear)
+        number = queue.ask(question, on_message)
         try:
             return await future
         except asyncio.CancelledError:
-            clerk.take_back(number)
+            queue.cancel(number)
             raise
 
     # -- dreams -----------------------------------------------------------------------------------
 
-    def _open_dreams(self) -> Worker:
+    def _open_dreamer(self) -> Worker:
         if self.dreamer is None:
-            self.dreamer = self.nursery.worker(self._dreamt, self._woken)
-            self.dreamer.tell({"do": "dream", "folder": str(self.folder)})
+            self.dreamer = self.fork_server.fork(self._on_dream_message, self._dream_ended)
+            self.dreamer.send({"do": "dream", "folder": str(self.folder)})
         return self.dreamer
 
-    def _dream(self, page: Page, told: Header) -> None:
-        self._open_dreams().tell({**told, "page": page.name})
+    def _send_dreamer(self, page: Page, told: Header) -> None:
+        self._open_dreamer().send({**told, "page": page.name})
 
-    def _dreamt(self, header: Header, whole: bytes) -> None:
+    def _on_dream_message(self, header: Header, whole: bytes) -> None:
         page = self.pages.get(str(header.get("page")))
         if page is None:
             return
         if header.get("event") == "dreamt":
             if page.post(f"{FRAME}dream", whole):
-                self._dream(page, {"do": "seen"})  # the one before never will be
+                self._send_dreamer(page, {"do": "seen"})  # the one before never will be
         else:
             page.post(f"{header.get('event')}/dream", whole)
 
-    def _woken(self, reason: str) -> None:
+    def _dream_ended(self, reason: str) -> None:
         self.dreamer = None
         for page in self.pages.values():
-            page.tell("woken", {"event": "woken", "text": f"the dream has ended: {reason}"})
+            page.send("woken", {"event": "woken", "text": f"the dream has ended: {reason}"})
 
 
-def unfit_name(name: Any) -> str:
+def name_error(name: Any) -> str:
     """Why a run cannot be called that, or nothing."""
     if not isinstance(name, str) or not name.strip() or len(name.encode()) > 120:
         return "a run has a name of 1 to 120 letters"

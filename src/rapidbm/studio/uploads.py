@@ -15,12 +15,12 @@ from secrets import token_hex
 
 from ..disk import inside
 
-FOLDER = "data"
+UPLOADS = "data"
 ENDINGS = (".npy", ".npz", ".h5", ".hdf5", ".csv", ".tsv", ".txt", ".data")
-LARGEST = 64 * 2**20  # bytes
+MAX_BYTES = 64 * 2**20  # bytes
 
 
-class Refused(Exception):
+class UploadError(Exception):
     """A file that is not taken in: a status of HTTP, and why."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -28,24 +28,24 @@ class Refused(Exception):
         self.status = status
 
 
-def fit_name(name: str) -> str:
+def safe_name(name: str) -> str:
     """The name under which a file is kept."""
     stem, dot, ending = re.split(r"[/\\]", name)[-1].rpartition(".")
     if f"{dot}{ending.lower()}" not in ENDINGS:
-        raise Refused(415, f"files of data end in {', '.join(ENDINGS)}, not in {ending[:20]!r}")
+        raise UploadError(415, f"files of data end in {', '.join(ENDINGS)}, not in {ending[:20]!r}")
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:60]
     return f"{plain or 'table'}.{ending.lower()}"
 
 
-async def take_in(
-    folder: Path, name: str, claimed: str | None, pieces: AsyncIterator[bytes], largest: int = LARGEST
+async def save_upload(
+    folder: Path, name: str, claimed: str | None, pieces: AsyncIterator[bytes], largest: int = MAX_BYTES
 ) -> str:
     """Writes the file into the folder, under a name that no other has; answers the name."""
-    fit = fit_name(name)
-    too_large = Refused(413, f"a file may have {largest:,} bytes; train larger ones by the command")
+    fit = safe_name(name)
+    too_large = UploadError(413, f"a file may have {largest:,} bytes; train larger ones by the command")
     if claimed is not None and (not claimed.isdecimal() or int(claimed) > largest):
         raise too_large
-    place = inside(folder, FOLDER)
+    place = inside(folder, UPLOADS)
     place.mkdir(parents=True, exist_ok=True)
     part, size = place / f".{token_hex(8)}.part", 0
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -57,13 +57,13 @@ async def take_in(
                     raise too_large
                 file.write(piece)
         if not size:
-            raise Refused(400, "the file is empty")
-        return _placed(part, place, Path(fit))
+            raise UploadError(400, "the file is empty")
+        return _publish(part, place, Path(fit))
     finally:
         part.unlink(missing_ok=True)
 
 
-def _placed(part: Path, place: Path, name: Path) -> str:
+def _publish(part: Path, place: Path, name: Path) -> str:
     """Gives the file its name, with a number after it where that is taken."""
     number, path = 1, place / name
     while True:

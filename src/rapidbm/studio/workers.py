@@ -1,8 +1,8 @@
-"""Worker processes, seen from the server: how they are born, what they are told, what becomes of them.
+"""Worker processes, seen from the server: how they start, what they are sent, how they end.
 
-The nursery, `python -m rapidbm.studio.work`, loads torch and the library once. A worker is a fork of it:
-there in a hundredth of a second, with most of its memory shared. The server and a worker have a socket
-between them, whose end is the end of either. Nothing but the server's own messages reaches a worker.
+The fork server, `python -m rapidbm.studio.work`, loads torch and the library once. A worker is a fork of
+it: ready in a hundredth of a second, with most of its memory shared. A socket connects the server and a
+worker; when either ends, so does the other. Only the server sends messages to a worker.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
-from .wire import SIZE, Header, header_of, message, piped, size_in
+from .messages import SIZE, Header, message, message_size, parse_header, with_size
 
-Hear = Callable[[Header, bytes], None]
-Gone = Callable[[str], None]
-KIND = 5.0  # seconds between the wish that a worker ends and the end
-WORDS = 2000  # bytes of what a worker said last
+OnMessage = Callable[[Header, bytes], None]
+OnExit = Callable[[str], None]
+END_TIMEOUT = 5.0  # seconds between the wish that a worker ends and the end
+OUTPUT_KEPT = 2000  # bytes of what a worker said last
 
 
 class Worker:
-    """One process; `hear` is called with each message, `gone` once, with the reason of its end."""
+    """One process: `on_message` gets each message, `on_exit` the reason of its end, once."""
 
-    def __init__(self, hear: Hear, gone: Gone) -> None:
-        self.hear, self.gone = hear, gone
-        self.over = asyncio.Event()
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+    def __init__(self, on_message: OnMessage, on_exit: OnExit) -> None:
+        self.on_message, self.on_exit = on_message, on_exit
+        self.exited = asyncio.Event()
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._pid: int | None = None  # a descriptor of the process, which no other can take over
         self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._killed = self._closed = False
@@ -42,26 +42,26 @@ class Worker:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, nursery: socket.socket) -> None:
-        """Asks the nursery for a process at the other end of a socket."""
-        mine, its = socket.socketpair()
-        with its:
-            socket.send_fds(nursery, [b"worker"], [its.fileno(), self._said.fileno()])
-        self._task = asyncio.create_task(self._listen(mine))
+    def start(self, server: socket.socket) -> None:
+        """Asks the fork server for a process at the other end of a socket."""
+        server_end, worker_end = socket.socketpair()
+        with worker_end:
+            socket.send_fds(server, [b"worker"], [worker_end.fileno(), self._output.fileno()])
+        self._task = asyncio.create_task(self._listen(server_end))
 
-    def born(self, pid: int) -> None:
+    def started(self, pid: int) -> None:
         with suppress(OSError):  # it is dead already
             self._pid = os.pidfd_open(pid)
         if self._killed:
             self.kill()
 
-    def died(self, status: int) -> None:
+    def set_status(self, status: int) -> None:
         if not self._status.done():
             self._status.set_result(status)
 
-    def tell(self, header: Header) -> None:
+    def send(self, header: Header) -> None:
         """Something to do; what a dead worker is told is lost."""
-        whole = piped(message(header))
+        whole = with_size(message(header))
         if self._writer is None:
             self._waiting.append(whole)
         elif not self._writer.is_closing():
@@ -75,27 +75,27 @@ class Worker:
             self._writer.close()
         with suppress(asyncio.IncompleteReadError, OSError, ValueError):
             while True:
-                whole = await reader.readexactly(size_in(await reader.readexactly(SIZE.size)))
-                self.hear(header_of(whole), whole)
+                whole = await reader.readexactly(message_size(await reader.readexactly(SIZE.size)))
+                self.on_message(parse_header(whole), whole)
         self._writer.close()
         try:
-            status = await asyncio.wait_for(asyncio.shield(self._status), KIND)
-        except TimeoutError:  # it sent nonsense, or the nursery is gone
+            status = await asyncio.wait_for(asyncio.shield(self._status), END_TIMEOUT)
+        except TimeoutError:  # it sent nonsense, or the fork server is gone
             self.kill()
             status = -signal.SIGKILL
         reason = self._reason(status)
         self._forget()
-        self.over.set()
-        self.gone(reason)
+        self.exited.set()
+        self.on_exit(reason)
 
     def _reason(self, status: int) -> str:
         how = f"was ended by signal {-status}" if status < 0 else f"ended with code {status}"
-        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - WORDS))
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - OUTPUT_KEPT))
+        lines = self._output.read().decode("utf-8", "replace").strip().splitlines()
         return f"its process {how}" + (f": {lines[-1][:300]}" if lines and status > 0 else "")
 
     def _forget(self) -> None:
-        self._said.close()
+        self._output.close()
         if self._pid is not None:
             os.close(self._pid)
             self._pid = None
@@ -116,49 +116,49 @@ class Worker:
         """Closed, and killed if it does not leave."""
         self.close()
         try:
-            await asyncio.wait_for(self.over.wait(), KIND)
+            await asyncio.wait_for(self.exited.wait(), END_TIMEOUT)
         except TimeoutError:
             self.kill()
 
 
-class Nursery:
+class ForkServer:
     """The process that workers are forks of, and all that live."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
-        self._unborn: deque[Worker] = deque()
-        self._living: dict[int, Worker] = {}
+        self._starting: deque[Worker] = deque()
+        self._running: dict[int, Worker] = {}
 
     def open(self) -> socket.socket:
         """Starts it, if it does not run."""
         if self._link is not None:
             return self._link
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        server_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # -P: nothing is imported from the folder that the command was started in.
-        command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(its.fileno())]
-        with its:
+        command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(worker_end.fileno())]
+        with worker_end:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
+                pass_fds=[worker_end.fileno()],
                 env={**os.environ, "RAPIDBM_PROGRESS": "off"},
                 start_new_session=True,  # Ctrl-C is the server's: it asks its workers to save
             )
-        mine.setblocking(False)
-        asyncio.get_running_loop().add_reader(mine, self._hear)
-        self._link = mine
-        return mine
+        server_end.setblocking(False)
+        asyncio.get_running_loop().add_reader(server_end, self._read_news)
+        self._link = server_end
+        return server_end
 
-    def worker(self, hear: Hear, gone: Gone) -> Worker:
+    def fork(self, on_message: OnMessage, on_exit: OnExit) -> Worker:
         """A new worker; it has no role before its first message."""
-        found = Worker(hear, gone)
-        found.begin(self.open())
-        self._unborn.append(found)
+        found = Worker(on_message, on_exit)
+        found.start(self.open())
+        self._starting.append(found)
         return found
 
-    def _hear(self) -> None:
+    def _read_news(self) -> None:
         assert self._link is not None
         try:
             told = self._link.recv(4096)
@@ -167,34 +167,34 @@ class Nursery:
         except OSError:
             told = b""
         if not told:
-            self._lose()
+            self._shut_down()
             return
         news = json.loads(told)
-        if "born" in news:
-            worker = self._unborn.popleft()
-            self._living[news["born"]] = worker
-            worker.born(news["born"])
-        elif news["died"] in self._living:
-            self._living.pop(news["died"]).died(news["status"])
+        if "started" in news:
+            worker = self._starting.popleft()
+            self._running[news["started"]] = worker
+            worker.started(news["started"])
+        elif news["exited"] in self._running:
+            self._running.pop(news["exited"]).set_status(news["status"])
 
-    def _lose(self) -> None:
-        """It is gone, or is to go; another one is started when one is needed. Workers live on."""
+    def _shut_down(self) -> None:
+        """It has exited, or is to; another one is started when one is needed. Workers live on."""
         assert self._link is not None
         assert self._process is not None
         asyncio.get_running_loop().remove_reader(self._link)
         self._link.close()
         self._link = None
         try:
-            status = self._process.wait(KIND)
+            status = self._process.wait(END_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
-        unborn, self._unborn = self._unborn, deque()
-        for worker in unborn:
-            worker.died(status or 1)
+        starting, self._starting = self._starting, deque()
+        for worker in starting:
+            worker.set_status(status or 1)
 
     async def close(self) -> None:
-        workers = [*self._living.values(), *self._unborn]
+        workers = [*self._running.values(), *self._starting]
         await asyncio.gather(*(worker.end() for worker in workers), return_exceptions=True)
         if self._link is not None:
-            self._lose()
+            self._shut_down()

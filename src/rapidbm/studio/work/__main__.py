@@ -1,8 +1,9 @@
-"""`python -m rapidbm.studio.work SOCKET`: the nursery. It loads what all workers need, once; whenever the
-server sends two descriptors, a socket and a file for what is said on standard error, it forks.
+"""`python -m rapidbm.studio.work SOCKET`: the fork server.
 
-The fork becomes what its first message says. The nursery itself computes nothing, so that no thread of
-torch's is there to be lost in a fork, and tells the server who was born and who died.
+It loads what all workers need, once. Whenever the server sends two descriptors, a socket and a file for
+the worker's output, it forks; the first message on the socket says what the worker does. The fork server
+itself computes nothing: a fork of a process in which torch has started threads can hang. It tells the
+server which workers have started and exited.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import sys
 import warnings
 from contextlib import suppress
 
-from .pipe import Closed, Pipe
+from .pipe import Pipe, PipeClosed
 
 
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
     warnings.simplefilter("ignore")  # what a person should know is told by events
-    from . import desk, dreaming, looking, training  # noqa: F401
+    from . import analyses, dreaming, queries, training  # noqa: F401
 
     gc.collect()
     gc.freeze()  # what is shared with the workers stays shared
@@ -35,7 +36,7 @@ def main() -> None:
         ready, _, _ = select.select([server.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
-            tell_dead(server)
+            report_exits(server)
         if server.fileno() in ready:
             told, handles, _, _ = socket.recv_fds(server, 64, 2)
             if not told:
@@ -45,41 +46,41 @@ def main() -> None:
                 server.close()
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                work(*handles)
+                run_worker(*handles)
             for handle in handles:
                 os.close(handle)
-            server.send(json.dumps({"born": pid}).encode())
+            server.send(json.dumps({"started": pid}).encode())
 
 
-def tell_dead(server: socket.socket) -> None:
+def report_exits(server: socket.socket) -> None:
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             pid, status = found
-            told = {"died": pid, "status": os.waitstatus_to_exitcode(status)}
+            told = {"exited": pid, "status": os.waitstatus_to_exitcode(status)}
             server.send(json.dumps(told).encode())
 
 
-def work(link: int, said: int) -> None:
+def run_worker(link: int, output: int) -> None:
     """The life of a worker."""
-    from . import desk, dreaming, looking, training
+    from . import analyses, dreaming, queries, training
 
     roles = {
         "train": training.work,
         "dream": dreaming.work,
-        "desk": desk.work,
-        "read": desk.read,
-        "look": looking.work,
+        "queries": queries.work,
+        "read": queries.read,
+        "analyses": analyses.work,
     }
     code = 1
     try:
-        os.dup2(said, 2)
-        os.dup2(said, 1)
+        os.dup2(output, 2)
+        os.dup2(output, 1)
         sys.stdout = sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
         pipe = Pipe(socket.socket(fileno=link))
-        first = pipe.wait()
+        first = pipe.receive()
         roles[first["do"]](pipe, first)
         code = 0
-    except Closed:
+    except PipeClosed:
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -1,4 +1,4 @@
-"""Spins, couplings and numbers as the bytes of a message (`wire`)."""
+"""Spins, couplings and numbers as the bytes of a message (`messages`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ..wire import ALIGNED
+from ..messages import ALIGNED
 
 Arrays = Mapping[str, tuple[str, Any]]  # a name: its kind, and what `packed` takes for it
 KINDS = {"i8": np.int8, "u8": np.uint8, "f32": np.float32}

@@ -44,15 +44,15 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
         now = time.monotonic()
         due = [dream for dream in dreams.values() if dream.moves]
         wait = max(0.0, min((dream.due for dream in due), default=now + 10.0) - now)
-        told = pipe.wait(wait)
-        for message in ([told] if told else []) + pipe.pending():
-            _obey(pipe, folder, dreams, message)
+        told = pipe.receive(wait)
+        for message in ([told] if told else []) + pipe.receive_all():
+            _handle(pipe, folder, dreams, message)
         for dream in list(dreams.values()):
             if dream.moves and dream.due <= time.monotonic():
                 _guarded(pipe, folder, dreams, dream.page, dream.frame)
 
 
-def _obey(pipe: Pipe, folder: Path, dreams: dict[str, Dream], told: Mapping[str, Any]) -> None:
+def _handle(pipe: Pipe, folder: Path, dreams: dict[str, Dream], told: Mapping[str, Any]) -> None:
     page = str(told.get("page"))
     do = told.get("do")
     if do == "close":
@@ -61,7 +61,7 @@ def _obey(pipe: Pipe, folder: Path, dreams: dict[str, Dream], told: Mapping[str,
         made = partial(Dream, pipe, folder, page, told)
         _guarded(pipe, folder, dreams, page, lambda: dreams.__setitem__(page, made()))
     elif page in dreams:
-        _guarded(pipe, folder, dreams, page, lambda: dreams[page].obey(told))
+        _guarded(pipe, folder, dreams, page, lambda: dreams[page].handle(told))
 
 
 def _guarded(pipe: Pipe, folder: Path, dreams: dict[str, Dream], page: str, call: Any) -> None:
@@ -72,7 +72,7 @@ def _guarded(pipe: Pipe, folder: Path, dreams: dict[str, Dream], page: str, call
         dream = dreams.get(page)
         if dream is not None:
             dream.running = False
-        pipe.tell({"event": "remark", "page": page, "text": without_places(error, folder)[:600]})
+        pipe.send({"event": "remark", "page": page, "text": without_places(error, folder)[:600]})
 
 
 class Dream:
@@ -93,7 +93,7 @@ class Dream:
         self.checked, self.stamp = time.monotonic(), self._saved()
         self.spins: Tensor = self.machine.random(self.chains, self.rng)
         self._tell_what()
-        self.obey({**asked, "do": "set"})
+        self.handle({**asked, "do": "set"})
         self.start(asked.get("start") or {"from": "noise"})
 
     @property
@@ -112,7 +112,7 @@ class Dream:
         if data is not None and labels is not None and data.label_units:
             first = [int((data.train.labels == label).int().argmax()) for label in labels]
             arrays["codes"] = spins(data.train.spins[first, -data.label_units :])
-        self.pipe.tell(
+        self.pipe.send(
             {
                 "event": "dream",
                 "page": self.page,
@@ -133,7 +133,7 @@ class Dream:
 
     # -- what it is told --------------------------------------------------------------------------
 
-    def obey(self, told: Mapping[str, Any]) -> None:
+    def handle(self, told: Mapping[str, Any]) -> None:
         do = told.get("do")
         if do == "seen":
             self.unseen = max(0, self.unseen - 1)
@@ -233,7 +233,7 @@ class Dream:
             more, arrays = self._chains()
         self.unseen += 1
         self.count += 1
-        self.pipe.tell({**header, **more}, arrays)
+        self.pipe.send({**header, **more}, arrays)
 
     def _chains(self) -> tuple[dict[str, Any], Arrays]:
         machine, v = self.machine, self.machine.visible

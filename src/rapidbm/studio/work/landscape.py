@@ -17,8 +17,8 @@ from ...machines.machine import Machine
 from ...machines.units import SPIN
 from ...random import stream
 from .arrays import spins
-from .desk import Answer
 from .machines import Subject
+from .queries import Answer
 
 STARTS = 300
 SMALLER = 120  # starts of a large machine

@@ -1,9 +1,9 @@
-"""What a worker is told and tells.
+"""The worker's end of its socket to the server.
 
-A thread reads what comes; the end of the socket means that the server is gone or has no more use for the
-worker. Then `Closed` is raised where the worker listens next, so that a training saves and leaves. One
-that does not listen within `GRACE` seconds is in the middle of something long and is ended: a run goes on
-from its newest checkpoint, to the same bits.
+A thread reads messages. The socket ends when the server has exited or needs the worker no more: then the
+worker's next `receive` raises `PipeClosed`, so that a training saves and exits. A worker that does not
+receive within `GRACE` seconds is in a long computation and is ended; its run resumes from the newest
+checkpoint, to the same bits.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import threading
 from collections import deque
 from typing import BinaryIO
 
-from ..wire import SIZE, Header, header_of, message, piped, size_in
+from ..messages import SIZE, Header, message, message_size, parse_header, with_size
 from .arrays import Arrays, packed
 
 GRACE = 2.0
 
 
-class Closed(Exception):
+class PipeClosed(Exception):
     """Nobody tells anything any more."""
 
 
@@ -35,38 +35,38 @@ class Pipe:
         self._closed = False
         threading.Thread(target=self._read, daemon=True).start()
 
-    def tell(self, header: Header, arrays: Arrays | None = None) -> None:
+    def send(self, header: Header, arrays: Arrays | None = None) -> None:
         payload = b""
         if arrays:
             kinds, payload = packed(arrays)
             header = {**header, "arrays": kinds}
         try:
-            self._link.sendall(piped(message(header, payload)))
+            self._link.sendall(with_size(message(header, payload)))
         except OSError as error:
-            raise Closed from error
+            raise PipeClosed from error
 
-    def pending(self) -> list[Header]:
-        """What came since; raises `Closed` when all of it was given out and no more can come."""
+    def receive_all(self) -> list[Header]:
+        """What came since; raises `PipeClosed` when all of it was given out and no more can come."""
         with self._change:
             found, self._inbox = list(self._inbox), deque()
             if not found and self._closed:
-                raise Closed
+                raise PipeClosed
             return found
 
-    def wait(self, seconds: float | None = None) -> Header:
+    def receive(self, seconds: float | None = None) -> Header:
         """The next message; an empty one when none came in time."""
         with self._change:
             self._change.wait_for(lambda: self._inbox or self._closed, seconds)
             if self._inbox:
                 return self._inbox.popleft()
             if self._closed:
-                raise Closed
+                raise PipeClosed
             return {}
 
     def _read(self) -> None:
         try:
             while prefix := self._exactly(SIZE.size):
-                header = header_of(self._exactly(size_in(prefix)))
+                header = parse_header(self._exactly(message_size(prefix)))
                 with self._change:
                     self._inbox.append(header)
                     self._change.notify_all()

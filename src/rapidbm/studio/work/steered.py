@@ -16,15 +16,15 @@ from ...runs.run import Run, Step
 from ...training.loop import Training
 
 
-class Steered(Run):
+class SteeredRun(Run):
     """A run with hands on it."""
 
     _now: tuple[Training, float] | None = None  # the trainer, and the seconds so far
 
     @staticmethod
-    def of(run: Run) -> Steered:
+    def of(run: Run) -> SteeredRun:
         """The same run, with what was built for it."""
-        steered = Steered(run.folder)
+        steered = SteeredRun(run.folder)
         steered._ready = run._ready
         return steered
 

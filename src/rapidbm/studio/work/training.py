@@ -30,9 +30,9 @@ from ...training.negative import Persistent
 from ...training.trainer import Trainer
 from .arrays import Arrays, fields, spins
 from .machines import run_folder, without_places
-from .pipe import Closed, Pipe
+from .pipe import Pipe, PipeClosed
 from .recipes import recipe_of
-from .steered import Steered
+from .steered import SteeredRun
 
 FRAMES = 0.1  # seconds between two frames, at least
 SHARE = 0.05  # of the time that may go into them
@@ -44,7 +44,7 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
     try:
         run = _resumed(first) if first.get("resume") else _begun(first)
     except (InputError, OSError, MemoryError, RuntimeError) as error:
-        pipe.tell(
+        pipe.send(
             {
                 "event": "ended",
                 "status": "refused",
@@ -52,20 +52,20 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
             }
         )
         return
-    Steering(pipe, run, first).drive()
+    TrainingControl(pipe, run, first).drive()
 
 
-def _begun(first: Mapping[str, Any]) -> Steered:
+def _begun(first: Mapping[str, Any]) -> SteeredRun:
     folder = Path(first["folder"])
     recipe, preset = recipe_of(folder, first)
     make_folder(folder)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     name = first.get("name") or f"{Path(recipe.dataset).stem}-{recipe.negative}-{stamp}"
-    return Steered.of(Run.create(folder / name, recipe, preset, renamed=True))
+    return SteeredRun.of(Run.create(folder / name, recipe, preset, renamed=True))
 
 
-def _resumed(first: Mapping[str, Any]) -> Steered:
-    run = Steered(run_folder(Path(first["folder"]), first["resume"]))
+def _resumed(first: Mapping[str, Any]) -> SteeredRun:
+    run = SteeredRun(run_folder(Path(first["folder"]), first["resume"]))
     if run.status == "finished":
         raise InputError(f"{first['resume']} is finished; train anew, or make it longer: --epochs")
     if run.recipe.shards > 1 and run.recipe.shard_by != "chains":  # the machine is in parts meanwhile
@@ -76,10 +76,10 @@ def _resumed(first: Mapping[str, Any]) -> Steered:
     return run
 
 
-class Steering:
+class TrainingControl:
     """Between the run and the page."""
 
-    def __init__(self, pipe: Pipe, run: Steered, first: Mapping[str, Any]) -> None:
+    def __init__(self, pipe: Pipe, run: SteeredRun, first: Mapping[str, Any]) -> None:
         self.pipe, self.run = pipe, run
         self.name = str(run.folder.relative_to(first["folder"]))
         self.paused = bool(first.get("paused"))
@@ -88,15 +88,15 @@ class Steering:
         self.stopping = False
         self.closed = False
         self.watched = bool(first.get("watched", True))
-        self.pictures = Pictures(run, int(first.get("replica") or 0))
-        self.shown = self.told = 0.0
+        self.frames = Frames(run, int(first.get("replica") or 0))
+        self.frame_sent = self.reported = 0.0
         self.started = time.monotonic()
         self.speed: tuple[float, int, float] = (self.started, 0, 0.0)  # when, at which update, of late
 
     def drive(self) -> None:
         pipe, run = self.pipe, self.run
         info, recipe = run.info, run.recipe
-        pipe.tell(
+        pipe.send(
             {
                 "event": "created",
                 "run": self.name,
@@ -108,42 +108,42 @@ class Steering:
         )
         try:
             for step in run.go(lambda: self.stopping or self.closed):
-                self.after(step)
-        except Closed:  # while it was paused; what it had was kept then
+                self.after_step(step)
+        except PipeClosed:  # while it was paused; what it had was kept then
             return
         except Exception as error:
             reason = without_places(error, run.folder.parent)[:1000]
-            pipe.tell({"event": "ended", "status": "failed", "reason": reason})
+            pipe.send({"event": "ended", "status": "failed", "reason": reason})
             return
         told = {name: run.info.get(name) for name in ("update", "diverged", "fit")}
-        pipe.tell({"event": "ended", "status": run.status, **told})
+        pipe.send({"event": "ended", "status": run.status, **told})
 
-    def after(self, step: Step) -> None:
+    def after_step(self, step: Step) -> None:
         """Tells of a step, obeys what came, and waits as long as it is to wait."""
         if step.record is not None:
-            self.pipe.tell({"event": "record", "record": step.record})
-        self.obey(step)
+            self.pipe.send({"event": "record", "record": step.record})
+        self.handle_messages(step)
         last = step.update == step.updates
         if self.paused and not last:
             if self.steps:
                 self.steps -= 1
             if not self.steps:
-                self.rest(step)
-        self.tell(step, wanted=last)
+                self.wait_paused(step)
+        self.report(step, wanted=last)
         if self.pace and not self.paused and not last:
-            self.sleep(step)
+            self.keep_pace(step)
 
-    def obey(self, step: Step) -> None:
+    def handle_messages(self, step: Step) -> None:
         """What came since the last step."""
         try:
-            messages = self.pipe.pending()
-        except Closed:
+            messages = self.pipe.receive_all()
+        except PipeClosed:
             self.closed = True  # the run saves and ends as interrupted
             return
         for told in messages:
-            self.one(told, step)
+            self.handle(told, step)
 
-    def one(self, told: Mapping[str, Any], step: Step) -> None:
+    def handle(self, told: Mapping[str, Any], step: Step) -> None:
         do = told.get("do")
         if do == "pause":
             self.paused, self.steps = True, 0
@@ -157,52 +157,52 @@ class Steering:
             self.pace = _pace(told.get("pace"))
         elif do == "watched":
             self.watched = bool(told.get("watched"))
-            self.shown = 0.0
+            self.frame_sent = 0.0
         elif do == "replica":
-            self.pictures.choose(told.get("replica"))
-            self.shown = 0.0
+            self.frames.choose(told.get("replica"))
+            self.frame_sent = 0.0
         elif do == "rate":
             try:
                 self.run.change_rate(told.get("rate"))
-                self.told = 0.0
+                self.reported = 0.0
             except InputError as error:
-                self.pipe.tell({"event": "remark", "text": str(error)})
+                self.pipe.send({"event": "remark", "text": str(error)})
 
-    def rest(self, step: Step) -> None:
+    def wait_paused(self, step: Step) -> None:
         """While it is paused: what there is lies in the folder, so that others may look at it."""
         self.run.keep()
-        self.tell(step, wanted=True)
+        self.report(step, wanted=True)
         while self.paused and not self.steps and not self.stopping:
-            self.one(self.pipe.wait(), step)
-            self.tell(step, wanted=True)
+            self.handle(self.pipe.receive(), step)
+            self.report(step, wanted=True)
 
-    def sleep(self, step: Step) -> None:
+    def keep_pace(self, step: Step) -> None:
         """So long that there are `pace` updates a second; a message wakes it."""
         until = time.monotonic() + 1.0 / self.pace
         while (left := until - time.monotonic()) > 0 and not (self.stopping or self.closed):
             try:
-                told = self.pipe.wait(left)
-            except Closed:
+                told = self.pipe.receive(left)
+            except PipeClosed:
                 self.closed = True
                 return
             if told:
-                self.one(told, step)
+                self.handle(told, step)
                 if self.paused:
                     return
 
-    def tell(self, step: Step, *, wanted: bool) -> None:
+    def report(self, step: Step, *, wanted: bool) -> None:
         """Where it stands, now and then; a frame, if somebody looks and it is not too dear."""
         now = time.monotonic()
-        if wanted or now - self.told > FRAMES:
-            self.told = now
-            self.pipe.tell(self.state(step, now))
-        if not self.watched or (now - self.shown < FRAMES and not wanted):
+        if wanted or now - self.reported > FRAMES:
+            self.reported = now
+            self.pipe.send(self.state(step, now))
+        if not self.watched or (now - self.frame_sent < FRAMES and not wanted):
             return
-        if not wanted and self.pictures.spent > SHARE * (now - self.started):
+        if not wanted and self.frames.spent > SHARE * (now - self.started):
             return
-        self.shown = now
-        about, arrays = self.pictures.of(step)
-        self.pipe.tell({"event": "frame", "run": self.name, "update": step.update, **about}, arrays)
+        self.frame_sent = now
+        about, arrays = self.frames.make(step)
+        self.pipe.send({"event": "frame", "run": self.name, "update": step.update, **about}, arrays)
 
     def state(self, step: Step, now: float) -> dict[str, Any]:
         since, update, speed = self.speed
@@ -230,10 +230,10 @@ def _pace(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and 0 < value < 1e6 else 0.0
 
 
-class Pictures:
+class Frames:
     """What a frame shows of one replica, and a sample of each of several."""
 
-    def __init__(self, run: Steered, replica: int) -> None:
+    def __init__(self, run: SteeredRun, replica: int) -> None:
         self.run, self.spent = run, 0.0
         self.replica = replica if 0 <= replica < run.recipe.replicas else 0
         self.chains: Tensor | None = None  # (e, 1, n): one of each replica
@@ -244,7 +244,7 @@ class Pictures:
         if isinstance(replica, int) and 0 <= replica < self.run.recipe.replicas:
             self.replica, self.tiles = replica, None
 
-    def of(self, step: Step) -> tuple[dict[str, Any], Arrays]:
+    def make(self, step: Step) -> tuple[dict[str, Any], Arrays]:
         began = time.monotonic()
         with torch.no_grad(), lone_thread():  # small work, and others may want the other cores
             found = self._drawn(step)

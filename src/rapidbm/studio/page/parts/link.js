@@ -1,6 +1,6 @@
 // The page's one socket: questions and answers, pictures of which only the newest is drawn, and a way back after a break.
 
-import { read } from "./wire.js";
+import { read } from "./messages.js";
 
 const CHANGES = new Set(["train", "resume"]);
 const PATIENT = [300, 600, 1200, 2500, 5000]; // milliseconds between two attempts

@@ -6,7 +6,7 @@ import { complain, remark } from "../parts/remarks.js";
 import { tip } from "../parts/tips.js";
 import { saveMenu } from "../parts/save.js";
 import { Tiles } from "../draw/tiles.js";
-import { Easel } from "./easel.js";
+import { Board } from "./board.js";
 import { Ladder } from "./ladder.js";
 import { Meters } from "./meters.js";
 import { Zones } from "./zones.js";
@@ -35,7 +35,7 @@ class Dream {
     });
     this.meters = new Meters();
     this.ladder = new Ladder();
-    this.easel = new Easel((held) => this.#hold(held));
+    this.board = new Board((held) => this.#hold(held));
     this.zones = new Zones();
     this.frames = 0;
     stage.append(this.#layout());
@@ -223,7 +223,7 @@ class Dream {
           h("div", { class: "fields" }, force, sweeps),
           h("div", { class: "field" }, h("span", { class: "label" }, "Start chains from"), this.starts),
         ),
-        this.easel.box,
+        this.board.box,
       ),
       this.meters.box,
     );
@@ -244,7 +244,7 @@ class Dream {
 
   #opened(told) {
     this.told = told;
-    this.easel.shape(told.shape, told.columns);
+    this.board.shape(told.shape, told.columns);
     this.about.textContent = `${told.words}${told.replicas > 1 ? `, one of ${told.replicas} replicas` : ""}`;
     this.tiles.columns = told.shape[0] === 1 ? 1 : 8;
     const start = (start) => {
@@ -280,7 +280,7 @@ class Dream {
       );
     }
     put(this.starts, parts);
-    this.easel.labels(told.label_units ? told.arrays.codes : null, told.labels, told.label_units);
+    this.board.labels(told.label_units ? told.arrays.codes : null, told.labels, told.label_units);
     this.meters.begin(told);
   }
 
@@ -315,12 +315,12 @@ class Dream {
     if (!shape || shape[0] * shape[1] !== spins.shape[1]) return undefined;
     this.newest = told;
     this.tiles.show(
-      this.easel.marked(spins.values, spins.shape[0]),
+      this.board.marked(spins.values, spins.shape[0]),
       spins.shape[0],
       shape,
       `${spins.shape[0]} chains at β = ${told.beta.toFixed(2)}`,
     );
-    this.easel.mean(spins.values, spins.shape[0]);
+    this.board.mean(spins.values, spins.shape[0]);
     this.meters.show(energy.values, overlaps?.values, told.beta);
     return undefined;
   }

@@ -1,4 +1,4 @@
-// Messages as the server sends them: a header in JSON, and arrays behind it (studio/wire.py).
+// Messages as the server sends them: a header in JSON, and arrays behind it (studio/messages.py).
 
 const KINDS = { i8: Int8Array, u8: Uint8Array, f32: Float32Array };
 const words = new TextDecoder();

@@ -42,9 +42,9 @@ SEVERAL = 300  # runs that are listed
 
 def work(pipe: Pipe, first: dict[str, Any]) -> None:
     torch.set_num_threads(1)
-    desk = Desk(Path(first["folder"]))
+    desk = Queries(Path(first["folder"]))
     while True:
-        asked = pipe.wait()
+        asked = pipe.receive()
         answer(pipe, asked, desk.answers, desk.folder)
 
 
@@ -65,14 +65,14 @@ def answer(
             raise InputError(f"nobody knows how to answer {asked.get('ask')!r}")
         told, arrays = known(asked)
     except MemoryError:
-        pipe.tell({**head, "error": "this takes more memory than there is; do it by the command"})
+        pipe.send({**head, "error": "this takes more memory than there is; do it by the command"})
     except (InputError, OSError, RuntimeError, KeyError) as error:
-        pipe.tell({**head, "error": without_places(error, folder)[:1500]})
+        pipe.send({**head, "error": without_places(error, folder)[:1500]})
     else:
-        pipe.tell({**head, "answer": told}, arrays)
+        pipe.send({**head, "answer": told}, arrays)
 
 
-class Desk:
+class Queries:
     """What can be asked."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-// The easel: the mean of all chains, and pixels that one holds up or down, by pointer, finger or keyboard.
+// The board: the mean of all chains, and pixels that one holds up or down, by pointer, finger or keyboard.
 
 import { choice, h, put } from "../parts/dom.js";
 import { tip } from "../parts/tips.js";
@@ -13,7 +13,7 @@ const TOOLS = [
 ];
 const KEYS = { d: "up", e: "down", g: "free" };
 
-export class Easel {
+export class Board {
   #held = new Map(); // unit: "up" or "down"
   #shades = null;
   #at = [0, 0];
@@ -50,7 +50,7 @@ export class Easel {
     this.labelled = h("div", { class: "row tight", hidden: true });
     this.box = h(
       "section",
-      { class: "card", "aria-label": "Easel" },
+      { class: "card", "aria-label": "Board" },
       h("div", { class: "figure-head" }, h("h3", {}, "Hold pixels"), tip("hold")),
       h(
         "div",

@@ -26,7 +26,7 @@ def message(header: Header, payload: bytes = b"") -> bytes:
     return SIZE.pack(len(text)) + text + payload
 
 
-def header_of(whole: bytes) -> Header:
+def parse_header(whole: bytes) -> Header:
     """ValueError where it is none."""
     if len(whole) < SIZE.size:
         raise ValueError("a message has a header")
@@ -37,12 +37,12 @@ def header_of(whole: bytes) -> Header:
     return found
 
 
-def piped(whole: bytes) -> bytes:
+def with_size(whole: bytes) -> bytes:
     """As it goes through a pipe."""
     return SIZE.pack(len(whole)) + whole
 
 
-def size_in(prefix: bytes) -> int:
+def message_size(prefix: bytes) -> int:
     """Bytes of the message that follows in a pipe."""
     (size,) = SIZE.unpack(prefix)
     if not SIZE.size <= size <= LARGEST:

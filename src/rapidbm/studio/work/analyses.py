@@ -35,10 +35,10 @@ from ...runs.diagnosis import gibbs_series
 from ...runs.evaluation import WORTH, likelihood_curve, measured_parts
 from ...runs.looking.trained import Trained
 from ...runs.report.page import write_report
-from .desk import Answer, answer
 from .landscape import landscape
 from .machines import Subject, run_folder, subject
 from .pipe import Pipe
+from .queries import Answer, answer
 
 CHAINS, SWEEPS = 48, 200  # of Gibbs sampling from random starts
 STARTS = 200  # of descents
@@ -50,19 +50,19 @@ PATH = 40  # checkpoints on the way through it
 
 def work(pipe: Pipe, first: dict[str, Any]) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // 2))  # a training may run beside
-    looks = Looks(Path(first["folder"]))
+    looks = Analyses(Path(first["folder"]))
     while True:
-        asked = pipe.wait()
+        asked = pipe.receive()
         head = {"event": "progress", "page": asked.get("page"), "id": asked.get("id")}
 
-        def tell(line: str, share: float | None, head: dict[str, Any] = head) -> None:
-            pipe.tell({**head, "line": line, "share": share})
+        def report(line: str, share: float | None, head: dict[str, Any] = head) -> None:
+            pipe.send({**head, "line": line, "share": share})
 
-        with telling(tell), watch("", limit=LIMIT, remedy="look by the command"):
+        with telling(report), watch("", limit=LIMIT, remedy="look by the command"):
             answer(pipe, asked, looks.answers, looks.folder)
 
 
-class Looks:
+class Analyses:
     """What can be looked at."""
 
     def __init__(self, folder: Path) -> None:

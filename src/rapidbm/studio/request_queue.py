@@ -1,4 +1,4 @@
-"""A clerk: a worker that answers questions, one after the other.
+"""A queue of questions for a worker that answers them questions, one after the other.
 
 The questions wait here, so that one that nobody wants any more is taken back: while it waits without a
 trace, while it is answered by ending the worker. A new one then goes on with the rest.
@@ -11,51 +11,55 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from .wire import Header, message
-from .workers import Nursery, Worker
+from .messages import Header, message
+from .workers import ForkServer, Worker
 
-Hear = Callable[[Header, bytes], None]
-MOST = 64  # questions that wait
+OnMessage = Callable[[Header, bytes], None]
+MAX_WAITING = 64  # questions that wait
 
 
 @dataclass
-class _Question:
-    told: Header
-    hear: Hear
+class _Request:
+    message: Header
+    on_message: OnMessage
 
 
-class Clerk:
+def _ignore(*_: object) -> None:
+    """For what a worker that is being killed still sends."""
+
+
+class RequestQueue:
     """Whoever asks is told the answer, and on the way how far it is, as messages with the asker's own
     `page` and `id`."""
 
-    def __init__(self, nursery: Nursery, first: Header) -> None:
-        self.nursery, self.first = nursery, first
+    def __init__(self, fork_server: ForkServer, first_message: Header) -> None:
+        self.fork_server, self.first_message = fork_server, first_message
         self.worker: Worker | None = None
-        self.waiting: OrderedDict[int, _Question] = OrderedDict()
-        self.busy: tuple[int, _Question] | None = None
+        self.waiting: OrderedDict[int, _Request] = OrderedDict()
+        self.busy: tuple[int, _Request] | None = None
         self._numbers = count()
 
-    def ask(self, told: Header, hear: Hear) -> int:
+    def ask(self, told: Header, on_message: OnMessage) -> int:
         """The number of the question, to take it back by."""
         number = next(self._numbers)
-        question = _Question(told, hear)
-        if len(self.waiting) >= MOST:
+        question = _Request(told, on_message)
+        if len(self.waiting) >= MAX_WAITING:
             self._fail(question, "too many questions wait; ask again later")
             return number
         self.waiting[number] = question
-        self._turn()
+        self._next()
         return number
 
-    def take_back(self, number: int) -> None:
+    def cancel(self, number: int) -> None:
         self.waiting.pop(number, None)
         if self.busy is not None and self.busy[0] == number:
             self.busy = None
             if self.worker is not None:
                 # What it still has to say is about a question that nobody asks.
-                self.worker.hear, self.worker.gone = (lambda header, whole: None), (lambda reason: None)
+                self.worker.on_message, self.worker.on_exit = _ignore, _ignore
                 self.worker.kill()
                 self.worker = None
-            self._turn()
+            self._next()
 
     def close(self) -> None:
         """Lets the worker go."""
@@ -66,34 +70,34 @@ class Clerk:
     def open(self) -> None:
         """Has a worker ready before anybody asks."""
         if self.worker is None:
-            self.worker = self.nursery.worker(self._hear, self._gone)
-            self.worker.tell(self.first)
+            self.worker = self.fork_server.fork(self._on_message, self._on_exit)
+            self.worker.send(self.first_message)
 
-    def _turn(self) -> None:
+    def _next(self) -> None:
         if self.busy is not None or not self.waiting:
             return
         self.open()
         assert self.worker is not None
         self.busy = self.waiting.popitem(last=False)
-        self.worker.tell(self.busy[1].told)
+        self.worker.send(self.busy[1].message)
 
-    def _hear(self, header: Header, whole: bytes) -> None:
+    def _on_message(self, header: Header, whole: bytes) -> None:
         if self.busy is None:
             return
         question = self.busy[1]
         if header.get("event") == "answer":
             self.busy = None
-        question.hear(header, whole)
-        self._turn()
+        question.on_message(header, whole)
+        self._next()
 
-    def _gone(self, reason: str) -> None:
+    def _on_exit(self, reason: str) -> None:
         self.worker = None
         if self.busy is not None:
             question, self.busy = self.busy[1], None
             self._fail(question, f"no answer: {reason}")
-        self._turn()
+        self._next()
 
-    def _fail(self, question: _Question, reason: str) -> None:
-        head = {k: question.told.get(k) for k in ("page", "id")}
+    def _fail(self, question: _Request, reason: str) -> None:
+        head = {k: question.message.get(k) for k in ("page", "id")}
         told: Header = {"event": "answer", **head, "error": reason}
-        question.hear(told, message(told))
+        question.on_message(told, message(told))
