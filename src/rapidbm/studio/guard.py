@@ -1,27 +1,24 @@
-"""Who may ask: requests that know the token, come from the studio's own page and name it as their host.
+"""Which requests are answered: those that know the token and come from the studio's own page.
 
-    Host      one of the names that the studio was started for: a name that a stranger lets point to this
-              computer (DNS rebinding) is none of them
-    Origin    the studio's own; a request that changes something and every socket must have one
+    Host      one of the names that the studio was started for. This stops DNS rebinding, where a foreign
+              name is made to point to this computer.
+    Origin    the studio's own. Every socket, and every request that changes something, must have one.
     token     once in the address, then in a cookie that scripts cannot read; compared in constant time
 
-What is answered carries headers that forbid scripts, styles, frames and connections of anybody else.
+Responses carry headers that forbid foreign scripts, styles, frames and connections.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qs
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLICY = {
@@ -60,16 +57,18 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        return f"rapidbm-studio-{self.port}"  # cookies of all ports are one heap
+        """Its name, with the port: browsers send a host's cookies to all of its ports."""
+        return f"rapidbm-studio-{self.port}"
 
     def is_host(self, value: str) -> bool:
+        """Whether a Host header names this server."""
         name, _, port = (value if self.port != 80 or ":" in value else f"{value}:80").rpartition(":")
         if port != str(self.port):
             return False
         return name.lower() in self.names or (self.any_address and _is_address(name))
 
     def is_origin(self, value: str, host: str) -> bool:
-        """The page's own: of this very host."""
+        """Whether an Origin header is that of the page, from this very host."""
         return value.lower() == f"http://{host.lower()}"
 
     def is_token(self, token: str) -> bool:
@@ -85,101 +84,73 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """Refuses, or lets through and dresses what is answered."""
+    """ASGI middleware: refuses a request, or passes it on and adds headers to the response."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
-        headers = _Headers(scope["headers"])
-        reason = self._refusal(scope, headers)
-        if reason is None and self._brings_token(scope):
-            return await self._set_cookie(send)
-        if reason is None and not self._knows_token(headers):
+        request = HTTPConnection(scope)
+        reason = self._foreign(request)
+        if reason is None and self._brings_token(request):
+            # From the address, which others may see, into a cookie.
+            cookie = f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
+            answer = RedirectResponse("/", 303, {"set-cookie": cookie})
+            return await answer(scope, receive, _with_headers(send, HEADERS))
+        if reason is None and not self._has_token(request):
             reason = "the token is missing or wrong; open the address that rapidbm studio printed"
         if reason is None:
-            return await self.app(scope, receive, self._with_headers(send, headers.one("host")))
+            # Some browsers do not count a socket of the page's own host as 'self'.
+            policy = {**POLICY, "connect-src": f"'self' ws://{_single(request, 'host')}"}
+            policy_header = "; ".join(f"{k} {v}" for k, v in policy.items())
+            headers = {**HEADERS, "content-security-policy": policy_header}
+            return await self.app(scope, receive, _with_headers(send, headers))
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
-        return await self._refuse(send, reason)
+        refusal = PlainTextResponse(f"refused: {reason}\n", 403, {"connection": "close"})
+        return await refusal(scope, receive, _with_headers(send, HEADERS))
 
-    def _refusal(self, scope: Scope, headers: _Headers) -> str | None:
-        """Why the request is not from the studio's own page, if it is not."""
-        host = headers.one("host")
+    def _foreign(self, request: HTTPConnection) -> str | None:
+        """Why the request does not come from the studio's own page; None if it does."""
+        host, origin = _single(request, "host"), _single(request, "origin")
         if not self.access.is_host(host):
             return "this is not the host that you asked for"
-        changes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
-        origin = headers.one("origin")
-        if (origin or changes or headers.has("origin")) and not self.access.is_origin(origin, host):
+        must_say = request.scope["type"] == "websocket" or request.scope["method"] not in ("GET", "HEAD")
+        if (must_say or "origin" in request.headers) and not self.access.is_origin(origin, host):
             return "only the studio's own page may ask"
-        if headers.one("sec-fetch-site") not in ("", "same-origin", "none"):
+        if _single(request, "sec-fetch-site") not in ("", "same-origin", "none"):
             return "only the studio's own page may ask"
         return None
 
-    def _knows_token(self, headers: _Headers) -> bool:
-        bearer = headers.one("authorization").removeprefix("Bearer ")
-        return self.access.is_token(headers.cookie(self.access.cookie) or bearer)
+    def _has_token(self, request: HTTPConnection) -> bool:
+        bearer = _single(request, "authorization").removeprefix("Bearer ")
+        return self.access.is_token(request.cookies.get(self.access.cookie) or bearer)
 
-    def _brings_token(self, scope: Scope) -> bool:
+    def _brings_token(self, request: HTTPConnection) -> bool:
+        """Whether this is the printed address, with the token."""
+        scope = request.scope
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             return False
-        given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8).get("token", [])
+        given = request.query_params.getlist("token")
         return len(given) == 1 and self.access.is_token(given[0])
 
-    async def _set_cookie(self, send: Send) -> None:
-        """The token moves from the address, which others may see, into a cookie."""
-        cookie = f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
-        await self._respond(send, 303, "", {"location": "/", "set-cookie": cookie})
 
-    async def _refuse(self, send: Send, reason: str) -> None:
-        await self._respond(send, 403, f"refused: {reason}\n", {"connection": "close"})
-
-    async def _respond(self, send: Send, status: int, text: str, more: dict[str, str]) -> None:
-        own = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text.encode()))}
-        start = {"type": "http.response.start", "status": status}
-        await send({**start, "headers": _raw({**HEADERS, **own, **more}.items())})
-        await send({"type": "http.response.body", "body": text.encode()})
-
-    def _with_headers(self, send: Send, host: str) -> Send:
-        # Some browsers do not count a socket of the page's own host as 'self'.
-        policy = {**POLICY, "connect-src": f"'self' ws://{host}"}
-        own = {**HEADERS, "content-security-policy": "; ".join(f"{k} {v}" for k, v in policy.items())}
-
-        async def send_with_headers(event: MutableMapping[str, Any]) -> None:
-            if event["type"] == "http.response.start":
-                given = {name.decode("latin-1").lower() for name, _ in event.get("headers", [])}
-                more = [(k, v) for k, v in own.items() if k not in given]
-                event = {**event, "headers": [*event.get("headers", []), *_raw(more)]}
-            await send(event)
-
-        return send_with_headers
+def _single(request: HTTPConnection, name: str) -> str:
+    """A header's value; empty where it is missing or comes twice."""
+    found = request.headers.getlist(name)
+    return found[0].strip() if len(found) == 1 else ""
 
 
-class _Headers:
-    """Headers of a request; one that comes twice is none."""
+def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:
+    """Adds headers that the response does not have."""
 
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self.all = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in raw]
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = MutableHeaders(scope=message)
+            for name, value in headers.items():
+                own.setdefault(name, value)
+        await send(message)
 
-    def has(self, name: str) -> bool:
-        return any(k == name for k, _ in self.all)
-
-    def one(self, name: str) -> str:
-        found = [v for k, v in self.all if k == name]
-        return found[0].strip() if len(found) == 1 else ""
-
-    def cookie(self, name: str) -> str:
-        jar: SimpleCookie = SimpleCookie()
-        try:
-            for key, value in self.all:
-                if key == "cookie":
-                    jar.load(value)
-        except CookieError:
-            return ""
-        return jar[name].value if name in jar else ""
-
-
-def _raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    return send_with_headers
