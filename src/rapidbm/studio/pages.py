@@ -1,8 +1,8 @@
-"""A page that is open in some browser, and what waits to be told to it.
+"""An open page, and the messages that wait to be sent to it.
 
-What waits has a key, and of one key only the newest is kept: a page that is slow, or a laptop that was
-closed, gets the latest picture and not a queue of old ones. Pictures, whose keys begin with `frame/`, are
-sent two ahead of what the page says that it has seen. Answers have keys of their own and are all sent.
+Each message has a key; of one key only the newest is kept, so a slow page, or a closed laptop, later gets
+the latest picture and not a queue of old ones. Of pictures, whose keys begin with `frame/`, at most two
+are sent before the page says that it has drawn them. Each answer has a key of its own, so all are sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .messages import Header, message
 
 FRAME = "frame/"
 AHEAD = 2
-MAX_WAITING = 400  # things that wait; a page that asks for more than it takes is closed
+MAX_WAITING = 400  # messages; a page that asks for more than it takes is closed
 
 Message = bytes | Callable[[], bytes | None]  # or what makes it when its turn comes
 
@@ -26,30 +26,31 @@ class Page:
 
     def __init__(self, name: str, send_bytes: Callable[[bytes], Awaitable[None]]) -> None:
         self.name = name
-        self.watching: dict[str, int] = {}  # trainings, and how many of their records the page has
-        self.asking = 0  # questions that are not answered
+        self.watching: dict[str, int] = {}  # runs, and how many of their records the page has
+        self.asking = 0  # questions without an answer yet
+        self.closed = False
         self._send_bytes = send_bytes
         self._slots: dict[str, Message] = {}
-        self._flight: Counter[str] = Counter()
+        self._unseen: Counter[str] = Counter()  # frames that were sent
         self._wake = asyncio.Event()
-        self.closed = False
 
     def send(self, key: str, header: Header) -> None:
         self.post(key, message(header))
 
-    def post(self, key: str, told: Message) -> bool:
-        """To be sent, in place of what waits under this key; whether something did."""
+    def post(self, key: str, content: Message) -> bool:
+        """Will be sent, in place of what waits under this key; whether something did."""
         replaces = key in self._slots
         if not replaces and len(self._slots) >= MAX_WAITING:
             self.closed = True
         if not self.closed:
-            self._slots[key] = told
+            self._slots[key] = content
         self._wake.set()
         return replaces
 
     def seen(self, key: str) -> None:
-        if self._flight[key] > 0:
-            self._flight[key] -= 1
+        """The page has drawn a frame."""
+        if self._unseen[key] > 0:
+            self._unseen[key] -= 1
             self._wake.set()
 
     async def deliver(self) -> None:
@@ -58,23 +59,21 @@ class Page:
             await self._wake.wait()
             self._wake.clear()
             while (key := self._next()) is not None:
-                told = self._slots.pop(key)
-                whole = told if isinstance(told, bytes) else told()
+                content = self._slots.pop(key)
+                whole = content if isinstance(content, bytes) else content()
                 if whole is None:
                     continue
                 if key.startswith(FRAME):
-                    self._flight[key] += 1
+                    self._unseen[key] += 1
                 try:
                     await self._send_bytes(whole)
-                except (RuntimeError, OSError):  # it has left
+                except (RuntimeError, OSError):  # the socket has ended
                     self.closed = True
                     return
 
     def _next(self) -> str | None:
-        for key in self._slots:
-            if not key.startswith(FRAME) or self._flight[key] < AHEAD:
-                return key
-        return None
+        due = (k for k in self._slots if not k.startswith(FRAME) or self._unseen[k] < AHEAD)
+        return next(due, None)
 
     def close(self) -> None:
         self.closed = True

@@ -1,27 +1,35 @@
-"""A queue of questions for a worker that answers them questions, one after the other.
+"""A queue of questions for one worker, which answers them one after the other.
 
-The questions wait here, so that one that nobody wants any more is taken back: while it waits without a
-trace, while it is answered by ending the worker. A new one then goes on with the rest.
+The questions wait here, so that each can be cancelled: one that waits is dropped, and one that is being
+answered ends with its worker. A new worker then goes on with the rest.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 
 from .messages import Header, message
 from .workers import ForkServer, Worker
 
 OnMessage = Callable[[Header, bytes], None]
-MAX_WAITING = 64  # questions that wait
+MAX_WAITING = 64  # questions
 
 
-@dataclass
-class _Request:
-    message: Header
+@dataclass(eq=False)
+class Question:
+    """What is asked, and who hears the answer."""
+
+    asked: Header
     on_message: OnMessage
+
+    def fail(self, reason: str) -> None:
+        """Answers it by an error."""
+        answer = {"event": "answer", "page": self.asked.get("page"), "id": self.asked.get("id")}
+        answer["error"] = reason
+        self.on_message(answer, message(answer))
 
 
 def _ignore(*_: object) -> None:
@@ -29,40 +37,38 @@ def _ignore(*_: object) -> None:
 
 
 class RequestQueue:
-    """Whoever asks is told the answer, and on the way how far it is, as messages with the asker's own
-    `page` and `id`."""
+    """Sends questions to a worker; each answer, and progress before it, has the question's `page` and
+    `id`."""
 
     def __init__(self, fork_server: ForkServer, first_message: Header) -> None:
         self.fork_server, self.first_message = fork_server, first_message
         self.worker: Worker | None = None
-        self.waiting: OrderedDict[int, _Request] = OrderedDict()
-        self.busy: tuple[int, _Request] | None = None
-        self._numbers = count()
+        self.waiting: deque[Question] = deque()
+        self.busy: Question | None = None
 
-    def ask(self, told: Header, on_message: OnMessage) -> int:
-        """The number of the question, to take it back by."""
-        number = next(self._numbers)
-        question = _Request(told, on_message)
+    def ask(self, asked: Header, on_message: OnMessage) -> Question:
+        """The question, for `cancel`."""
+        question = Question(asked, on_message)
         if len(self.waiting) >= MAX_WAITING:
-            self._fail(question, "too many questions wait; ask again later")
-            return number
-        self.waiting[number] = question
-        self._next()
-        return number
+            question.fail("too many questions wait; ask again later")
+        else:
+            self.waiting.append(question)
+            self._next()
+        return question
 
-    def cancel(self, number: int) -> None:
-        self.waiting.pop(number, None)
-        if self.busy is not None and self.busy[0] == number:
+    def cancel(self, question: Question) -> None:
+        with suppress(ValueError):
+            self.waiting.remove(question)
+        if self.busy is question:
             self.busy = None
             if self.worker is not None:
-                # What it still has to say is about a question that nobody asks.
-                self.worker.on_message, self.worker.on_exit = _ignore, _ignore
+                self.worker.on_message = self.worker.on_exit = _ignore
                 self.worker.kill()
                 self.worker = None
             self._next()
 
     def close(self) -> None:
-        """Lets the worker go."""
+        """Lets the worker exit."""
         if self.worker is not None:
             self.worker.close()
             self.worker = None
@@ -74,17 +80,16 @@ class RequestQueue:
             self.worker.send(self.first_message)
 
     def _next(self) -> None:
-        if self.busy is not None or not self.waiting:
-            return
-        self.open()
-        assert self.worker is not None
-        self.busy = self.waiting.popitem(last=False)
-        self.worker.send(self.busy[1].message)
+        if self.busy is None and self.waiting:
+            self.open()
+            assert self.worker is not None
+            self.busy = self.waiting.popleft()
+            self.worker.send(self.busy.asked)
 
     def _on_message(self, header: Header, whole: bytes) -> None:
-        if self.busy is None:
+        question = self.busy
+        if question is None:
             return
-        question = self.busy[1]
         if header.get("event") == "answer":
             self.busy = None
         question.on_message(header, whole)
@@ -92,12 +97,7 @@ class RequestQueue:
 
     def _on_exit(self, reason: str) -> None:
         self.worker = None
-        if self.busy is not None:
-            question, self.busy = self.busy[1], None
-            self._fail(question, f"no answer: {reason}")
+        question, self.busy = self.busy, None
+        if question is not None:
+            question.fail(f"no answer: {reason}")
         self._next()
-
-    def _fail(self, question: _Request, reason: str) -> None:
-        head = {k: question.message.get(k) for k in ("page", "id")}
-        told: Header = {"event": "answer", **head, "error": reason}
-        question.on_message(told, message(told))

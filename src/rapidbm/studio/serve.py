@@ -30,25 +30,21 @@ PING_SECONDS = 20.0  # seconds between two signs of life
 
 def listening_socket(host: str, port: int | None) -> socket.socket:
     """A socket on this port, or on the first free one from the usual one on."""
-    ports = range(PORT, PORT + PORTS_TRIED) if port is None else (port,)
-    for number in ports:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    for number in range(PORT, PORT + PORTS_TRIED) if port is None else (port,):
         try:
-            found.bind((host, number))
+            return socket.create_server((host, number), family=family, dualstack_ipv6=both)
         except OSError as error:
-            found.close()
             if error.errno == errno.EADDRINUSE and port is None:
                 continue
-            raise InputError(
-                f"{host}:{number} cannot be had: {error.strerror}; give another --port"
-            ) from error
-        return found
+            reason = str(error.strerror).partition(" (while")[0]
+            raise InputError(f"{host}:{number} cannot be had: {reason}; give another --port") from error
     raise InputError(f"ports {PORT} to {PORT + PORTS_TRIED - 1} are all taken; give another --port")
 
 
 def is_loopback(host: str) -> bool:
+    """Whether only this computer can reach the host."""
     return host in ("127.0.0.1", "localhost", "::1")
 
 
@@ -60,20 +56,36 @@ def serve(
     names: tuple[str, ...] = (),
     read_only: bool = False,
     browser: bool = True,
-    told: Callable[[str], None] = print,
+    on_address: Callable[[str], None] = print,
 ) -> None:
-    """Serves the studio of a folder until it is interrupted; `told` gets the address."""
+    """Serves the studio of a folder until it is interrupted.
+
+    Parameters
+    ----------
+    folder
+        The runs that are shown, and where new ones go.
+    host, port
+        Where to listen; without a port the first free one from 8715 on. Any host but this computer itself
+        opens the studio to the network.
+    names
+        Names of this computer that browsers may ask for, besides 127.0.0.1 and localhost.
+    read_only
+        Nothing is trained, uploaded or written.
+    browser
+        Opens a browser on the page, where there is a screen.
+    on_address
+        Gets the address of the page, with its token.
+
+    Raises
+    ------
+    InputError
+        If the port is taken, or the host is none of this computer.
+    """
     listener = listening_socket(host, port)
     number = int(listener.getsockname()[1])
-    public = not is_loopback(host)
-    access = Access(
-        secrets.token_urlsafe(24),
-        number,
-        (*LOOPBACK, *(name.lower() for name in names)),
-        any_address=public,
-    )
-    shown = names[0] if names else _host_name(host)
-    address = f"http://{shown}:{number}/?token={access.token}"
+    known = (*LOOPBACK, *(name.lower() for name in names))
+    access = Access(secrets.token_urlsafe(24), number, known, any_address=not is_loopback(host))
+    address = f"http://{names[0] if names else _host_name(host)}:{number}/?token={access.token}"
     studio = Studio(folder.resolve(), read_only=read_only)
     logging.getLogger("uvicorn.error").addFilter(_is_server_error)
     config = uvicorn.Config(
@@ -93,8 +105,7 @@ def serve(
         timeout_keep_alive=10,
         timeout_graceful_shutdown=2,
     )
-    listener.listen(128)  # whoever comes before the server runs, waits
-    told(address)
+    on_address(address)
     if browser and has_screen():
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with suppress(KeyboardInterrupt):  # how a server ends
@@ -102,13 +113,13 @@ def serve(
 
 
 def _is_server_error(record: logging.LogRecord) -> bool:
-    """Errors, but for text of a page that is no UTF-8, which ends its socket."""
+    """Whether it is logged; that a page sent no UTF-8 is not, as it only ends its socket."""
     foreign = record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError)
     return record.levelno >= logging.ERROR and not foreign
 
 
 def has_screen() -> bool:
-    """Whether a browser would have somewhere to open; one in the terminal would be no help."""
+    """Whether a browser can open a window (one in the terminal cannot show the page)."""
     named = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     return not sys.platform.startswith("linux") or any(os.environ.get(name) for name in named)
 

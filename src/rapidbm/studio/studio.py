@@ -1,7 +1,7 @@
-"""The studio: its workers, its trainings, the pages that are open, and who answers what.
+"""The studio: its workers, its trainings, the open pages, and which worker answers which question.
 
-A page tells in JSON: `{"id": 7, "ask": …}` wants an answer, `{"do": …}` does not. Nothing here loads
-torch: the server starts at once, and whatever computes is a process of its own.
+A page sends JSON: `{"id": 7, "ask": …}` wants an answer, `{"do": …}` does not. Nothing here loads torch:
+the server starts at once, and everything that computes is a process of its own.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
 from .messages import Header
 from .pages import FRAME, Page
-from .request_queue import RequestQueue
+from .request_queue import Question, RequestQueue
 from .trainings import Trainings
 from .workers import ForkServer, Worker
 
 MAX_PAGES = 24  # that may be open
 MAX_TRAININGS = 4  # that may run at once, or as many as there are cores
 MAX_READERS = 3  # files that are read at once, each by a worker of its own
-UPLOAD = "upload:"  # before the name of a file that was dropped here
-MAX_UNANSWERED = 32  # questions of a page that wait
-MAX_CHARACTERS = 2**17  # of what a page tells at once
+MAX_UNANSWERED = 32  # questions of a page
+MAX_CHARACTERS = 2**17  # of a page's message
+UPLOAD = "upload:"  # before the name of an uploaded file
 QUERIES = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
 ANALYSES = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
-TRAIN = ("train", "resume")
 MESSAGE = Names(
     {},
     {"id": Whole(0, 2**31), "ask": Text(40), "do": Text(40), "run": Maybe(Text(500)), "on": Flag()},
     others=Anything(),
 )
+Reply = Callable[[Mapping[str, Any]], None]
 
 
 class Studio:
@@ -44,9 +44,7 @@ class Studio:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self.read_only = folder, read_only
         self.fork_server = ForkServer()
-        first = {"folder": str(folder)}
-        self.queries = RequestQueue(self.fork_server, {**first, "do": "queries"})
-        self.analyses = RequestQueue(self.fork_server, {**first, "do": "analyses"})
+        self.queries, self.analyses = self._queue("queries"), self._queue("analyses")
         self.pages: dict[str, Page] = {}
         most = max(MAX_TRAININGS, os.cpu_count() or 1)
         self.trainings = Trainings(self.fork_server, str(folder), self.pages.values, most)
@@ -54,10 +52,13 @@ class Studio:
         self._readers: dict[asyncio.Task[None], Page] = {}
         self.dreamer: Worker | None = None
         self._names = count(1)
-        self._analysing: dict[tuple[str, int], int] = {}  # page and id: the queue's number
+        self._analysing: dict[tuple[str, int], Question] = {}  # by page and id
+
+    def _queue(self, role: str) -> RequestQueue:
+        return RequestQueue(self.fork_server, {"do": role, "folder": str(self.folder)})
 
     async def open(self) -> None:
-        self._open_dreamer()  # first: somebody waits for a picture
+        self._open_dreamer()  # first: the page opens with its chains
         self.queries.open()
 
     async def close(self) -> None:
@@ -83,42 +84,42 @@ class Studio:
         self.trainings.leave(page)
         if self.dreamer is not None:
             self.dreamer.send({"do": "close", "page": page.name})
-        for key, number in list(self._analysing.items()):
-            if key[0] == page.name:
-                del self._analysing[key]
-                self.analyses.cancel(number)
+        for key in [key for key in self._analysing if key[0] == page.name]:
+            self.analyses.cancel(self._analysing.pop(key))
         for task, reader in self._readers.items():
             if reader is page:
                 task.cancel()
 
     def receive(self, page: Page, text: str) -> None:
-        """What a page says; what is no message at all ends it."""
-        told = parse_json(text)
-        MESSAGE.check(told, "")
-        if "ask" in told:
-            self._asked(page, told)
-        elif told.get("do") == "seen":
-            page.seen(str(told.get("key")))
-            if told.get("key") == f"{FRAME}dream":
-                self._send_dreamer(page, {"do": "seen"})
-        elif told.get("do") == "dream":
-            self._send_dreamer(page, {**told, "do": told.get("what")})
-        elif told.get("do") == "watch":
-            runs = told.get("runs")
-            known = runs if isinstance(runs, dict) else {}
-            self.trainings.watch(page, {k: v for k, v in known.items() if isinstance(v, int)})
-        elif told.get("do") == "steer" and not self.read_only:
-            self.trainings.steer(told)
-        elif told.get("do") == "cancel":
-            number = self._analysing.pop((page.name, int(told.get("id", -1))), None)
-            if number is not None:
-                page.asking -= 1
-                self.analyses.cancel(number)
+        """Does what a page's message says; raises `Misfit` or ValueError for what is no message."""
+        asked = parse_json(text)
+        MESSAGE.check(asked, "")
+        if "ask" in asked:
+            return self._asked(page, asked)
+        match asked.get("do"):
+            case "seen":
+                page.seen(str(asked.get("key")))
+                if asked.get("key") == f"{FRAME}dream":
+                    self._send_dreamer(page, {"do": "seen"})
+            case "dream":
+                self._send_dreamer(page, {**asked, "do": asked.get("what")})
+            case "watch":
+                runs = asked.get("runs")
+                known = runs if isinstance(runs, dict) else {}
+                self.trainings.watch(page, {k: v for k, v in known.items() if isinstance(v, int)})
+            case "steer" if not self.read_only:
+                self.trainings.steer(asked)
+            case "cancel":
+                question = self._analysing.pop((page.name, int(asked.get("id", -1))), None)
+                if question is not None:
+                    page.asking -= 1
+                    self.analyses.cancel(question)
+        return None
 
     # -- questions --------------------------------------------------------------------------------
 
-    def _asked(self, page: Page, told: Header) -> None:
-        ask, number = told["ask"], int(told.get("id", 0))
+    def _asked(self, page: Page, asked: Header) -> None:
+        ask, number = asked["ask"], int(asked.get("id", 0))
 
         def reply(answer: Mapping[str, Any]) -> None:
             page.send(f"answer/{number}", {"event": "answer", "id": number, **answer})
@@ -127,26 +128,24 @@ class Studio:
             return reply({"error": "too many questions at once; wait for an answer"})
         if ask == "hello":
             return reply({"answer": self._about()})
-        if ask in TRAIN:
-            return self._start(page, told, reply)
-        question = {**told, "page": page.name}
+        if ask in ("train", "resume"):
+            return self._start(asked, reply)
+        if ask not in QUERIES + ANALYSES:
+            return reply({"error": f"nobody knows how to answer {ask!r}"})
+        question = {**asked, "page": page.name}
 
         def on_message(header: Header, whole: bytes) -> None:
             self._pass_on(page, header, whole)
 
-        if ask == "data" and str(told.get("dataset")).startswith(UPLOAD):
-            page.asking += 1
+        page.asking += 1
+        if ask == "data" and str(asked.get("dataset")).startswith(UPLOAD):
             task = asyncio.create_task(self._read_for(page, question))
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
         elif ask in QUERIES:
-            page.asking += 1
             self.queries.ask(question, on_message)
-        elif ask in ANALYSES:
-            page.asking += 1
-            self._analysing[page.name, number] = self.analyses.ask(question, on_message)
         else:
-            reply({"error": f"nobody knows how to answer {ask!r}"})
+            self._analysing[page.name, number] = self.analyses.ask(question, on_message)
         return None
 
     def _pass_on(self, page: Page, header: Header, whole: bytes) -> None:
@@ -164,30 +163,32 @@ class Studio:
             "folder": self.folder.name,
             "read_only": self.read_only,
             "cores": os.cpu_count(),
-            "trainings": [training.summary() for training in self.trainings.all.values() if training.run],
+            "trainings": self.trainings.summaries(),
         }
 
-    def _start(self, page: Page, told: Header, reply: Callable[[Mapping[str, Any]], None]) -> None:
+    def _start(self, asked: Header, reply: Reply) -> None:
+        """Starts or resumes a training."""
         if self.read_only:
             return reply({"error": "this studio only shows (--read-only): nothing is trained here"})
-        asked = {k: told.get(k) for k in ("dataset", "chosen", "preset", "pace", "paused", "replica")}
-        if told["ask"] == "resume":
-            asked["resume"] = told.get("run")
-        if name := told.get("name"):
+        wanted = {k: asked.get(k) for k in ("dataset", "chosen", "preset", "pace", "paused", "replica")}
+        if asked["ask"] == "resume":
+            wanted["resume"] = asked.get("run")
+        if name := asked.get("name"):
             if reason := name_error(name):
                 return reply({"error": reason})
-            asked["name"] = name
-        self.trainings.start(asked, lambda found: reply(found if "error" in found else {"answer": found}))
+            wanted["name"] = name
+        self.trainings.start(
+            wanted, lambda found: reply(found if "error" in found else {"answer": found})
+        )
         return None
 
     async def _read_for(self, page: Page, question: Header) -> None:
         self._pass_on(page, *await self.read(question))
 
     async def read(self, question: Header) -> tuple[Header, bytes]:
-        """An answer for which a file is read, which may take long: by a worker of its own, so that nobody
-        waits for it but those who want files read, too."""
+        """The answer to a question about a file, by a worker of its own: reading may take long."""
         async with self._reading:
-            queue = RequestQueue(self.fork_server, {**self.queries.first_message, "do": "read"})
+            queue = self._queue("read")
             try:
                 return await self.ask(queue, question)
             finally:
@@ -201,11 +202,11 @@ class Studio:
             if header.get("event") == "answer" and not future.done():
                 future.set_result((header, whole))
 
-        number = queue.ask(question, on_message)
+        asked = queue.ask(question, on_message)
         try:
             return await future
         except asyncio.CancelledError:
-            queue.cancel(number)
+            queue.cancel(asked)
             raise
 
     # -- dreams -----------------------------------------------------------------------------------
@@ -216,18 +217,17 @@ class Studio:
             self.dreamer.send({"do": "dream", "folder": str(self.folder)})
         return self.dreamer
 
-    def _send_dreamer(self, page: Page, told: Header) -> None:
-        self._open_dreamer().send({**told, "page": page.name})
+    def _send_dreamer(self, page: Page, header: Header) -> None:
+        self._open_dreamer().send({**header, "page": page.name})
 
     def _on_dream_message(self, header: Header, whole: bytes) -> None:
         page = self.pages.get(str(header.get("page")))
         if page is None:
             return
-        if header.get("event") == "dreamt":
-            if page.post(f"{FRAME}dream", whole):
-                self._send_dreamer(page, {"do": "seen"})  # the one before never will be
-        else:
-            page.post(f"{header.get('event')}/dream", whole)
+        event = header.get("event")
+        replaced = page.post(f"{FRAME if event == 'dreamt' else f'{event}/'}dream", whole)
+        if replaced and event == "dreamt":
+            self._send_dreamer(page, {"do": "seen"})  # the frame that waited will not be
 
     def _dream_ended(self, reason: str) -> None:
         self.dreamer = None
@@ -236,11 +236,11 @@ class Studio:
 
 
 def name_error(name: Any) -> str:
-    """Why a run cannot be called that, or nothing."""
+    """Why a run cannot have this name; empty if it can."""
     if not isinstance(name, str) or not name.strip() or len(name.encode()) > 120:
-        return "a run has a name of 1 to 120 letters"
+        return "the name of a run has 1 to 120 letters"
     if name.startswith(".") or any(c in "/\\" or not c.isprintable() for c in name):
-        return f"a run is called by letters without a slash, and not by a dot first, not {name!r}"
-    if name in ("data",):
-        return "data is the folder of what was dropped here; take another name"
+        return f"the name of a run has no slash and does not begin with a dot, unlike {name!r}"
+    if name == "data":
+        return "data is the folder of uploaded files; take another name"
     return ""

@@ -24,8 +24,8 @@ from .messages import SIZE, Header, message, message_size, parse_header, with_si
 
 OnMessage = Callable[[Header, bytes], None]
 OnExit = Callable[[str], None]
-END_TIMEOUT = 5.0  # seconds between the wish that a worker ends and the end
-OUTPUT_KEPT = 2000  # bytes of what a worker said last
+END_TIMEOUT = 5.0  # seconds after which a worker that should exit is killed
+OUTPUT_KEPT = 2000  # bytes of a worker's last output
 
 
 class Worker:
@@ -35,7 +35,7 @@ class Worker:
         self.on_message, self.on_exit = on_message, on_exit
         self.exited = asyncio.Event()
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        self._pid: int | None = None  # a descriptor of the process, which no other can take over
+        self._pid: int | None = None  # a descriptor of the process: numbers are used again, this is not
         self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._killed = self._closed = False
         self._waiting: list[bytes] = []
@@ -44,13 +44,13 @@ class Worker:
 
     def start(self, server: socket.socket) -> None:
         """Asks the fork server for a process at the other end of a socket."""
-        server_end, worker_end = socket.socketpair()
-        with worker_end:
-            socket.send_fds(server, [b"worker"], [worker_end.fileno(), self._output.fileno()])
-        self._task = asyncio.create_task(self._listen(server_end))
+        here, there = socket.socketpair()
+        with there:
+            socket.send_fds(server, [b"worker"], [there.fileno(), self._output.fileno()])
+        self._task = asyncio.create_task(self._listen(here))
 
     def started(self, pid: int) -> None:
-        with suppress(OSError):  # it is dead already
+        with suppress(OSError):  # it has exited already
             self._pid = os.pidfd_open(pid)
         if self._killed:
             self.kill()
@@ -60,7 +60,7 @@ class Worker:
             self._status.set_result(status)
 
     def send(self, header: Header) -> None:
-        """Something to do; what a dead worker is told is lost."""
+        """A message to it; lost if it has ended."""
         whole = with_size(message(header))
         if self._writer is None:
             self._waiting.append(whole)
@@ -69,8 +69,7 @@ class Worker:
 
     async def _listen(self, link: socket.socket) -> None:
         reader, self._writer = await asyncio.open_unix_connection(sock=link)
-        for whole in self._waiting:
-            self._writer.write(whole)
+        self._writer.writelines(self._waiting)
         if self._closed:
             self._writer.close()
         with suppress(asyncio.IncompleteReadError, OSError, ValueError):
@@ -80,11 +79,14 @@ class Worker:
         self._writer.close()
         try:
             status = await asyncio.wait_for(asyncio.shield(self._status), END_TIMEOUT)
-        except TimeoutError:  # it sent nonsense, or the fork server is gone
+        except TimeoutError:  # what it sent was no message, or the fork server has exited
             self.kill()
             status = -signal.SIGKILL
         reason = self._reason(status)
-        self._forget()
+        self._output.close()
+        if self._pid is not None:
+            os.close(self._pid)
+            self._pid = None
         self.exited.set()
         self.on_exit(reason)
 
@@ -94,14 +96,8 @@ class Worker:
         lines = self._output.read().decode("utf-8", "replace").strip().splitlines()
         return f"its process {how}" + (f": {lines[-1][:300]}" if lines and status > 0 else "")
 
-    def _forget(self) -> None:
-        self._output.close()
-        if self._pid is not None:
-            os.close(self._pid)
-            self._pid = None
-
     def close(self) -> None:
-        """It has nothing more to do: the end of its socket lets it save and leave."""
+        """Ends its socket, upon which it saves and exits."""
         self._closed = True
         if self._writer is not None:
             self._writer.close()
@@ -113,7 +109,7 @@ class Worker:
                 signal.pidfd_send_signal(self._pid, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Closed, and killed if it does not leave."""
+        """Closes it, and kills it if it does not exit."""
         self.close()
         try:
             await asyncio.wait_for(self.exited.wait(), END_TIMEOUT)
@@ -122,7 +118,7 @@ class Worker:
 
 
 class ForkServer:
-    """The process that workers are forks of, and all that live."""
+    """The process that workers are forks of, and the workers that run."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,51 +130,49 @@ class ForkServer:
         """Starts it, if it does not run."""
         if self._link is not None:
             return self._link
-        server_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # -P: nothing is imported from the folder that the command was started in.
-        command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(worker_end.fileno())]
-        with worker_end:
+        command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(there.fileno())]
+        with there:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[worker_end.fileno()],
+                pass_fds=[there.fileno()],
                 env={**os.environ, "RAPIDBM_PROGRESS": "off"},
-                start_new_session=True,  # Ctrl-C is the server's: it asks its workers to save
+                start_new_session=True,  # Ctrl-C is for the server: it asks its workers to save
             )
-        server_end.setblocking(False)
-        asyncio.get_running_loop().add_reader(server_end, self._read_news)
-        self._link = server_end
-        return server_end
+        here.setblocking(False)
+        asyncio.get_running_loop().add_reader(here, self._receive)
+        self._link = here
+        return here
 
     def fork(self, on_message: OnMessage, on_exit: OnExit) -> Worker:
-        """A new worker; it has no role before its first message."""
-        found = Worker(on_message, on_exit)
-        found.start(self.open())
-        self._starting.append(found)
-        return found
+        """A new worker; its first message says what it does."""
+        worker = Worker(on_message, on_exit)
+        worker.start(self.open())
+        self._starting.append(worker)
+        return worker
 
-    def _read_news(self) -> None:
+    def _receive(self) -> None:
+        """Which worker has started or exited."""
         assert self._link is not None
         try:
-            told = self._link.recv(4096)
+            news = json.loads(self._link.recv(4096) or b"{}")
         except BlockingIOError:
             return
         except OSError:
-            told = b""
-        if not told:
-            self._shut_down()
-            return
-        news = json.loads(told)
-        if "started" in news:
-            worker = self._starting.popleft()
-            self._running[news["started"]] = worker
+            news = {}
+        if not news:
+            self._end()
+        elif "started" in news:
+            worker = self._running[news["started"]] = self._starting.popleft()
             worker.started(news["started"])
         elif news["exited"] in self._running:
             self._running.pop(news["exited"]).set_status(news["status"])
 
-    def _shut_down(self) -> None:
-        """It has exited, or is to; another one is started when one is needed. Workers live on."""
+    def _end(self) -> None:
+        """Ends it; workers run on, and the next fork starts another one."""
         assert self._link is not None
         assert self._process is not None
         asyncio.get_running_loop().remove_reader(self._link)
@@ -197,4 +191,4 @@ class ForkServer:
         workers = [*self._running.values(), *self._starting]
         await asyncio.gather(*(worker.end() for worker in workers), return_exceptions=True)
         if self._link is not None:
-            self._shut_down()
+            self._end()

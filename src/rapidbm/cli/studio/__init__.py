@@ -78,7 +78,7 @@ def studio(
             + ("look at the runs" if read_only else "look at the runs, train and take in files")
         )
 
-    def told(address: str) -> None:
+    def announce(address: str) -> None:
         screen.say(f"the studio is at {address}")
         screen.say("Ctrl-C ends it; trainings are saved and can be gone on with")
         screen.result({"event": "serving", "address": address, "folder": str(folder)})
@@ -91,5 +91,5 @@ def studio(
         names=tuple(name or ()),
         read_only=read_only,
         browser=browser,
-        told=told,
+        on_address=announce,
     )
