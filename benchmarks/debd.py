@@ -30,7 +30,7 @@ from rapidbm.accel.devices import device_named
 from rapidbm.disk import make_folder, read_json, write_json
 from rapidbm.errors import InputError, check_choice, check_count, lookup
 from rapidbm.progress import quiet
-from rapidbm.runs.spacing import seconds_of
+from rapidbm.runs.timing import seconds_of
 
 from . import debd_sets
 from .debd_methods import METHODS, USUAL, Failed, Task

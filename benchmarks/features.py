@@ -33,7 +33,7 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_machine
 from rapidbm.machines.machine import Machine
 from rapidbm.progress import quiet
-from rapidbm.runs.probes import fit
+from rapidbm.runs.linear_probe import fit_probe
 
 SIZES = (0.5, 1.0, 2.0, 4.0)  # root mean squares of β field
 STRENGTHS = (0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)
@@ -93,7 +93,7 @@ def probed(features: Features, parts: dict[str, Split], how: argparse.Namespace)
     device = device_named(how.device)
     x = {part: features(split.spins).to(device) for part, split in parts.items()}
     y = {part: _labels(split).to(device) for part, split in parts.items()}
-    found = fit(
+    found = fit_probe(
         x["train"],
         y["train"],
         (x["valid"], y["valid"]),

@@ -21,8 +21,8 @@ from typing import Any
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.files import save_machine
 from rapidbm.progress import quiet
+from rapidbm.runs.monitor import trial
 from rapidbm.runs.recipe import Recipe
-from rapidbm.runs.watching import trial
 
 ROWS = 10_000  # of a part that are looked at, at most
 Row = dict[str, Any]

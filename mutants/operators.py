@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 TINY = 1e-4  # a number below it is a tolerance, or keeps a division from 0/0
 SILENT = re.compile(  # statements and conditions with one of these words change no number
-    r"\b(tick|pulse|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|capturable|cast|TypeVar"
+    r"\b(tick|report_progress|watch|watched|warnings|quiet|note|remedy|cuda|is_cuda|capturable|cast|TypeVar"
     r"|TYPE_CHECKING|by_device|prepare|wait|fused|looks|(LARGE_)?CHUNK(_BYTES)?|ROOM)\b"
 )
 # The same numbers without them: where a tensor lies, in which type it is summed, what may be written

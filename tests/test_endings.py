@@ -15,7 +15,7 @@ from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
 from rapidbm.likelihood import annealed
 from rapidbm.progress import Watch, watch
-from rapidbm.runs import watching
+from rapidbm.runs import monitor
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 
@@ -29,8 +29,8 @@ def made(folder, **chosen):
 def test_what_is_not_known_has_no_error(monkeypatch):
     """A replica whose mean is not finite has null for both."""
     found = Estimate(torch.tensor([1.0, math.nan, -math.inf]), torch.tensor([0.5, 0.2, 0.3]))
-    monkeypatch.setattr(watching, "mean_log_p", lambda *_, **__: found)
-    watched = object.__new__(watching.Watch)
+    monkeypatch.setattr(monitor, "mean_log_p", lambda *_, **__: found)
+    watched = object.__new__(monitor.LikelihoodMonitor)
     watched.names, watched.per_update = ("log_likelihood",), 1
     watched.follower = SimpleNamespace(asked=0, look=lambda *_, **__: None)
     data = SimpleNamespace(parts={"test": SimpleNamespace(some=lambda: None)})

@@ -22,10 +22,10 @@ from rapidbm import disk
 from rapidbm.cli.main import main
 from rapidbm.errors import DiskError, FitWarning, InputError, LossWarning
 from rapidbm.machines.files import load_tensors
+from rapidbm.runs.listing import Runs
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.report.words import remarks
 from rapidbm.runs.run import Run
-from rapidbm.runs.views.listing import Runs
 from rapidbm.training.trainer import Trainer
 
 TINY = {"hidden": (6,), "patterns": 3, "epochs": 6, "replicas": 2, "device": "cpu", "valid": 0.2}

@@ -9,7 +9,7 @@ import torch
 
 import rapidbm as rb
 from rapidbm.machines.layers import Layers
-from rapidbm.runs.probes import fit
+from rapidbm.runs.linear_probe import fit_probe
 
 WORDS = ["--data", "digits", "--valid", "300", "--iterations", "30", "--device", "cpu"]
 
@@ -57,7 +57,9 @@ def test_each_replica_is_probed_by_its_means(features, tmp_path):
     for replica, found in enumerate(row["seeds"]):
         x = torch.tanh(data.train.spins.float() @ weights[replica])
         held = x[-300:], data.train.labels[-300:]
-        probe = fit(x[:500], data.train.labels[:500], held, strengths=features.STRENGTHS, iterations=30)
+        probe = fit_probe(
+            x[:500], data.train.labels[:500], held, strengths=features.STRENGTHS, iterations=30
+        )
         test = torch.tanh(data.test.spins.float() @ weights[replica])
         assert found["strength"] == probe.strength
         assert found["test"] == pytest.approx(probe.accuracy(test, data.test.labels), abs=0.01)

@@ -9,7 +9,7 @@ import torch
 import rapidbm as rb
 from rapidbm.cli.main import main
 from rapidbm.runs import run as running
-from rapidbm.runs.guarding import MOST, SLOWER, Guard
+from rapidbm.runs.guard import MOST, SLOWER, Guard
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 
@@ -62,7 +62,7 @@ def test_replicas_are_judged_one_by_one():
 
 def trained(folder, monkeypatch, rate=0.01, epochs=12, stop=None, fall=(), **more):
     """A training whose looks at these updates show a likelihood 50 nats lower."""
-    look = running.Watch.look
+    look = running.LikelihoodMonitor.look
 
     def seen(self, progress, machine, data, *, last):
         values = look(self, progress, machine, data, last=last)
@@ -71,7 +71,7 @@ def trained(folder, monkeypatch, rate=0.01, epochs=12, stop=None, fall=(), **mor
                 values["log_likelihood_train"][replica] -= 50.0
         return values
 
-    monkeypatch.setattr(running.Watch, "look", seen)
+    monkeypatch.setattr(running.LikelihoodMonitor, "look", seen)
     recipe = Recipe.made("bars4", {**SETTINGS, "rate": (rate,), "epochs": epochs, **more}, "small")
     run = Run.create(folder, recipe) if stop is None or not folder.exists() else Run(folder)
     steps = []

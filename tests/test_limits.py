@@ -14,7 +14,7 @@ from rapidbm.glass.sample_moments import moments, projections
 from rapidbm.likelihood.counting import log_z_by_counting
 from rapidbm.likelihood.quadrature import log_z_by_quadrature
 from rapidbm.random import stream
-from rapidbm.runs import diagnosis, probes
+from rapidbm.runs import diagnosis, linear_probe
 from rapidbm.runs.metrics import mean_free_energy
 
 DATA = rb.load("bars4")
@@ -34,7 +34,7 @@ def series():
 
 def features(limit):
     x, y = SIGNS, (SIGNS[:, 0] > 0).long()
-    return probes.fit(x, y, (x, y), strengths=(0.1, 0.01), limit=limit).weights
+    return linear_probe.fit_probe(x, y, (x, y), strengths=(0.1, 0.01), limit=limit).weights
 
 
 CALLS = {

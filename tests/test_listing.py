@@ -13,10 +13,10 @@ from rapidbm.disk import is_locked, locked
 from rapidbm.display import as_html, as_text
 from rapidbm.errors import InputError
 from rapidbm.estimates import Estimate
+from rapidbm.runs.listing import KEYS, Runs, in_bytes, in_words, with_spread
 from rapidbm.runs.metrics import METRICS, Metric, hamming_distance
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.views.listing import KEYS, Runs, in_bytes, in_words, with_spread
 
 EVIL = "\x1b[31mdi<b>gits"
 

@@ -11,8 +11,8 @@ import torch
 import rapidbm as rb
 from rapidbm.cli.main import main
 from rapidbm.data.tables import read_table, write_table
-from rapidbm.runs.looking.trust import is_trusted
 from rapidbm.runs.pretrained.packed import trained
+from rapidbm.runs.trust import is_trusted
 
 NAMES = ("a", "b", "c", "d", "e")
 ROWS = np.random.default_rng(0).integers(0, 2, (60, 5)).astype(np.int8)

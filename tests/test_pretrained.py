@@ -21,7 +21,7 @@ from rapidbm.data import digits
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.runs.pretrained import packed
-from rapidbm.runs.pretrained.packed import IMAGES, Card, Pretrained, known, pack, trained
+from rapidbm.runs.pretrained.packed import IMAGES, Card, Pretrained, known, open_trained, pack
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,7 +56,7 @@ def rapidbm(capfd, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def mnist():
-    return trained("pretrained:mnist")
+    return open_trained("pretrained:mnist")
 
 
 def test_a_machine_of_float32_whose_values_half_precision_holds():
@@ -118,7 +118,7 @@ def test_sample(rapidbm, mnist):
     assert mnist.card.line() in out
     code, out, _ = rapidbm("sample", "pretrained:mnist", "--count", 2, "--json")
     assert code == 0
-    assert json.loads(out)["sweeps"] == mnist.usual.sweeps == 500
+    assert json.loads(out)["sweeps"] == mnist.sampling_defaults.sweeps == 500
     assert Path("pretrained-mnist/samples.png").is_file()  # not in the package
 
 
@@ -231,7 +231,7 @@ def test_evaluate_and_diagnose(rapidbm, monkeypatch, tmp_path):
     pack(tmp_path / "package/small.safetensors", machine, rb.load("digits"), small_card())
     code, out, _ = rapidbm("evaluate", "pretrained:small", "--json")
     assert code == 0
-    told, data = json.loads(out), trained("pretrained:small").data()
+    told, data = json.loads(out), open_trained("pretrained:small").data()
     log_p = rb.log_likelihood(rounded(machine), data.test.spins).value
     assert told["log_likelihood_test"] == pytest.approx(log_p.tolist(), rel=1e-5)
     assert told["notes"][0] == "measured on the 500 train and 359 test images in the package"

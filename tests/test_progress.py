@@ -10,7 +10,7 @@ import torch
 
 from rapidbm import progress
 from rapidbm.errors import InputError, TimeLimit
-from rapidbm.progress import check_limit, duration, pulse, quiet, watch, watched
+from rapidbm.progress import check_limit, duration, quiet, report_progress, watch, watched
 
 
 @pytest.fixture
@@ -115,13 +115,13 @@ def test_an_outer_limit_holds_inside(clock):
     def beat():
         for _ in range(10):
             clock.now += 1.0
-            pulse()
+            report_progress()
 
     with pytest.raises(TimeLimit, match=r"outer stopped .* too early"), watch("outer", limit=5):
         beat()
     with pytest.raises(TimeLimit, match=r"outer .*: counting: 5 of 10 .* that alone .* 10 s"):
         counted(clock, limit=5)
-    pulse()  # with nobody watching
+    report_progress()  # with nobody watching
 
 
 def test_an_inner_limit_leaves_the_outer_watch_at_work(clock, capsys):

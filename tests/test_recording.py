@@ -258,4 +258,4 @@ def test_parts_that_do_not_promise_run_as_they_are():
     case = (dense, PCD, lambda parameters: torch.optim.SGD(parameters, 0.05), {})
     made = trainer(case)
     assert isinstance(made.executor, executors.Eager)
-    assert isinstance(trainer(CASES["pcd"]).executor, executors.Recording)
+    assert isinstance(trainer(CASES["pcd"]).executor, executors.RecordingExecutor)

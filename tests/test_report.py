@@ -15,7 +15,7 @@ import rapidbm
 from rapidbm import InputError, pictures
 from rapidbm.cli.main import app
 from rapidbm.machines.spins import pack, unpack
-from rapidbm.runs.diagnosis import Diagnosis, Row
+from rapidbm.runs.diagnosis import Diagnosis, DiagnosisRow
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.report import measured, page
 from rapidbm.runs.report.charts import HEIGHT, Chart, Curve, labelled, log_ticks, ticks, with_error
@@ -296,7 +296,7 @@ def test_other_machines_have_pages(tmp_path, model):
 @pytest.fixture
 def diagnosis():
     fig = pictures.figure(1, 1)
-    rows = (Row("verdict", TAG, "glassy"), Row("minima", "distinct", 3.0, 0.5))
+    rows = (DiagnosisRow("verdict", TAG, "glassy"), DiagnosisRow("minima", "distinct", 3.0, 0.5))
     return Diagnosis(rows, {"phases": fig}, "glassy")
 
 

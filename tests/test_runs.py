@@ -26,7 +26,7 @@ from rapidbm.runs.metrics import METRICS, Metric, hamming_distance
 from rapidbm.runs.presets import PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.spacing import due, on_log_grid, spacing_of
+from rapidbm.runs.timing import due, on_log_grid, spacing_of
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign

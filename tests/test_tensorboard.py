@@ -13,11 +13,11 @@ from rapidbm.cli.main import main
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_tensors
+from rapidbm.runs import tensorboard
 from rapidbm.runs.metrics import METRICS, Metric, hamming_distance
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.views import tensorboard
-from rapidbm.runs.views.tensorboard import TensorBoard
+from rapidbm.runs.tensorboard import TensorBoard
 
 TINY = {"hidden": (12,), "patterns": 3, "epochs": 6, "replicas": 2, "device": "cpu", "biases": True}
 TINY |= {"negative": "pcd", "particles": 9, "evaluate": "epoch"}

@@ -15,10 +15,10 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_tensors, save_tensors
 from rapidbm.machines.spins import to_spins
 from rapidbm.pictures import curve_figure
+from rapidbm.runs.monitor import Best, left_out, trial
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.spacing import seconds_of
-from rapidbm.runs.watching import Best, left_out, trial
+from rapidbm.runs.timing import seconds_of
 from rapidbm.training.trainer import Trainer
 
 SMALL = {
@@ -307,7 +307,7 @@ def test_a_trial_compares_replicas_by_their_validation_part(table):
 
 def test_a_trial_ends_by_the_clock(table, monkeypatch):
     clock, step = Clock(), Trainer.step
-    monkeypatch.setattr("rapidbm.runs.watching.time", clock)
+    monkeypatch.setattr("rapidbm.runs.monitor.time", clock)
     monkeypatch.setattr(Trainer, "step", lambda *x: (step(*x), setattr(clock, "now", clock.now + 1))[0])
     recipe = Recipe.made(table, {**SMALL, "valid": 0.3, "epochs": 20}, "small")
     found = trial(recipe, seconds=20.5)

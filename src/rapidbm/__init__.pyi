@@ -79,14 +79,14 @@ from .runs.diagnosis import Diagnosis as Diagnosis
 from .runs.diagnosis import diagnose as diagnose
 from .runs.evaluation import Evaluation as Evaluation
 from .runs.evaluation import evaluate as evaluate
+from .runs.listing import Runs as Runs
 from .runs.metrics import Metric as Metric
 from .runs.metrics import hamming_distance as hamming_distance
 from .runs.metrics import reconstruct as reconstruct
 from .runs.pretrained.packed import pretrained as pretrained
 from .runs.recipe import Recipe as Recipe
 from .runs.run import Run as Run
-from .runs.views.listing import Runs as Runs
-from .runs.views.tensorboard import TensorBoard as TensorBoard
+from .runs.tensorboard import TensorBoard as TensorBoard
 from .sampling.convergence import Mixing as Mixing
 from .sampling.convergence import mixing as mixing
 from .sampling.gibbs import sweep as sweep

@@ -93,7 +93,7 @@ def watched(
     return decorate
 
 
-def pulse() -> None:
+def report_progress() -> None:
     """For a loop that counts for nobody: obeys the limits of the watches around it."""
     if _here.watch is not None:
         _here.watch.look()

@@ -30,7 +30,7 @@ from .machines.machine import Machine, scaled
 from .machines.units import SPIN
 from .random import stream
 from .sampling.samplers import Moves, Sampler, as_sampler
-from .training.negative import NegativePhase, Parts, Splits
+from .training.negative import NegativePhase, SplitPhases, Splits
 
 Checked = Sampler[Any] | Callable[..., Tensor]
 SWEEPS, STEPS = 3, 30  # from exact draws, and from where a sampler starts by itself
@@ -113,7 +113,7 @@ def check_negative_phase(
             _check_parts(negative.split(machine, count), machine, count, seed)
 
 
-def _check_parts(parts: Parts, machine: Machine, count: int, seed: int) -> None:
+def _check_parts(parts: SplitPhases, machine: Machine, count: int, seed: int) -> None:
     assert len(parts) == count, f"split into {count} answers with as many phases, not {len(parts)}"
     shares = [share for _, share in parts]
     if any(share is None for share in shares):  # each has that of its images

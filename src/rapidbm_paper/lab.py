@@ -28,7 +28,7 @@ from rapidbm.machines.machine import Machine
 from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.spacing import on_log_grid
+from rapidbm.runs.timing import on_log_grid
 from rapidbm.training.loop import Progress
 from rapidbm.training.trainer import Trainer
 

@@ -61,7 +61,7 @@ def executor_for(
     if device.type == "cuda":
         return Graph(rngs, parameters, rounding, alone=ranks.alone)
     repeats = ranks.alone and device.type == "cpu"
-    return Recording(rngs, parameters, rounding) if repeats else Eager(rounding)
+    return RecordingExecutor(rngs, parameters, rounding) if repeats else Eager(rounding)
 
 
 class Executor(ABC):
@@ -235,7 +235,7 @@ class Graph(Repeating):
         self.replay = Replay(*self.rngs, alone=self.alone)
 
 
-class Recording(Repeating):
+class RecordingExecutor(Repeating):
     """A CPU repeats an update that it was shown; where that cannot be, the host goes on as ever."""
 
     def stored(self, spins: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import typer
 
 from ..progress import quiet
 from ..runs import diagnosis
-from ..runs.pretrained.packed import trained
+from ..runs.pretrained.packed import open_trained
 from .terminal.console import Screen, others, tell_notes
 from .terminal.options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
 
@@ -39,7 +39,7 @@ def diagnose(
     its landscape, and the quality of its samples. The start of a training is --update 0.
     """
     screen = Screen(as_json)
-    whole = trained(run, file)
+    whole = open_trained(run, file)
     machine, data, past = diagnosis.opened(whole, update, replica, device)
     folder = out or whole.figures
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work

@@ -19,8 +19,8 @@ from ..runs.evaluation import (
     measured_parts,
     middle,
 )
-from ..runs.looking.trained import Trained
-from ..runs.pretrained.packed import trained
+from ..runs.pretrained.packed import open_trained
+from ..runs.trained import Trained
 from .terminal.console import Screen, meaning, others, tell_notes
 from .terminal.options import DataFile, Device, Folder, Json, Limit, Seed, Shards, Update, offers
 
@@ -51,7 +51,7 @@ def evaluate(
     Log-likelihoods and ground states are exact where that can be had; else annealing gives a value
     and its 95 % interval, and a search the best energy, beside one that no state can go below.
     """
-    screen, opened, ranks = Screen(as_json), trained(run, file), here()
+    screen, opened, ranks = Screen(as_json), open_trained(run, file), here()
     shards = shards or (ranks.world if ranks.world > 1 else None)
     if not ranks.first:
         if not curve:

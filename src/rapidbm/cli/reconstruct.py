@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..runs.pretrained.packed import trained
+from ..runs.pretrained.packed import open_trained
 from ..runs.samples import reconstructions, target
 from .terminal.console import Screen, others, tell_notes
 from .terminal.options import (
@@ -71,9 +71,9 @@ def reconstruct(
     as_json: Json = False,
 ) -> None:
     """Fill in the unknown pixels of images: the paper's task is one pass with nothing held."""
-    screen, opened = Screen(as_json), trained(run, file)
-    passes = opened.usual.passes if passes is None else passes
-    clamp = opened.usual.clamp if clamp is None else clamp
+    screen, opened = Screen(as_json), open_trained(run, file)
+    passes = opened.sampling_defaults.passes if passes is None else passes
+    clamp = opened.sampling_defaults.clamp if clamp is None else clamp
     path = target(out, opened, "reconstructions.png")
     with screen.watching("reconstruction", limit=limit):
         images, wrong = reconstructions(

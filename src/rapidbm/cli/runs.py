@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..runs.views.listing import KEYS, Runs
+from ..runs.listing import KEYS, Runs
 from .terminal.console import Screen
 from .terminal.options import Json
 

@@ -10,7 +10,7 @@ import typer
 from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import here
-from ..runs.pretrained.packed import trained
+from ..runs.pretrained.packed import open_trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
 from .terminal.console import Screen, others, tell_notes
@@ -83,13 +83,13 @@ def sample(
     **given: Any,
 ) -> None:
     """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
-    screen, opened, ranks = Screen(as_json), trained(run, file), here()
+    screen, opened, ranks = Screen(as_json), open_trained(run, file), here()
     path = Path(ranks.told(lambda: str(target(out, opened, "samples.png"))))
     shards = shards or (ranks.world if ranks.world > 1 else None)
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
     if sampler == "gibbs" and sweeps is None:
-        sweeps = opened.usual.sweeps
+        sweeps = opened.sampling_defaults.sweeps
     with screen.watching("sampling", limit=limit):
         spins, steps, told = samples(machine, chosen, count, sweeps, beta, seed, screen.track, shards)
     if not ranks.first:

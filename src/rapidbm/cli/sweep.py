@@ -13,7 +13,7 @@ import typer
 from .. import interrupts
 from ..errors import FitWarning, InputError, check_choice
 from ..runs.run import Run, Step
-from ..runs.views.tensorboard import TensorBoard, check_installed
+from ..runs.tensorboard import TensorBoard, check_installed
 from ..studies.on_ray import check_installed as check_ray
 from ..studies.planning import Batch
 from ..studies.study import written

@@ -18,17 +18,17 @@ from ..accel.ranks import here, restarted, restarts
 from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
 from ..registry import by_flag, options_of
-from ..runs import choosing
+from ..runs import auto_settings
+from ..runs.baseline import Baseline
 from ..runs.choices import one_or_each
 from ..runs.folder import check_free
 from ..runs.metrics import METRICS
+from ..runs.monitor import left_out
 from ..runs.presets import PRESETS, preset_for
 from ..runs.recipe import ONE_OR_EACH, PARTS, SECTIONS, Recipe
 from ..runs.run import Run
-from ..runs.spacing import OPEN, PROLONG
-from ..runs.start import Start
-from ..runs.views.tensorboard import TensorBoard, check_installed
-from ..runs.watching import left_out
+from ..runs.tensorboard import TensorBoard, check_installed
+from ..runs.timing import OPEN, PROLONG
 from .terminal.console import Screen, Stopper, follow
 from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
 
@@ -193,19 +193,19 @@ def _begun(
     out: Path | None, dataset: str, preset: str | None, chosen: dict[str, Any], screen: Screen
 ) -> Run:
     found: list[str] = []
-    starts: list[Start | None] = []  # on the first rank
+    starts: list[Baseline | None] = []  # on the first rank
 
     def hear(line: str) -> None:
         found.append(line)
         screen.say(line)
 
     def by_trials() -> dict[str, Any]:
-        made = choosing.chosen(recipe, chosen, tell=hear, began=interrupts.began)
+        made = auto_settings.find_settings(recipe, chosen, tell=hear, began=interrupts.began)
         starts.append(made.start)
         return made.recipe.as_dict()
 
     ranks = here()
-    name = preset or preset_for(dataset, chosen, trying=choosing.tries(chosen))
+    name = preset or preset_for(dataset, chosen, trying=auto_settings.is_default_for(chosen))
     chosen = {"shards": ranks.world, **chosen}
     recipe = Recipe.made(dataset, chosen, name)
     if out is not None:

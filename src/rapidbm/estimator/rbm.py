@@ -45,8 +45,8 @@ from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import quiet
 from ..random import stream
-from ..runs.choosing import usual_decay, usual_hidden
-from ..runs.spacing import seconds_of
+from ..runs.auto_settings import usual_decay, usual_hidden
+from ..runs.timing import seconds_of
 from ..sampling.samplers import Sampler
 from ..sampling.samplers import sample as drawn
 from ..training.batches import InMemory

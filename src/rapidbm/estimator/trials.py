@@ -1,4 +1,4 @@
-"""Settings that suit the rows, by short trainings (`runs/choosing.py`), and the machine."""
+"""Settings that suit the rows, by short trainings (`runs/auto_settings.py`), and the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from ..data.splits import Dataset, Split
 from ..errors import InputError
 from ..machines.machine import Machine
-from ..runs import choosing
+from ..runs import auto_settings
 from ..runs.recipe import Recipe
 from ..runs.run import Run
 
@@ -25,7 +25,7 @@ def by_trials(
     if len(spins) < 2:
         raise InputError("a budget is for trials, which hold out rows, and there is one; leave it out")
     data = Dataset("table", Split(spins), Split(spins[:1]), (1, spins.shape[1]))
-    found = choosing.chosen(Recipe.made("table", settings, "auto"), settings, data, tell)
+    found = auto_settings.find_settings(Recipe.made("table", settings, "auto"), settings, data, tell)
     with TemporaryDirectory(prefix="rapidbm-") as folder:
         run = Run.create(Path(folder) / "run", found.recipe, "auto", data=data, start=found.start)
         for step in run.go():

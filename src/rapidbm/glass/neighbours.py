@@ -25,7 +25,7 @@ from ..display import Displayable
 from ..errors import InputError
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.spins import as_spins
-from ..progress import pulse, watched
+from ..progress import report_progress, watched
 from ..random import rng_from
 
 FEWER = "take fewer samples"
@@ -98,7 +98,7 @@ def _nearest(rows: Tensor, columns: Tensor, blocks: int, *, own: bool = False) -
         left = first * size
         for start in range(b * size, (b + 1) * size, step):
             stop = min(start + step, (b + 1) * size)
-            pulse()
+            report_progress()
             distance = (width - rows[start:stop] @ columns[left:].T) / 2
             if own:
                 here = torch.arange(start, stop, device=rows.device)

@@ -31,7 +31,7 @@ from ..display import Displayable
 from ..errors import InputError, check_count, is_number
 from ..estimates import BLOCKS, Estimate, jackknife
 from ..machines.machine import Machine
-from ..progress import pulse, watched
+from ..progress import report_progress, watched
 from ..random import rng_from
 
 
@@ -296,6 +296,6 @@ def _over_chains(function: Callable[[Tensor], Tensor], gram: Tensor) -> Estimate
     blocks = min(BLOCKS, len(index))
     rows = []
     for b in range(-1, blocks):
-        pulse()
+        report_progress()
         rows.append(function(index[index % blocks != b]))  # −1: all
     return jackknife(torch.stack(rows))

@@ -47,7 +47,7 @@ from ..machines.couplings import Couplings
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..machines.units import SPIN
-from ..progress import pulse, watch, watched
+from ..progress import report_progress, watch, watched
 from .spectra import whole_matrix
 
 BIDIRECTIONAL, HOPFIELD = "bidirectional associative memory", "Hopfield"
@@ -273,7 +273,7 @@ class _Model:
         """Iterates (3) and (4) from a state with larger overlaps."""
         beta = 1.0 / temperature
         for step in range(passes):
-            pulse()
+            report_progress()
             before = m
             # Below D = 10⁻³ retrieval is lost already; the cut keeps the noise finite on the way out.
             noise = self.noise(beta, c, self.stiffness(c).clamp(min=1e-3))

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..display import Displayable
 from ..errors import InputError, check_count
 from ..estimates import BLOCKS, Estimate, jackknife
-from ..progress import pulse, watched
+from ..progress import report_progress, watched
 from ..random import check_rng
 from .neighbours import FEWER, checked, shuffled
 
@@ -76,7 +76,7 @@ def moments(
     truth = _connected(data, index, blocks)
     orders: list[list[tuple[Tensor, Tensor, Tensor]]] = [[], [], []]
     for replica in samples:
-        pulse()
+        report_progress()
         for order, (ours, theirs) in enumerate(
             zip(_connected(replica, index, blocks), truth, strict=True)
         ):
@@ -182,7 +182,7 @@ def projections(
 
 def _wasserstein(a: Tensor, b: Tensor) -> Tensor:
     """∫|F_a − F_b| of every column, (k,)."""
-    pulse()
+    report_progress()
     a, b = a.T.contiguous().sort(1).values, b.T.contiguous().sort(1).values
     both = torch.cat([a, b], 1).sort(1).values
     at = both[:, :-1].contiguous()

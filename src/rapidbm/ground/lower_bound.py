@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from ..machines.machine import Machine
-from ..progress import pulse
+from ..progress import report_progress
 from ..random import stream
 
 LARGEST = 3000  # units: N³ operations and N² numbers for the eigenvalue of eq. (2)
@@ -136,7 +136,7 @@ def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:
     x = torch.nn.functional.normalize(x, dim=1)
     value = -math.inf
     for _ in range(passes):
-        pulse()
+        report_progress()
         for where in blocks:
             field = matrix[where] @ x
             sizes = torch.linalg.vector_norm(field, 2, 1, keepdim=True)

@@ -22,7 +22,7 @@ from ..accel.devices import by_device
 from ..errors import check_count
 from ..estimates import Estimate
 from ..machines.machine import Machine
-from ..progress import pulse
+from ..progress import report_progress
 from ..sampling import annealing
 from ..sampling.gibbs import sweeps
 from ..sampling.mean_field import mean_field, variational_bound
@@ -96,7 +96,7 @@ def bounds_of(machine: Machine, visible: Tensor) -> Tensor:
     parts = []
     for images in torch.split(visible, step):
         parts.append(variational_bound(machine, mean_field(machine, images, ITERATIONS)))
-        pulse()
+        report_progress()
     return torch.cat(parts, 1)
 
 

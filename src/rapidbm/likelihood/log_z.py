@@ -24,7 +24,7 @@ from ..estimates import WIDE, Bounds
 from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
 from ..machines.machine import Machine, scaled
 from ..machines.spins import to_spins
-from ..progress import pulse, watch
+from ..progress import report_progress, watch
 from ..random import seed_from, stream
 from ..sampling.chain_shards import ChainShards
 from .annealed import annealed
@@ -158,7 +158,7 @@ def log_likelihood(
             each = double.log_prob_unnormalised(images, beta)
             total += each.sum(1)
             squares += each.square().sum(1)
-            pulse()
+            report_progress()
     mean = total / len(spins)
     return _of_rows(_less(mean, z), data, (squares / len(spins) - mean.square()).clamp(min=0.0))
 

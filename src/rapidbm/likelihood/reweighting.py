@@ -20,7 +20,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..progress import pulse
+from ..progress import report_progress
 
 STEPS = 50  # of Newton's method
 CLOSE = 1e-9  # nats
@@ -36,7 +36,7 @@ def log_sums(energies: Tensor, rungs: Tensor, known: float, start: Tensor | None
     f = f - f[0]
     least = _kappa(f, minus, count)
     for _ in range(STEPS):
-        pulse()
+        report_progress()
         share = torch.softmax(f[:, None] + minus, 0)  # (t, n): of each state, by whom it was recorded
         slope = share.sum(1) - count
         bend = torch.diag(share.sum(1)) - share @ share.mT

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..accel.devices import by_device, prepare
 from ..errors import InputError
-from ..progress import pulse
+from ..progress import report_progress
 from .layers import Layers
 from .units import Beta
 
@@ -129,7 +129,7 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
         spins = torch.zeros((len(some), layers.units), dtype=machine.dtype, device=machine.device)
         _place(spins, layers, chosen, some)
         yield spins.expand(machine.replicas, -1, -1)
-        pulse()
+        report_progress()
 
 
 def clamped_states(machine: HasEnergy, visible: Tensor, beta: float = 1.0) -> tuple[Tensor, Tensor]:

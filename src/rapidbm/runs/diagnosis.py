@@ -47,7 +47,7 @@ from ..progress import watch
 from ..random import check_seed, stream
 from ..sampling.convergence import mixing
 from ..sampling.samplers import Gibbs, ParallelTempering, record, sample
-from .looking.trained import Trained, Which
+from .trained import Checkpoint, Trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ IMAGES = 2000  # samples and data that quality compares, at most
 
 
 @dataclass(frozen=True)
-class Row:
+class DiagnosisRow:
     """A number with its error, or words."""
 
     section: str
@@ -90,7 +90,7 @@ class Row:
 class Diagnosis(Displayable):
     """All rows, and the figures under their names; `table()` is what the command prints."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DiagnosisRow, ...]
     figures: dict[str, Figure]
     verdict: str
 
@@ -136,7 +136,7 @@ class Diagnosis(Displayable):
 
 
 def opened(
-    run: Trained, update: Which, replica: int, device: str
+    run: Trained, update: Checkpoint, replica: int, device: str
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
     """One machine of what is looked at, its data, and checkpoints up to there, `PATH` at most."""
     machine = run.machine(update, replica).to(device_named(device))
@@ -205,7 +205,7 @@ def diagnose(
 
 def _diagnosed(work: _Work, data: Dataset | None, past: Sequence[Machine], title: str) -> Diagnosis:
     machine = work.machine
-    rows: list[Row] = []
+    rows: list[DiagnosisRow] = []
     figures = {}
     found, figures["phases"] = work.place(past, title)
     rows += found
@@ -215,11 +215,11 @@ def _diagnosed(work: _Work, data: Dataset | None, past: Sequence[Machine], title
         few = machine.visible < 3 or len(data.train) < 4 or len(data.test) < 2
         if few or len(torch.unique(data.train.spins, dim=0)) < 2:
             told = "needs 3 pixels, 4 training and 2 test images, not all of them alike"
-            rows.append(Row("samples", "quality", told))
+            rows.append(DiagnosisRow("samples", "quality", told))
         else:
             found, figures["quality"] = work.quality(data, title)
             rows += found
-    return Diagnosis((Row("verdict", "this machine", verdict), *rows), figures, verdict)
+    return Diagnosis((DiagnosisRow("verdict", "this machine", verdict), *rows), figures, verdict)
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class _Work:
     def rng(self, name: str) -> torch.Generator:
         return stream(self.seed, "diagnose", name, device=self.machine.device)
 
-    def place(self, past: Sequence[Machine], title: str) -> tuple[list[Row], Figure]:
+    def place(self, past: Sequence[Machine], title: str) -> tuple[list[DiagnosisRow], Figure]:
         """Load and temperature, and the way there."""
         self.tell("place among the phases")
         here = phase_point(self.machine)
@@ -249,19 +249,19 @@ class _Work:
         kind = "patterns K" if self.machine.patterns is not None else "patterns that J amounts to"
         section = f"place ({here.theory}, replica symmetry)"
         rows = [
-            Row(section, kind, float(here.patterns[0])),
-            Row(section, "load", float(here.load[0])),
-            Row(section, "temperature", float(here.temperature[0])),
-            Row(section, "a random machine there", here.phase[0]),
+            DiagnosisRow(section, kind, float(here.patterns[0])),
+            DiagnosisRow(section, "load", float(here.load[0])),
+            DiagnosisRow(section, "temperature", float(here.temperature[0])),
+            DiagnosisRow(section, "a random machine there", here.phase[0]),
         ]
         if past:
             first = path[0]
-            rows.append(Row(section, "load at the start", float(first.load[0])))
-            rows.append(Row(section, "temperature at the start", float(first.temperature[0])))
-            rows.append(Row(section, "a random machine at the start", first.phase[0]))
+            rows.append(DiagnosisRow(section, "load at the start", float(first.load[0])))
+            rows.append(DiagnosisRow(section, "temperature at the start", float(first.temperature[0])))
+            rows.append(DiagnosisRow(section, "a random machine at the start", first.phase[0]))
         return rows, fig
 
-    def landscape(self, title: str) -> tuple[list[Row], Figure, str]:
+    def landscape(self, title: str) -> tuple[list[DiagnosisRow], Figure, str]:
         machine, fold = self.machine, self.machine.symmetric
         self.tell("Gibbs chains from random starts")
         series = gibbs_series(machine, self.chains, self.sweeps, self.rng("gibbs"))
@@ -293,10 +293,10 @@ class _Work:
             _row("chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance),
             *self._mixing("chains at β = 1 (Gibbs)", series),
             *self._mixing("walkers (parallel tempering)", tempered),
-            Row("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),
-            Row("walkers (parallel tempering)", "lowest swap rate", float(state.rates.min())),
-            Row("walkers (parallel tempering)", "highest swap rate", float(state.rates.max())),
-            Row("walkers (parallel tempering)", "round trips", float(state.trips[0])),
+            DiagnosisRow("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),
+            DiagnosisRow("walkers (parallel tempering)", "lowest swap rate", float(state.rates.min())),
+            DiagnosisRow("walkers (parallel tempering)", "highest swap rate", float(state.rates.max())),
+            DiagnosisRow("walkers (parallel tempering)", "round trips", float(state.trips[0])),
             _row("overlaps of walkers", "⟨|q|⟩", pairs.size),
             _row("overlaps of walkers", "⟨q²⟩", pairs.square),
             _row("overlaps of walkers", "variance of q", pairs.variance),
@@ -307,66 +307,70 @@ class _Work:
             _row("triples of walkers", "isosceles", triples.found.isosceles),
             _row("triples of walkers", "isosceles, shuffled", triples.null.isosceles),
             _row("energy per unit", "walkers", Estimate.of(warm)),
-            Row("minima", f"distinct, of {found.starts} descents", float(found.distinct[0])),
+            DiagnosisRow("minima", f"distinct, of {found.starts} descents", float(found.distinct[0])),
             _row("minima", "in all, at least (Chao 1)", found.total),
             _row("minima", "two descents meet (Y)", found.coincidence),
             _row("minima", "share of the most frequent", found.top),
             _row("minima", "slope of log(minima) per unit", glass.growth.slope),
             *_maybe("minima", "descents that end in a pattern", found.retrieval),
             *_maybe("minima", "overlap that a pattern keeps", glass.stability),
-            Row("ground state", "energy", float(ground.energy[0])),
-            Row("ground state", "no state is below", float(ground.bound[0])),
-            Row("ground state", "how", f"{ground.method}: {ground.effort}"),
-            Row("ground state", "share of starts that found it", float(ground.found[0])),
-            Row("ground state", "Gibbs accessibility", float(reached[0])),
-            Row(f"couplings ({spectrum.kind})", "largest", float(spectrum.values[0].abs().max())),
-            Row(f"couplings ({spectrum.kind})", "edge of random ones", float(spectrum.edge[0])),
-            Row(f"couplings ({spectrum.kind})", "beyond it", float(spectrum.outliers[0])),
-            Row(f"couplings ({spectrum.kind})", "effective rank", float(spectrum.effective_rank[0])),
+            DiagnosisRow("ground state", "energy", float(ground.energy[0])),
+            DiagnosisRow("ground state", "no state is below", float(ground.bound[0])),
+            DiagnosisRow("ground state", "how", f"{ground.method}: {ground.effort}"),
+            DiagnosisRow("ground state", "share of starts that found it", float(ground.found[0])),
+            DiagnosisRow("ground state", "Gibbs accessibility", float(reached[0])),
+            DiagnosisRow(
+                f"couplings ({spectrum.kind})", "largest", float(spectrum.values[0].abs().max())
+            ),
+            DiagnosisRow(f"couplings ({spectrum.kind})", "edge of random ones", float(spectrum.edge[0])),
+            DiagnosisRow(f"couplings ({spectrum.kind})", "beyond it", float(spectrum.outliers[0])),
+            DiagnosisRow(
+                f"couplings ({spectrum.kind})", "effective rank", float(spectrum.effective_rank[0])
+            ),
             *self._patterns(),
         ]
         fig = landscape_figure(pairs, triples, warm, found, glass.growth, spectrum, title=title)
         return rows, fig, glass.verdict[0]
 
-    def _mixing(self, section: str, series: Tensor) -> list[Row]:
+    def _mixing(self, section: str, series: Tensor) -> list[DiagnosisRow]:
         try:
             found = mixing(self.machine, series)
         except InputError as error:  # arviz is an extra
-            return [Row(section, "R-hat, ESS", str(error))]
+            return [DiagnosisRow(section, "R-hat, ESS", str(error))]
         rows = []
         for i, name in enumerate(found.names):
             if not bool(torch.isfinite(found.rhat[0, i])):
                 still = bool(found.rhat[0, i].isinf())
                 told = "infinite: every chain stays at its place" if still else "no change at all"
-                rows.append(Row(section, f"R-hat of {name}", told))
+                rows.append(DiagnosisRow(section, f"R-hat of {name}", told))
                 continue
             told = (
                 f"{float(found.rhat[0, i]):.3f}; ESS {float(found.ess[0, i]):.0f} of "
                 f"{series.shape[1] * series.shape[2]}, autocorrelation time "
                 f"{float(found.time[0, i]):.1f} records"
             )
-            rows.append(Row(section, f"R-hat of {name}", told))
+            rows.append(DiagnosisRow(section, f"R-hat of {name}", told))
         return rows
 
-    def _patterns(self) -> Iterator[Row]:
+    def _patterns(self) -> Iterator[DiagnosisRow]:
         found = pattern_overlaps(self.machine)
         if found is None:
             return
         for layer in range(found.rms.shape[1]):
             name = "visible" if not layer else f"hidden {layer}"
             value = float(found.rms[0, layer])
-            yield Row(
+            yield DiagnosisRow(
                 "overlaps among patterns",
                 f"{name}, rms",
                 None if math.isnan(value) else value,
             )
-            yield Row(
+            yield DiagnosisRow(
                 "overlaps among patterns",
                 f"{name}, of independent ones",
                 float(found.expected[layer]),
             )
 
-    def quality(self, data: Dataset, title: str) -> tuple[list[Row], Figure]:
+    def quality(self, data: Dataset, title: str) -> tuple[list[DiagnosisRow], Figure]:
         machine, rng = self.machine, self.rng("quality")
         self.tell("quality of samples")
         whole, test = (machine.visible_spins(x.spins)[0] for x in (data.train, data.test))
@@ -389,18 +393,18 @@ class _Work:
         for moment in orders:
             name = f"moments of order {moment.order}"
             rows.append(_row(section, f"{name}, rms error", moment.rms))
-            rows.append(Row(section, f"{name}, rms of chance", float(moment.floor[0])))
+            rows.append(DiagnosisRow(section, f"{name}, rms of chance", float(moment.floor[0])))
         for i in range(min(3, many)):
             one = Estimate(axes.distance.value[:, i], axes.distance.error[:, i])
             rows.append(_row(section, f"distance along component {i + 1}", one))
-            rows.append(Row(section, f"of chance, component {i + 1}", float(axes.floor[i])))
+            rows.append(DiagnosisRow(section, f"of chance, component {i + 1}", float(axes.floor[i])))
         settled = way.equilibrium[0]
         rows += [
             _row(section, "distance to the nearest training image", near.mean),
             _row(section, "the same of test images", near.test_mean),
             _row(section, "copies of training images", near.copies),
             _row(section, "copies among test images", near.test_copies),
-            Row(
+            DiagnosisRow(
                 section,
                 "equilibrium from random starts",
                 f"not within {way.sweeps[-1]} sweeps" if settled is None else f"after {settled} sweeps",
@@ -424,12 +428,12 @@ def _decades(last: int) -> tuple[int, ...]:
     return (0, *steps, last)
 
 
-def _row(section: str, name: str, estimate: Estimate) -> Row:
+def _row(section: str, name: str, estimate: Estimate) -> DiagnosisRow:
     value, error = estimate.replica(0)
     if not math.isfinite(value):
-        return Row(section, name, None)
-    return Row(section, name, value, error if math.isfinite(error) else None)
+        return DiagnosisRow(section, name, None)
+    return DiagnosisRow(section, name, value, error if math.isfinite(error) else None)
 
 
-def _maybe(section: str, name: str, estimate: Estimate | None) -> list[Row]:
+def _maybe(section: str, name: str, estimate: Estimate | None) -> list[DiagnosisRow]:
     return [] if estimate is None else [_row(section, name, estimate)]

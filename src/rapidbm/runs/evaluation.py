@@ -34,9 +34,9 @@ from ..random import check_seed, stream
 from ..training.negative import HasConfigurations, NegativePhase
 from ..training.sharded.shards import apart
 from .folder import as_list
-from .looking.trained import Trained, Which
 from .metrics import BOUND, LIKELIHOOD, WATCHED, hamming_distance, mean_free_energy
-from .pretrained.packed import trained
+from .pretrained.packed import open_trained
+from .trained import Checkpoint, Trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,14 +45,13 @@ LIKELIHOODS = ("auto", "exact", "ais", "none")
 WORTH = 2**22  # terms of an exact sum that are worth waiting for
 CHAINS = 500  # of annealing
 WAIT = 300.0  # seconds that an annealed likelihood is worth
-Rows = dict[str, list[float | None]]
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Displayable):
     """What `rapidbm evaluate` prints: values per replica, and how they were had."""
 
-    rows: Rows
+    rows: dict[str, list[float | None]]
     notes: tuple[str, ...]
     of: str  # which machine
 
@@ -72,7 +71,7 @@ def evaluate(
     machine: Machine | Trained | str | Path,
     data: Any = None,
     *,
-    update: Which = None,
+    update: Checkpoint = None,
     likelihood: str = "auto",
     seed: int = 0,
     device: str | None = None,
@@ -86,12 +85,12 @@ def evaluate(
     """
     check_seed(seed)
     with watch("evaluation", limit=limit, remedy="take likelihood='none'"):
-        return evaluation(trained(machine, data), update, seed, device, likelihood)
+        return evaluation(open_trained(machine, data), update, seed, device, likelihood)
 
 
 def evaluation(
     run: Trained,
-    update: Which = None,
+    update: Checkpoint = None,
     seed: int = 0,
     device: str | None = "cpu",
     likelihood: str = "auto",
@@ -158,7 +157,7 @@ def evaluation(
 
 def assist(
     run: Trained,
-    update: Which = None,
+    update: Checkpoint = None,
     seed: int = 0,
     device: str | None = "cpu",
     likelihood: str = "auto",

@@ -41,9 +41,9 @@ from ..machines.files import check_sizes, load_machine, load_tensors
 from ..machines.machine import Machine
 from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
 from ..training.negative import NegativePhase
-from .looking.trained import Trained, Which
-from .looking.trust import is_trusted, trust
 from .recipe import Recipe
+from .trained import Checkpoint, Trained
+from .trust import is_trusted, trust
 
 FORMAT = 1
 PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package
@@ -299,7 +299,7 @@ class RunFolder(Trained):
             if n.isdecimal() and n.isascii() and len(n) < 19
         }
 
-    def chosen(self, which: Which = None) -> int | Literal["best", "last"]:
+    def chosen(self, which: Checkpoint = None) -> int | Literal["best", "last"]:
         """The checkpoint that is meant: by default the best, where a validation part was watched, else
         the last."""
         if isinstance(which, int):
@@ -312,7 +312,7 @@ class RunFolder(Trained):
             return int(which)
         raise InputError(f"a checkpoint is that of an update, best or last, not {which!r}; name one")
 
-    def where(self, which: Which = None) -> tuple[int, str]:
+    def where(self, which: Checkpoint = None) -> tuple[int, str]:
         """The update of a checkpoint, of several replicas' best ones the latest, and words about it."""
         chosen = self.chosen(which)
         if isinstance(chosen, int):
@@ -327,7 +327,7 @@ class RunFolder(Trained):
         several = " or earlier" if self.recipe.replicas > 1 else ""
         return update, f"the best machine by validation, update {update}{several}"
 
-    def file(self, which: Which = None) -> Path:
+    def file(self, which: Checkpoint = None) -> Path:
         """Where the parameters of a checkpoint are."""
         return self._file_of(self.chosen(which))
 
@@ -343,7 +343,7 @@ class RunFolder(Trained):
             raise InputError(f"{self.folder} has {told}")
         return path
 
-    def machine(self, update: Which = None, replica: int | None = None) -> Machine:
+    def machine(self, update: Checkpoint = None, replica: int | None = None) -> Machine:
         """The machine after a given update, the `best` by its validation part or the `last`; all replicas
         or one; its average, if one is kept. By default the best, where one was watched."""
         chosen = self.chosen(update)

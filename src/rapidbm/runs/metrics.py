@@ -227,7 +227,7 @@ def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator, tries: 
 
 
 def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
-    """Mean log p(v), exact or annealed. A run follows it from look to look instead (`watching.py`)."""
+    """Mean log p(v), exact or annealed. A run follows it from look to look instead (`monitor.py`)."""
     return log_likelihood(machine, split, rng=rng).value
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.catalogue import entry_of, is_file
-from .spacing import OPEN
+from .timing import OPEN
 
 RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
 BARS = {**RAPID, "hidden": (1000,), "rate": (0.02,), "decay": 0.96, "rate_floor": 1e-5}
@@ -127,7 +127,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 500,
         "epochs": 200,
     },
-    "auto": {  # and what suits the data (choosing.py)
+    "auto": {  # and what suits the data (auto_settings.py)
         **LIKELIHOOD,
         "centred": True,
         "scouts": SCOUTS,

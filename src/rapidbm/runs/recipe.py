@@ -37,7 +37,7 @@ from ..training.trainer import BATCH_MEANS, Trainer
 from .choices import check_machine, one_or_each, optimizer_of, tuples
 from .metrics import METRICS
 from .presets import PRESETS, layers_for, metrics_for, preset_for
-from .spacing import OPEN, SPACINGS, seconds_of, spacing_of
+from .timing import OPEN, SPACINGS, seconds_of, spacing_of
 
 BIAS_STARTS = ("marginals", "zero")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -33,15 +33,23 @@ from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
-from .comparing import compare
+from .baseline import Baseline
+from .comparison import compare
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
-from .guarding import Guard, go_back, serves
-from .looking.trust import trust
+from .guard import Guard, go_back, serves
 from .metrics import BOUND, METRICS, WATCHED, measured
+from .monitor import (
+    Best,
+    LikelihoodMonitor,
+    check_patience,
+    divergences,
+    likelihood_metrics,
+    monitors_validation,
+    suited,
+)
 from .recipe import Recipe
-from .spacing import due, longer, longer_time, planned, reserved, seconds_of
-from .start import Start
-from .watching import Best, Watch, check_patience, divergences, suited, watched, watches
+from .timing import due, longer, longer_time, planned, reserved, seconds_of
+from .trust import trust
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
 # What a caller of `Run.go` looks at in place of the recipe's metrics: values per replica, or nothing.
@@ -59,7 +67,7 @@ class Step:
     diverged: tuple[int, ...]  # replicas that were frozen when last looked at
     progress: Progress  # the machine and its trainer, as they are until the next step is asked for
     data: Dataset  # as many rows as memory holds
-    back: str = ""  # where the training went back to, in words, if it was lost (`guarding.py`)
+    back: str = ""  # where the training went back to, in words, if it was lost (`guard.py`)
 
 
 class Run(RunFolder):
@@ -69,7 +77,7 @@ class Run(RunFolder):
     _ready: tuple[Training, Dataset] | None = None  # by `create`, so that neither is made twice
     _diverged: tuple[int, ...] = ()  # as far as was asked
     _lines = 0  # of metrics, so far
-    _watch: Watch | None = None  # where the likelihood is measured
+    _monitor: LikelihoodMonitor | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
     _guard: Guard | None = None  # where a training that is lost can go back
@@ -86,7 +94,7 @@ class Run(RunFolder):
         *,
         renamed: bool = False,
         data: Dataset | None = None,
-        start: Start | None = None,
+        start: Baseline | None = None,
     ) -> Run:
         """A new run folder; one that holds something is left alone, or with `renamed` one with a number
         after its name is taken. `data` stand in for those that the recipe names. The machine of a `start`
@@ -184,10 +192,10 @@ class Run(RunFolder):
             data = self.own_data()
             ready = self.recipe.trainer(data, device, self.ranks), data
         trainer, data = ready[0], ready[1].some()  # what is looked at is in memory
-        self._best = self._watch = self._guard = None
+        self._best = self._monitor = self._guard = None
         if self.ranks.first:
             inside(self.folder, "checkpoints").mkdir(exist_ok=True)
-            self._watched(trainer, data)
+            self._begin_monitoring(trainer, data)
         self._clock = time.monotonic()
         seconds = self._restore(trainer)
         self._describe(trainer, "running", seconds, device=words(device))
@@ -240,30 +248,30 @@ class Run(RunFolder):
         self._describe(trainer, "finished", seconds, **told)
         warn_of_fit(found)
 
-    def _watched(self, trainer: Training, data: Dataset) -> None:
+    def _begin_monitoring(self, trainer: Training, data: Dataset) -> None:
         """Begins to watch the likelihood, where that is measured."""
-        if self._own is None and (names := watched(self.recipe)):
-            self._watch = Watch(trainer, data, names)
-        if self._watch is not None and data.valid is not None:
+        if self._own is None and (names := likelihood_metrics(self.recipe)):
+            self._monitor = LikelihoodMonitor(trainer, data, names)
+        if self._monitor is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
-        if self._watch is not None and self.ranks.world == 1 and serves(trainer):
-            self._guard = Guard(self._watch.names[0])
+        if self._monitor is not None and self.ranks.world == 1 and serves(trainer):
+            self._guard = Guard(self._monitor.names[0])
 
     def _guarded(self, trainer: Training, step: Step, seconds: float) -> Step:
         """The step, after replicas that are lost by what was seen went back."""
-        if self._guard is None or self._watch is None or step.record is None:
+        if self._guard is None or self._monitor is None or step.record is None:
             return step
         assert isinstance(trainer, Trainer)
         risen, lost = self._guard.judge(step.record)
         if risen:
-            self._guard.keep(trainer.state(copied=False) | self._watch.state(), risen)
+            self._guard.keep(trainer.state(copied=False) | self._monitor.state(), risen)
         if not lost or not self._guard.good:
             return step
-        now = trainer.state() | self._watch.state()
+        now = trainer.state() | self._monitor.state()
         state, able = go_back(trainer, now, self._guard, lost)
         if not able:
             return step
-        self._watch.load(state, trainer.machine)
+        self._monitor.load(state, trainer.machine)
         who = (
             ""
             if self.recipe.replicas == 1
@@ -306,8 +314,8 @@ class Run(RunFolder):
             self._keep_metrics(trainer.update or -1, (header or {}).get("evaluations", 1))
         if header is None:
             return 0.0
-        if self._watch is not None and trainer.update:  # else the first look is yet to come, again
-            self._watch.load(tensors, trainer.machine)
+        if self._monitor is not None and trainer.update:  # else the first look is yet to come, again
+            self._monitor.load(tensors, trainer.machine)
             if self._guard is not None:
                 self._guard.recall(self.metrics())
                 self._guard.load(tensors)
@@ -339,7 +347,7 @@ class Run(RunFolder):
         marks = [int(x["update"]) for x in self.info.get("prolonged", [])]
         marks += [] if self._best is None else [int(self._best.update.max())]
         later = (record for record in kept if record["update"] > max(marks, default=-1))
-        self._since = sum(self._watch.judged(x) is not None for x in later) if self._watch else 0
+        self._since = sum(self._monitor.judged(x) is not None for x in later) if self._monitor else 0
         text = "".join(json.dumps(record) + "\n" for record in kept)
         write_bytes(self.folder / "metrics.jsonl", text.encode())
 
@@ -347,7 +355,7 @@ class Run(RunFolder):
         progress = trainer.progress()
         record = None
         looks = progress.epoch_end if self._own is not None else last or self._looks_at(progress)
-        looks = looks or self._watches_saved(progress, data)
+        looks = looks or self._monitors_saved(progress, data)
         if looks:
             trainer.gather()
             began = time.monotonic()
@@ -379,15 +387,17 @@ class Run(RunFolder):
     def _looks_at(self, progress: Progress) -> bool:
         return due(self.recipe.evaluate, progress, by_epoch=True)
 
-    def _watches_saved(self, progress: Progress, data: Dataset) -> bool:
+    def _monitors_saved(self, progress: Progress, data: Dataset) -> bool:
         """Whether the likelihood is looked at because the machine is saved."""
-        wanted = self._own is None and self.recipe.evaluate != "end" and watches(self.recipe, data)
+        wanted = (
+            self._own is None and self.recipe.evaluate != "end" and monitors_validation(self.recipe, data)
+        )
         return wanted and self._keeps(progress)
 
     def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
-        if self._watch is None or self._best is None or self._watch.judges not in values:
+        if self._monitor is None or self._best is None or self._monitor.judges not in values:
             return
-        seen = self._watch.judged(values)
+        seen = self._monitor.judged(values)
         if seen is None:  # it could not tell, so it is not a look
             if last and not self._best.update.any():
                 self.best.unlink(missing_ok=True)  # nothing is known of what was trained
@@ -401,7 +411,7 @@ class Run(RunFolder):
 
     def _compare(self, trainer: Training, data: Dataset) -> None:
         """Compares the best machine with the checkpoints, once at the end of a training."""
-        if self._watch is None or self._best is None or not self.best.is_file() or data.valid is None:
+        if self._monitor is None or self._best is None or not self.best.is_file() or data.valid is None:
             return
         if self.recipe.budget is not None:  # it is spent, on looks among others
             return
@@ -414,11 +424,11 @@ class Run(RunFolder):
             if update <= trainer.update
         }
         seen = {
-            x["update"]: found for x in self.metrics() if (found := self._watch.judged(x)) is not None
+            x["update"]: found for x in self.metrics() if (found := self._monitor.judged(x)) is not None
         }
-        count = compare(self._watch, self._best, saved, seen, data.valid, trainer.update, like)
+        count = compare(self._monitor, self._best, saved, seen, data.valid, trainer.update, like)
         self._best.save(self.best, like)
-        self.info["looks"] = self._watch.counts() | {"compared": count}
+        self.info["looks"] = self._monitor.counts() | {"compared": count}
 
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
@@ -432,7 +442,7 @@ class Run(RunFolder):
         patience = self.recipe.patience
         if self._best is None or patience is None or self._since < patience:
             return False
-        what = "bound on the likelihood" if BOUND in watched(self.recipe)[:1] else "likelihood"
+        what = "bound on the likelihood" if BOUND in likelihood_metrics(self.recipe)[:1] else "likelihood"
         self.info["stopped"] = (
             f"after update {trainer.update}: no better {what} of the validation part in "
             f"{self._since} looks"
@@ -468,10 +478,10 @@ class Run(RunFolder):
         values: Record = {}
         every = last or self._looks_at(progress)  # else the likelihood alone
         for name in self.recipe.metrics:
-            if every and (self._watch is None or name not in WATCHED):
+            if every and (self._monitor is None or name not in WATCHED):
                 values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
-            elif self._watch is not None and name == self._watch.names[0]:  # all of them
-                values |= self._watch.look(progress, machine, data, last=last)
+            elif self._monitor is not None and name == self._monitor.names[0]:  # all of them
+                values |= self._monitor.look(progress, machine, data, last=last)
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
@@ -493,8 +503,8 @@ class Run(RunFolder):
             save_tensors(
                 self.checkpoint(trainer.update), trainer.machine, kept, {"update": trainer.update}
             )
-        if self._watch is not None:
-            state |= self._watch.state()
+        if self._monitor is not None:
+            state |= self._monitor.state()
         if self._guard is not None:
             state |= self._guard.state()
         before = self.previous if self._sound else None  # a damaged one does not push out a good one
@@ -519,9 +529,9 @@ class Run(RunFolder):
 
     def _counted(self) -> Record:
         """Looks at the likelihood so far."""
-        if self._watch is None:
+        if self._monitor is None:
             return {}
-        return {"looks": self.info.get("looks", {}) | self._watch.counts()}
+        return {"looks": self.info.get("looks", {}) | self._monitor.counts()}
 
     def _extend(self, epochs: int | None, rate: str | None, budget: str | None) -> str:
         if budget is None:

@@ -26,8 +26,8 @@ from ..sampling.chain_shards import ChainShards
 from ..sampling.paths import repeat_chains
 from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
-from .looking.trained import Trained, Which
 from .metrics import corrupt, reconstruct, wrong_pixels
+from .trained import Checkpoint, Trained
 
 STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
 
@@ -64,7 +64,7 @@ def sampler_named(
     run: Trained,
     machine: Machine,
     start: str,
-    update: Which,
+    update: Checkpoint,
     replica: int,
     seed: int,
     given: Mapping[str, Any] | None = None,
@@ -174,7 +174,7 @@ def reconstructions(
     passes: int,
     clamp: bool,
     replica: int,
-    update: Which,
+    update: Checkpoint,
     seed: int,
     device: str,
     path: Path,

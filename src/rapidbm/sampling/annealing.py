@@ -25,7 +25,7 @@ from torch import Tensor
 from ..accel.executors import repeated
 from ..errors import InputError
 from ..estimates import Estimate
-from ..progress import pulse
+from ..progress import report_progress
 from .paths import LogWeights, Path, Position
 
 UNSEEN = 1.0  # over n chains, an error beside the others: all easily miss a part of weight 1/n
@@ -48,7 +48,7 @@ def pilot(
     end = path.end
     betas, stood, last = [0.0], [spins], shortest
     while betas[-1] < end:
-        pulse()
+        report_progress()
         log_f, here = path.weights(spins), betas[-1]
         before = log_f(here)
 
@@ -106,7 +106,7 @@ def forward(
     betas: list[float],
     chains: int,
     rng: torch.Generator,
-    tick: Callable[[], None] = pulse,
+    tick: Callable[[], None] = report_progress,
 ) -> tuple[Tensor, Tensor]:
     """log w of eq. (1), (e, c), and where the chains end, (e, c, n); `tick` is called at each step."""
     spins = path.start(chains, rng)
@@ -127,7 +127,7 @@ def backward(
     betas: list[float],
     spins: Tensor,
     rng: torch.Generator,
-    tick: Callable[[], None] = pulse,
+    tick: Callable[[], None] = report_progress,
 ) -> Tensor:
     """log 1/w, (e, c), of chains that start from the machine's own distribution."""
     total = torch.zeros(spins.shape[:2], dtype=torch.float64, device=spins.device)

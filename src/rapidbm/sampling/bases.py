@@ -31,7 +31,7 @@ from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import to_spins
 from ..machines.units import SPIN
-from ..progress import pulse
+from ..progress import report_progress
 from .gibbs import sweep
 from .mean_field import relax, variational_bound
 from .paths import Cooling
@@ -323,7 +323,7 @@ def _relaxed_around(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
     """Mean field of all units but the `held` ones, from means (e, c, n)."""
     kept = means.clone()
     for _ in range(HELD_ITERATIONS):
-        pulse()
+        report_progress()
         for layer in machine.layers.order:
             where = machine.layers.slices[layer]
             relax(machine, means, (layer,), 1)

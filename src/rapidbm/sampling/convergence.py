@@ -24,7 +24,7 @@ from ..display import Displayable, words
 from ..errors import InputError, require
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
-from ..progress import pulse, watched
+from ..progress import report_progress, watched
 
 DIRECTIONS = 3
 
@@ -88,7 +88,7 @@ def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> M
     rhat, ess = np.full((2, e, len(scalars)), np.nan)
     for x, values in enumerate(scalars.values()):
         for replica in range(e):
-            pulse()
+            report_progress()
             each = values[replica].cpu().numpy()
             if np.ptp(each) == 0:  # nothing moved: neither is defined
                 continue

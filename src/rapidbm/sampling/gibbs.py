@@ -25,7 +25,7 @@ from ..errors import InputError, check_beta, check_count
 from ..machines.couplings import Patterned
 from ..machines.machine import Machine
 from ..machines.units import SPIN, Beta, Unit
-from ..progress import pulse
+from ..progress import report_progress
 from ..random import rng_from
 
 
@@ -75,7 +75,7 @@ def sweeps(
         return swept
     spins = spins.clone()
     for layer in machine.layers.order * count:
-        pulse()
+        report_progress()
         where = machine.layers.slices[layer]
         if keep is None and push is None and not machine.layers.self_coupled(layer):
             field = machine.field(spins, layer, means=True)

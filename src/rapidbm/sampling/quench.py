@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import InputError, check_count
 from ..machines.machine import Machine
 from ..machines.units import Unit
-from ..progress import pulse
+from ..progress import report_progress
 
 
 @torch.no_grad()
@@ -32,7 +32,7 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
     spins = machine.configuration(spins, means=means).clone()
     noise = _rounding(machine)
     for _ in range(passes):
-        pulse()
+        report_progress()
         before = spins.clone()
         for layer in machine.layers.order:
             where = machine.layers.slices[layer]

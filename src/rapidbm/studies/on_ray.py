@@ -29,8 +29,8 @@ from ..accel.devices import device_named
 from ..disk import inside, is_locked, write_json
 from ..errors import InputError, require
 from ..runs.folder import Record, RunFolder
+from ..runs.listing import LOW
 from ..runs.recipe import Recipe
-from ..runs.views.listing import LOW
 from .batches import begun, train
 from .planning import Batch
 from .search import NONE, RANDOM, SCHEDULERS, Range, Search

@@ -20,8 +20,8 @@ from ..data.tables import no_formula
 from ..display import as_html, as_text
 from ..errors import InputError, printable
 from ..runs.folder import Record, RunFolder
+from ..runs.listing import LOW, with_spread
 from ..runs.metrics import WATCHED
-from ..runs.views.listing import LOW, with_spread
 from .batches import data_words, finished
 from .planning import Batch, Plan
 from .study import Study, in_words, shown, written

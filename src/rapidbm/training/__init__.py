@@ -22,8 +22,8 @@ Others take besides
 
     batches: InMemory
     coordinates.pace: check_pace
-    negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, Parts, PatternInduced,
-        Persistent, Splits, Tempered
+    negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
+        Persistent, SplitPhases, Splits, Tempered
     optimisers: Adam, CLOCKS, Optimizer, Rates, SGD, TorchOptimizer, Updater, adam, sgd, torch_optimizers
     positive: Enumerated, MeanField, POSITIVE, PositivePhase, positive_for
     projections: Clip, NoProjection, PROJECTIONS, Projection, Sign

@@ -17,7 +17,7 @@ from .optimisers import Optimizer
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-Parts = dict[str, dict[str, Tensor]]
+StateParts = dict[str, dict[str, Tensor]]
 
 
 def check_objects(negative: object, positive: object, projection: object, optimizer: object) -> None:
@@ -62,9 +62,9 @@ def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
     return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True)
 
 
-def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> Parts:
+def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> StateParts:
     """A saved state by its parts, if it is one of this training."""
-    parts: Parts = {"parameter": {}, "average": {}, "optimizer": {}}
+    parts: StateParts = {"parameter": {}, "average": {}, "optimizer": {}}
     for key, value in state.items():
         part, _, name = key.partition("/")
         parts.setdefault(part, {})[name] = value
@@ -84,7 +84,7 @@ def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> Parts:
     return parts
 
 
-def _wrong(trainer: Trainer, parts: Parts) -> str:
+def _wrong(trainer: Trainer, parts: StateParts) -> str:
     """What no training can have left, in words."""
     training = parts["training"]
     update, last = int(training["update"]), trainer.epochs * trainer.per_epoch

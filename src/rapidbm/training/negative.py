@@ -46,7 +46,7 @@ class NegativePhase(Protocol):
         ...
 
 
-Parts = list[tuple[NegativePhase, float | None]]
+SplitPhases = list[tuple[NegativePhase, float | None]]
 COUNTED = 2**23  # updates that float32 counts exactly
 
 
@@ -54,7 +54,7 @@ COUNTED = 2**23  # updates that float32 counts exactly
 class Splits(Protocol):
     """A negative phase that can be cut into shards (`shards.py`)."""
 
-    def split(self, machine: Machine, count: int) -> Parts:
+    def split(self, machine: Machine, count: int) -> SplitPhases:
         """The phase of each of so many shards, and its share in the model's average: None for that of
         its images, 0 for a shard that has nothing to do."""
         ...
@@ -86,7 +86,7 @@ class Exact:
     ) -> tuple[AllStates, Tensor]:
         return AllStates(machine), chains
 
-    def split(self, machine: Machine, count: int) -> Parts:
+    def split(self, machine: Machine, count: int) -> SplitPhases:
         return [(self, float(i == 0)) for i in range(count)]  # the states are summed over once
 
 
@@ -116,7 +116,7 @@ class ContrastiveDivergence:
         start = machine.with_visible(data, means=True)
         return run_sweeps(machine, start, rng, self.sweeps, means=True)
 
-    def split(self, machine: Machine, count: int) -> Parts:
+    def split(self, machine: Machine, count: int) -> SplitPhases:
         return [(self, None)] * count
 
 
@@ -252,7 +252,7 @@ class Persistent:
     ) -> Tensor:
         return chains[..., : machine.layers.units]
 
-    def split(self, machine: Machine, count: int) -> Parts:
+    def split(self, machine: Machine, count: int) -> SplitPhases:
         each = portions(self.particles, count)
         return [
             (replace(self, particles=n or 1, scouts=self.scouts if n > 1 else 0.0), n / self.particles)
@@ -339,7 +339,7 @@ class PatternInduced:
         xi = machine.patterns.detach()  # (e, k, n)
         return xi if self.part == (0, 1) else xi[:, portion(xi.shape[1], *self.part)]
 
-    def split(self, machine: Machine, count: int) -> Parts:
+    def split(self, machine: Machine, count: int) -> SplitPhases:
         whole = 1 if machine.patterns is None else machine.patterns.shape[1]
         each = enumerate(portions(whole, count))
         return [(replace(self, part=(i, count)), n / whole) for i, n in each]
@@ -394,7 +394,7 @@ class Tempered:
     ) -> Tensor:
         return chains[:, -self.particles :, :-1]
 
-    def split(self, machine: Machine, count: int) -> Parts:
+    def split(self, machine: Machine, count: int) -> SplitPhases:
         each = portions(self.particles, count)  # each shard has a ladder of its own
         return [(replace(self, particles=n or 1), n / self.particles) for n in each]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rapidbm.glass.spectra import spectrum
 from rapidbm.pictures import PENS, panels
-from rapidbm.runs.spacing import on_log_grid
+from rapidbm.runs.timing import on_log_grid
 from rapidbm.training.optimisers import CLOCKS
 
 from ..drawing import Figure, curves, epochs_axis, legend_below

@@ -19,7 +19,7 @@ from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.machines.machine import Machine
 from rapidbm.pictures import PENS, label, panels
-from rapidbm.runs.probes import fit, hidden_samples
+from rapidbm.runs.linear_probe import fit_probe, hidden_samples
 
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import Figure, item
@@ -63,7 +63,7 @@ def _splits(scale: Scale) -> tuple[Dataset, Split]:
 def _probe(features: Tensor, rows: tuple[Tensor, ...]) -> list[float]:
     """Accuracy on training and test images, and λ; `rows` are labels of training, validation, test."""
     train, valid, test = torch.split(features, [len(r) for r in rows])
-    found = fit(train, rows[0], (valid, rows[1]))
+    found = fit_probe(train, rows[0], (valid, rows[1]))
     return [found.accuracy(train, rows[0]), found.accuracy(test, rows[2]), found.strength]
 
 

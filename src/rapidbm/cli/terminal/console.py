@@ -21,8 +21,8 @@ from ...progress import Watch, quiet, watch
 from .telling import Telling
 
 if TYPE_CHECKING:
-    from ...runs.looking.trained import Trained
     from ...runs.run import Run, Step
+    from ...runs.trained import Trained
     from ...studies.planning import Batch
     from ...studies.sweep import Sweep
 

@@ -1,8 +1,8 @@
 """A trained machine in one small file: its parameters in half precision, some images of its data as
 bits, and a card that says how it was made and how good it is.
 
-`trained` is the door of the commands: where they are given a run folder, `pretrained:NAME` stands for
-the machine NAME of the package.
+`open_trained` opens what a command is given: a run folder, or `pretrained:NAME`, the machine NAME of the
+package.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ...random import stream
 from ...schema import of_fields
 from ...training.negative import NegativePhase
 from ..folder import PRETRAINED, RunFolder
-from ..looking.single import ENDINGS, Single
-from ..looking.trained import Trained, Usual, Which
 from ..recipe import Recipe
+from ..single import ENDINGS, SingleMachine
+from ..trained import Checkpoint, SamplingDefaults, Trained
 
 HERE = Path(__file__).parent
 IMAGES = 500  # of each part of the data
@@ -101,7 +101,7 @@ def pack(path: str | Path, machine: Machine, data: Dataset, card: Card) -> None:
 class Pretrained(Trained):
     """A machine of the package, as the commands look at it."""
 
-    usual = Usual(sweeps=500, passes=200, clamp=True)
+    sampling_defaults = SamplingDefaults(sweeps=500, passes=200, clamp=True)
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, f"{PRETRAINED}{path.stem}"
@@ -145,7 +145,7 @@ class Pretrained(Trained):
     def checkpoints(self) -> dict[int, Path]:
         return {}
 
-    def chosen(self, which: Which = None) -> Literal["last"]:
+    def chosen(self, which: Checkpoint = None) -> Literal["last"]:
         if which is not None:
             raise InputError(
                 f"{self.name} is one machine without checkpoints, there is no update {which}; leave "
@@ -153,11 +153,11 @@ class Pretrained(Trained):
             )
         return "last"
 
-    def where(self, which: Which = None) -> tuple[int, str]:
+    def where(self, which: Checkpoint = None) -> tuple[int, str]:
         self.chosen(which)
         return self.card.updates, f"the pretrained machine ({self.card.line()})"
 
-    def machine(self, update: Which = None, replica: int | None = None) -> Machine:
+    def machine(self, update: Checkpoint = None, replica: int | None = None) -> Machine:
         self.chosen(update)
         return load_machine(self.path, replica=replica)
 
@@ -171,7 +171,7 @@ def known() -> dict[str, Path]:
     return {path.stem: path for path in sorted(HERE.glob("*.safetensors"))}
 
 
-def trained(run: str | Path | Trained | Machine, data: Any = None) -> Trained:
+def open_trained(run: str | Path | Trained | Machine, data: Any = None) -> Trained:
     """What the commands look at: a run folder, `pretrained:NAME`, or a machine, in a file or at hand.
 
     `data` are what it is measured on: a data set, its name, a file, or rows. A file that holds what the
@@ -200,7 +200,7 @@ def _as_data(data: Any) -> Dataset:
 
 def _opened(run: str | Path | Trained | Machine) -> Trained:
     if isinstance(run, Machine):
-        return Single(run)
+        return SingleMachine(run)
     if isinstance(run, Trained):
         return copy(run)  # data to measure on are none to train on
     if not isinstance(run, (str, Path)):
@@ -211,7 +211,7 @@ def _opened(run: str | Path | Trained | Machine) -> Trained:
     if str(run).startswith(PRETRAINED):
         return Pretrained(lookup("pretrained machine", str(run).removeprefix(PRETRAINED), known()))
     path = Path(run)
-    return Single.of(path) if path.is_file() or path.suffix in ENDINGS else RunFolder(path)
+    return SingleMachine.of(path) if path.is_file() or path.suffix in ENDINGS else RunFolder(path)
 
 
 def pretrained(name: str) -> Machine:

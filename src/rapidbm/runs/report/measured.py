@@ -32,9 +32,9 @@ from ...sampling.samplers import Gibbs
 from ...schema import Maybe, Names, Real, Several, Text, Whole
 from ..evaluation import likelihoods
 from ..folder import RunFolder, as_list
-from ..looking.trained import Which
 from ..metrics import hamming_distance, reconstruct
 from ..samples import samples
+from ..trained import Checkpoint
 
 CACHE = "report.json"
 SHOWN = 64  # samples of images
@@ -76,7 +76,7 @@ def measure(
     data: Dataset | None,
     out: Path,
     *,
-    update: Which,
+    update: Checkpoint,
     replica: int,
     seed: int,
     device: str,
@@ -118,7 +118,7 @@ def measure(
     return work
 
 
-def _digest(run: RunFolder, update: Which, replica: int, seed: int) -> str:
+def _digest(run: RunFolder, update: Checkpoint, replica: int, seed: int) -> str:
     """Of the machine's file and of all else that the numbers depend on."""
     digest = hashlib.sha256(run.file(update).read_bytes())
     digest.update(f"{replica}/{seed}/{__version__}/{run.info['data']['sha256']}".encode())
@@ -178,7 +178,7 @@ def _spectrum(run: RunFolder, machine: Machine, replica: int) -> dict[str, Any]:
     }
 
 
-def _norms(run: RunFolder, update: Which, device: str) -> dict[str, Any]:
+def _norms(run: RunFolder, update: Checkpoint, device: str) -> dict[str, Any]:
     """√(Σ J²) and √(Σ b²) of each replica at checkpoints, spread evenly over those there are."""
     last, _ = run.where(update)
     saved = [u for u in sorted(run.checkpoints()) if u <= last]

@@ -13,7 +13,7 @@ from ...errors import InputError, printable
 from ...schema import Names, Several, Text
 from ..diagnosis import diagnose, opened
 from ..folder import RunFolder
-from ..looking.trained import Which
+from ..trained import Checkpoint
 from . import learning, shown, words
 from .html import PNG, embedded, render
 from .measured import Measured, measure
@@ -40,7 +40,7 @@ def write_report(
     folder: str | Path,
     out: Path | None = None,
     *,
-    update: Which = None,
+    update: Checkpoint = None,
     file: Path | None = None,
     replica: int = 0,
     diagnosed: bool = False,
@@ -86,7 +86,7 @@ def _diagnose(
     target: Path,
     limit: float,
     *,
-    update: Which,
+    update: Checkpoint,
     replica: int,
     seed: int,
     device: str,
@@ -108,7 +108,7 @@ def _page(
     data: Dataset | None,
     found: Measured,
     missing: list[str],
-    update: Which,
+    update: Checkpoint,
     replica: int,
 ) -> str:
     machine, which = None, ""

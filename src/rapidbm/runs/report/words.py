@@ -7,9 +7,9 @@ import shlex
 from typing import Any
 
 from ..folder import RunFolder
+from ..monitor import left_out
 from ..recipe import FIELDS, Recipe
-from ..spacing import OPEN
-from ..watching import left_out
+from ..timing import OPEN
 from .html import duration
 
 Pairs = list[tuple[str, str]]

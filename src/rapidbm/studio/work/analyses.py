@@ -33,8 +33,8 @@ from ...progress import telling, watch
 from ...random import stream
 from ...runs.diagnosis import gibbs_series
 from ...runs.evaluation import WORTH, likelihood_curve, measured_parts
-from ...runs.looking.trained import Trained
 from ...runs.report.page import write_report
+from ...runs.trained import Trained
 from .landscape import landscape
 from .machines import Subject, run_folder, subject
 from .pipe import Pipe

@@ -18,9 +18,9 @@ from ...errors import InputError, LoadWarning, lookup
 from ...machines.constructors import rbm
 from ...machines.machine import Machine
 from ...runs.folder import PRETRAINED
-from ...runs.looking.single import Single
-from ...runs.looking.trained import Trained
-from ...runs.pretrained.packed import Pretrained, known, trained
+from ...runs.pretrained.packed import Pretrained, known, open_trained
+from ...runs.single import SingleMachine
+from ...runs.trained import Trained
 
 SPECIMEN = "specimen:"
 SIDE = 10  # of the images of a specimen
@@ -92,10 +92,10 @@ def opened(folder: Path, name: Any) -> Trained:
     if not isinstance(name, str):
         raise InputError(f"a machine has a name, not {name!r}")
     if name.startswith(SPECIMEN):
-        return Single(lookup("specimen", name.removeprefix(SPECIMEN), SPECIMENS).make())
+        return SingleMachine(lookup("specimen", name.removeprefix(SPECIMEN), SPECIMENS).make())
     if name.startswith(PRETRAINED):
-        return trained(name)
-    return trained(run_folder(folder, name))
+        return open_trained(name)
+    return open_trained(run_folder(folder, name))
 
 
 def run_folder(folder: Path, name: str) -> Path:

@@ -24,10 +24,10 @@ from ...glass.phases import boundaries, phase_point
 from ...likelihood.exact import can_be_exact
 from ...runs.evaluation import WORTH
 from ...runs.folder import RunFolder
+from ...runs.listing import Runs, RunSummary, machine_words
 from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
 from ...runs.report.words import commands, recipe_in_words
-from ...runs.views.listing import Listed, Runs, machine_words
 from .arrays import Arrays, spins
 from .machines import embedded, run_folder, subject, without_places
 from .pipe import Pipe
@@ -97,7 +97,7 @@ class Queries:
         ]
         return {"embedded": embedded(), "runs": runs}, {}
 
-    def _listed(self) -> list[Listed]:
+    def _listed(self) -> list[RunSummary]:
         if not self.folder.is_dir():
             return []
         return [run for run in Runs(self.folder) if run.folder != self.folder][:SEVERAL]
@@ -114,7 +114,7 @@ class Queries:
             found.append(told)
         return {"runs": found}, {}
 
-    def _curve(self, run: Listed) -> list[list[float | None]]:
+    def _curve(self, run: RunSummary) -> list[list[float | None]]:
         """Epoch, mean over replicas, the lowest and the highest."""
         try:
             records = [r for r in RunFolder(run.folder).metrics() if run.measure in r]

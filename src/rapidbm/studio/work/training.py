@@ -22,9 +22,9 @@ from ...disk import make_folder
 from ...errors import InputError
 from ...machines.machine import Machine
 from ...random import stream
+from ...runs.listing import machine_words
 from ...runs.metrics import reconstruct
 from ...runs.run import Run, Step
-from ...runs.views.listing import machine_words
 from ...sampling.gibbs import sweep
 from ...training.negative import Persistent
 from ...training.trainer import Trainer

@@ -48,7 +48,7 @@ T = TypeVar("T")
 SHARDED = ("chains", "replicas", "units")  # what a shard has a part of
 SEED, RNG = "training/seed", "training/rng"  # of a trainer's state
 SHARDS = "shards/rng"  # those of all shards
-Parts = Sequence[tuple[range, Tensor]]  # of these shards, in their order
+ShardValues = Sequence[tuple[range, Tensor]]  # of these shards, in their order
 
 
 def merged(total: int, shards: range, count: int) -> slice:
@@ -67,7 +67,7 @@ class Split(ABC):
         """The part of these shards, of parameters or anything else that goes with replicas or units."""
 
     @abstractmethod
-    def joined(self, parts: Parts) -> Tensor: ...
+    def joined(self, parts: ShardValues) -> Tensor: ...
 
     @abstractmethod
     def concerns(self, name: str, value: Tensor) -> bool:
@@ -96,7 +96,7 @@ class ByReplicas(Split):
     def cut(self, whole: Tensor, shards: range) -> Tensor:
         return whole[self.of(shards)]
 
-    def joined(self, parts: Parts) -> Tensor:
+    def joined(self, parts: ShardValues) -> Tensor:
         return torch.cat([part for _, part in parts])
 
     def machine(self, whole: Machine, shard: int) -> Machine:
@@ -137,7 +137,7 @@ class ByUnits(Split):
         pairs = zip(layers, self.within(shards), strict=True)
         return torch.cat([layer[..., part] for layer, part in pairs], -1)
 
-    def joined(self, parts: Parts) -> Tensor:
+    def joined(self, parts: ShardValues) -> Tensor:
         by_part = [torch.split(part, self.sizes(shards), -1) for shards, part in parts]
         return torch.cat([piece for layer in zip(*by_part, strict=True) for piece in layer], -1)
 

@@ -25,7 +25,7 @@ from ...errors import InputError, LostRank, check_count
 from ...machines.ensembles import Ensemble
 from ...machines.machine import Machine
 from ...random import stream
-from ..negative import HasConfigurations, NegativePhase, Parts, Persistent, Splits
+from ..negative import HasConfigurations, NegativePhase, Persistent, SplitPhases, Splits
 
 
 @dataclass
@@ -229,7 +229,7 @@ def difference(
     return {name: torch.zeros_like(p.data) for name, p in machine.named_parameters()}
 
 
-def _parts(negative: NegativePhase, machine: Machine, count: int) -> Parts:
+def _parts(negative: NegativePhase, machine: Machine, count: int) -> SplitPhases:
     """The phase of each shard, with its share in the model's average."""
     if count == 1:
         return [(negative, 1.0)]

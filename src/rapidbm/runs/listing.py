@@ -16,16 +16,16 @@ from typing import Any, overload
 
 import torch
 
-from ...disk import is_locked
-from ...display import MEASURED, as_html, as_text
-from ...errors import InputError, check_choice, printable
-from ...estimates import Estimate
-from ...progress import watch
-from ...training.loop import Divergence
-from ..folder import Record, RunFolder
-from ..metrics import WATCHED
-from ..recipe import Recipe
-from ..spacing import OPEN
+from ..disk import is_locked
+from ..display import MEASURED, as_html, as_text
+from ..errors import InputError, check_choice, printable
+from ..estimates import Estimate
+from ..progress import watch
+from ..training.loop import Divergence
+from .folder import Record, RunFolder
+from .metrics import WATCHED
+from .recipe import Recipe
+from .timing import OPEN
 
 UNREADABLE, KILLED, RUNNING = "unreadable", "killed", "running"
 PARTS = ("test", "valid", "train")  # whose likelihood is shown, by preference
@@ -34,7 +34,7 @@ NAMES = ("name", "status", "data", "machine", "epochs", "last", "best", "size", 
 
 
 @dataclass(frozen=True)
-class Listed:
+class RunSummary:
     """A run as it lies in its folder."""
 
     name: str  # its path below the folder that was listed
@@ -75,7 +75,7 @@ class Listed:
         return printable(f"{name}: {status}, {data}, {machine}, {epochs} epochs, {last}, {size}")
 
 
-KEYS: dict[str, Callable[[Listed], Any]] = {
+KEYS: dict[str, Callable[[RunSummary], Any]] = {
     "name": lambda run: run.name,
     "status": lambda run: run.status,
     "data": lambda run: run.data,
@@ -88,7 +88,7 @@ KEYS: dict[str, Callable[[Listed], Any]] = {
 }
 
 
-class Runs(Sequence[Listed]):
+class Runs(Sequence[RunSummary]):
     """The runs below a folder, the newest first; printed, a table."""
 
     def __init__(self, folder: str | Path = "runs", sort: str = "changed") -> None:
@@ -104,10 +104,10 @@ class Runs(Sequence[Listed]):
         self._runs = tuple(sorted(found, key=lambda run: (KEYS[sort](run), run.name)))
 
     @overload
-    def __getitem__(self, index: int) -> Listed: ...
+    def __getitem__(self, index: int) -> RunSummary: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Listed]: ...
-    def __getitem__(self, index: int | slice) -> Listed | Sequence[Listed]:
+    def __getitem__(self, index: slice) -> Sequence[RunSummary]: ...
+    def __getitem__(self, index: int | slice) -> RunSummary | Sequence[RunSummary]:
         return self._runs[index]
 
     def __len__(self) -> int:
@@ -127,20 +127,20 @@ class Runs(Sequence[Listed]):
         return as_html(NAMES, self.rows(), ("epochs", "size"))
 
 
-def listed(folder: Path, below: Path) -> Listed:
+def listed(folder: Path, below: Path) -> RunSummary:
     """What can be said of one folder."""
     name = _written(folder.relative_to(below) if folder != below else folder)
     files = [folder / "run.json", folder / "metrics.jsonl"]
     times = [path.lstat().st_mtime for path in files if path.exists()] or [folder.stat().st_mtime]
     changed = datetime.fromtimestamp(max(times), UTC)
-    bare = Listed(name, folder, UNREADABLE, _size(folder), changed)
+    bare = RunSummary(name, folder, UNREADABLE, _size(folder), changed)
     try:
         return _read(RunFolder(folder), bare)
     except (InputError, OSError) as error:
         return replace(bare, reason=str(error))
 
 
-def _read(run: RunFolder, bare: Listed) -> Listed:
+def _read(run: RunFolder, bare: RunSummary) -> RunSummary:
     info, recipe, records = run.info, run.recipe, run.metrics()
     status = run.status
     if status == RUNNING and is_locked(run.folder) is False:
@@ -220,7 +220,7 @@ def in_bytes(size: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else f"{amount:.1f} {unit}"
 
 
-def _row(run: Listed) -> list[str]:
+def _row(run: RunSummary) -> list[str]:
     when = run.changed.astimezone().strftime("%Y-%m-%d %H:%M")
     size = in_bytes(run.size)
     if run.reason:
@@ -233,11 +233,11 @@ def _row(run: Listed) -> list[str]:
     return [run.name, status, run.data, kind, _epochs(run), last, in_words(run.best), size, when]
 
 
-def _epochs(run: Listed) -> str:
+def _epochs(run: RunSummary) -> str:
     return f"{run.epoch}/{'…' if run.epochs is None else run.epochs}"
 
 
-def _rank(run: Listed, found: Estimate | None) -> tuple[str, float]:
+def _rank(run: RunSummary, found: Estimate | None) -> tuple[str, float]:
     """The best of each measure first; what has none last."""
     if found is None or not bool(found.value.isfinite().any()):
         return "~", 0.0

@@ -26,7 +26,7 @@ from ..likelihood.following import LEAST, combined, mean_log_p, work_of_rows
 from ..machines.machine import Machine
 from ..progress import watch
 from .metrics import BOUND
-from .watching import DOUBT, Best, Watch, pessimistic
+from .monitor import DOUBT, Best, LikelihoodMonitor, pessimistic
 
 CLEAR = 0.05  # nats: a machine that cannot be better by more is passed over
 BOUNDING = 0.25  # of the sweeps that are left may go into eq. (1)
@@ -36,7 +36,7 @@ BOUNDING = 0.25  # of the sweeps that are left may go into eq. (1)
 class Comparison:
     """What it needs, and what it may still cost."""
 
-    watch: Watch
+    monitor: LikelihoodMonitor
     best: Best
     valid: Split
     left: float  # sweeps of a chain
@@ -79,14 +79,14 @@ class Comparison:
                 machine = saved[update]()
             except InputError:  # a damaged file is no candidate
                 continue
-            least = self.watch.follower.proven(machine, update)
+            least = self.monitor.follower.proven(machine, update)
             self.left -= LEAST
             most[update] = self._log_p(machine, least).value
         return most
 
     def _again(self, update: int, machine: Machine, before: Estimate | None) -> Estimate:
         """log p of the validation part by annealing, and what was seen before."""
-        z, cost = self.watch.follower.anneal_saved(machine, update, self.left)
+        z, cost = self.monitor.follower.anneal_saved(machine, update, self.left)
         self.left -= cost
         if z is None:
             nothing = torch.full((machine.replicas,), torch.nan, dtype=torch.float64)
@@ -95,16 +95,16 @@ class Comparison:
         return now if before is None else combined(now, before)
 
     def _rows(self, like: Machine) -> int:
-        return work_of_rows(like, [len(self.valid)], bound=self.watch.names[0] == BOUND)
+        return work_of_rows(like, [len(self.valid)], bound=self.monitor.names[0] == BOUND)
 
     def _log_p(self, machine: Machine, z: Estimate) -> Estimate:
         self.left -= self._rows(machine)
-        found = mean_log_p(machine, self.valid, z, bound=self.watch.names[0] == BOUND)
+        found = mean_log_p(machine, self.valid, z, bound=self.monitor.names[0] == BOUND)
         return Estimate(found.value.cpu(), found.error.cpu())
 
 
 def compare(
-    watch: Watch,
+    monitor: LikelihoodMonitor,
     best: Best,
     saved: Mapping[int, Callable[[], Machine]],
     seen: Mapping[int, Estimate],
@@ -114,7 +114,7 @@ def compare(
 ) -> int:
     """`Comparison.made` after an update, the last one, of a training of machines like this one; the best
     machine notes that it was."""
-    left = watch.follower.left(like, update * watch.per_update)
-    count = Comparison(watch, best, valid, left).made(like, saved, seen)
+    left = monitor.follower.left(like, update * monitor.per_update)
+    count = Comparison(monitor, best, valid, left).made(like, saved, seen)
     best.compared = update
     return count

@@ -23,22 +23,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.splits import Split
-from ...disk import inside, make_folder
-from ...errors import require
-from ...machines.machine import Machine
-from ...pictures import mosaic
-from ...random import stream
-from ...sampling.gibbs import sweeps
-from ...training.loop import Progress
-from ...training.negative import Persistent, Tempered
-from ..folder import Record
-from ..metrics import corrupt, reconstruct
+from ..data.splits import Split
+from ..disk import inside, make_folder
+from ..errors import require
+from ..machines.machine import Machine
+from ..pictures import mosaic
+from ..random import stream
+from ..sampling.gibbs import sweeps
+from ..training.loop import Progress
+from ..training.negative import Persistent, Tempered
+from .folder import Record
+from .metrics import corrupt, reconstruct
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-    from ..run import Run, Step
+    from .run import Run, Step
 
 PLACE = "tensorboard"
 VALUES = 2**16  # of a parameter, evenly spaced, in a histogram

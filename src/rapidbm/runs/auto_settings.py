@@ -12,7 +12,7 @@ bound on it that mean field proves:
     last      the best of these: the run itself, for what is left
 
 Nothing is lost: the best machine of all trials, or that of independent columns, whose log Z is known, is
-what the run has to better (`start.py`).
+what the run has to better (`baseline.py`).
 A longer training wants a lower rate: with r times the updates of the second round
 
     rate → rate / √r,    at least a quarter of it                                         (1)
@@ -49,11 +49,11 @@ from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
 from ..display import MEASURED
 from ..errors import InputError
+from .baseline import Baseline, independent_columns
+from .monitor import DOUBT, Trial, judging, trial
 from .presets import DEEP, DEEP_START, LIFETIME, two_layers
 from .recipe import Recipe
-from .spacing import KEPT, OPEN, epochs_within, seconds_of
-from .start import Start, independent_columns
-from .watching import DOUBT, Trial, judging, trial
+from .timing import KEPT, OPEN, epochs_within, seconds_of
 
 FIRST, SECOND = 0.1, 0.25  # of the time
 LOOKS = 100  # of the run, at most
@@ -116,34 +116,34 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AutoSettings:
     """What suits the data, and the machine that its run has to better."""
 
     recipe: Recipe
-    start: Start
+    start: Baseline
 
 
-def serves(settings: Mapping[str, Any]) -> bool:
+def applies_to(settings: Mapping[str, Any]) -> bool:
     """Whether these settings leave it what it tries."""
     return all(settings.get(name, value) == value for name, value in SERVED.items())
 
 
-def tries(settings: Mapping[str, Any]) -> bool:
+def is_default_for(settings: Mapping[str, Any]) -> bool:
     """Whether it is the default with these settings: not where so many epochs are asked for, and no time
     is given."""
-    return serves(settings) and (settings.get("budget") is not None or "epochs" not in settings)
+    return applies_to(settings) and (settings.get("budget") is not None or "epochs" not in settings)
 
 
-def chosen(
+def find_settings(
     recipe: Recipe,
     fixed: Collection[str],
     data: Dataset | None = None,
     tell: Callable[[str], object] = lambda line: None,
     began: float | None = None,
-) -> Chosen:
+) -> AutoSettings:
     """The recipe with what suits its data, and the best machine of the trials; settings of `fixed` stay.
     `tell` hears what was found; the time counts from `began`, by the monotonic clock."""
-    if not serves(vars(recipe)):
+    if not applies_to(vars(recipe)):
         raise InputError(
             f"the preset auto trains by pcd and adam, not by {recipe.negative} and {recipe.optimizer}; "
             "leave these out, or give another --preset"
@@ -199,7 +199,7 @@ def chosen(
         kept += [c for c in usual if c.shape not in {k.shape for k in kept}]
     start = independent_columns(_with(recipe, [best]), data)
     if first is not None and first.worst >= start.worst:
-        start = Start("a trial", first.valid, first.error, first.parameters)
+        start = Baseline("a trial", first.valid, first.error, first.parameters)
     elif first is not None:
         tell(f"auto: independent columns are better than all trials: valid {start.value:.2f}")
     winner = replace(_with(recipe, [best]), replicas=recipe.replicas)
@@ -216,7 +216,9 @@ def chosen(
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))
-    return Chosen(replace(winner, budget=f"{rest:.1f}s", epochs=epochs, valid=share, **shards), start)
+    return AutoSettings(
+        replace(winner, budget=f"{rest:.1f}s", epochs=epochs, valid=share, **shards), start
+    )
 
 
 def _sized(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Recipe:

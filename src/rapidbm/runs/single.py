@@ -12,12 +12,12 @@ import math
 from pathlib import Path
 from typing import Literal
 
-from ...data.splits import Dataset
-from ...errors import InputError
-from ...exchange.rbms_files import load_rbms
-from ...machines.files import load_machine
-from ...machines.machine import Machine
-from .trained import Trained, Which
+from ..data.splits import Dataset
+from ..errors import InputError
+from ..exchange.rbms_files import load_rbms
+from ..machines.files import load_machine
+from ..machines.machine import Machine
+from .trained import Checkpoint, Trained
 
 RBMS = (".h5", ".hdf5")
 ENDINGS = (".safetensors", *RBMS)
@@ -37,7 +37,7 @@ def machine_in(path: Path) -> Machine:
     return load_machine(path)
 
 
-class Single(Trained):
+class SingleMachine(Trained):
     """One machine, as the commands look at it."""
 
     _kind_of_other = ""  # nobody knows what it was trained on
@@ -51,8 +51,8 @@ class Single(Trained):
         self.info = {"data": {"name": "machine" if path is None else path.stem, "shape": shape}}
 
     @staticmethod
-    def of(path: Path) -> Single:
-        return Single(machine_in(path), path)
+    def of(path: Path) -> SingleMachine:
+        return SingleMachine(machine_in(path), path)
 
     def __str__(self) -> str:
         return "this machine" if self.path is None else str(self.path)
@@ -86,16 +86,16 @@ class Single(Trained):
     def checkpoints(self) -> dict[int, Path]:
         return {}
 
-    def chosen(self, which: Which = None) -> Literal["last"]:
+    def chosen(self, which: Checkpoint = None) -> Literal["last"]:
         if which is not None:
             raise InputError(f"{self} is one machine without checkpoints; leave --update out")
         return "last"
 
-    def where(self, which: Which = None) -> tuple[None, str]:
+    def where(self, which: Checkpoint = None) -> tuple[None, str]:
         self.chosen(which)
         return None, f"the machine of {self}" if self.path else str(self)
 
-    def machine(self, update: Which = None, replica: int | None = None) -> Machine:
+    def machine(self, update: Checkpoint = None, replica: int | None = None) -> Machine:
         self.chosen(update)
         return self._machine if replica is None else self._machine.replica(replica)
 

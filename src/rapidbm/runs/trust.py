@@ -11,7 +11,7 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from ...disk import cache_folder
+from ..disk import cache_folder
 
 
 def _mark(path: Path) -> Path:

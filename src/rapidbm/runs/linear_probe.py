@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..machines.units import SPIN
-from ..progress import Watch, pulse, watch, watched
+from ..progress import Watch, report_progress, watch, watched
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried
@@ -46,7 +46,7 @@ class Probe(Displayable):
 
 
 @watched("the probe", remedy="take fewer strengths or iterations")
-def fit(
+def fit_probe(
     features: Tensor,
     labels: Tensor,
     validation: tuple[Tensor, Tensor],
@@ -162,7 +162,7 @@ def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tens
     drawn = []
     step = max(1, 2**26 // machine.layers.units)
     for some in torch.split(images, step):
-        pulse()
+        report_progress()
         spins = machine.with_visible(some, means=True)
         fields = [machine.field(spins, i, means=True) for i in machine.layers.hidden]
         field = torch.cat(fields, -1)[0]

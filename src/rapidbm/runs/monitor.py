@@ -1,9 +1,10 @@
 """The likelihood of a training, watched; the best machine so far by that of a validation part.
 
 What is watched is log p (`log_likelihood`), or where hidden units are coupled to each other the lower
-bound on it that mean field proves (`log_bound`). `Watch` follows log Z (`likelihood/following.py`) from
-look to look and says where a look would cost too much of the training. Each replica has a best machine of
-its own: machines are compared by the pessimistic end of what is known of the validation part,
+bound on it that mean field proves (`log_bound`). `LikelihoodMonitor` follows log Z from evaluation to
+evaluation (`likelihood/following.py`) and says where one would cost too much of the training. Each
+replica has a best machine of its own: machines are compared by the pessimistic end of what is known of
+the validation part,
 
     value − 2 errors                                                                      (1)
 
@@ -61,7 +62,7 @@ def pessimistic(found: Estimate) -> Tensor:
     return end.masked_fill(~(found.value.isfinite() & found.error.isfinite()), -torch.inf)
 
 
-class Watch:
+class LikelihoodMonitor:
     """log p of every part of the data, or its lower bound, with the standard error."""
 
     def __init__(self, trainer: Training, data: Dataset, names: Sequence[str], end: float = 2.0) -> None:
@@ -188,13 +189,13 @@ def trial(
     trainer = recipe.trainer(data, device_named(recipe.device))
     metric = judging(recipe)
     METRICS[metric].check(trainer.machine)
-    watching, curve, spent = Watch(trainer, data, (metric,), end=JUDGED), {}, 0.0
+    monitor, curve, spent = LikelihoodMonitor(trainer, data, (metric,), end=JUDGED), {}, 0.0
 
     def machine() -> Machine:
         return trainer.averaged() if trainer.average else trainer.machine
 
     def look(*, last: bool) -> dict[str, Estimate]:
-        found = watching.log_p(trainer.update, machine(), data, last=last)
+        found = monitor.log_p(trainer.update, machine(), data, last=last)
         curve[trainer.update] = found["valid"]
         return found
 
@@ -207,7 +208,7 @@ def trial(
         began = time.monotonic()
         for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
             over = progress.update in (updates, progress.updates)
-            due = between and doubled(progress) and watching.affords(trainer.update, machine())
+            due = between and doubled(progress) and monitor.affords(trainer.update, machine())
             if over or due or seconds is not None:
                 trainer.wait()
             now = spent + time.monotonic() - began
@@ -320,7 +321,7 @@ def suited(recipe: Recipe, data: Dataset) -> Recipe:
     """The recipe with the Hamming distance in place of a likelihood that would cost more than the
     training."""
     units = data.visible + sum(recipe.hidden)
-    if not watched(recipe) or units <= UNITS:
+    if not likelihood_metrics(recipe) or units <= UNITS:
         return recipe
     warnings.warn(
         f"the likelihood is followed for up to {UNITS:,} units, and this machine has {units:,}: the "
@@ -334,22 +335,22 @@ def suited(recipe: Recipe, data: Dataset) -> Recipe:
 
 def judging(recipe: Recipe) -> str:
     """What machines are compared by: the first that is watched, or would be."""
-    return next(iter(watched(recipe)), watched_for(recipe.model, recipe.hidden))
+    return next(iter(likelihood_metrics(recipe)), watched_for(recipe.model, recipe.hidden))
 
 
-def watched(recipe: Recipe) -> tuple[str, ...]:
+def likelihood_metrics(recipe: Recipe) -> tuple[str, ...]:
     """The metrics for which log Z is followed, the one that counts first."""
     return tuple(name for name in WATCHED if name in recipe.metrics)
 
 
-def watches(recipe: Recipe, data: Dataset) -> bool:
+def monitors_validation(recipe: Recipe, data: Dataset) -> bool:
     """Whether the likelihood of a validation part is measured, or its bound."""
-    return data.valid is not None and bool(watched(recipe))
+    return data.valid is not None and bool(likelihood_metrics(recipe))
 
 
 def check_patience(recipe: Recipe, data: Dataset) -> None:
     """Patience has something to wait for."""
-    if recipe.patience is not None and not watches(recipe, data):
+    if recipe.patience is not None and not monitors_validation(recipe, data):
         raise InputError(
             "--patience watches the likelihood of a validation part; give --valid 0.1 or a file with "
             "valid, and --metric log_likelihood, or log_bound for a deep or full machine"

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 import rapidbm as rb
 from rapidbm.random import stream
-from rapidbm.runs.probes import fit, hidden_samples
+from rapidbm.runs.linear_probe import fit_probe, hidden_samples
 
 
 def problem(samples=300, features=12, classes=4, seed=0):
@@ -20,7 +20,7 @@ def problem(samples=300, features=12, classes=4, seed=0):
 @pytest.mark.parametrize("strength", [1.0, 0.03, 1e-3])
 def test_it_finds_the_optimum_of_the_convex_problem(strength):
     x, y = problem()
-    found = fit(x, y, (x, y), strengths=[strength], iterations=500)
+    found = fit_probe(x, y, (x, y), strengths=[strength], iterations=500)
     peer = LogisticRegression(C=1 / (strength * len(x)), tol=1e-8, max_iter=5000).fit(x, y)
     ours = torch.softmax(x.float() @ found.weights + found.offsets, 1).numpy()
     assert np.abs(ours - peer.predict_proba(x.numpy())).max() < 2e-3
@@ -31,8 +31,8 @@ def test_the_strength_is_chosen_on_the_validation_data():
     x, y = problem(samples=40, features=30)
     other = problem(samples=2000, features=30)
     strengths = [1.0, 0.1, 0.01, 1e-3]
-    scores = {s: fit(x, y, other, strengths=[s]).validation for s in strengths}
-    best = fit(x, y, other, strengths=strengths)
+    scores = {s: fit_probe(x, y, other, strengths=[s]).validation for s in strengths}
+    best = fit_probe(x, y, other, strengths=strengths)
     assert best.strength == max(strengths, key=lambda s: (round(scores[s], 3), s))
     assert best.accuracy(*other) == best.validation
 
@@ -40,7 +40,7 @@ def test_the_strength_is_chosen_on_the_validation_data():
 def test_features_and_labels_must_agree():
     x, y = problem()
     with pytest.raises(rb.InputError, match="as many labels"):
-        fit(x, y[:-1], (x, y))
+        fit_probe(x, y[:-1], (x, y))
 
 
 def test_hidden_samples_have_the_conditional_means():
@@ -57,6 +57,8 @@ def test_hidden_samples_have_the_conditional_means():
 
 def test_features_far_from_zero_take_no_more_steps():
     x, y = problem()
-    near, far = (fit(z, y, (z, y), strengths=[0.03], iterations=15) for z in (x.float(), x.float() + 50))
+    near, far = (
+        fit_probe(z, y, (z, y), strengths=[0.03], iterations=15) for z in (x.float(), x.float() + 50)
+    )
     assert torch.allclose(near.weights, far.weights, atol=1e-3)
     assert near.accuracy(x, y) == pytest.approx(far.accuracy(x.float() + 50, y), abs=0.01)

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ...data.splits import Dataset, Split
-from ...display import Displayable
-from ...errors import InputError
-from ...machines.machine import Machine
-from ...training.negative import NegativePhase
+from ..data.splits import Dataset, Split
+from ..display import Displayable
+from ..errors import InputError
+from ..machines.machine import Machine
+from ..training.negative import NegativePhase
 
-Which = int | str | None  # a checkpoint: after an update, `best`, `last`, or the usual one
+Checkpoint = int | str | None  # the number of an update, `best`, `last`, or None for the usual one
 
 
 @dataclass(frozen=True)
-class Usual:
+class SamplingDefaults:
     """How samples and reconstructions are made where nobody says: from where Gibbs chains start and how
     long they go (None: as long as the sampler does), passes, and whether known pixels are held."""
 
@@ -36,7 +36,7 @@ class Trained(Displayable, ABC):
     in a file or at hand."""
 
     info: dict[str, Any]  # of the shape `RUN`
-    usual = Usual()
+    sampling_defaults = SamplingDefaults()
     shards = 1  # that its chains are of
     notes: tuple[str, ...] = ()  # on what is measured
     other: Dataset | None = None  # data to measure on that are not its own
@@ -115,15 +115,15 @@ class Trained(Displayable, ABC):
         """The saved history: update number → file."""
 
     @abstractmethod
-    def chosen(self, which: Which = None) -> int | Literal["best", "last"]:
+    def chosen(self, which: Checkpoint = None) -> int | Literal["best", "last"]:
         """The checkpoint that is meant."""
 
     @abstractmethod
-    def where(self, which: Which = None) -> tuple[int | None, str]:
+    def where(self, which: Checkpoint = None) -> tuple[int | None, str]:
         """The update of a checkpoint, if that is known, and words about it."""
 
     @abstractmethod
-    def machine(self, update: Which = None, replica: int | None = None) -> Machine: ...
+    def machine(self, update: Checkpoint = None, replica: int | None = None) -> Machine: ...
     @property
     @abstractmethod
     def figures(self) -> Path:

@@ -25,14 +25,14 @@ from ..machines.machine import Machine
 from ..random import stream
 from .folder import RunFolder
 from .metrics import BOUND
+from .monitor import DOUBT, judging
 from .recipe import Recipe
-from .watching import DOUBT, judging
 
 BEFORE = -1  # the update of a best machine that is not of the training itself
 
 
 @dataclass(frozen=True)
-class Start:
+class Baseline:
     """The best machine before a run, of one replica."""
 
     what: str  # a trial, or independent columns
@@ -58,7 +58,7 @@ class Start:
         run.note("best_from", {"what": self.what, "value": self.value, "error": self.error})
 
 
-def independent_columns(recipe: Recipe, data: Dataset) -> Start:
+def independent_columns(recipe: Recipe, data: Dataset) -> Baseline:
     """The machine of a recipe without couplings, with the marginals of the training data: its log Z is
     exact, and nothing that is worse is worth having."""
     machine = _alone(recipe, data)
@@ -71,7 +71,7 @@ def independent_columns(recipe: Recipe, data: Dataset) -> Start:
         unit = machine.layers.unit(layer)
         rest += float(unit.log_sum(machine.field(free, layer).double()).sum())
     kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
-    return Start("independent columns", *_valid(recipe, machine, data, rest, 0.0), kept)
+    return Baseline("independent columns", *_valid(recipe, machine, data, rest, 0.0), kept)
 
 
 def _alone(recipe: Recipe, data: Dataset) -> Machine:

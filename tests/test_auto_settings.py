@@ -14,13 +14,13 @@ import torch
 from rapidbm.cli.main import main
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import InputError
-from rapidbm.runs import choosing
-from rapidbm.runs.choosing import Candidate, Judged, candidates, chosen, compared
+from rapidbm.runs import auto_settings
+from rapidbm.runs.auto_settings import Candidate, Judged, candidates, compared, find_settings
+from rapidbm.runs.baseline import Baseline, independent_columns
+from rapidbm.runs.monitor import Best
 from rapidbm.runs.presets import preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.start import Start, independent_columns
-from rapidbm.runs.watching import Best
 
 
 def table(columns=6, rows=80, *, valid=False):
@@ -39,17 +39,17 @@ def auto(**more):
 
 def settled(*given):
     """The recipe alone."""
-    return chosen(*given).recipe
+    return find_settings(*given).recipe
 
 
 @pytest.fixture(autouse=True)
 def usual(monkeypatch):
     """But where a test says otherwise, few rows count as many, and the end takes no time."""
-    monkeypatch.setattr(choosing, "FEW_ROWS", 0)
-    monkeypatch.setattr(choosing, "ENDING", 0.0)
+    monkeypatch.setattr(auto_settings, "FEW_ROWS", 0)
+    monkeypatch.setattr(auto_settings, "ENDING", 0.0)
 
 
-class Standing:
+class Clock:
     """A clock that stands still."""
 
     @staticmethod
@@ -63,11 +63,11 @@ def few(monkeypatch):
     not hang on the computer."""
     readings = count()
     clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.02 * next(readings)})
-    for name in ("choosing", "run", "watching"):
+    for name in ("auto_settings", "run", "monitor"):
         monkeypatch.setattr(f"rapidbm.runs.{name}.time", clock)
-    monkeypatch.setattr(choosing, "RATES", (1e-3, 1e-2))
-    monkeypatch.setattr(choosing, "DECAYS", (0.0, 0.0, 100.0))
-    monkeypatch.setattr(choosing, "USUAL", 1.0)
+    monkeypatch.setattr(auto_settings, "RATES", (1e-3, 1e-2))
+    monkeypatch.setattr(auto_settings, "DECAYS", (0.0, 0.0, 100.0))
+    monkeypatch.setattr(auto_settings, "USUAL", 1.0)
 
 
 def test_shapes_follow_the_columns():
@@ -75,7 +75,7 @@ def test_shapes_follow_the_columns():
     assert {(c.hidden, c.patterns) for c in narrow} == {((100,), None)}
     wide = list(candidates(auto(), (), table(100)))
     assert {(c.hidden, c.patterns) for c in wide} == {((400,), None), ((400,), 64)}
-    assert len(wide) == 2 * len(choosing.RATES)
+    assert len(wide) == 2 * len(auto_settings.RATES)
 
 
 def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
@@ -87,7 +87,7 @@ def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
         [x * 128 / 320 for x in (5e-4, 1.5e-3, 4.5e-3)]
     )
     assert {c.decay for c in wide} == {0.1}
-    assert choosing._decays(auto(), (), table(256, rows=1520)) == pytest.approx([0.0, 0.1, 0.4, 1.2])
+    assert auto_settings._decays(auto(), (), table(256, rows=1520)) == pytest.approx([0.0, 0.1, 0.4, 1.2])
     assert min(c.rate for c in candidates(auto(), (), table(16))) == 5e-4
 
 
@@ -101,8 +101,8 @@ def test_what_was_chosen_is_not_varied():
 def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few, monkeypatch):
     rivals = [Candidate((8,), None, rate, decay) for rate in (1e-3, 1e-2) for decay in (0.0, 100.0)]
     recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
-    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 600.0)
+    monkeypatch.setattr(auto_settings, "LONGEST", 100.0)
     judged = compared(recipe, table(valid=True), rivals, 1.0)
     assert [x.valid for x in judged] == sorted((x.valid for x in judged), reverse=True)
     assert {x.candidate for x in judged} == set(rivals)
@@ -119,9 +119,9 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
         score = {c: -abs(c.rate - 1.5e-3) - abs(c.decay - 1.0) for c in rivals}
         return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(rivals, key=lambda c: -score[c])]
 
-    monkeypatch.setattr(choosing, "compared", judge)
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 400 / (0.97 * 100))
-    monkeypatch.setattr(choosing, "time", Standing)
+    monkeypatch.setattr(auto_settings, "compared", judge)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 400 / (0.97 * 100))
+    monkeypatch.setattr(auto_settings, "time", Clock)
     lines = []
     recipe = settled(auto(budget="100s"), ("budget",), table(48, rows=1687), lines.append)
     (first, ten), (second, longer) = rounds
@@ -134,7 +134,7 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     assert (recipe.weight_decay, recipe.replicas) == ((pytest.approx(1.2),), 1)
     assert recipe.rate[0] == pytest.approx(1.5e-3 / 2.0)  # it is four times as long
     assert recipe.budget == "100.0s"
-    assert recipe.valid == choosing.VALID
+    assert recipe.valid == auto_settings.VALID
     assert "6 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
     assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
 
@@ -142,22 +142,22 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
 def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
     given = {"hidden": (30,), "patterns": None, "rate": (0.02,)}
     tried = []
-    monkeypatch.setattr(choosing, "compared", lambda r, d, rivals, s: tried.append(rivals) or [])
+    monkeypatch.setattr(auto_settings, "compared", lambda r, d, rivals, s: tried.append(rivals) or [])
     assert settled(auto(**given), given, table()).rate == (0.02,)
     assert [[c.decay for c in rivals] for rivals in tried] == [[0.0, 1.0, 4.0, 12.0]]
 
 
 def test_a_first_round_that_took_too_long_decides(monkeypatch):
     readings = iter([0.0, 50.0, *[50.0] * 9])
-    monkeypatch.setattr(choosing, "time", SimpleNamespace(monotonic=lambda: next(readings)))
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 100.0)
+    monkeypatch.setattr(auto_settings, "time", SimpleNamespace(monotonic=lambda: next(readings)))
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
     last = []
 
     def judge(recipe, data, rivals, seconds):
         last[:] = [rivals[-1]]
         return [Judged(rivals[-1], 0.0, -1.0, 0.0, 100)]
 
-    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(auto_settings, "compared", judge)
     recipe = settled(auto(budget="100s"), ("budget",), table())
     assert (recipe.weight_decay, recipe.rate) == ((1.0,), (pytest.approx(4.5e-3 / 4),))
     assert last[0].decay == 1.0
@@ -167,14 +167,14 @@ def test_a_validation_part_of_the_data_is_taken(monkeypatch):
     def judge(recipe, data, rivals, seconds):
         return [Judged(rivals[0], 0.0, float(len(data.valid)), 0.0, 0)]
 
-    monkeypatch.setattr(choosing, "compared", judge)
+    monkeypatch.setattr(auto_settings, "compared", judge)
     lines = []
     assert settled(auto(), (), table(valid=True), lines.append).valid is None
     assert any("valid 10.00" in line for line in lines)
 
 
 def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
-    monkeypatch.setattr(choosing, "compared", lambda *given: [])
+    monkeypatch.setattr(auto_settings, "compared", lambda *given: [])
     lines = []
     recipe = settled(auto(replicas=3), ("replicas",), table(), lines.append)
     assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1.5e-3,), (1.0,), 3)
@@ -187,9 +187,9 @@ def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
     def judge(recipe, data, rivals, seconds):
         return [Judged(rivals[0], 0.0, next(value), 0.0, 100)]
 
-    monkeypatch.setattr(choosing, "compared", judge)
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
-    monkeypatch.setattr(choosing, "time", Standing)
+    monkeypatch.setattr(auto_settings, "compared", judge)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 1.0)
+    monkeypatch.setattr(auto_settings, "time", Clock)
     recipe = settled(auto(budget="100s"), ("budget",), table(16))
     assert recipe.weight_decay == (1.0,)  # the usual one of the first round, not 0.0
 
@@ -203,9 +203,9 @@ def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypa
         score = {c: -c.rate - (c.patterns is None) for c in known}
         return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(known, key=lambda c: -score[c])]
 
-    monkeypatch.setattr(choosing, "compared", judge)
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
-    monkeypatch.setattr(choosing, "time", Standing)
+    monkeypatch.setattr(auto_settings, "compared", judge)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 1.0)
+    monkeypatch.setattr(auto_settings, "time", Clock)
     recipe = settled(auto(budget="100s"), ("budget",), table(48))
     assert {c.rate for c in rounds[1] if c.patterns} == {1.5e-3}  # the usual one
     assert recipe.patterns is not None
@@ -215,11 +215,11 @@ def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypa
 
 
 def test_few_rows_want_lower_rates_and_try_few_hidden_units(monkeypatch):
-    monkeypatch.setattr(choosing, "FEW_ROWS", 5000)
+    monkeypatch.setattr(auto_settings, "FEW_ROWS", 5000)
     wide = list(candidates(auto(), (), table(100)))
     assert {c.hidden for c in wide} == {(100,), (400,)}
     assert sorted({c.rate for c in wide if c.patterns}) == pytest.approx([1.5e-4, 5e-4, 1.5e-3])
-    assert settled(auto(budget="2s"), ("budget",), table(4)).patience == choosing.PATIENT
+    assert settled(auto(budget="2s"), ("budget",), table(4)).patience == auto_settings.PATIENT
     given = {"patience": 7, "hidden": (30,)}
     assert {c.hidden for c in candidates(auto(**given), given, table(100))} == {(30,)}
 
@@ -231,25 +231,28 @@ def test_a_run_has_to_better_the_best_trial_and_independent_columns(monkeypatch,
     def judge(recipe, data, rivals, seconds):
         return [Judged(rivals[0], 0.0, value, error, 100, {"biases": torch.ones(1, 2)})]
 
-    monkeypatch.setattr(choosing, "compared", judge)
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 1.0)
-    found = chosen(auto(), (), table()).start
+    monkeypatch.setattr(auto_settings, "compared", judge)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 1.0)
+    found = find_settings(auto(), (), table()).start
     assert what in found.what
     assert found.worst == (value - 2 * error if what == "a trial" else found.value)
     assert found.worst > -5.0
 
 
 def test_trials_are_compared_by_the_pessimistic_end():
-    wide, narrow = Judged(None, 0.0, -129.6, 100.0, 9), Judged(None, 0.0, -130.0, 0.1, 9)
+    wide, narrow = (
+        Judged(None, 0.0, -129.6, 100.0, 9),
+        Judged(None, 0.0, -130.0, 0.1, 9),
+    )
     assert narrow.worst > wide.worst
     assert Judged(None, 0.0, float("nan"), 0.1, 9).worst == -float("inf")
-    assert Start("a trial", -1.0, float("nan"), {}).worst == -float("inf")
+    assert Baseline("a trial", -1.0, float("nan"), {}).worst == -float("inf")
 
 
 def test_the_best_trial_is_handed_on_with_its_parameters(few, monkeypatch):
     rivals = [Candidate((8,), None, 1e-2, decay) for decay in (0.0, 100.0)]
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 600.0)
-    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 600.0)
+    monkeypatch.setattr(auto_settings, "LONGEST", 100.0)
     recipe = replace(auto(), particles=50, sweeps=1, batch_size=20)
     first, last = compared(recipe, table(valid=True), rivals, 1.0)
     sizes = [float(x.parameters["couplings.weights.0-1"].abs().sum()) for x in (first, last)]
@@ -354,9 +357,9 @@ def test_layers_of_deep_and_full_machines_are_rules():
 
 
 def test_couplings_are_counted():
-    assert choosing.couplings("rbm", 10, (4,)) == 40
-    assert choosing.couplings("dbm", 10, (4, 3)) == 52
-    assert choosing.couplings("bm", 10, (4,)) == 91
+    assert auto_settings.couplings("rbm", 10, (4,)) == 40
+    assert auto_settings.couplings("dbm", 10, (4, 3)) == 52
+    assert auto_settings.couplings("bm", 10, (4,)) == 91
     dense = [c.rate for c in candidates(auto(model="bm"), (), table(256)) if c.patterns is None]
     assert dense == pytest.approx([x * 128 / (456 * 455 / 2) ** 0.5 for x in (5e-4, 1.5e-3, 4.5e-3)])
 
@@ -364,8 +367,8 @@ def test_couplings_are_counted():
 @pytest.mark.parametrize("kind", [{"model": "dbm"}, {"model": "bm"}])
 def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
     lines = []
-    monkeypatch.setattr(choosing, "_speed", lambda recipe, data: 30.0)
-    monkeypatch.setattr(choosing, "LONGEST", 100.0)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 30.0)
+    monkeypatch.setattr(auto_settings, "LONGEST", 100.0)
     recipe = settled(auto(**kind, budget="4s"), {**kind, "budget": "4s"}, table(), lines.append)
     layers = "80 + 20" if kind["model"] == "dbm" else "50"
     assert recipe.hidden == tuple(map(int, layers.split(" + ")))
@@ -382,7 +385,7 @@ def test_deep_and_full_machines_are_judged_by_the_bound(few, monkeypatch, kind):
 
 
 def test_what_was_chosen_of_a_deep_machine_stays(monkeypatch):
-    monkeypatch.setattr(choosing, "compared", lambda *given: [])
+    monkeypatch.setattr(auto_settings, "compared", lambda *given: [])
     given = {"model": "dbm", "hidden": (7, 5), "lifetime": 0, "positive": "clamped", "positive_steps": 3}
     given["deep_start"] = 0.5
     lines = []
@@ -416,9 +419,9 @@ def test_the_command_trains_a_deep_machine(few, tmp_path, monkeypatch, capsys):
     [{"negative": "pid", "patterns": 4}, {"optimizer": "sgd"}],
 )
 def test_it_is_for_one_kind_of_training(other):
-    assert not choosing.serves(other)
+    assert not auto_settings.applies_to(other)
     with pytest.raises(InputError, match="the preset auto trains by pcd and adam, not by"):
-        chosen(auto(**other), other, table())
+        find_settings(auto(**other), other, table())
 
 
 def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
@@ -434,11 +437,11 @@ def test_a_time_to_train_in_asks_for_it_but_for_the_papers_tasks():
 
 
 def test_it_is_the_default_unless_epochs_are_asked_for():
-    assert choosing.tries({})
-    assert choosing.tries({"hidden": (30,), "negative": "pcd"})
-    assert choosing.tries({"epochs": 30, "budget": "5m"})
-    assert not choosing.tries({"epochs": 30})
-    assert not choosing.tries({"negative": "pid"})
+    assert auto_settings.is_default_for({})
+    assert auto_settings.is_default_for({"hidden": (30,), "negative": "pcd"})
+    assert auto_settings.is_default_for({"epochs": 30, "budget": "5m"})
+    assert not auto_settings.is_default_for({"epochs": 30})
+    assert not auto_settings.is_default_for({"negative": "pid"})
 
 
 def test_it_needs_something_to_judge_by():
@@ -449,7 +452,7 @@ def test_it_needs_something_to_judge_by():
 def test_both_shapes_are_in_the_second_round():
     judged = [Judged(Candidate((400,), None, x, 0.1), 0.0, -x, 0.0, 9) for x in (1.0, 2.0, 3.0)]
     judged += [Judged(Candidate((400,), 64, x, 0.1), 0.0, -x, 0.0, 9) for x in (4.0, 5.0, 6.0)]
-    assert [c.rate for c in choosing.best_of_shapes(judged)] == [1.0, 4.0]
+    assert [c.rate for c in auto_settings.best_of_shapes(judged)] == [1.0, 4.0]
 
 
 def test_the_command(few, tmp_path, monkeypatch, capsys):
@@ -469,5 +472,5 @@ def test_the_command(few, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     assert "prolonged" not in json.loads((tmp_path / "R/run.json").read_text())
-    assert info["recipe"]["valid"] == choosing.VALID
+    assert info["recipe"]["valid"] == auto_settings.VALID
     assert Run(tmp_path / "R").best.is_file()
