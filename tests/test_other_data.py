@@ -11,7 +11,7 @@ import torch
 import rapidbm as rb
 from rapidbm.cli.main import main
 from rapidbm.data.tables import read_table, write_table
-from rapidbm.runs.pretrained.packed import trained
+from rapidbm.runs.pretrained.packed import open_trained
 from rapidbm.runs.trust import is_trusted
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -209,8 +209,8 @@ def test_evaluate_in_python(command, folder):
 def test_its_own_data_are_no_others(folder):
     run = rb.Run("R")
     for same in (run.data(), "my.csv", folder / "my.csv"):
-        assert trained(run, same).other is None
-    assert trained(run, rb.from_arrays(ROWS)).other is not None
+        assert open_trained(run, same).other is None
+    assert open_trained(run, rb.from_arrays(ROWS)).other is not None
 
 
 def test_names_of_a_stranger_stay_text(folder):
@@ -226,7 +226,7 @@ def test_names_of_a_stranger_stay_text(folder):
 
 def test_looking_at_other_data_leaves_a_run_its_own(folder):
     run = rb.Run("R")
-    looked = trained(run, "other.csv")
+    looked = open_trained(run, "other.csv")
     assert [*looked.parts()] == ["data"]
     assert torch.equal(looked.parts()["data"].spins, rb.to_spins(ROWS[40:]))
     assert [*run.data().parts] == ["train", "test"]
