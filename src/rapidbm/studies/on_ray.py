@@ -48,6 +48,8 @@ QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Tune saves its own state once: a save that overtakes another logs a traceback.
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
 }
 
 
