@@ -66,8 +66,8 @@ def parted(words: list[str]) -> Iterator[list[str]]:
 
 
 def pages() -> list[Path]:
-    """The README and every page of the site."""
-    return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    """The pages at the top of the repository, and every page of the site."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(text: str) -> list[Block]:

@@ -8,7 +8,7 @@ from mkdocs.structure.files import File, Files
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-ALWAYS = {"CHANGELOG.md", "SECURITY.md"}  # pages of the site, linked to or not
+ALWAYS = {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}  # pages of the site, linked to or not
 LINK = re.compile(r"\]\((\.\./[^)#\s]+)")
 
 
