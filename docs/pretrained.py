@@ -8,7 +8,7 @@ from pathlib import Path
 from rapidbm.runs.pretrained.packed import Pretrained, known
 
 PAGE = Path(__file__).with_suffix(".md")
-BEGIN, END = "<!-- card -->", "<!-- end of the card -->"
+BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
 def page(text: str) -> str:
