@@ -28,8 +28,7 @@ def machine(request):
 
 @pytest.fixture
 def modules(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    return [importlib.import_module(f"benchmarks.{name}") for name in ("altered", "ablations")]
+    return [importlib.import_module(f"rapidbm_bench.{name}") for name in ("altered", "ablations")]
 
 
 def couplings(machine):

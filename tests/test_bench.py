@@ -6,7 +6,6 @@ import os
 import sys
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -15,12 +14,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from rapidbm.accel import rounding
-from rapidbm.bench import clock, groups, peers, report, roofline, run, sizes
-from rapidbm.bench.jobs import Size, annealed, epoch, gibbs, ours, plain, rapid, tempered
-from rapidbm.bench.peak import peak_bytes
-from rapidbm.cli.bench import bench
 from rapidbm.cli.main import main
 from rapidbm.errors import InputError
+from rapidbm_bench import clock
+from rapidbm_bench.command import bench
+from rapidbm_bench.speed import groups, peers, report, roofline, run, sizes
+from rapidbm_bench.speed.jobs import Size, annealed, epoch, gibbs, ours, plain, rapid, tempered
+from rapidbm_bench.speed.peak import peak_bytes
 
 CPU = torch.device("cpu")
 
@@ -424,8 +424,7 @@ def test_bad_input_ends_with_two(words, told, monkeypatch, capsys):
 
 
 def test_the_two_ways_of_a_pid_update_agree_before_they_are_timed(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    pid = importlib.import_module("benchmarks.pid")
+    pid = importlib.import_module("rapidbm_bench.pid")
     for name, value in (("VISIBLE", 30), ("HIDDEN", 60), ("PATTERNS", 4), ("BATCH", 10)):
         monkeypatch.setattr(pid, name, value)
     monkeypatch.setattr(
@@ -439,8 +438,7 @@ def test_the_two_ways_of_a_pid_update_agree_before_they_are_timed(monkeypatch):
 
 
 def test_the_benchmark_of_verdicts_counts_what_is_said(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    verdicts = importlib.import_module("benchmarks.verdicts")
+    verdicts = importlib.import_module("rapidbm_bench.verdicts")
     names = [name for name, _, _ in verdicts.cases()]
     assert len(set(names)) == len(names) >= 60
     said = iter([verdicts.GLASS, verdicts.ORDERED, "undecided: Y = 0.02 is too near 0.02"])

@@ -1,7 +1,6 @@
 """The benchmark of coverage: its families are what they say, and it counts misses."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 
@@ -26,9 +25,8 @@ RANDOM = (
 
 @pytest.fixture
 def benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
     names = ("families", "coverage")
-    return [importlib.import_module(f"benchmarks.{name}") for name in names]
+    return [importlib.import_module(f"rapidbm_bench.{name}") for name in names]
 
 
 def test_members_can_be_summed_and_differ(benchmarks):

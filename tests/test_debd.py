@@ -5,12 +5,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from benchmarks import __main__ as benchmarks
-from benchmarks import debd, debd_methods, debd_page, debd_sets
-from benchmarks.debd_methods import METHODS, Failed, Method, Score, Task, Tree, together
 
 from rapidbm.data import digits
 from rapidbm.errors import InputError
+from rapidbm_bench import __main__ as benchmarks
+from rapidbm_bench import debd, debd_methods, debd_page, debd_sets
+from rapidbm_bench.debd_methods import METHODS, Failed, Method, Score, Task, Tree, together
 
 ALL = {"small": debd_sets.Size(5, 300, 80, 90), "other": debd_sets.Size(5, 300, 80, 90)}
 

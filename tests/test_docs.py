@@ -136,7 +136,7 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
 def test_commands_options_and_links_exist(page):
     text = page.read_text()
     for name, words in BENCHMARK.findall(text):
-        known = (ROOT / "benchmarks" / f"{name}.py").read_text()
+        known = (ROOT / "src/rapidbm_bench" / f"{name}.py").read_text()
         for flag in FLAG.findall(words):
             assert f'"{flag}"' in known, f"benchmarks {name} has no {flag}"
     text = BENCHMARK.sub("", text)

@@ -3,7 +3,6 @@
 import importlib
 import itertools
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -265,9 +264,7 @@ def test_training_goes_on_from_any_restricted_machine(machine):
 @pytest.fixture(scope="module")
 def hard():
     """The benchmark of tables that a machine is easily lost on."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[1]))
-        yield importlib.import_module("benchmarks.hard_tables")
+    return importlib.import_module("rapidbm_bench.hard_tables")
 
 
 def check_above(hard, name, seed):

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +15,7 @@ WORDS = ["--data", "digits", "--valid", "300", "--iterations", "30", "--device",
 
 @pytest.fixture
 def features(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    module = importlib.import_module("benchmarks.features")
+    module = importlib.import_module("rapidbm_bench.features")
     monkeypatch.setattr(module, "STRENGTHS", (0.01, 1e-3))
     monkeypatch.setattr(module, "SIZES", (1.0, 2.0))
     return module

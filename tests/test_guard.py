@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 import torch
-from benchmarks import __main__ as benchmarks
-from benchmarks import guard
 
-from rapidbm.bench.jobs import Size, gibbs, look, ours
 from rapidbm.disk import read_json
+from rapidbm_bench import __main__ as benchmarks
+from rapidbm_bench import guard
+from rapidbm_bench.speed.jobs import Size, gibbs, look, ours
 
 COMMITTED = {"ratio": 1.0, "low": 0.99, "high": 1.01}
 SMALL = Size(6, 4, None, 3)

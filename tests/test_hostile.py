@@ -81,7 +81,7 @@ def run(finished, tmp_path):
 @pytest.fixture(scope="module")
 def fuzz():
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    yield importlib.import_module("benchmarks.fuzz")
+    yield importlib.import_module("rapidbm_bench.fuzz")
     sys.path.pop(0)
 
 

@@ -9,8 +9,9 @@ import torch
 from matplotlib.figure import Figure
 
 import rapidbm as rb
-from rapidbm.bench import report
-from rapidbm.bench import run as bench
+from rapidbm_bench import benchmark
+from rapidbm_bench.speed import report
+from rapidbm_bench.speed import run as bench
 
 MACHINE = rb.rbm(9, 5, patterns=2, replicas=2, seed=0)
 DENSE = rb.rbm(9, 5, biases=True, seed=0)
@@ -124,11 +125,11 @@ def test_benchmarks_in_python(monkeypatch):
     known = {"peers": 2}
     monkeypatch.setattr(bench, "measured", lambda *a, **k: known)
     monkeypatch.setattr(report, "lines", lambda found: [f"{k} {v}" for k, v in found.items()])
-    found = rb.benchmark(quick=True, device="cpu")
+    found = benchmark(quick=True, device="cpu")
     assert found.numbers is known
     assert repr(found) == "peers 2"
     with pytest.raises(rb.InputError, match="leave --precision out"):
-        rb.benchmark(device="cpu", precision="bf16")
+        benchmark(device="cpu", precision="bf16")
 
 
 def test_data_sets_in_python():

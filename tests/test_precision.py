@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,8 +20,7 @@ TINY = {
 
 @pytest.fixture
 def precision(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    return importlib.import_module("benchmarks.precision")
+    return importlib.import_module("rapidbm_bench.precision")
 
 
 def words(**changed):

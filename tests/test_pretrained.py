@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.grid import arguments, recipe_of
-from benchmarks.pack import command, moved, rounded
 from safetensors.torch import load_file, save_file
 
 import rapidbm as rb
@@ -22,6 +20,8 @@ from rapidbm.errors import InputError
 from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.runs.pretrained import packed
 from rapidbm.runs.pretrained.packed import IMAGES, Card, Pretrained, known, open_trained, pack
+from rapidbm_bench.grid import arguments, recipe_of
+from rapidbm_bench.pack import command, moved, rounded
 
 ROOT = Path(__file__).parents[1]
 

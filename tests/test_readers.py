@@ -16,12 +16,12 @@ import pyarrow.parquet
 import pytest
 import torch
 import zarr
-from benchmarks.children import Children
 
 import rapidbm as rb
 from rapidbm.data import sources
 from rapidbm.data.reading import child, parent
 from rapidbm.errors import DataWarning, InputError
+from rapidbm_bench.children import Children
 
 BITS = (np.random.default_rng(0).random((60, 16)) < 0.4).astype(np.int8)
 LABELS = np.arange(60) % 7

@@ -58,12 +58,16 @@ def test_the_released_sources_build_to_the_same_bytes_elsewhere(built, tmp_path)
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built):
-    sources = Path(rapidbm.__file__).parents[1]
+    packages = [
+        ROOT / name for name in PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    ]
     wanted = {
-        str(path.relative_to(sources))
-        for path in sources.glob("rapidbm*/**/*")
+        path.relative_to(ROOT / "src").as_posix()
+        for package in packages
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    assert {path.parent for path in (ROOT / "src").glob("*/__init__.py")} == {*packages}
     for name in ("py.typed", "__init__.pyi", "runs/pretrained/mnist.safetensors"):
         assert f"rapidbm/{name}" in wanted
     assert {"rapidbm_paper/py.typed", "rapidbm_paper/report.html"} <= wanted

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import scaling
-from benchmarks.scaling import Link, Processor, Work, simulated
 
 import together
+from rapidbm_bench import scaling
+from rapidbm_bench.scaling import Link, Processor, Work, simulated
 
 DOCS = Path(__file__).parents[1] / "docs"
 

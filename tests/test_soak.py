@@ -12,7 +12,7 @@ import torch
 @pytest.fixture(scope="module")
 def soak():
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    yield importlib.import_module("benchmarks.soak")
+    yield importlib.import_module("rapidbm_bench.soak")
     sys.path.pop(0)
 
 

@@ -4,8 +4,6 @@ from . import plot as plot
 from .accel.ranks import Ranks as Ranks
 from .accel.ranks import in_ranks as in_ranks
 from .accel.rounding import precision as precision
-from .bench.run import Benchmark as Benchmark
-from .bench.run import benchmark as benchmark
 from .data.catalogue import datasets as datasets
 from .data.catalogue import load as load
 from .data.converted import pack as pack

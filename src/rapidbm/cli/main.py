@@ -33,7 +33,7 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "datasets": "What can be trained on, and where it comes from.",
     "pack": "Write data as packed spins, eight to a byte, to train on from disk; or check such a file.",
 }
-HOMES = {"pack": "datasets"}  # commands in the module of another
+HOMES = {"pack": ".datasets", "bench": "rapidbm_bench.command"}  # commands that lie elsewhere
 SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
 STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -53,7 +53,7 @@ class Deferred(TyperCommand):
     @cached_property
     def whole(self) -> Any:
         with Screen().gentle_warnings():  # other packages are loaded, too
-            module = import_module(f".{HOMES.get(str(self.name), self.name)}", __package__)
+            module = import_module(HOMES.get(str(self.name), f".{self.name}"), __package__)
         alone = typer.Typer(add_completion=False, **STYLE)
         function = getattr(module, str(self.name))
         alone.command(self.name, help=_flowing(function.__doc__))(function)

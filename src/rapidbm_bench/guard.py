@@ -34,18 +34,18 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from rapidbm.bench.clock import CPU, Action, interleaved
-from rapidbm.bench.groups import SMALL, often, sklearn_fit
-from rapidbm.bench.jobs import PER_CALL, Size, bars, epoch, look, ours, plain
-from rapidbm.bench.peers import REMEDY as INSTALL
-from rapidbm.bench.peers import Guarded, by_rbms, by_sklearn
-from rapidbm.bench.run import busy
 from rapidbm.disk import read_json, write_json
 from rapidbm.errors import InputError, unknown
 from rapidbm.progress import quiet
 from rapidbm.schema import Maybe, Names, Real, Text, Whole
 
 from . import pid
+from .clock import CPU, Action, interleaved
+from .speed.groups import SMALL, often, sklearn_fit
+from .speed.jobs import PER_CALL, Size, bars, epoch, look, ours, plain
+from .speed.peers import REMEDY as INSTALL
+from .speed.peers import Guarded, by_rbms, by_sklearn
+from .speed.run import busy
 
 FILE = Path(__file__).with_name("guard.json")
 LIMIT = 0.15  # a ratio may be so much above the committed one

@@ -7,7 +7,7 @@ import tracemalloc
 
 import torch
 
-from .clock import Action
+from ..clock import Action
 
 HOW = {
     "cuda": "torch.cuda.max_memory_allocated",

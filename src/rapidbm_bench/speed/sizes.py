@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ..estimates import power_law
-from .clock import WARM_UP, Action, Times, interleaved
+from rapidbm.estimates import power_law
+
+from ..clock import WARM_UP, Action, Times, interleaved
 from .jobs import Size, gibbs, ours
 from .peak import peak_bytes
 from .roofline import sweep_count, update_count

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from ..errors import pip_line
-from .clock import Action, Times, interleaved
+from rapidbm.errors import pip_line
+
+from ..clock import Action, Times, interleaved
 from .jobs import PER_CALL, Size, bars, gibbs, images, ours, plain, rapid
 
 REMEDY = pip_line("rbms")

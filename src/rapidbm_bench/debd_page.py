@@ -17,7 +17,7 @@ from .debd_methods import METHODS
 from .debd_sets import SETS
 
 Row = dict[str, Any]
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE, RECORDS = DOCS / "results.md", DOCS / "results" / "debd.json"
 BEGIN, END = "<!-- debd -->", "<!-- end -->"
 NUMBER = Real()

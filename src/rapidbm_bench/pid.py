@@ -11,7 +11,6 @@ from unittest import mock
 
 import torch
 
-from rapidbm.bench.clock import interleaved
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.patterns import Patterns
 from rapidbm.machines.units import SPIN
@@ -20,6 +19,8 @@ from rapidbm.training.negative import PatternInduced
 from rapidbm.training.optimisers import sgd
 from rapidbm.training.projections import Clip
 from rapidbm.training.trainer import Trainer
+
+from .clock import interleaved
 
 VISIBLE, HIDDEN, PATTERNS, BATCH = 784, 3000, 190, 500
 
@@ -49,7 +50,7 @@ def through_w(made: Trainer) -> None:
 
 def peak_megabytes() -> float:
     """How far the process grows during updates, in a process of its own (Linux)."""
-    code = "from benchmarks.pid import grow; print(grow())"
+    code = "from rapidbm_bench.pid import grow; print(grow())"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(out.stdout)
 

@@ -10,14 +10,15 @@ from typing import Annotated
 import torch
 import typer
 
-from ..accel.rounding import PRECISIONS
-from ..bench import report, run
-from ..disk import write_bytes
-from ..errors import InputError
-from ..progress import quiet
-from ..random import check_seed
-from .terminal.console import Screen
-from .terminal.options import Device, Json, Seed, offers
+from rapidbm.accel.rounding import PRECISIONS
+from rapidbm.cli.terminal.console import Screen
+from rapidbm.cli.terminal.options import Device, Json, Seed, offers
+from rapidbm.disk import write_bytes
+from rapidbm.errors import InputError
+from rapidbm.progress import quiet
+from rapidbm.random import check_seed
+
+from .speed import report, run
 
 
 def bench(

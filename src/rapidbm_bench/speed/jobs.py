@@ -9,20 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..machines.constructors import bm, dbm, rbm
-from ..machines.machine import Machine
-from ..random import stream
-from ..runs.metrics import measured
-from ..runs.recipe import Recipe
-from ..sampling import annealing
-from ..sampling.bases import path_to
-from ..sampling.gibbs import sweeps as gibbs_sweeps
-from ..sampling.tempering import new_walkers, tempering_step
-from ..training.negative import NegativePhase, PatternInduced, Persistent
-from ..training.optimisers import Optimizer, adam, sgd
-from ..training.projections import Clip
-from ..training.trainer import Trainer
-from .clock import Action
+from rapidbm.machines.constructors import bm, dbm, rbm
+from rapidbm.machines.machine import Machine
+from rapidbm.random import stream
+from rapidbm.runs.metrics import measured
+from rapidbm.runs.recipe import Recipe
+from rapidbm.sampling import annealing
+from rapidbm.sampling.bases import path_to
+from rapidbm.sampling.gibbs import sweeps as gibbs_sweeps
+from rapidbm.sampling.tempering import new_walkers, tempering_step
+from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
+from rapidbm.training.optimisers import Optimizer, adam, sgd
+from rapidbm.training.projections import Clip
+from rapidbm.training.trainer import Trainer
+
+from ..clock import Action
 
 BATCHES = 4  # in the data
 PER_CALL = 40  # updates of the bars (ten epochs), or of a small machine

@@ -45,7 +45,7 @@ class Team:
         there |= {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "20000", "RAPIDBM_PROGRESS": "off"}
         self.ranks = [
             subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.ranks"],
+                [sys.executable, "-m", "rapidbm_bench.ranks"],
                 env={**os.environ, **there, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

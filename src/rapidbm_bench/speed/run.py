@@ -12,13 +12,14 @@ from typing import Any, cast
 
 import torch
 
-from .. import __version__
-from ..accel import rounding
-from ..accel.devices import device_named
-from ..display import Displayable
-from ..errors import InputError, check_choice
-from ..progress import quiet
-from ..random import check_seed
+from rapidbm import __version__
+from rapidbm.accel import rounding
+from rapidbm.accel.devices import device_named
+from rapidbm.display import Displayable
+from rapidbm.errors import InputError, check_choice
+from rapidbm.progress import quiet
+from rapidbm.random import check_seed
+
 from . import groups, peers, roofline, sizes
 from .jobs import Size
 from .peak import HOW

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .clock import Action, interleaved
+from ..clock import Action, interleaved
 from .jobs import PER_CALL, Size, annealed, deep, epoch, full, gibbs, images, plain, tempered
 from .peers import OURS, PLAIN, Row, by_rbms, by_thrml, guarded, timed
 

@@ -25,8 +25,9 @@ from typing import Any
 
 import torch
 
-from ..accel import rounding
-from .clock import interleaved
+from rapidbm.accel import rounding
+
+from ..clock import interleaved
 from .jobs import Size
 
 WORD = 4  # bytes of float32

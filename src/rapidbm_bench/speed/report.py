@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import pictures
-from ..pictures import PENS, label, panels, print_style
+from rapidbm import pictures
+from rapidbm.pictures import PENS, label, panels, print_style
+
 from . import roofline, sizes
 
 if TYPE_CHECKING:
