@@ -59,7 +59,7 @@ def test_worse_is_more_than_15_percent_above(hand, one, other, said):
     assert row["ratio"] == pytest.approx(one / other, rel=1e-3)
     assert row["change"] == pytest.approx(one / other - 1, abs=1e-3)
     assert row["verdict"] == said
-    assert guard.is_worse({"": row}) == (said == guard.WORSE)
+    assert guard.failed({"": row}) == (said == guard.WORSE)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_peer_that_cannot_be_measured_is_skipped_and_named(hand, package, othe
     row = guard.compared(guard.Ratio("", costs(hand, 9.0), other, package), COMMITTED)
     assert row["verdict"] == f"skipped: {told}"
     assert row["ratio"] is None
-    assert not guard.is_worse({"": row})
+    assert not guard.failed({"": row})
     assert told in guard.sentence("peer", row)
 
 

@@ -1,94 +1,52 @@
-"""Runs every benchmark and prints a table, or with --json one object per line.
+"""Runs benchmarks by name and prints their numbers.
 
-python -m benchmarks              all that take no options
-python -m benchmarks pid verdicts
-python -m benchmarks guard --only replicas,help
-python -m benchmarks annealer --seeds 8
-python -m benchmarks ablations --data digits --out digits.json
-python -m benchmarks coverage --cases 20 --families cold,holes
-python -m benchmarks debd nltcs jester --budget 5m --seeds 5
-python -m benchmarks estimator --seeds 5 --out estimator.json
-python -m benchmarks features --machines trained.safetensors --out features.json
-python -m benchmarks grid --data digits --hidden 200 --rate 1e-3,2e-3 --decay 0,0.1 --updates 5000
-python -m benchmarks pack --machines grid.safetensors --grid grid.json --device "an H200" --out FILE
-python -m benchmarks hard_tables --seeds 3
-python -m benchmarks fuzz --count 2000 --doors npy,csv
-python -m benchmarks precision --data digits --patterns 40 --out digits.json
-python -m benchmarks studio --repeats 3 --out studio.json
-python -m benchmarks ranks --out ranks.json
-python -m benchmarks on_ray --trainings 20 --seconds 10
-python -m benchmarks scaling --constants docs/performance/ranks.json --figures docs/images
-python -m benchmarks signals --count 100
-python -m benchmarks soak --kills 300
-python -m benchmarks streaming --gb 20 --folder /tmp
-python -m benchmarks watched --trainings 20 --visible 60,784
+    python -m benchmarks                       those that take a few minutes and need no choice
+    python -m benchmarks pid verdicts          some of these
+    python -m benchmarks guard --only help     one with its options
+    python -m benchmarks guard --help          what it measures, its options, examples
+
+With --json each result is one line of JSON. `python -m rapidbm_bench` is the same outside of a checkout.
 """
 
 import json
 import sys
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 from rapidbm.errors import InputError
 
-from . import (
-    ablations,
-    annealer,
-    coverage,
-    debd,
-    estimator,
-    features,
-    fuzz,
-    grid,
-    guard,
-    hard_tables,
-    on_ray,
-    pack,
-    pid,
-    precision,
-    ranks,
-    scaling,
-    signals,
-    soak,
-    streaming,
-    studio,
-    thermodynamics,
-    verdicts,
-    watched,
-)
+from .running import Row
 
-BENCHMARKS = {
-    "pid": pid.run,
-    "coverage": coverage.run,
-    "verdicts": verdicts.run,
-    "thermodynamics": thermodynamics.run,
+BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
+    "pid": "a PID update through overlaps beside one through a rebuilt W",
+    "coverage": "how often 95 % intervals hold the exact value",
+    "verdicts": "whether `diagnose` is right about machines whose phase is known",
+    "thermodynamics": "how often values by tempering lie within 1.96 errors of the exact ones",
+    "ablations": "one thing of a training changed at a time, at equal cost",
+    "annealer": "trainings by dimod samplers beside persistent chains",
+    "debd": "the leaderboard: log p of the density-estimation tables, method beside method",
+    "estimator": "RapidRBM beside scikit-learn's BernoulliRBM",
+    "features": "how well hidden units serve a classifier",
+    "fuzz": "damaged and hostile files against every reader",
+    "grid": "rates and weight decays, trained side by side",
+    "guard": "is anything slower than it was?",
+    "hard_tables": "tables that a machine is easily lost on",
+    "on_ray": "what Ray costs a sweep",
+    "pack": "makes the file of a pretrained machine",
+    "precision": "likelihoods of trainings in each precision",
+    "ranks": "two processes beside one, and what sums over processes cost",
+    "scaling": "an update on up to 1,024 processes, simulated",
+    "signals": "SIGINT and SIGTERM at random moments of commands",
+    "soak": "trainings that are killed again and again",
+    "streaming": "training from a large file",
+    "studio": "waiting times of the page, and what watching costs",
+    "watched": "watched likelihoods beside exact ones",
 }
-WITH_OPTIONS = {
-    "ablations": ablations.run,
-    "annealer": annealer.run,
-    "coverage": coverage.run,
-    "debd": debd.run,
-    "estimator": estimator.run,
-    "features": features.run,
-    "fuzz": fuzz.run,
-    "grid": grid.run,
-    "guard": guard.run,
-    "hard_tables": hard_tables.run,
-    "pack": pack.run,
-    "precision": precision.run,
-    "studio": studio.run,
-    "ranks": ranks.run,
-    "on_ray": on_ray.run,
-    "scaling": scaling.run,
-    "signals": signals.run,
-    "soak": soak.run,
-    "streaming": streaming.run,
-    "watched": watched.run,
-}
-KNOWN = {**BENCHMARKS, **WITH_OPTIONS}
-TABLES = {"debd": debd.show}  # those that print a table of their own
+USUAL = ("pid", "coverage", "verdicts", "thermodynamics")  # where none is named
 
 
-def show(values: Mapping[str, object]) -> None:
+def show(values: Mapping[str, Any]) -> None:
     """Lines of numbers; of a mapping of mappings a table."""
     rows = {key: value for key, value in values.items() if isinstance(value, Mapping)}
     for key, value in values.items():
@@ -106,31 +64,32 @@ def cell(value: object) -> str:
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    if "--help" in words and words[0] not in WITH_OPTIONS:
-        print(__doc__.strip(), "", f"known are {', '.join(KNOWN)}", sep="\n")
+    """Runs what the command line names; exit code 1 for a result that failed, 2 for bad input."""
+    words = [word for word in sys.argv[1:] if word != "--json"]
+    if words[:1] in (["--help"], ["-h"]):
+        told = (f"    {name:<16}{line}" for name, line in BENCHMARKS.items())
+        print((__doc__ or "").strip(), "", *told, sep="\n")
         return
-    as_json = "--json" in words
-    words = [word for word in words if word != "--json"]
-    options: list[str] = []
-    if words and words[0] in WITH_OPTIONS:
-        words, options = words[:1], words[1:]
-    for name in words:
-        if name not in KNOWN:
-            print(f"unknown benchmark {name!r}: known are {', '.join(KNOWN)}", file=sys.stderr)
+    names, options = words[:1], words[1:]
+    if {*words} <= {*USUAL}:
+        names, options = words or [*USUAL], []
+    for name in names:
+        if name not in BENCHMARKS:
+            print(f"unknown benchmark {name!r}: known are {', '.join(BENCHMARKS)}", file=sys.stderr)
             sys.exit(2)
-    for name in words or list(BENCHMARKS):
+    for name in names:
+        benchmark: Any = import_module(f".{name}", __package__)
         try:
-            result = WITH_OPTIONS[name](options) if name in WITH_OPTIONS else BENCHMARKS[name]()
+            result: Row = benchmark.run(options)
         except InputError as error:
             print(error, file=sys.stderr)
             sys.exit(2)
-        if as_json:
+        if "--json" in sys.argv:
             print(json.dumps({"benchmark": name, **result}), flush=True)
         else:
             print(name)
-            TABLES.get(name, show)(result)
-        if (name == "guard" and guard.is_worse(result)) or (name == "debd" and result["failed"]):
+            getattr(benchmark, "show", show)(result)
+        if hasattr(benchmark, "failed") and benchmark.failed(result):
             sys.exit(1)
 
 

@@ -14,12 +14,12 @@ already are not made again, and the test part is looked at with `--test` alone.
     python -m benchmarks ablations --data mnist --kind patterns --variants "base;centred"
 """
 
-import argparse
 import json
 import math
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,12 @@ from rapidbm.sampling.paths import Cooling
 from rapidbm.training.trainer import Trainer
 
 from .altered import Centred, Decaying, Noisy, Sided, covariance_metric, smooth_metric
+from .running import Row, option_parser
 
 ROWS, VALID = 10_000, 5000  # of mnist
 SETTLE = 50  # sweeps between the two directions of annealing
 EXACT = 2**16  # terms of a sum that cost less than annealing
 BOTH = ("patterns", "dense")
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ VARIANTS = {
 }
 
 
-def arguments(words: Iterable[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks ablations")
+def arguments(words: Sequence[str] = ()) -> Namespace:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--data", default="digits", choices=tuple(SIZES))
     parser.add_argument("--kind", default="both", choices=("both", *BOTH))
     parser.add_argument("--seeds", type=int, default=5, help="replicas of each variant")
@@ -143,7 +143,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--test", action="store_true", help="look at the test part too")
     parser.add_argument("--out", type=Path, help="a JSON file for all of it")
-    how = parser.parse_args(list(words))
+    how = parser.parse_args(words)
     size = SIZES[how.data]
     for name in ("hidden", "patterns", "updates", "decay"):
         if getattr(how, name) is None:
@@ -152,7 +152,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     return how
 
 
-def chosen(how: argparse.Namespace) -> list[tuple[str, str]]:
+def chosen(how: Namespace) -> list[tuple[str, str]]:
     """Kind and variant of every row."""
     names = list(VARIANTS) if how.variants == "all" else how.variants.split(";")
     for name in names:
@@ -162,7 +162,7 @@ def chosen(how: argparse.Namespace) -> list[tuple[str, str]]:
     return [(kind, name) for kind in kinds for name in names if kind in VARIANTS[name].of]
 
 
-def data_of(how: argparse.Namespace) -> Dataset:
+def data_of(how: Namespace) -> Dataset:
     """Digits with a held-out share, or a part of MNIST's training images."""
     data = Recipe.made(how.data, {"valid": how.valid if how.data == "digits" else None}).data()
     if how.data != "mnist":
@@ -172,7 +172,7 @@ def data_of(how: argparse.Namespace) -> Dataset:
     return replace(data, train=data.train.take(rows), valid=data.train.take(held))
 
 
-def recipe_of(how: argparse.Namespace, kind: str, variant: Variant) -> Recipe:
+def recipe_of(how: Namespace, kind: str, variant: Variant) -> Recipe:
     """`seeds` replicas of each rate."""
     rates = tuple(how.rates[kind] * factor for factor in variant.rates for _ in range(how.seeds))
     settings: dict[str, Any] = {
@@ -201,7 +201,7 @@ def cost_of(recipe: Recipe, rows: int) -> int:
     return updates * (drawn + (recipe.particles or 0)) + rows
 
 
-def trainer_of(how: argparse.Namespace, kind: str, variant: Variant, data: Dataset) -> Trainer:
+def trainer_of(how: Namespace, kind: str, variant: Variant, data: Dataset) -> Trainer:
     rows = len(data.train)
     base, recipe = recipe_of(how, kind, Variant()), recipe_of(how, kind, variant)
     usual, cost = (cost_of(r, rows) / math.ceil(rows / r.batch_size) for r in (base, recipe))
@@ -232,7 +232,7 @@ def trainer_of(how: argparse.Namespace, kind: str, variant: Variant, data: Datas
 
 
 @torch.no_grad()
-def normaliser(machine: Machine, spins: torch.Tensor, how: argparse.Namespace) -> Bounds:
+def normaliser(machine: Machine, spins: torch.Tensor, how: Namespace) -> Bounds:
     """log Z, exact or by annealing both ways from the marginals of these data, with ± 2 errors."""
     if can_be_exact(machine, EXACT):
         return log_z(machine, method="exact")
@@ -254,7 +254,7 @@ def normaliser(machine: Machine, spins: torch.Tensor, how: argparse.Namespace) -
     return Bounds(best.value, low, high, one.value, -two.value, best.ess, best.largest, "ais", effort)
 
 
-def measured(how: argparse.Namespace, kind: str, name: str, data: Dataset) -> list[Row]:
+def measured(how: Namespace, kind: str, name: str, data: Dataset) -> list[Row]:
     """A row for each rate of a variant: log p of the parts by seed."""
     variant = VARIANTS[name]
     trainer = trainer_of(how, kind, variant, data)
@@ -349,7 +349,7 @@ def shown(x: Estimate, sign: str = "") -> str:
     return f"{float(x.value):{sign}.2f} ± {float(x.error):.2f}".replace("-", "−")
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     how = arguments(words)
     names, data = chosen(how), data_of(how)
     kept = {

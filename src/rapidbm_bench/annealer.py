@@ -6,18 +6,20 @@ One dense machine, 16×24 with biases, a replica for each seed; Adam, one update
 The Hamming distance is that of reconstruction, on average over 20 draws; log-likelihoods are exact.
 """
 
-import argparse
-import sys
 import time
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 import rapidbm as rb
 
+from .running import option_parser, tell
+
 EPOCHS, DRAWS = 400, 20
 COLD = {"beta_range": (0.0, 2.5)}  # an annealer whose temperature is not the machine's
-PHASES = {
+PHASES: dict[str, rb.NegativePhase] = {
     "pcd-50": rb.Persistent(100, 50),  # as many samples and sweeps as the annealer
     "pcd-10": rb.Persistent(100, 10),
     "sa": rb.Annealer("sa", 100, 50),
@@ -34,16 +36,16 @@ def trained(negative: rb.NegativePhase, seeds: int) -> dict[str, float]:
     for progress in rb.train(
         machine, data.train, negative, rb.adam(0.005, fall="linear"), epochs=EPOCHS, batch_size=10, seed=0
     ):
-        last = progress
+        trainer: Any = progress.trainer
     seconds = time.perf_counter() - began
-    row = {}
+    row: dict[str, float] = {}
     for name, split in (("train", data.train), ("test", data.test)):
         draws = [rb.hamming_distance(machine, split, rb.stream(i, "draw")) for i in range(DRAWS)]
         row |= named(f"HD {name}", torch.stack(draws).mean(0))
     row |= named("log-likelihood", rb.log_likelihood(machine, data.train, method="exact").value)
     beta = torch.full((seeds,), torch.nan)
     if isinstance(negative, rb.Annealer) and negative.corrected:
-        beta = negative.temperature(last.trainer.chains).value
+        beta = negative.temperature(trainer.chains).value
     return {**row, **named("β", beta), "seconds": seconds}
 
 
@@ -52,8 +54,8 @@ def named(name: str, each: torch.Tensor) -> dict[str, float]:
     return {name: float(each.mean()), f"± {name}": float(each.std() / len(each) ** 0.5)}
 
 
-def run(words: list[str]) -> dict[str, dict[str, float]]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks annealer")
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--seeds", type=int, default=8)
     seeds = parser.parse_args(words).seeds
     torch.set_num_threads(1)
@@ -62,5 +64,5 @@ def run(words: list[str]) -> dict[str, dict[str, float]]:
         found = {}
         for name, negative in PHASES.items():
             found[name] = trained(negative, seeds)
-            print(name, found[name], file=sys.stderr, flush=True)
+            tell(name, found[name])
         return found

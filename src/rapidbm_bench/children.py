@@ -12,11 +12,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from rapidbm.data import sources
+from rapidbm.data import sources as plain_sources
 from rapidbm.data.reading import child as program
 from rapidbm.data.reading.parent import QUIET, Child
 
+from .processes import megabytes
+
+sources: Any = plain_sources  # whose reader is replaced
 GONE = "it made its reader end"
 LOOP = """
 import importlib.util, sys
@@ -103,8 +107,6 @@ class Children:
         """Sends some home, or all."""
         for kind in kinds or tuple(self.processes):
             process = self.processes.pop(kind)
-            with suppress(OSError, IndexError):
-                text = Path(f"/proc/{process.pid}/status").read_text()
-                self.most = max(self.most, int(text.split("VmHWM:")[1].split()[0]) / 1024)
+            self.most = max(self.most, megabytes(process.pid, "VmHWM") or 0.0)
             process.kill()
             process.communicate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,11 @@ import typer
 from rapidbm.accel.rounding import PRECISIONS
 from rapidbm.cli.terminal.console import Screen
 from rapidbm.cli.terminal.options import Device, Json, Seed, offers
-from rapidbm.disk import write_bytes
 from rapidbm.errors import InputError
 from rapidbm.progress import quiet
 from rapidbm.random import check_seed
 
+from .running import write
 from .speed import report, run
 
 
@@ -60,7 +59,6 @@ def bench(
     for line in report.lines(found):
         screen.say(line)
     if out is not None:
-        text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-        write_bytes(out / "bench.json", text.encode())
+        write(out / "bench.json", found)
         report.draw(found, out)
         screen.say(f"written: {', '.join(str(out / f'bench.{e}') for e in ('json', 'png', 'pdf'))}")

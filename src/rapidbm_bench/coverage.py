@@ -11,12 +11,10 @@ families:
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -39,6 +37,7 @@ from rapidbm.sampling.paths import Crossing
 from rapidbm.sampling.samplers import TrajectoryTempering
 
 from .families import FAMILIES, TOGETHER, checkpoints, member
+from .running import option_parser, tell
 
 CASES = 200
 
@@ -191,12 +190,12 @@ def _job(job: tuple[str, range]) -> tuple[str, list[Check], float]:
     return name, checks, time.perf_counter() - began
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks coverage")
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--families", default=",".join(CHECKS), help="names, with commas between")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    chosen = parser.parse_args(list(words))
+    chosen = parser.parse_args(words)
     names = chosen.families.split(",")
     if wrong := [name for name in names if name not in CHECKS]:
         parser.error(f"unknown family {wrong[0]!r}: known are {', '.join(CHECKS)}")
@@ -213,6 +212,6 @@ def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
             spent[name] += seconds
             for check in checks:
                 if check.miss:
-                    print(f"{name}, cases {jobs[number - 1][1]}: {check}", file=sys.stderr)
-            print(f"{number} of {len(jobs)} parts done: {name}", file=sys.stderr, flush=True)
+                    tell(f"{name}, cases {jobs[number - 1][1]}: {check}")
+            tell(f"{number} of {len(jobs)} parts done: {name}")
     return {name: summary(found[name], spent[name]) for name in names}

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 
 from rapidbm.data import packed, sources
 
-ODD = [
+ODD: list[Any] = [
     None,
     True,
     -1,
@@ -185,7 +185,7 @@ def spins_damaged(honest: bytes, rng: random.Random) -> bytes:
         body = honest[8 + size :]
         parts = {}
         for name in sources.PARTS:
-            checks = header.get(f"{name}_checks")
+            checks: Any = header.get(f"{name}_checks")
             with suppress(TypeError, KeyError, ValueError, IndexError, AttributeError):
                 a, b = checks["data_offsets"]
                 table = np.frombuffer(body[a:b], np.uint8).reshape(-1, 16)

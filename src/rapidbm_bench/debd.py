@@ -1,4 +1,7 @@
 """The leaderboard: log p of the test parts of the density-estimation tables, method beside method.
+from argparse import Namespace
+from collections.abc import Sequence
+from .running import option_parser, tell
 
     python -m benchmarks debd nltcs jester --budget 5m --seeds 5
     python -m benchmarks debd all --methods auto,ra,dense,dbm,bm --out runs/debd
@@ -15,9 +18,9 @@ on after an interruption, with an unfinished training too. A file that is damage
 measured anew.
 """
 
-import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,17 +37,15 @@ from rapidbm.runs.timing import seconds_of
 
 from . import debd_sets
 from .debd_methods import METHODS, USUAL, Failed, Task
-from .debd_page import PAGE, PUBLISHED, ROW, Row, how, table, write
+from .debd_page import PAGE, PUBLISHED, ROW, how, table, write
+from .running import Row, option_parser, tell
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 ALL = "all"
 
 
-def arguments(words: Iterable[str]) -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks debd", description=__doc__, formatter_class=raw
-    )
+def arguments(words: Sequence[str] = ()) -> Namespace:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument(
         "names", nargs="*", metavar="NAMES", help=f"{ALL}, or some of {', '.join(debd_sets.SETS)}"
     )
@@ -60,7 +61,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
         action="store_true",
         help="measure nothing: put what --out has of this budget into docs/results.md",
     )
-    return parser.parse_args(list(words))
+    return parser.parse_args(words)
 
 
 def chosen(names: Sequence[str]) -> list[str]:
@@ -113,7 +114,7 @@ def measured(name: str, method: str, task: Task, data: list[str]) -> Row:
     }
 
 
-def run(words: Iterable[str] = ()) -> dict[str, Any]:
+def run(words: Sequence[str] = ()) -> dict[str, Any]:
     given = arguments(words)
     seconds = seconds_of(given.budget)
     if given.write:
@@ -159,7 +160,7 @@ def measure_set(
     name: str,
     methods: Sequence[str],
     seconds: float,
-    given: argparse.Namespace,
+    given: Namespace,
     rows: list[Row],
     failed: list[str],
 ) -> None:
@@ -203,5 +204,6 @@ def marked(cell: str) -> str:
     return f"[bold]{plain}[/bold]" if cell.startswith("**") else plain
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def failed(result: dict[str, Any]) -> bool:
+    """Whether a training failed."""
+    return bool(result["failed"])

@@ -30,6 +30,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 import rapidbm as rb
 from rapidbm.accel.devices import device_named, words
+from rapidbm.arrays import Array
 from rapidbm.errors import TimeLimit
 
 from .debd_sets import Parts
@@ -149,7 +150,7 @@ def together(rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def _cell(both: np.ndarray, ones: np.ndarray, rows: int, a: int, b: int) -> np.ndarray:
+def _cell(both: Array, ones: Array, rows: int, a: int, b: int) -> Array:
     """(v, v) n_ij(a, b)."""
     if a and b:
         return both

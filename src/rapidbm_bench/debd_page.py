@@ -8,15 +8,15 @@ of several on a set, by the pessimistic end, is bold.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rapidbm.disk import read_json, write_bytes, write_json
 from rapidbm.schema import Flag, Maybe, Names, OneOf, Real, Several, Text, Whole
 
 from .debd_methods import METHODS
 from .debd_sets import SETS
+from .running import Row
 
-Row = dict[str, Any]
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, RECORDS = DOCS / "results.md", DOCS / "results" / "debd.json"
 BEGIN, END = "<!-- debd -->", "<!-- end -->"

@@ -15,7 +15,7 @@ import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -128,7 +128,8 @@ def load(name: str) -> tuple[Path, Parts]:
     for part, file in files.items():
         check(parts[part], name, part, file)
     packed = io.BytesIO()
-    np.savez_compressed(packed, **parts)
+    arrays: dict[str, Any] = {**parts}
+    np.savez_compressed(packed, **arrays)
     make_folder(_cached(name).parent, "set XDG_CACHE_HOME to a folder that can be written")
     write_bytes(_cached(name), packed.getvalue())
     if found is None:

@@ -11,11 +11,9 @@ of today's scikit-learn is of their mean and would stop before the first step, s
     python -m benchmarks estimator --seeds 5 --out estimator.json
 """
 
-import argparse
-import json
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,8 @@ from sklearn.preprocessing import minmax_scale
 
 from rapidbm import Dense, Layers, Machine, RapidRBM
 
-Row = dict[str, Any]
+from .running import Row, option_parser, write
+
 MOVES = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
 
 
@@ -40,7 +39,9 @@ def digits() -> list[np.ndarray]:
     framed = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
     moved = [framed[:, 1 + y : 9 + y, 1 + x : 9 + x].reshape(-1, 64) for y, x in MOVES]
     pixels = minmax_scale(np.concatenate(moved))
-    return train_test_split(pixels, np.tile(labels, len(MOVES)), test_size=0.2, random_state=0)
+    tiled = np.tile(labels, len(MOVES))
+    parts: list[np.ndarray] = train_test_split(pixels, tiled, test_size=0.2, random_state=0)
+    return parts
 
 
 def machine_of(fitted: BernoulliRBM) -> Machine:
@@ -72,19 +73,18 @@ def measured(rbm: Any, data: list[np.ndarray]) -> Row:
     }
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks estimator")
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="a JSON file for all of it")
-    how = parser.parse_args(list(words))
+    how = parser.parse_args(words)
     data = digits()
     found: dict[str, list[Row]] = {"BernoulliRBM": [], "RapidRBM": []}
     for seed in range(how.seeds):
         theirs = BernoulliRBM(learning_rate=0.06, n_iter=10, n_components=100, random_state=seed)
         for rbm in (theirs, RapidRBM(random_state=seed)):
             found[type(rbm).__name__].append(measured(rbm, data))
-    if how.out is not None:
-        how.out.write_text(json.dumps(found, indent=1) + "\n")
+    write(how.out, found)
     theirs, ours = found["BernoulliRBM"], found["RapidRBM"]
     pairs = list(zip(theirs, ours, strict=True))
     table = {

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -57,7 +58,7 @@ def _biased(machine: Machine, number: int, spread: float) -> Machine:
 def _graph(number: int, strength: float, biases: float | None) -> Machine:
     """RBM, DBM and BM, dense and with patterns, in turn."""
     patterns = (None, 3)[number // 3 % 2]
-    options = {
+    options: dict[str, Any] = {
         "patterns": patterns,
         "scale": strength * (0.2 if patterns is None else 0.5),
         "biases": biases is not None,
@@ -105,7 +106,7 @@ def against(number: int) -> Member:
     v, h = (int(torch.randint(5, 13, (), generator=rng)) for _ in range(2))
     machine = rbm(v, h, biases=True, seed=number, scale=0.1)
     assert machine.biases is not None
-    machine.couplings.weights["0-1"].data.add_(_uniform(number, 0.2, 1.3, "coupling"))
+    cast(Dense, machine.couplings).weights["0-1"].data.add_(_uniform(number, 0.2, 1.3, "coupling"))
     pull = _uniform(number, 1.0, 6.0, "pull")
     machine.biases.data[:, :v] = pull
     machine.biases.data[:, v:] = -pull
@@ -138,7 +139,7 @@ def holes(number: int) -> Member:
     assert machine.biases is not None
     weight = 3.0
     signs = 2.0 * torch.randint(2, (v, h), generator=rng).float() - 1.0
-    machine.couplings.weights["0-1"].data.add_(weight * signs)
+    cast(Dense, machine.couplings).weights["0-1"].data.add_(weight * signs)
     # At its own state a hidden unit gains 2 (v·weight + bias); the plain has v log 2.
     gain = v * math.log(2.0) * _uniform(number, 0.8, 1.3, "gain")
     machine.biases.data[:, v:] = 0.5 * gain - weight * v
@@ -260,7 +261,7 @@ def paired_holes(number: int) -> Member:
     two, above, units = one + 1, one + 2, one + (3 if deep else 2)
     matrix, biases = _noise(units, 0.05, rng)
     alone = -_uniform(number, 4.0, 10.0, "alone")
-    halves = (visible + torch.randperm(2 * half, generator=rng)).split(half)
+    halves = (visible + torch.randperm(2 * half, generator=rng)).split(half)  # type: ignore[no-untyped-call]
     for unit, part in zip((one, two), halves, strict=True):
         _silence(matrix, biases, unit, part, 3.0 * _signs(half, rng), alone)
     together = _net(number, 2 * half) - 2.0 * alone  # what their agreement is worth
@@ -386,7 +387,7 @@ def checkpoints(number: int) -> tuple[list[Machine], Tensor]:
     apart."""
     data = load("bars4").train.spins.float()
     biases, patterns = bool(number % 2), (None, 4)[number // 2 % 2]
-    options = {
+    options: dict[str, Any] = {
         "biases": biases, "patterns": patterns, "scale": 0.05 if patterns is None else 0.2, "seed": number
     }  # fmt: skip
     graph = number // 4 % 3

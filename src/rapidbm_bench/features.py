@@ -13,14 +13,13 @@ The last `--valid` training images choose the probe's strength λ, the others fi
     python -m benchmarks features --machines dense.safetensors --threshold 0.5 --no-controls
 """
 
-import argparse
-import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,17 +34,18 @@ from rapidbm.machines.machine import Machine
 from rapidbm.progress import quiet
 from rapidbm.runs.linear_probe import fit_probe
 
+from .running import Row, option_parser, write
+
 SIZES = (0.5, 1.0, 2.0, 4.0)  # root mean squares of β field
 STRENGTHS = (0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)
 CHOOSING = 10_000  # images that fit the probes which choose β
 STEP = 2000  # images at once
-Row = dict[str, Any]
 Shape = tuple[int, int, int | None]  # visible and hidden units, patterns
 Features = Callable[[Tensor], Tensor]  # (images, v) -> (images, features)
 
 
-def arguments(words: Iterable[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks features")
+def arguments(words: Sequence[str] = ()) -> Namespace:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--data", default="mnist", help="a name, or a file with labels")
     parser.add_argument("--threshold", type=float, help="of mnist (0.3) and digits (0.5)")
     parser.add_argument("--machines", type=Path, nargs="*", default=[], help="files of trained machines")
@@ -57,13 +57,13 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seed", type=int, default=0, help="of the random machines")
     parser.add_argument("--out", type=Path, help="a JSON file for all of it")
-    chosen = parser.parse_args(list(words))
+    chosen = parser.parse_args(words)
     if len({path.stem for path in chosen.machines}) < len(chosen.machines):
         parser.error("rows are named after files: give --machines files of different names")
     return chosen
 
 
-def splits(how: argparse.Namespace) -> dict[str, Split]:
+def splits(how: Namespace) -> dict[str, Split]:
     """Images that fit, those that choose, and the test images, all with labels."""
     data = load(how.data, **({} if how.threshold is None else {"threshold": how.threshold}))
     if data.train.labels is None or data.test.labels is None:
@@ -87,7 +87,7 @@ def means(machine: Machine, images: Tensor, beta: float = 1.0) -> Tensor:
     return torch.cat([machine.hidden_mean(some, beta)[0] for some in torch.split(images, STEP)])
 
 
-def probed(features: Features, parts: dict[str, Split], how: argparse.Namespace) -> Row:
+def probed(features: Features, parts: dict[str, Split], how: Namespace) -> Row:
     """The probe's accuracy on each part, and the strength that was chosen."""
     began = time.perf_counter()
     device = device_named(how.device)
@@ -123,7 +123,7 @@ def control(shape: Shape, seed: int, images: Tensor, device: torch.device) -> tu
     return machine, float(field.std(0, correction=0).square().mean().sqrt())
 
 
-def controls(shape: Shape, count: int, parts: dict[str, Split], how: argparse.Namespace) -> list[Row]:
+def controls(shape: Shape, count: int, parts: dict[str, Split], how: Namespace) -> list[Row]:
     """What `probed` finds of random machines; the first chooses the size of the fields."""
     some = {**parts, "train": parts["train"].take(slice(0, CHOOSING))}
 
@@ -135,7 +135,7 @@ def controls(shape: Shape, count: int, parts: dict[str, Split], how: argparse.Na
     return [{**probed(features(how.seed + i, size), parts, how), "size": size} for i in range(count)]
 
 
-def measured(how: argparse.Namespace) -> Iterator[Row]:
+def measured(how: Namespace) -> Iterator[Row]:
     """Rows with the accuracies of every seed."""
     parts = splits(how)
     if not how.no_controls:
@@ -152,7 +152,7 @@ def measured(how: argparse.Namespace) -> Iterator[Row]:
             seeds = controls(wanted, count, parts, how)
             yield {"name": f"random {_told(wanted)}", "seeds": seeds}
         one = [whole.replica(i) for i in range(count)]
-        seeds = [probed(lambda images, m=m: means(m, images), parts, how) for m in one]
+        seeds = [probed(partial(means, m), parts, how) for m in one]
         yield {"name": f"{path.stem} {_told(shape)}", "seeds": seeds}
 
 
@@ -184,7 +184,7 @@ def summary(row: Row) -> dict[str, float]:
     return told
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     how = arguments(words)
     kept = {name: x for name, x in vars(how).items() if name not in ("out", "machines")}
     kept["machines"] = [path.name for path in how.machines]
@@ -192,6 +192,5 @@ def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
     with quiet():
         for row in measured(how):
             rows.append(row)
-            if how.out is not None:  # as far as it has come
-                how.out.write_text(json.dumps({"settings": kept, "rows": rows}, indent=1) + "\n")
+            write(how.out, {"settings": kept, "rows": rows})  # as far as it has come
     return {row["name"]: summary(row) for row in rows}

@@ -10,18 +10,16 @@ load or an `InputError`, and any answer that takes more than 5 seconds of work, 
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import random
 import resource
-import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -49,6 +47,7 @@ from .damage import (
     lines_damaged,
     spins_damaged,
 )
+from .running import option_parser, tell
 
 SLOW = 5.0  # seconds
 SHOWN = 20  # cases that went wrong, of a door
@@ -86,8 +85,9 @@ def packed_read(path: Path) -> None:
     """A packed file, whole and as rows that stay on disk."""
     data = rb.load(path, stream=True)
     data.some()
-    for number in range(len(data.train.sizes)):
-        data.train.chunk(number)
+    rows: Any = data.train
+    for number in range(len(rows.sizes)):
+        rows.chunk(number)
     rb.load(path, stream=False)
 
 
@@ -284,12 +284,12 @@ def attack(name: str, door: Door, count: int, seed: int) -> Outcome:
     return outcome
 
 
-def run(words: list[str] | None = None) -> dict[str, object]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks fuzz", description=__doc__)
+def run(words: Sequence[str] = ()) -> dict[str, object]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--count", type=int, default=20_000, help="files for each door")
     parser.add_argument("--doors", default="", help="some of them, with commas")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(words or [])
+    options = parser.parse_args(words)
     torch.set_num_threads(1)
     table: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder, CHILDREN.standing_in():
@@ -298,8 +298,8 @@ def run(words: list[str] | None = None) -> dict[str, object]:
             found = attack(name, known[name], options.count, options.seed)
             CHILDREN.end()  # so that their memory is known
             for line, times in list(Counter(found.wrong).items())[:SHOWN]:
-                print(line, f"({times} times)" if times > 1 else "", file=sys.stderr)
-            print(f"{name}: {len(found.wrong)} wrong of {options.count}", file=sys.stderr, flush=True)
+                tell(line, f"({times} times)" if times > 1 else "")
+            tell(f"{name}: {len(found.wrong)} wrong of {options.count}")
             table[name] = {
                 "loaded": found.loaded,
                 "refused": found.refused,

@@ -9,10 +9,9 @@ settings that were chosen.
     python -m benchmarks grid --data digits --hidden 200 --patterns 0 --rate 1e-3 --seeds 5    # dense
 """
 
-import argparse
-import json
 import time
-from collections.abc import Iterable
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -24,15 +23,16 @@ from rapidbm.progress import quiet
 from rapidbm.runs.monitor import trial
 from rapidbm.runs.recipe import Recipe
 
+from .running import Row, option_parser, write
+
 ROWS = 10_000  # of a part that are looked at, at most
-Row = dict[str, Any]
 
 
-def arguments(words: Iterable[str]) -> argparse.Namespace:
+def arguments(words: Sequence[str] = ()) -> Namespace:
     def numbers(text: str) -> list[float]:
         return [float(word) for word in text.split(",")]
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks grid")
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--data", default="mnist-static", help="a name or a file")
     parser.add_argument("--valid", type=float, help="share to hold out, of data without such a part")
     parser.add_argument("--threshold", type=float, help="of mnist")
@@ -58,10 +58,10 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--test", action="store_true", help="look at the test part too")
     parser.add_argument("--out", type=Path, help="a JSON file for all of it")
     parser.add_argument("--machines", type=Path, help="a file for the trained machines")
-    return parser.parse_args(list(words))
+    return parser.parse_args(words)
 
 
-def recipe_of(how: argparse.Namespace) -> tuple[Recipe, list[tuple[float, float]]]:
+def recipe_of(how: Namespace) -> tuple[Recipe, list[tuple[float, float]]]:
     """All combinations, `seeds` replicas of each."""
     each = [pair for pair in product(how.rate, how.decay) for _ in range(how.seeds)]
     chosen: dict[str, Any] = {
@@ -87,7 +87,7 @@ def recipe_of(how: argparse.Namespace) -> tuple[Recipe, list[tuple[float, float]
     return Recipe.made(how.data, chosen, "auto"), each
 
 
-def measured(how: argparse.Namespace) -> list[Row]:
+def measured(how: Namespace) -> list[Row]:
     """A row for each replica: log p of the parts, with the interval of log Z."""
     recipe, each = recipe_of(how)
     data = recipe.data()
@@ -131,19 +131,18 @@ def measured(how: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     how = arguments(words)
     with quiet():
         rows = measured(how)
-    if how.out is not None:
-        kept = {name: str(x) if isinstance(x, Path) else x for name, x in vars(how).items()}
-        del kept["out"], kept["machines"]
-        how.out.write_text(json.dumps({"settings": kept, "rows": rows}, indent=1) + "\n")
-    told = {}
+    kept = {name: x for name, x in vars(how).items() if name not in ("out", "machines")}
+    write(how.out, {"settings": kept, "rows": rows})
+    told: dict[str, dict[str, float]] = {}
     for number, row in enumerate(sorted(rows, key=lambda row: -row["valid"][0])):
         width = row["log_z"][2] - row["log_z"][1]
-        parts = {part: row[part][0] for part in ("train", "valid", "test") if part in row}
+        looked = [part for part in ("train", "valid", "test") if part in row]
         name = f"{number + 1}: rate {row['rate']:g}, decay {row['decay']:g}"
-        told[name] = {**parts, "interval": width, "updates": row["updates"]}
+        told[name] = {part: float(row[part][0]) for part in looked}
+        told[name] |= {"interval": width, "updates": row["updates"]}
         told[name] |= {"seconds": row["seconds"], "with looks": row["seconds_with_looks"]}
     return told

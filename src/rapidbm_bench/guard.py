@@ -14,21 +14,19 @@ rounds together.
 Exit code 0: nothing is worse; 1: something is; 2: bad input.
 """
 
-import argparse
 import os
 import platform
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +39,7 @@ from rapidbm.schema import Maybe, Names, Real, Text, Whole
 
 from . import pid
 from .clock import CPU, Action, interleaved
+from .running import Row, option_parser, tell
 from .speed.groups import SMALL, often, sklearn_fit
 from .speed.jobs import PER_CALL, Size, bars, epoch, look, ours, plain
 from .speed.peers import REMEDY as INSTALL
@@ -59,7 +58,6 @@ SEED = 0
 LARGE = Size(784, 500)
 LOOKED_AT = 20  # replicas
 CALLED = {"torch": "a plain loop in torch", "rbms": "rbms", "sklearn": "scikit-learn"}
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -236,7 +234,8 @@ def compared(ratio: Ratio, committed: Row) -> Row:
     return row
 
 
-def is_worse(rows: dict[str, Row]) -> bool:
+def failed(rows: dict[str, Row]) -> bool:
+    """Whether a ratio is worse than the committed one."""
     return any(row["verdict"] == WORSE for row in rows.values())
 
 
@@ -315,18 +314,11 @@ def sentence(name: str, row: Row) -> str:
     return f"{name} is {row['verdict']}, {row['change']:+.0%}: {RATIOS[name].means}: {numbers}"
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def run(words: Iterable[str] = ()) -> dict[str, Row]:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks guard", description=__doc__, formatter_class=raw
-    )
+def run(words: Sequence[str] = ()) -> dict[str, Row]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--only", help=f"some of {', '.join(RATIOS)}, with commas")
     parser.add_argument("--update", action="store_true", help="write the ratios to guard.json")
-    given = parser.parse_args(list(words))
+    given = parser.parse_args(words)
     names = given.only.split(",") if given.only is not None else list(RATIOS)
     for name in names:
         if name not in RATIOS:

@@ -6,13 +6,14 @@ by one observation of each value), for some seeds.
     python -m benchmarks hard_tables --seeds 3
 """
 
-import argparse
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
 from rapidbm import RapidRBM
 from rapidbm.arrays import Array
+
+from .running import option_parser
 
 ROWS = 2000
 
@@ -51,10 +52,10 @@ def independent(table: Array) -> float:
     return float(np.where(table == 1, np.log(p), np.log(1 - p)).sum(1).mean())
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks hard_tables")
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    how = parser.parse_args(list(words))
+    how = parser.parse_args(words)
     found = {}
     for name, table in tables().items():
         row = {"independent columns": independent(table)}

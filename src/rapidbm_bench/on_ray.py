@@ -10,20 +10,22 @@ which counts the start of Ray and of its workers, what Tune does between trainin
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from .running import option_parser
 
-def run(options: list[str]) -> dict[str, float]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks on_ray", description=__doc__)
+
+def run(words: Sequence[str] = ()) -> dict[str, float]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--trainings", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
-    given = parser.parse_args(options)
+    given = parser.parse_args(words)
     import rapidbm as rb
 
     study = rb.Study(

@@ -14,10 +14,10 @@ for the machine p before and p' after rounding (Gibbs and Bogoliubov), both aver
 that start from training images. So log p of the test images moves by ⟨Δ⟩_test less (1).
 """
 
-import argparse
 import json
 import math
-from collections.abc import Iterable
+from argparse import Namespace
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -33,13 +33,14 @@ from rapidbm.runs.pretrained.packed import Card, pack
 from rapidbm.sampling.gibbs import sweeps
 
 from .grid import recipe_of
+from .running import option_parser
 
 MOST = 0.05  # nats that rounding may move log p by
 PARTS = ("train", "valid", "test")
 
 
-def arguments(words: Iterable[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks pack")
+def arguments(words: Sequence[str] = ()) -> Namespace:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--machines", type=Path, required=True, help="what grid --machines wrote")
     parser.add_argument("--grid", type=Path, required=True, help="what grid --out wrote")
     parser.add_argument("--replica", type=int, default=0)
@@ -47,7 +48,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--chains", type=int, default=1000)
     parser.add_argument("--sweeps", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
-    return parser.parse_args(list(words))
+    return parser.parse_args(words)
 
 
 def rounded(machine: Machine) -> Machine:
@@ -91,11 +92,11 @@ def command(settings: dict[str, Any]) -> str:
     return f"python -m benchmarks grid {' '.join(words)}"
 
 
-def run(words: Iterable[str] = ()) -> dict[str, float]:
+def run(words: Sequence[str] = ()) -> dict[str, float]:
     how = arguments(words)
     kept = json.loads(how.grid.read_text())
     row, settings = kept["rows"][how.replica], kept["settings"]
-    recipe, each = recipe_of(argparse.Namespace(**settings))
+    recipe, each = recipe_of(Namespace(**settings))
     rate, decay = each[how.replica]
     data = recipe.data()
     epochs = max(1, round(settings["updates"] * settings["batch"] / len(data.train)))

@@ -6,6 +6,7 @@ else is the same. Both run in one process; memory is measured in a fresh one.
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -21,6 +22,8 @@ from rapidbm.training.projections import Clip
 from rapidbm.training.trainer import Trainer
 
 from .clock import interleaved
+from .processes import megabytes
+from .running import option_parser
 
 VISIBLE, HIDDEN, PATTERNS, BATCH = 784, 3000, 190, 500
 
@@ -65,16 +68,18 @@ def grow() -> float:
 
 
 def resident(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+    """MB of this process."""
+    return megabytes("self", field) or 0.0
 
 
-def run() -> dict[str, float]:
+def run(words: Sequence[str] = ()) -> dict[str, float]:
+    option_parser(__name__, __doc__).parse_args(words)
     fast, slow = trainer(), trainer()
     for _ in range(3):
         fast.step()
         through_w(slow)
-    if not torch.allclose(fast.machine.patterns, slow.machine.patterns, atol=1e-6):
+    a, b = fast.machine.patterns, slow.machine.patterns
+    if a is None or b is None or not torch.allclose(a, b, atol=1e-6):
         raise AssertionError("the two updates must move the patterns alike")
     times = interleaved({"overlaps": fast.step, "matrix": lambda: through_w(slow)}, rounds=30)
     seconds = {name: found.median for name, found in times.items()}

@@ -9,14 +9,13 @@ small machines against enumeration. On a CPU there is float32 alone.
     python -m benchmarks precision --data digits --patterns 384 --earlier digits.json --out all.json
 """
 
-import argparse
 import json
 import math
 import sys
 import time
-from collections.abc import Iterable
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,17 +34,18 @@ from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.trainer import Trainer
 
+from .running import Row, option_parser, tell, write
+
 HIDDEN = {"digits": 200}
 USUAL_HIDDEN = 500
 SMALL = (6, 4)  # units of the machines that are enumerated
 SURE = 2.1  # standard errors: Student's t for two times ten replicas, 95 %
 LEAST_P = 1e-3
 EQUAL = ("replicas", "updates", "batch", "chains", "sweeps", "rate", "ais_chains", "temperatures", "seed")
-Row = dict[str, Any]
 
 
-def arguments(words: Iterable[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks precision")
+def arguments(words: Sequence[str] = ()) -> Namespace:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--data", default="mnist-static,digits", help="names, with commas between")
     parser.add_argument("--patterns", default="40,190,384", help="numbers K, with commas between")
     parser.add_argument("--precision", help=f"of {','.join(PRECISIONS)} (default: all of the device)")
@@ -64,7 +64,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--earlier", type=Path, nargs="*", default=[], help="results to put beside these")
     parser.add_argument("--out", type=Path, help="a JSON file for all of it")
-    chosen = parser.parse_args(list(words))
+    chosen = parser.parse_args(words)
     chosen.device = device_named(chosen.device)
     usual = PRECISIONS if chosen.device.type == "cuda" else ("float32",)
     chosen.precision = chosen.precision.split(",") if chosen.precision else list(usual)
@@ -77,9 +77,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     return chosen
 
 
-def trained(
-    data: Dataset, hidden: int, patterns: int, rounding: Precision, how: argparse.Namespace
-) -> Machine:
+def trained(data: Dataset, hidden: int, patterns: int, rounding: Precision, how: Namespace) -> Machine:
     """Replicas after the updates, or as many as whole epochs make."""
     machine = rbm(
         data.train.spins.shape[1],
@@ -106,13 +104,11 @@ def trained(
         trainer.finish_epoch()
     trainer.wait()
     if trainer.diverged():
-        print(f"replicas {trainer.diverged()} diverged", file=sys.stderr)
+        tell(f"replicas {trainer.diverged()} diverged")
     return machine.requires_grad_(False)
 
 
-def measured(
-    data: Dataset, name: str, patterns: int, rounding: Precision, how: argparse.Namespace
-) -> Row:
+def measured(data: Dataset, name: str, patterns: int, rounding: Precision, how: Namespace) -> Row:
     """A row: the NLL of every replica, with its interval."""
     hidden = how.hidden or HIDDEN.get(name, USUAL_HIDDEN)
     began = time.perf_counter()
@@ -123,7 +119,7 @@ def measured(
     with precision("float32"):
         z = log_z(machine, method="ais", **annealing)
         found = log_likelihood(machine, images, normaliser=z)
-    row = {
+    row: Row = {
         "data": name,
         "patterns": patterns,
         "hidden": hidden,
@@ -144,7 +140,7 @@ def measured(
     return row
 
 
-def p_value(patterns: int, rounding: Precision, how: argparse.Namespace) -> float:
+def p_value(patterns: int, rounding: Precision, how: Namespace) -> float:
     """χ² of sampled states of a small machine, by as many patterns, against enumeration."""
     machine = rbm(*SMALL, patterns, biases=True, scale=0.7, seed=how.seed, device=how.device)
     machine.requires_grad_(False)
@@ -200,11 +196,11 @@ def verdict(told: dict[str, dict[str, float]], name: str, p_values: dict[str, fl
     return words + (f"; worse alone: {', '.join(worse)}" if worse else "") + sampled
 
 
-def settings(how: argparse.Namespace) -> Row:
+def settings(how: Namespace) -> Row:
     return {name: getattr(how, name) for name in EQUAL}
 
 
-def joined(how: argparse.Namespace) -> tuple[list[Row], dict[str, float]]:
+def joined(how: Namespace) -> tuple[list[Row], dict[str, float]]:
     """Rows and p-values of earlier files, which must have the same settings."""
     rows: list[Row] = []
     p_values: dict[str, float] = {}
@@ -218,7 +214,7 @@ def joined(how: argparse.Namespace) -> tuple[list[Row], dict[str, float]]:
     return rows, p_values
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     how = arguments(words)
     rows, p_values = joined(how)
     with quiet():
@@ -233,13 +229,13 @@ def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
                     same = ("data", "patterns", "precision")
                     rows = [r for r in rows if any(r[k] != row[k] for k in same)] + [row]
                     told = f"{name}, K={patterns}, {rounding}: {mean_of(row['nll'])[0]:.3f}"
-                    print(told, row["note"], file=sys.stderr, flush=True)
+                    tell(told, row["note"])
                     if how.out is not None:
                         keep(how, rows, p_values)
-    told = table(rows)
-    for line in lines(told, rows, p_values):
-        print(line, file=sys.stderr)
-    return told
+    whole = table(rows)
+    for line in lines(whole, rows, p_values):
+        tell(line)
+    return whole
 
 
 def lines(
@@ -258,7 +254,7 @@ def lines(
             yield verdict(told, name, p_values)
 
 
-def keep(how: argparse.Namespace, rows: list[Row], p_values: dict[str, float]) -> None:
+def keep(how: Namespace, rows: list[Row], p_values: dict[str, float]) -> None:
     told = table(rows)
     verdicts = [x for x in lines(told, rows, p_values) if x.split(":")[0] in PRECISIONS]
     device = torch.cuda.get_device_name(how.device) if how.device.type == "cuda" else "cpu"
@@ -273,5 +269,4 @@ def keep(how: argparse.Namespace, rows: list[Row], p_values: dict[str, float]) -
         },
         "verdicts": verdicts,
     }
-    text = json.dumps(found, indent=1, ensure_ascii=False)
-    how.out.write_text(text + "\n", encoding="utf-8")
+    write(how.out, found)

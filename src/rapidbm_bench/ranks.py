@@ -6,17 +6,18 @@ rounds counts. `--out FILE` keeps what was measured, for `python -m benchmarks s
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from .running import option_parser, write
 
 Result = dict[str, Any]
 ROUNDS = 30
@@ -83,12 +84,12 @@ def teams(*shapes: tuple[int, int]) -> Iterator[list[Team]]:
             team.close()
 
 
-def run(options: list[str]) -> Result:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks ranks", description=__doc__)
+def run(words: Sequence[str] = ()) -> Result:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--cases", default="all", help=f"{'; '.join(CASES)}, or sums alone")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args(options)
+    given = parser.parse_args(words)
     chosen = list(CASES) if given.cases == "all" else [name for name in CASES if name in given.cases]
     found: Result = {}
     began = time.monotonic()
@@ -111,9 +112,9 @@ def run(options: list[str]) -> Result:
             }
     found["sums over loopback"] = {f"10^{len(str(n)) - 1}, ms": 1e3 * t for n, t in sums.items()}
     if given.out is not None:
-        told = {"cases": found, "sums": sums, "processor": _processor()}
+        told: Result = {"cases": found, "sums": sums, "processor": _processor()}
         told |= {"moved a second": MOVED / moved, "spread": spread, "start": start}
-        given.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        write(given.out, told)
     return found
 
 
@@ -199,12 +200,12 @@ def work() -> None:
             ranks.sent.clear()
             trainer.step()
             return {"bytes": ranks.sent["sum"]}
-        values = torch.ones(words["numbers"])
+        numbers = torch.ones(words["numbers"])
         times = []
         for _ in range(30):
             ranks.every(True)
             began = time.perf_counter()
-            ranks.add(values)
+            ranks.add(numbers)
             times.append(time.perf_counter() - began)
         return {"seconds": min(times)}
 

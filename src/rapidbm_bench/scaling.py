@@ -23,15 +23,16 @@ a sum waits for the slowest, so that each update is drawn: W times, their longes
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .running import option_parser, write
 
 RANKS = tuple(2**i for i in range(11))
 UPDATES = 200  # that are drawn
@@ -240,13 +241,13 @@ def _time(seconds: float) -> str:
     return "0"
 
 
-def run(options: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
+def run(words: Sequence[str] = ()) -> dict[str, Any]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--constants", type=Path, default=Path("docs/performance/ranks.json"))
     parser.add_argument("--gpu", type=Path, default=Path("docs/performance/h200.json"))
     parser.add_argument("--out", type=Path, help="a file for all numbers")
     parser.add_argument("--figures", type=Path, help="a folder for the pictures")
-    given = parser.parse_args(options)
+    given = parser.parse_args(words)
     known = constants(given.constants)
     found: dict[str, Any] = dict(curves(known, given.gpu))
     table = {
@@ -260,12 +261,11 @@ def run(options: list[str]) -> dict[str, Any]:
         }
         for key, curve in found.items()
     }
-    for words, between in FAILS.items():
+    for often, between in FAILS.items():
         kept = {w: goodput(w, between, SAVED, known["start"]) for w in RANKS}
-        found[f"kept where a rank fails after {words}"] = kept
-        table[f"kept, failures after {words}"] = {f"{w} ranks": kept[w] for w in (1, 64, 1024)}
-    if given.out is not None:
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
+        found[f"kept where a rank fails after {often}"] = kept
+        table[f"kept, failures after {often}"] = {f"{w} ranks": kept[w] for w in (1, 64, 1024)}
+    write(given.out, found)
     if given.figures is not None:
         draw(found, given.figures)
     return table

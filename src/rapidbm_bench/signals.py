@@ -20,27 +20,28 @@ answers 1 for itself, so that there only what goes on is looked at.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rapidbm.disk import is_locked
 from rapidbm.interrupts import AGAIN
 
 from . import soak
+from .processes import free_port, spawned, waited
+from .running import option_parser, tell
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 SOON = (0.0, 0.02, 0.3, 1.0)  # seconds until a second signal
@@ -86,14 +87,19 @@ class Started:
     """The processes of a command; what they say is in files beside the folder."""
 
     def __init__(self, command: Command, out: Path, *, first: bool) -> None:
-        self.command, self.out, self.socket = command, out, None
+        self.command, self.out = command, out
+        self.socket: Any = None
         words = (command.first or command.words if first else command.words)(out)
         line = [sys.executable, "-W", "ignore", "-m"]
         if command.launcher:
-            line += ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", _port(), "-m"]
+            line += ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port(), "-m"]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "RAPIDBM_PROGRESS": "off"}
         if command.ranks > 1:
-            env |= {"WORLD_SIZE": str(command.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port()}
+            env |= {
+                "WORLD_SIZE": str(command.ranks),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": free_port(),
+            }
         self.processes = []
         for rank in range(command.ranks):
             with self._file(rank, "out").open("wb") as said, self._file(rank, "err").open("wb") as wrong:
@@ -147,15 +153,6 @@ class Started:
             )
             asked = {"id": 1, "ask": "train", "dataset": "bars4", "name": "played", "chosen": PLAYED}
             self.socket.send(json.dumps(asked))
-
-
-def _port() -> str:
-    with socket.socket() as here:
-        here.bind(("127.0.0.1", 0))
-        return str(here.getsockname()[1])
-
-
-# -- commands -----------------------------------------------------------------------------------------
 
 
 def commands(folder: Path) -> dict[str, Command]:
@@ -236,7 +233,7 @@ def finish(command: Command, out: Path, *, first: bool = False) -> str:
         run = out / "played"
         if not (run / "run.json").is_file():
             return ""
-        code, _ = soak.waited(soak.spawned(("train", "--resume", "--out", str(run))), None)
+        code, _ = waited(spawned(("train", "--resume", "--out", str(run)), OMP_NUM_THREADS="1"), None)
         return f"going on ends with {code}" if code else ""
     started = Started(command, out, first=first)
     if command.name == "studio":
@@ -335,14 +332,14 @@ def judged(
     return found
 
 
-def run(words: list[str] | None = None) -> dict[str, object]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks signals", description=__doc__)
+def run(words: Sequence[str] = ()) -> dict[str, object]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument(
         "--count", type=int, default=100, help="signals, a second one soon after not counted"
     )
     parser.add_argument("--commands", default="", help="some of them, with commas (default: all)")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(words or [])
+    options = parser.parse_args(words)
     rng = random.Random(options.seed)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as of a job in the background
     outcomes: dict[str, Outcome] = {}
@@ -352,7 +349,7 @@ def run(words: list[str] | None = None) -> dict[str, object]:
         chosen = options.commands.split(",") if options.commands else list(known)
         seconds: dict[str, float] = {}
         if "evaluate" in chosen:
-            soak.waited(soak.spawned(tuple(known["train"].words(folder / "evaluated"))), None)
+            waited(spawned(tuple(known["train"].words(folder / "evaluated")), OMP_NUM_THREADS="1"), None)
         for each in chosen:
             began = time.monotonic()
             if why := finish(known[each], folder / f"{each}-whole", first=True):
@@ -367,7 +364,7 @@ def run(words: list[str] | None = None) -> dict[str, object]:
                 if command.name != "studio" or (out / "played" / "run.json").is_file():
                     outcome.wrong += command.differences(out, folder / f"{each}-whole")
                     outcome.counts["compared"] += 1
-            print(each, dict(outcome.counts), *outcome.wrong, file=sys.stderr, flush=True)
+            tell(each, dict(outcome.counts), *outcome.wrong)
             shutil.rmtree(out, ignore_errors=True)
     columns = ("signals", "twice", "130", "143", "0", "early", "compared")
     return {

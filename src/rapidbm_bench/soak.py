@@ -14,17 +14,13 @@ each process that came to an end, and of two trainings of 200 epochs what they h
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,10 +32,12 @@ import numpy as np
 import torch
 
 import rapidbm as rb
-from rapidbm.__main__ import main as command
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.run import Run
+
+from .processes import forked, private, spawned, waited
+from .running import option_parser, tell
 
 SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 COMMON = "--hidden 24 --epochs 6 --batch-size 20 --checkpoints 40 --evaluate-at 60 --device cpu --seed 3"
@@ -77,57 +75,6 @@ class Training:
     words: tuple[str, ...]
     seconds: float  # that it takes undisturbed
     whole: Path  # the undisturbed run
-
-
-# -- processes ----------------------------------------------------------------------------------------
-
-
-def forked(words: tuple[str, ...]) -> int:
-    """A process that runs the command, without the time that it takes to start."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # no thread is needed there
-        child = os.fork()
-    if child:
-        return child
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)  # whatever this process has done to them
-        null = os.open(os.devnull, os.O_RDWR)
-        for handle in (0, 1, 2):
-            os.dup2(null, handle)
-        sys.argv = ["rapidbm", *words]
-        warnings.simplefilter("ignore")
-        command()
-    except SystemExit as left:
-        os._exit(left.code if isinstance(left.code, int) else 1)
-    except BaseException:
-        os._exit(99)
-    os._exit(0)
-
-
-def spawned(words: tuple[str, ...]) -> int:
-    """The command itself."""
-    null, env = subprocess.DEVNULL, {**os.environ, "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-W", "ignore", "-m", "rapidbm", *words]
-    return subprocess.Popen(line, stdout=null, stderr=null, env=env).pid
-
-
-def waited(process: int, until: float | None) -> tuple[int | None, float]:
-    """The exit code of a process, or None if it still runs at that time; and the MB that it took."""
-    most = 0.0
-    while until is None or time.monotonic() < until:
-        try:
-            text = Path(f"/proc/{process}/status").read_text()
-            most = max(most, int(text.split("VmHWM:")[1].split()[0]) / 1024)
-        except (OSError, IndexError):
-            pass
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status), most
-        time.sleep(0.002)
-    return None, most
 
 
 # -- trainings ----------------------------------------------------------------------------------------
@@ -219,7 +166,7 @@ def soak(known: list[Training], folder: Path, rng: random.Random, over: Any, rea
                 broken = True  # the state before it is the only one until the next is written
             before = latest.stat().st_mtime_ns if latest.is_file() else 0
             slow = rng.random() < real
-            process = (spawned if slow else forked)(words)
+            process = spawned(words, OMP_NUM_THREADS="1") if slow else forked(words)
             left = None if over(soaked) else rng.random() ** 2 * (0.8 * training.seconds + 4.0 * slow)
             code, most = waited(process, None if left is None else time.monotonic() + left)
             if code is None:
@@ -250,16 +197,9 @@ def soak(known: list[Training], folder: Path, rng: random.Random, over: Any, rea
     return soaked
 
 
-def private(words: tuple[str, ...]) -> tuple[float, float]:
+def quarters(words: tuple[str, ...]) -> tuple[float, float]:
     """MB that a process has for itself in the second and in the last quarter of its time."""
-    process, seen = forked(words), []
-    while os.waitpid(process, os.WNOHANG) == (0, 0):
-        try:
-            text = Path(f"/proc/{process}/status").read_text()
-            seen.append(int(text.split("RssAnon:")[1].split()[0]) / 1024)
-        except (OSError, IndexError):
-            pass
-        time.sleep(0.02)
+    _, seen = private(forked(words))
     quarter = len(seen) // 4
     return median(seen[quarter : 2 * quarter]), median(seen[-quarter:])
 
@@ -285,8 +225,8 @@ def told(soaked: Soaked, steady: Mapping[str, float], seconds: float) -> dict[st
     }
 
 
-def run(words: list[str] | None = None) -> dict[str, object]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks soak", description=__doc__)
+def run(words: Sequence[str] = ()) -> dict[str, object]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--kills", type=int, default=300, help="of trainings that are not finished")
     parser.add_argument("--minutes", type=float, default=0.0, help="in place of a number of kills")
     parser.add_argument("--trainings", default="", help=f"some of {', '.join(TRAININGS)}, with commas")
@@ -294,14 +234,14 @@ def run(words: list[str] | None = None) -> dict[str, object]:
         "--command", action="store_true", help="every tenth process is the command itself"
     )
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(words or [])
+    options = parser.parse_args(words)
     torch.set_num_threads(1)
-    began = time.monotonic()
+    began, kills, minutes = time.monotonic(), int(options.kills), float(options.minutes)
 
     def over(soaked: Soaked) -> bool:
-        if options.minutes:
-            return time.monotonic() - began > 60 * options.minutes
-        return soaked.hits >= options.kills
+        if minutes:
+            return time.monotonic() - began > 60 * minutes
+        return soaked.hits >= kills
 
     with tempfile.TemporaryDirectory() as folder:
         names = options.trainings.split(",") if options.trainings else list(TRAININGS)
@@ -313,8 +253,8 @@ def run(words: list[str] | None = None) -> dict[str, object]:
             words = [*training.words, "--out", f"{folder}/steady-{training.name}"]
             words[words.index("--epochs") + 1] = "200"
             words[words.index("--checkpoints") + 1] = "end"
-            early, late = private(tuple(words))
+            early, late = quarters(tuple(words))
             steady |= {f"{training.name}, second quarter": early, f"{training.name}, last": late}
     for line in soaked.wrong[:20]:
-        print(line, file=sys.stderr)
+        tell(line)
     return told(soaked, steady, time.monotonic() - began)

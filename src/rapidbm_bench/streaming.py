@@ -11,11 +11,10 @@ has for itself, of `rapidbm train` on the file; pages of the file that the syste
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +24,9 @@ import torch
 
 import rapidbm as rb
 from rapidbm.training.trainer import Trainer
+
+from .processes import private, spawned
+from .running import option_parser
 
 VISIBLE, MEMORY = 784, 60_000
 BLOCK = 20_000
@@ -62,31 +64,24 @@ def timed(one: Trainer, updates: int) -> float:
     return done / (time.perf_counter() - began)
 
 
-def private(command: list[str]) -> tuple[float, float]:
+def watched(words: tuple[str, ...]) -> tuple[float, float]:
     """The largest RssAnon of a command, in MB, and the seconds that it took."""
-    began, most = time.perf_counter(), 0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            try:
-                text = Path(f"/proc/{process.pid}/status").read_text()
-                most = max(most, int(text.split("RssAnon:")[1].split()[0]))
-            except (OSError, IndexError):
-                pass
-            time.sleep(0.05)
-        if process.returncode:
-            raise RuntimeError(f"{command} ended with {process.returncode}")
-    return most / 1024, time.perf_counter() - began
+    began = time.perf_counter()
+    code, seen = private(spawned(words))
+    if code:
+        raise RuntimeError(f"{' '.join(words)} ended with {code}")
+    return max(seen), time.perf_counter() - began
 
 
-def run(words: list[str] | None = None) -> dict[str, object]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks streaming", description=__doc__)
+def run(words: Sequence[str] = ()) -> dict[str, object]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--keep", action="store_true", help="leave the files there")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--updates", type=int, default=8000, help="of a turn")
     parser.add_argument("--budget", default="60s", help="of the command whose memory is watched")
-    options = parser.parse_args(words or [])
+    options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         folder = options.folder if options.folder and options.keep else Path(scratch)
         raw, packed = folder / f"large-{options.gb:g}.npy", folder / f"large-{options.gb:g}.spins"
@@ -100,25 +95,14 @@ def run(words: list[str] | None = None) -> dict[str, object]:
         for name, negative in {"pid": rb.PatternInduced(), "pcd": rb.Persistent(100)}.items():
             table |= _speed(name, negative, raw, packed, options)
         for path in (raw, packed):
-            command = [sys.executable, "-m", "rapidbm", "train", str(path), "--stream", "--hidden", "500"]
-            command += [
-                "--patterns",
-                "100",
-                "--negative",
-                "pid",
-                "--epochs",
-                "1",
-                "--budget",
-                options.budget,
-            ]
-            most, seconds = private([*command, "--out", str(Path(scratch) / path.suffix)])
+            words = f"train {path} --stream --hidden 500 --patterns 100 --negative pid --epochs 1".split()
+            words += ["--budget", options.budget, "--out", str(Path(scratch) / path.suffix)]
+            most, seconds = watched(tuple(words))
             table[f"train {path.suffix}"] = {"RssAnon, MB": most, "s": seconds}
     return table
 
 
-def _speed(
-    name: str, negative: Any, raw: Path, packed: Path, options: argparse.Namespace
-) -> dict[str, object]:
+def _speed(name: str, negative: Any, raw: Path, packed: Path, options: Namespace) -> dict[str, object]:
     rows = rb.load(raw, stream=True).undivided
     assert rows is not None
     memory = torch.cat([rows.take(slice(i, i + 10_000)).spins for i in range(0, MEMORY, 10_000)])

@@ -14,7 +14,6 @@ Each is measured `repeats` times and the best is told, with the load of the mach
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -24,10 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from .running import option_parser, write
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update")  # fmt: skip
@@ -156,10 +157,10 @@ def status(folder: Path) -> str:
         return ""
 
 
-def run(words: list[str]) -> dict[str, dict[str, float]]:
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     from playwright.sync_api import sync_playwright
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks studio")
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args(words)
@@ -184,6 +185,5 @@ def run(words: list[str]) -> dict[str, dict[str, float]]:
             browser.close()
     found["machine"]["load after"] = os.getloadavg()[0]
     found["machine"]["processors"] = float(os.cpu_count() or 0)
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write(asked.out, found)
     return found

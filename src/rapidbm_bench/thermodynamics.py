@@ -6,9 +6,13 @@ of Student's t with 19 degrees of freedom 93.5 % lie within.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 import rapidbm as rb
+
+from .running import option_parser
 
 MACHINES = 40
 BETAS = (0.2, 0.6, 1.0, 1.5)
@@ -28,8 +32,9 @@ def machines() -> dict[str, rb.Machine]:
     return found
 
 
-def run() -> dict[str, dict[str, float]]:
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     """Shares within 1.96 errors; of machines without biases the magnetisation is known, NaN here."""
+    option_parser(__name__, __doc__).parse_args(words)
     shares = {}
     for name, machine in machines().items():
         exact = rb.thermodynamics(machine, BETAS, method="exact")

@@ -15,10 +15,8 @@ take that sum (`following.CHEAP` is 1) and follows log Z as it does for large ma
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -35,6 +33,8 @@ from rapidbm.progress import quiet
 from rapidbm.random import stream
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+
+from .running import option_parser, tell
 
 CLOSE = 0.3  # nats
 ASKED = 20  # looks per training, about
@@ -117,13 +117,11 @@ def watch(number: int, visible: int) -> Watched:
         found.asked = 1 + ASKED
         saved = [_exact(run.machine(update), data.valid) for update in run.checkpoints()]
         found.lost = max(saved) - _exact(run.machine(), data.valid)
-    print(
+    tell(
         f"{visible} columns, {number}: {chosen['hidden']} {chosen['patterns']} {chosen['rate']} "
         f"{chosen['epochs']}: {len(found.looks)} looks, {len(found.known)} known, missed "
         f"{[tuple(round(x, 2) for x in look) for look in found.missed]}, lost {found.lost:.2f}, "
         f"errors {[round(x[2], 2) for x in found.looks]}",
-        file=sys.stderr,
-        flush=True,
     )
     return found
 
@@ -133,12 +131,12 @@ def _exact(machine: Machine, part: Split | None) -> float:
     return float(values)
 
 
-def run(words: Iterable[str] = ()) -> dict[str, dict[str, float]]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks watched")
+def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    parser = option_parser(__name__, __doc__)
     parser.add_argument("--trainings", type=int, default=20, help="of each number of columns")
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--visible", default="60,784", help="columns, with commas between")
-    chosen = parser.parse_args(list(words))
+    chosen = parser.parse_args(words)
     table = {}
     for visible in map(int, chosen.visible.split(",")):
         numbers = range(chosen.first, chosen.first + chosen.trainings)
