@@ -118,13 +118,13 @@ def test_the_bound_beside_the_paths_is_that_of_the_best_mode():
 
 
 def test_chains_that_look_for_modes_cool_down_to_the_machine(monkeypatch):
-    betas, plain = [], bases.sweep
+    betas, plain = [], bases.run_sweeps
 
     def sweep(machine, spins, rng, beta, **more):
         betas.append(beta)
-        return plain(machine, spins, rng, beta, **more)
+        return plain(machine, spins, rng, beta=beta, **more)
 
-    monkeypatch.setattr(bases, "sweep", sweep)
+    monkeypatch.setattr(bases, "run_sweeps", sweep)
     bases._cooled(rbm(3, 2, seed=0), stream(0))
     assert betas == pytest.approx([(i + 1) / 40 for i in range(40)])
 

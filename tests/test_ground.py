@@ -89,7 +89,7 @@ def check(machine, found):
 def no_head_start(monkeypatch):
     """The faces alone must find the best vertex: no climb before them, no descent after, and no
     short cut through all signs."""
-    monkeypatch.setattr("rapidbm.ground.ground_state.descend", lambda machine, spins: spins)
+    monkeypatch.setattr("rapidbm.ground.ground_state.quench", lambda machine, spins: spins)
     monkeypatch.setattr(zonotope_module, "CLIMBS", 1)
     monkeypatch.setattr(Zonotope, "climb", lambda self, signs: torch.ones_like(signs))
     monkeypatch.setattr(Zonotope, "by_signs", property(lambda self: self.directions.shape[1] < 2))
@@ -493,11 +493,11 @@ def test_annealing_cools_down_and_tempering_takes_its_turns(monkeypatch):
     machine = rbm(9, 16, scale=1.0, seed=0)
     betas, turns = [], []
 
-    def sweep(machine, spins, rng, beta, means):
+    def sweep(machine, spins, rng, beta):
         betas.append(float(beta[0, 0]))
         return spins
 
-    monkeypatch.setattr("rapidbm.ground.ground_state.sweep", sweep)
+    monkeypatch.setattr("rapidbm.ground.ground_state.run_sweeps", sweep)
     monkeypatch.setattr(
         "rapidbm.ground.ground_state.tempering_step", lambda path, x, rng: (turns.append(1), x)[1]
     )

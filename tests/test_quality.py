@@ -343,7 +343,7 @@ def test_equilibrium_by_hand(random, data, met, monkeypatch):
     def at(value):
         return Estimate(torch.tensor([value]), torch.tensor([0.01]))
 
-    def no_sweeps(machine, spins, rng, count, beta, means):
+    def no_sweeps(machine, spins, rng, count, beta):
         made.append(count)
         return spins
 

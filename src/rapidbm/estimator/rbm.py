@@ -41,6 +41,7 @@ from ..errors import FitWarning, InputError, check_count, is_number
 from ..estimates import Bounds
 from ..likelihood.independent import gain, warn_of_fit
 from ..likelihood.log_z import log_z
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import quiet
@@ -331,9 +332,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         values = self._values(X, reset=False)
         single = values.dtype == np.float32
         machine = copy.deepcopy(self.machine_).to(torch.float32 if single else torch.float64)
-        parts = [
-            SPIN.up(machine.field(some, 1, means=True))[0] for some in _configurations(machine, values)
-        ]
+        parts = [SPIN.up(trusted.field(machine, some, 1))[0] for some in _configurations(machine, values)]
         return torch.cat(parts).numpy()
 
     def score_samples(self, X: Any) -> Array:
@@ -500,7 +499,7 @@ def _configurations(machine: Machine, values: Array) -> Iterator[Tensor]:
     """Configurations with these probabilities of visible units, (1, c, n), some at a time."""
     step = max(1, STEP // machine.layers.units)
     for start in range(0, len(values), step):
-        yield machine.with_visible(2.0 * values[start : start + step] - 1.0, means=True)
+        yield trusted.with_visible(machine, torch.from_numpy(2.0 * values[start : start + step] - 1.0))
 
 
 def _warn_of_divergence(trainer: Trainer) -> None:

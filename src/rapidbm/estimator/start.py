@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
+from ..machines import trusted
 from ..machines.constructors import rbm
 from ..machines.machine import Machine
 from ..machines.units import SPIN
-from ..sampling.gibbs import sweep
+from ..sampling.gibbs import run_sweeps
 
 RARE = -1.5  # the field of a hidden unit
 PATTERNED = 0.1  # patterns start at ± this
@@ -42,7 +43,7 @@ def started(
     machine = rbm(visible, hidden, patterns, biases=True, scale=size * scale, seed=seed, device=device)
     machine.start_biases(spins)
     assert machine.biases is not None
-    means = machine.with_visible(spins.to(machine.dtype).mean(0, keepdim=True), means=True)
+    means = trusted.with_visible(machine, spins.to(machine.dtype).mean(0, keepdim=True))
     means[..., visible:] = math.tanh(RARE)
     fields = [machine.couplings.field(means, layer)[:, 0].detach() for layer in (0, 1)]
     machine.biases.data[:, visible:] = RARE
@@ -83,12 +84,12 @@ def completed(
     """P(v = +1) of visible units given the known ones, (c, v): of so many passes the mean, but for the
     first fifth. Means are known as well as spins."""
     check_count("the number of passes", passes)
-    state = machine.with_visible(spins, means=True)
+    state = trusted.with_visible(machine, spins)
     keep = torch.zeros(state.shape[1:], dtype=torch.bool, device=machine.device)
     keep[:, : machine.visible] = known.to(machine.device)
     first, total = passes // SETTLE, torch.zeros_like(state[0, :, : machine.visible])
     for number in range(passes):
-        state = sweep(machine, state, rng, clamp=keep, means=True)
+        state = run_sweeps(machine, state, rng, clamp=keep)
         if number >= first:
-            total += SPIN.up(machine.field(state, 0, means=True))[0]
+            total += SPIN.up(trusted.field(machine, state, 0))[0]
     return total / (passes - first)

@@ -19,7 +19,7 @@ from ..ground.ground_state import ground_state
 from ..machines.machine import Machine
 from ..progress import watched
 from ..random import rng_from
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..training.negative import HasConfigurations, NegativePhase
 
 
@@ -42,7 +42,7 @@ def gibbs_accessibility(
     check_count("the number of steps", steps, least=0)
     rng = rng_from(seed, rng, "accessibility", device=machine.device)
     ground = _ground(machine, rng, ground)
-    spins = sweeps(machine, machine.random(chains, rng), rng, steps)
+    spins = run_sweeps(machine, machine.random(chains, rng), rng, steps)
     return _share(machine.energy(spins).amin(1), ground)
 
 

@@ -25,11 +25,12 @@ from torch import Tensor
 from ..display import Displayable, words
 from ..errors import check_count
 from ..estimates import Estimate, jackknife
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
-from ..sampling.quench import descend
+from ..sampling.quench import quench
 
 RETRIEVED = 0.9  # an overlap above which a minimum is a pattern
 NUDGE, TIED = 1e-9, 1e-11  # of the largest field; float64 rounds at 1e-15
@@ -172,7 +173,7 @@ def minima_below(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple
     exact = copy.deepcopy(machine).double()  # in float32 a field of 0 has a sign by rounding
     spins = exact.configuration(spins).clone()
     biases = 0.0 if exact.biases is None else exact.biases.detach()
-    scale = _field(exact, spins).abs().amax((1, 2))  # (e,)
+    scale = trusted.fields(exact, spins).abs().amax((1, 2))  # (e,)
     shape = (exact.replicas, exact.layers.units)
     tied = torch.ones_like(spins, dtype=torch.bool)
     with watch("rounds of descent") as tick:
@@ -181,9 +182,9 @@ def minima_below(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple
             nudge = SPIN.random(shape, rng, torch.float64) * (0.5 + half)
             moving = tied.any(-1).any(0)  # (c,)
             nudged = Machine(exact.couplings, biases + nudge * (NUDGE * scale[:, None]))
-            ends = descend(nudged, spins[:, moving], means=True)
+            ends = quench(nudged, spins[:, moving])
             spins[:, moving] = ends
-            tied[:, moving] = _field(exact, ends).abs() <= TIED * scale[:, None, None]
+            tied[:, moving] = trusted.fields(exact, ends).abs() <= TIED * scale[:, None, None]
             if not bool(tied.any()):
                 break
             tick()
@@ -230,10 +231,6 @@ def coincidence(counts: Tensor) -> Estimate:
     whole = pairs / (s * (s - 1))
     left_out = jackknife(torch.cat([whole[None], without.repeat_interleave(c.long())]))
     return Estimate(whole, left_out.error.clamp(min=2 / (s * (s - 1))))
-
-
-def _field(machine: Machine, spins: Tensor) -> Tensor:
-    return torch.cat([machine.field(spins, i, means=True) for i in range(len(machine.layers.sizes))], -1)
 
 
 def _largest_overlap(machine: Machine, spins: Tensor) -> Tensor | None:

@@ -13,10 +13,11 @@ from torch import Tensor
 from ..display import Displayable
 from ..errors import InputError, is_whole
 from ..estimates import Estimate
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..progress import watch, watched
 from ..random import rng_from
-from ..sampling.gibbs import sweeps as run_sweeps
+from ..sampling.gibbs import run_sweeps
 from .neighbours import adversarial_accuracy, checked, shuffled
 from .sample_moments import moments
 
@@ -75,13 +76,11 @@ def relaxation(
     pool, judges = data[order[:half]], data[order[half:]]
     rows = torch.randint(half, (chains,), generator=rng, device=rng.device).to(data.device)
     starts = pool[:chains] if half >= chains else pool[rows]
-    states = [machine.random(chains, rng), machine.with_visible(starts, means=True)]
+    states = [machine.random(chains, rng), trusted.with_visible(machine, starts)]
     done, checkpoints = 0, []
     with watch("sweeps", sweeps[-1]) as tick:
         for target in sweeps:
-            states = [
-                run_sweeps(machine, spins, rng, target - done, beta, means=True) for spins in states
-            ]
+            states = [run_sweeps(machine, spins, rng, target - done, beta) for spins in states]
             done = target
             seen = [spins[..., : machine.visible] for spins in states]
             checkpoints.append(

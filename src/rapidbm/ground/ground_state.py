@@ -29,6 +29,7 @@ from torch import Tensor
 from ..display import Displayable
 from ..errors import InputError, check_choice, check_count
 from ..exchange.dimod_samplers import read_spins, sampler_of, takes
+from ..machines import trusted
 from ..machines.enumeration import (
     LARGEST,
     check_states,
@@ -42,8 +43,8 @@ from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import seed_from, stream
 from ..sampling.bases import path_to
-from ..sampling.gibbs import sweep
-from ..sampling.quench import descend
+from ..sampling.gibbs import run_sweeps
+from ..sampling.quench import quench
 from ..sampling.tempering import start_walkers, tempering_step
 from .lower_bound import lower_bound
 from .zonotope import LARGEST as LARGEST_ZONOTOPE
@@ -147,9 +148,7 @@ def _fill(machine: Machine, spins: Tensor) -> Tensor:
     """The free units, at 0, follow their fields; spins are (e, n)."""
     for layer, where in enumerate(machine.layers.slices):
         follow = (
-            machine.layers.unit(layer)
-            .nearest(machine.field(spins[:, None], layer, means=True))
-            .squeeze(1)
+            machine.layers.unit(layer).nearest(trusted.field(machine, spins[:, None], layer)).squeeze(1)
         )
         spins[:, where] = torch.where(spins[:, where] == 0, follow, spins[:, where])
     return spins
@@ -175,7 +174,7 @@ def _by_enumeration(machine: Machine) -> GroundState:
             count += states.shape[1]
             energy = given_energy(exact, states, free)
             for layer in free:
-                energy -= exact.field(states, layer, means=True).abs_().sum(-1)
+                energy -= trusted.field(exact, states, layer).abs_().sum(-1)
             lowest, where = energy.min(1)
             better = lowest < best
             best = torch.where(better, lowest, best)
@@ -190,7 +189,7 @@ def _by_zonotope(machine: Machine, plan: list[Zonotope] | None) -> GroundState:
     spins, effort = lowest_spins(machine, plan)
     exact = copy.deepcopy(machine).double()
     # Two corners that differ by less than the search's rounding: descent takes the lower one.
-    spins = descend(exact, _fill(exact, spins)[:, None]).squeeze(1)
+    spins = quench(exact, _fill(exact, spins)[:, None]).squeeze(1)
     return _proven(machine, exact, spins, effort)
 
 
@@ -206,16 +205,16 @@ def _patterns_and_random(machine: Machine, starts: int, sweeps: int, rng: torch.
         return random
     whole = SPIN.nearest(machine.patterns)  # (e, k, n)
     whole = torch.cat([whole, -whole], 1)
-    seen = machine.with_visible(whole[..., : machine.visible], means=True)
+    seen = trusted.with_visible(machine, whole[..., : machine.visible])
     for layer in sorted(machine.layers.hidden, key=lambda i: machine.layers.depths[i]):
-        seen[..., machine.layers.slices[layer]] = SPIN.nearest(machine.field(seen, layer, means=True))
+        seen[..., machine.layers.slices[layer]] = SPIN.nearest(trusted.field(machine, seen, layer))
     return torch.cat([whole, seen, random], 1)
 
 
 def _scales(machine: Machine, spins: Tensor) -> tuple[Tensor, Tensor]:
     """β_0 and β_1 of eq. (2), (e,), from random states."""
     count = range(len(machine.layers.sizes))
-    sizes = torch.stack([machine.field(spins, i, means=True).square().mean((1, 2)).sqrt() for i in count])
+    sizes = torch.stack([trusted.field(machine, spins, i).square().mean((1, 2)).sqrt() for i in count])
     largest = sizes.amax(0)  # of (layers, e)
     smallest = torch.where(sizes > 0, sizes, torch.inf).amin(0)
     none = largest == 0  # no field anywhere: any temperature will do
@@ -230,7 +229,7 @@ def _annealing(machine: Machine, starts: int, sweeps: int, rng: torch.Generator)
     with watch("annealing", sweeps) as tick:
         for step in range(sweeps):
             beta = hot * (cold / hot) ** (step / max(sweeps - 1, 1))  # (e,)
-            spins = sweep(machine, spins, rng, beta[:, None].expand(-1, starts), means=True)
+            spins = run_sweeps(machine, spins, rng, beta=beta[:, None].expand(-1, starts))
             tick()
     return spins
 
@@ -289,7 +288,7 @@ def _best_of(
 ) -> GroundState:
     exact = copy.deepcopy(machine).double()
     candidates = torch.cat([search(machine, starts, sweeps, rng) for search in searches.values()], 1)
-    spins = descend(exact, candidates)
+    spins = quench(exact, candidates)
     energies = exact.energy(spins)  # (e, c)
     energy, where = energies.min(1)
     reached = energies <= (energy + SAME * energy.abs())[:, None]

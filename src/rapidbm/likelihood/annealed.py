@@ -38,7 +38,7 @@ from ..random import stream
 from ..sampling import annealing
 from ..sampling.bases import PARTIAL_MODES, paths_to
 from ..sampling.chain_shards import ChainShards
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..sampling.paths import Cooling
 
 SETTLE = 100  # sweeps between the two directions
@@ -200,7 +200,7 @@ def _settled(machine: Machine, drawn: Tensor, streams: Streams, shards: ChainSha
     """Chains that were drawn again, a while later."""
 
     def some(part: slice, *words: object) -> tuple[Tensor]:
-        return (sweeps(machine, drawn[:, part], streams("settle", *words), SETTLE),)
+        return (run_sweeps(machine, drawn[:, part], streams("settle", *words), SETTLE),)
 
     return shards(drawn.shape[1], some)[0]
 

@@ -30,7 +30,7 @@ from ..machines.machine import Machine
 from ..progress import Watch, watch
 from ..random import seed_from, stream
 from ..sampling import annealing
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..sampling.paths import Crossing, check_one_shape
 from .annealed import Streams, annealed
 from .exact import QUICK, can_be_exact
@@ -163,7 +163,7 @@ def bridge(
     )
     if hasty and len(places) - 1 >= longest:
         nothing = annealing.LogMean.of(torch.full((len(spins), chains), torch.nan, device=spins.device))
-        arrived = sweeps(there, spins, streams("settle"), SETTLE)
+        arrived = run_sweeps(there, spins, streams("settle"), SETTLE)
         lost, none = nothing.value.isfinite(), nothing.value[:, None].expand(-1, groups)
         work = min(chains, PILOT) * len(places) + chains * SETTLE
         return Bridge(nothing, nothing, nothing, len(places), lost, none, nothing.value, work), arrived
@@ -171,7 +171,7 @@ def bridge(
         logs, ends = annealing.forward(path, places, chains, streams("forward"))
         settle = streams("settle")
         drawn, apart = annealing.resample(grouped(ends), grouped(logs), settle)
-        arrived = sweeps(there, drawn.reshape(spins.shape), settle, SETTLE)
+        arrived = run_sweeps(there, drawn.reshape(spins.shape), settle, SETTLE)
         back = annealing.backward(path, places, arrived, streams("back"))
         best = annealing.bennett(logs, back, apart.reshape(-1, groups).sum(1))
         steps, least = len(places) - 1, float(best.ess.min()) / chains
@@ -183,7 +183,7 @@ def bridge(
             doubt = torch.zeros_like(best.value)
             if others is not None:
                 rng = streams("others")
-                start = sweeps(there, others, rng, SETTLE)
+                start = run_sweeps(there, others, rng, SETTLE)
                 second = annealing.bennett(logs, annealing.backward(path, places, start, rng))
                 noise = AGREE * torch.hypot(best.error, second.error)
                 doubt = ((second.value - best.value).abs() - noise).clamp(min=0.0)

@@ -43,7 +43,7 @@ from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..random import seed_from, stream
 from ..sampling.bases import STARTS, UNIT_STATES
-from ..sampling.gibbs import sweep
+from ..sampling.gibbs import run_sweeps
 from ..sampling.paths import repeat_chains
 from .annealed import FIRST, SETTLE, annealed
 from .bridging import AGREE, bridge
@@ -168,7 +168,7 @@ class Follower:
             if name != "biases":
                 parameter.data.zero_()
         count = by_device(machine.device, CHAINS, 5 * CHAINS)
-        self.chains = sweep(free, free.random(count, rng), rng)
+        self.chains = run_sweeps(free, free.random(count, rng), rng)
         value = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
         for layer in range(len(free.layers.sizes)):
             field = free.field(self.chains[:, :1], layer).double()

@@ -21,10 +21,11 @@ from torch import Tensor
 from ..accel.devices import by_device
 from ..errors import check_count
 from ..estimates import Estimate
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..progress import report_progress
 from ..sampling import annealing
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..sampling.mean_field import mean_field, variational_bound
 from ..sampling.paths import Cooling
 
@@ -122,7 +123,7 @@ def _of_images(
         again, _ = annealing.resample(ends, torch.cat(logs, 1), rng)
         ways = []
         for path, log, half in zip(paths, logs, torch.split(again, chains, 1), strict=True):
-            settled = sweeps(machine, half.reshape(e, -1, n), rng, SETTLE, clamp=clamp)
+            settled = run_sweeps(machine, half.reshape(e, -1, n), rng, SETTLE, clamp=clamp)
             forward = annealing.LogMean.of(log)
             back = annealing.LogMean.of(annealing.backward(path, betas, settled, rng).reshape(apart))
             ess = torch.minimum(forward.ess, back.ess)
@@ -145,7 +146,7 @@ def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tens
     near[..., : machine.visible] = 0.0
     far = torch.zeros_like(near)
     for layer in machine.layers.hidden:
-        far[..., machine.layers.slices[layer]] = 0.5 * machine.field(given, layer, means=True)
+        far[..., machine.layers.slices[layer]] = 0.5 * trusted.field(machine, given, layer)
     return near, far
 
 

@@ -36,7 +36,7 @@ from ..machines.spins import as_spins, column_sums
 from ..machines.units import SPIN
 from ..sampling import annealing
 from ..sampling.bases import path_to
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..sampling.mean_field import relax, variational_bound
 from ..sampling.paths import free_at_0
 from .log_z import log_z
@@ -117,7 +117,7 @@ def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
     starts = [machine.random(CHAINS, rng), machine.with_visible(visible[:CHAINS])]
     if machine.patterns is not None:
         starts.append(SPIN.nearest(machine.patterns.detach()[:, :CHAINS]))
-    return sweeps(machine, torch.cat(starts, 1), rng, SWEEPS, means=True)
+    return run_sweeps(machine, torch.cat(starts, 1), rng, SWEEPS)
 
 
 @torch.no_grad()

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ..display import Displayable
 from ..errors import check_beta
-from ..machines.enumeration import enumerate_spins, free_layers, infer, log_weight
+from ..machines import trusted
+from ..machines.enumeration import enumerate_spins, free_layers, log_weight
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import Watch, watch, watched
@@ -63,7 +64,7 @@ def _by_enumeration(machine: Machine, replica: int, beta: float, tick: Watch) ->
     def parts() -> Iterator[tuple[Tensor, Tensor]]:
         for spins in enumerate_spins(machine, half=False):
             logs = log_weight(machine, spins, free, beta)[0]
-            yield logs, infer(machine, spins.clone(), free, beta)[0]
+            yield logs, trusted.infer(machine, spins.clone(), free, beta)[0]
 
     return _average(parts(), tick)
 

@@ -25,6 +25,7 @@ from ..arrays import as_tensor
 from ..display import Displayable, Table, with_error
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import BLOCKS, Bounds, Estimate, jackknife
+from ..machines import trusted
 from ..machines.enumeration import (
     check_states,
     enumerate_spins,
@@ -212,7 +213,7 @@ def _given(
     """Of states whose free layers are at 0, for a β: log weights (e, c), and 1, E, E², M, M² (e, c, 5)
     on average over the free units."""
     energy, magnet = given_energy(machine, spins, free), spins.sum(-1)
-    fields_of = [machine.field(spins, layer, means=True) for layer in free]
+    fields_of = [trusted.field(machine, spins, layer) for layer in free]
     field = torch.cat(fields_of, -1) if free else spins.new_zeros((*spins.shape[:2], 0))
 
     def at(beta: float) -> tuple[Tensor, Tensor]:

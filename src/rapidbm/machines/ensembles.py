@@ -10,33 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from ..accel import fused
-from ..accel.operands import BipartiteOperands
 from ..arrays import as_tensor
 from ..display import Displayable
 from ..errors import InputError, check_count
-from .couplings import Couplings
-from .enumeration import HasEnergy, enumerate_spins, free_layers, infer, log_weight
+from . import trusted
+from .enumeration import enumerate_spins, free_layers, log_weight
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 LARGE, PART = 2**26, 2**25  # numbers of an ensemble from which on it goes in parts; of a part
-
-
-class HasGradient(HasEnergy, Protocol):
-    """The part of a machine that its ensembles need."""
-
-    couplings: Couplings
-
-    def complete(self, visible: Any, *, means: bool = False) -> Tensor: ...
-    def operands(self) -> BipartiteOperands | None: ...
-    def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]: ...
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]: ...
-    def gradient_of(self, product: Tensor, mean: Tensor) -> dict[str, Tensor]: ...
 
 
 class Ensemble(Protocol):
@@ -47,17 +36,17 @@ class Ensemble(Protocol):
     @property
     def weights(self) -> Tensor: ...
 
-    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
         """Eq. (1) for every parameter, under its name in `named_parameters()`."""
         ...
 
     def gradient_difference(
-        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+        self, model: Ensemble, machine: Machine, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         """Eq. (1), which may be given as `mine`, less that of the model."""
         ...
 
-    def gradient_comes_first(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: Machine) -> bool:
         """Whether eq. (1) is better had before the model's configurations are there."""
         ...
 
@@ -86,17 +75,17 @@ class WeightedSpins(Displayable):
         check_count("the number of configurations to average over", c)
         return WeightedSpins(spins, spins.new_full((e, c), 1.0 / c))
 
-    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
         return machine.gradient_over(self.spins, self.weights)
 
     def gradient_difference(
-        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+        self, model: Ensemble, machine: Machine, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         if mine is None and isinstance(model, WeightedSpins) and fused.joined(self.spins, model.spins):
             return self.minus(model).gradient(machine)
         return _difference(self, model, machine, mine)
 
-    def gradient_comes_first(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: Machine) -> bool:
         return False
 
     def times(self, factor: float) -> WeightedSpins:
@@ -114,15 +103,15 @@ class GivenVisible:
     """Weighted visible spins; the hidden units are at their means given them, and are not written down
     before somebody asks."""
 
-    machine: HasGradient
+    machine: Machine
     visible: Tensor  # (e, c, v)
     weights: Tensor  # (e, c)
 
     @property
     def spins(self) -> Tensor:
-        return self.machine.complete(self.visible, means=True)
+        return trusted.complete(self.machine, self.visible)
 
-    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
         pair = machine.operands() if machine is self.machine else None
         fused_sum = None if pair is None else fused.gradient(pair, self.visible, self.weights)
         if fused_sum is not None:
@@ -131,21 +120,21 @@ class GivenVisible:
             return machine.gradient_over(self.spins, self.weights)
         return self._in_parts(machine)
 
-    def _in_parts(self, machine: HasGradient) -> dict[str, Tensor]:
+    def _in_parts(self, machine: Machine) -> dict[str, Tensor]:
         """The same of some configurations at a time: hidden units are written beside a copy of them."""
         total = {name: torch.zeros_like(p.data) for name, p in machine.named_parameters()}
         of_couplings = {k.removeprefix("couplings."): v for k, v in total.items() if k != "biases"}
         step = max(1, PART // (self.visible.shape[0] * self.visible.shape[2]))
         parts = zip(*(torch.split(x, step, 1) for x in (self.visible, self.weights)), strict=True)
         for visible, weights in parts:
-            spins = self.machine.complete(visible, means=True)
+            spins = trusted.complete(self.machine, visible)
             machine.couplings.add_gradient(of_couplings, spins, weights)
             if "biases" in total:
                 total["biases"] -= (weights[:, None] @ spins).squeeze(1)
         return total
 
     def gradient_difference(
-        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+        self, model: Ensemble, machine: Machine, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         pair = machine.operands()
         if mine is None and isinstance(model, GivenVisible) and pair is not None:
@@ -153,7 +142,7 @@ class GivenVisible:
                 return self.minus(model).gradient(machine)
         return _difference(self, model, machine, mine)
 
-    def gradient_comes_first(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: Machine) -> bool:
         pair = machine.operands()
         return pair is not None and fused.long(pair, self.visible.shape[1])
 
@@ -170,7 +159,7 @@ class GivenVisible:
 class AllStates:
     """Every state with its Boltzmann weight, as `WeightedSpins` that need not fit in memory."""
 
-    machine: HasGradient
+    machine: Machine
 
     @torch.no_grad()
     def _parts(self, half: bool) -> Iterator[WeightedSpins]:
@@ -183,7 +172,7 @@ class AllStates:
         start = 0
         for spins in enumerate_spins(self.machine, half=half):
             stop = start + spins.shape[1]
-            filled = infer(self.machine, spins.clone(), free)
+            filled = trusted.infer(self.machine, spins.clone(), free)
             yield WeightedSpins(filled, weights[:, start:stop])
             start = stop
 
@@ -212,7 +201,7 @@ class AllStates:
             share = weights[:, start : start + spins.shape[1], None]
             start += spins.shape[1]
             signed = spins[..., layers.slices[given]] * share
-            inferred = layers.unit(free).mean(machine.field(spins, free, means=True))
+            inferred = layers.unit(free).mean(trusted.field(machine, spins, free))
             product.baddbmm_(signed.mT, inferred)
             if not half:  # by symmetry 0 otherwise
                 mean[:, layers.slices[given]] += signed.sum(1)
@@ -220,7 +209,7 @@ class AllStates:
         return (product if given == 0 else product.mT), mean
 
     @torch.no_grad()
-    def gradient(self, machine: HasGradient) -> dict[str, Tensor]:
+    def gradient(self, machine: Machine) -> dict[str, Tensor]:
         if machine.layers.is_restricted:
             pair = machine.operands() if machine is self.machine else None
             sums = None if pair is None else fused.products(pair)
@@ -232,11 +221,11 @@ class AllStates:
         return total
 
     def gradient_difference(
-        self, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None = None
+        self, model: Ensemble, machine: Machine, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         return _difference(self, model, machine, mine)
 
-    def gradient_comes_first(self, machine: HasGradient) -> bool:
+    def gradient_comes_first(self, machine: Machine) -> bool:
         return False
 
     def chunks(self) -> Iterator[WeightedSpins]:
@@ -259,8 +248,19 @@ class AllStates:
         return self.whole().weights
 
 
+def given_visible(machine: Machine, visible: Tensor) -> WeightedSpins | GivenVisible:
+    """Equal weights for visible rows that are known to be right, hidden units at their means."""
+    if not machine.layers.is_restricted:
+        return WeightedSpins.equal(trusted.complete(machine, visible))
+    visible = trusted.shaped(machine, visible, machine.visible, "a visible configuration")
+    e, c, _ = visible.shape
+    check_count("the number of configurations to average over", c)
+    share = torch.full((), 1.0 / c, dtype=machine.dtype, device=machine.device)
+    return GivenVisible(machine, visible, share.expand(e, c))
+
+
 def _difference(
-    data: Ensemble, model: Ensemble, machine: HasGradient, mine: dict[str, Tensor] | None
+    data: Ensemble, model: Ensemble, machine: Machine, mine: dict[str, Tensor] | None
 ) -> dict[str, Tensor]:
     difference = data.gradient(machine) if mine is None else mine
     for name, value in model.gradient(machine).items():

@@ -13,39 +13,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..accel.devices import by_device, prepare
 from ..errors import InputError
-from ..progress import report_progress
+from ..progress import report_progress, watch
+from . import trusted
 from .layers import Layers
-from .units import Beta
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 LARGEST = 2**26  # states that an exact method takes on unless it is told otherwise
 MANY = 2**28  # the same on a GPU
 CHUNK_BYTES = 2**22  # what stays in the caches of a CPU
 LARGE_CHUNK_BYTES = 2**30
-
-
-class HasEnergy(Protocol):
-    """The part of a machine that enumeration needs."""
-
-    @property
-    def layers(self) -> Layers: ...
-    @property
-    def replicas(self) -> int: ...
-    @property
-    def dtype(self) -> torch.dtype: ...
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def symmetric(self) -> bool: ...
-    def energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
-    def bias_energy(self, spins: Tensor, *, means: bool = False) -> Tensor: ...
-    def field(self, spins: Tensor, layer: int, *, means: bool = False) -> Tensor: ...
 
 
 def free_layers(layers: Layers, given: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -77,33 +62,23 @@ def check_states(
         )
 
 
-def log_weight(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: float) -> Tensor:
+def log_weight(machine: Machine, spins: Tensor, free: tuple[int, ...], beta: float) -> Tensor:
     """The logarithm of eq. (1) in float64, (e, c); the free layers of `spins` hold 0."""
     total = -beta * given_energy(machine, spins, free).double()
     for layer in free:
-        field = machine.field(spins, layer, means=True)
+        field = trusted.field(machine, spins, layer)
         if beta != 1.0:
             field = field * beta
         machine.layers.unit(layer).add_log_sums(total, field)
     return total
 
 
-def given_energy(machine: HasEnergy, spins: Tensor, free: tuple[int, ...]) -> Tensor:
+def given_energy(machine: Machine, spins: Tensor, free: tuple[int, ...]) -> Tensor:
     """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases alone."""
     touched = all(a in free or b in free for a, b in machine.layers.edges)
     if touched:
-        return machine.bias_energy(spins, means=True)
-    return machine.energy(spins, means=True)
-
-
-@torch.no_grad()
-def infer(machine: HasEnergy, spins: Tensor, free: tuple[int, ...], beta: Beta = 1.0) -> Tensor:
-    """`spins` with the free layers at their conditional means; they do not touch each other."""
-    for layer in free:
-        field = machine.field(spins, layer, means=True)
-        place = spins[..., machine.layers.slices[layer]]
-        machine.layers.unit(layer).mean(field, beta, overwrite=True, out=place)
-    return spins
+        return trusted.bias_energy(machine, spins)
+    return trusted.energy(machine, spins)
 
 
 def _place(spins: Tensor, layers: Layers, chosen: tuple[int, ...], values: Tensor) -> None:
@@ -115,7 +90,7 @@ def _place(spins: Tensor, layers: Layers, chosen: tuple[int, ...], values: Tenso
         start = stop
 
 
-def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
+def enumerate_spins(machine: Machine, *, half: bool) -> Iterator[Tensor]:
     """All states in chunks (e, c, n) with the free layers at 0; `half` leaves out the negatives."""
     layers = machine.layers
     chosen = layers.cover()
@@ -132,7 +107,7 @@ def enumerate_spins(machine: HasEnergy, *, half: bool) -> Iterator[Tensor]:
         report_progress()
 
 
-def clamped_states(machine: HasEnergy, visible: Tensor, beta: float = 1.0) -> tuple[Tensor, Tensor]:
+def clamped_states(machine: Machine, visible: Tensor, beta: float = 1.0) -> tuple[Tensor, Tensor]:
     """For every visible row (e, c, v) all states of the hidden units: spins (e, c, x, n) with the
     free layers at 0, and log weights (e, c, x)."""
     layers = machine.layers
@@ -145,3 +120,18 @@ def clamped_states(machine: HasEnergy, visible: Tensor, beta: float = 1.0) -> tu
     _place(spins, layers, chosen, layers.states(chosen, torch.arange(count, device=machine.device)))
     logs = log_weight(machine, spins.flatten(1, 2), free, beta).reshape(e, c, count)
     return spins, logs
+
+
+def log_prob_unnormalised(machine: Machine, visible: Tensor, beta: float = 1.0) -> Tensor:
+    """log Σ_h exp(−β E(v, h)) of visible rows that are known to be right, in float64, (e, c)."""
+    layers = machine.layers
+    if layers.hidden_independent:
+        return log_weight(machine, trusted.with_visible(machine, visible), layers.hidden, beta)
+    visible = trusted.visible(machine, visible)
+    step = max(1, 2**22 // (states_of(layers, (0,)) * layers.units * machine.replicas))
+    parts = []
+    with watch("sum over hidden states", visible.shape[1]) as tick:
+        for some in torch.split(visible, step, 1):
+            parts.append(torch.logsumexp(clamped_states(machine, some, beta)[1], -1))
+            tick.add(some.shape[1])
+    return torch.cat(parts, 1)

@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count, is_whole
+from .spins import as_spins
 from .units import SPIN, Unit
 
 
@@ -77,6 +79,14 @@ class Layers:
                 "Other units have random states, sweeps and energies with means=True, the exact log Z, "
                 "and the gradient over weighted configurations"
             )
+
+    def encode(self, visible: Any, *, what: str = "data", asked_by: str) -> Tensor:
+        """Visible rows in the states of the visible units, checked: the one place where data come in.
+
+        `what` names them in errors; `asked_by` is what `check_spins` refuses for other units.
+        """
+        self.check_spins(asked_by)
+        return as_spins(visible, what=what)
 
     def count(self, chosen: Iterable[int]) -> int:
         """How many states the units of these layers have together."""

@@ -26,11 +26,11 @@ from ..accel.operands import BipartiteOperands
 from ..arrays import as_tensor
 from ..display import Displayable, of_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
-from ..progress import watch
 from ..random import rng_from
+from . import trusted
 from .couplings import Couplings, as_parameter
-from .ensembles import Ensemble, GivenVisible, WeightedSpins
-from .enumeration import check_states, clamped_states, infer, log_weight, states_of
+from .ensembles import Ensemble, GivenVisible, WeightedSpins, given_visible
+from .enumeration import check_states, log_prob_unnormalised
 from .layers import Layers
 from .spins import as_spins, column_sums
 from .units import Beta
@@ -122,19 +122,20 @@ class Machine(Displayable, nn.Module):
         if not means:
             self.layers.check_spins("a configuration without means=True")
             spins = self._known(spins)
-        whole: Tensor = self._shaped(spins, self.layers.units, "a configuration")
-        return whole.to(self.dtype)
+        whole = _tensor(spins, "a configuration")
+        return trusted.shaped(self, whole, self.layers.units, "a configuration").to(self.dtype)
 
     def visible_spins(self, visible: Any, *, means: bool = False) -> Tensor:
         """Visible data as (e, c, v) of this machine's type and device, ±1."""
-        return self._visible(visible, means).to(self.dtype)
+        return trusted.visible(self, self._rows(visible, means))
 
-    def _visible(self, visible: Any, means: bool) -> Tensor:
-        """The same of whatever type."""
-        if not means:
-            self.layers.check_spins("visible data without means=True")
-            visible = as_spins(visible, what="visible data")
-        return self._shaped(visible, self.visible, "a visible configuration")
+    def _rows(self, visible: Any, means: bool = False) -> Tensor:
+        """Visible data as a tensor, encoded; with `means` numbers as they are."""
+        if means:
+            return _tensor(visible, "a visible configuration")
+        return self.layers.encode(
+            visible, what="visible data", asked_by="visible data without means=True"
+        )
 
     def _known(self, spins: Any) -> Tensor:
         """A configuration that is ±1, but for hidden units at 0."""
@@ -157,32 +158,13 @@ class Machine(Displayable, nn.Module):
             )
         return given
 
-    def _shaped(self, given: Any, width: int, what: str) -> Tensor:
-        """As (e, c, width) on this machine's device, of whatever type and values."""
-        spins = given if isinstance(given, Tensor) else as_tensor(given, what=what)
-        spins = spins[None] if spins.dim() == 2 else spins
-        right = spins.dim() == 3 and spins.shape[0] in (1, self.replicas)
-        if not right or spins.shape[2] != width:
-            raise InputError(
-                f"{what} of this machine is ({self.replicas}, chains, {width}) or "
-                f"(chains, {width}), not {tuple(spins.shape)}"
-            )
-        return spins.to(self.device).expand(self.replicas, -1, -1)
-
     def with_visible(self, visible: Any, *, means: bool = False) -> Tensor:
         """A new configuration with this visible layer and every hidden unit at 0, unknown."""
-        seen = self.visible_spins(visible, means=means)
-        spins = seen.new_zeros((*seen.shape[:2], self.layers.units))
-        spins[..., : self.visible] = seen
-        return spins
+        return trusted.with_visible(self, self._rows(visible, means))
 
     def complete(self, visible: Any, beta: Beta = 1.0, *, means: bool = False) -> Tensor:
         """The same with the hidden units at their means given the visible ones; restricted machines."""
-        seen = self.visible_spins(visible, means=means)
-        # No need to clear it: hidden units are not coupled to each other.
-        spins = seen.new_empty((*seen.shape[:2], self.layers.units))
-        spins[..., : self.visible] = seen
-        return infer(self, spins, self.layers.hidden, beta)
+        return trusted.complete(self, self._rows(visible, means), beta)
 
     def random(
         self, chains: int, rng: torch.Generator | None = None, *, seed: int | None = None
@@ -210,23 +192,17 @@ class Machine(Displayable, nn.Module):
         """A copy whose `layers.inferred` hold their means given the rest: the same pair moments,
         less noise."""
         spins = self.configuration(spins, means=means)
-        return infer(self, spins.clone(), self.layers.inferred, beta)
+        return trusted.infer(self, spins.clone(), self.layers.inferred, beta)
 
     def given_visible(self, visible: Any, *, means: bool = False) -> WeightedSpins | GivenVisible:
         """Equal weights for these visible spins, hidden units at their means; restricted machines."""
-        visible = self._visible(visible, means)
-        if not self.layers.is_restricted:
-            return WeightedSpins.equal(self.complete(visible, means=True))
-        e, c, _ = visible.shape
-        check_count("the number of configurations to average over", c)
-        share = torch.full((), 1.0 / c, dtype=self.dtype, device=self.device)
-        return GivenVisible(self, visible, share.expand(e, c))
+        return given_visible(self, self._rows(visible, means))
 
     def smoothed(self, spins: Tensor) -> WeightedSpins | GivenVisible:
         """Equal weights for the chains of a negative phase, their `layers.inferred` at their means."""
         if self.layers.is_restricted:
-            return self.given_visible(spins[..., : self.visible], means=True)
-        return WeightedSpins.equal(self.infer(spins, means=True))
+            return given_visible(self, spins[..., : self.visible])
+        return WeightedSpins.equal(trusted.infer(self, spins.clone(), self.layers.inferred))
 
     # -- energies ---------------------------------------------------------------------------------
 
@@ -238,8 +214,7 @@ class Machine(Displayable, nn.Module):
                 "the energy of a configuration needs all units, but a hidden one is 0, unknown; draw it "
                 "with `sweep`, sum over it with `free_energy`, or give means=True, where 0 is a mean"
             )
-        energy = self.couplings.energy(spins)
-        return energy if self.biases is None else energy + self.bias_energy(spins, means=True)
+        return trusted.energy(self, spins)
 
     @torch.no_grad()
     def finite(self) -> Tensor:
@@ -251,34 +226,17 @@ class Machine(Displayable, nn.Module):
 
     def bias_energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """The part of E(s) that the biases give, (e, c)."""
-        whole = self.configuration(spins, means=means)
-        if self.biases is None:
-            return torch.zeros(whole.shape[:-1], dtype=self.dtype, device=self.device)
-        return -(whole @ self.biases[..., None]).squeeze(-1)
+        return trusted.bias_energy(self, self.configuration(spins, means=means))
 
     def field(self, spins: Any, layer: int, *, own: bool = True, means: bool = False) -> Tensor:
         """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
-        spins = self.configuration(spins, means=means)
-        field = self.couplings.field(spins, layer, own=own)
-        if self.biases is not None:
-            field += self.biases[:, None, self.layers.slices[layer]]
-        return field
+        return trusted.field(self, self.configuration(spins, means=means), layer, own=own)
 
     def log_prob_unnormalised(self, visible: Any, beta: float = 1.0) -> Tensor:
         """log Σ_h exp(−β E(v, h)) = −β F(v) in float64, (e, c)."""
         check_beta(beta)
         check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
-        visible = self.visible_spins(visible)
-        if self.layers.hidden_independent:
-            given = self.with_visible(visible, means=True)
-            return log_weight(self, given, self.layers.hidden, beta)
-        step = max(1, 2**22 // (states_of(self.layers, (0,)) * self.layers.units * self.replicas))
-        parts = []
-        with watch("sum over hidden states", visible.shape[1]) as tick:
-            for some in torch.split(visible, step, 1):
-                parts.append(torch.logsumexp(clamped_states(self, some, beta)[1], -1))
-                tick.add(some.shape[1])
-        return torch.cat(parts, 1)
+        return log_prob_unnormalised(self, self._rows(visible), beta)
 
     def free_energy(self, visible: Any, beta: float = 1.0) -> Tensor:
         """F(v), eq. (2), in float64, (e, c)."""
@@ -296,9 +254,8 @@ class Machine(Displayable, nn.Module):
                 f"{self.layers.edges}: use a positive phase, such as MeanField, instead"
             )
         check_beta(beta)
-        spins = self.with_visible(visible)
-        layers = self.layers
-        each = [layers.unit(i).mean(self.field(spins, i, means=True), beta) for i in layers.hidden]
+        spins, layers = self.with_visible(visible), self.layers
+        each = [layers.unit(i).mean(trusted.field(self, spins, i), beta) for i in layers.hidden]
         return torch.cat(each, -1)
 
     # -- training ---------------------------------------------------------------------------------
@@ -356,8 +313,9 @@ class Machine(Displayable, nn.Module):
         observation of each spin."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
-        self.layers.check_spins("a start from the data's marginals")
-        spins = as_spins(visible, what="visible data")
+        spins = self.layers.encode(
+            visible, what="visible data", asked_by="a start from the data's marginals"
+        )
         if spins.dim() != 2 or spins.shape[1] != self.visible:
             raise InputError(
                 f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
@@ -418,6 +376,11 @@ class Machine(Displayable, nn.Module):
         for parameter in one.parameters():
             parameter.data = parameter.data[index : index + 1].clone()
         return one
+
+
+def _tensor(values: Any, what: str) -> Tensor:
+    """Numbers as they are: a tensor itself, with its gradient."""
+    return values if isinstance(values, Tensor) else as_tensor(values, what=what)
 
 
 def stack(machines: Sequence[Machine]) -> Machine:

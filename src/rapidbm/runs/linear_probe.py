@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..display import Displayable
 from ..errors import InputError
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..machines.units import SPIN
@@ -163,8 +164,8 @@ def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tens
     step = max(1, 2**26 // machine.layers.units)
     for some in torch.split(images, step):
         report_progress()
-        spins = machine.with_visible(some, means=True)
-        fields = [machine.field(spins, i, means=True) for i in machine.layers.hidden]
+        spins = trusted.with_visible(machine, some)
+        fields = [trusted.field(machine, spins, i) for i in machine.layers.hidden]
         field = torch.cat(fields, -1)[0]
         uniform = torch.rand(field.shape, generator=rng, device=field.device)
         drawn.append((uniform < SPIN.up(field)).to(torch.int8) * 2 - 1)

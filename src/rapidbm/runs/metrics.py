@@ -27,13 +27,14 @@ from ..glass.accessibility import gibbs_accessibility
 from ..likelihood.following import mean_log_p
 from ..likelihood.independent import UNITS
 from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
+from ..machines import trusted
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
 from ..registry import Registry
-from ..sampling.gibbs import sweep, sweeps
+from ..sampling.gibbs import run_sweeps
 
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 LIKELIHOOD, BOUND = WATCHED = ("log_likelihood", "log_bound")  # for which a run follows log Z
@@ -89,7 +90,7 @@ def _split(data: Any) -> Split:
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
     """Configurations with unknown units at 0, (e, samples, n)."""
     machine.layers.check_spins("a reconstruction")
-    return machine.with_visible(torch.where(known, split.spins, 0), means=True)
+    return trusted.with_visible(machine, torch.where(known, split.spins, 0))
 
 
 @watched("reconstruction", remedy="take fewer images or passes")
@@ -117,7 +118,7 @@ def reconstruct(
     if clamp:
         keep = torch.zeros(spins.shape[1:], dtype=torch.bool, device=machine.device)
         keep[:, : machine.visible] = known.to(machine.device)
-    return sweeps(machine, spins, rng, passes, clamp=keep, means=True)[..., : machine.visible]
+    return run_sweeps(machine, spins, rng, passes, clamp=keep)[..., : machine.visible]
 
 
 def wrong_pixels(filled: Tensor, split: Split, *, unknown: bool) -> float:
@@ -161,7 +162,7 @@ def hamming_distance(
         tries = max(1, min(100, TRIED * min(WIDE, machine.visible) // (machine.visible * len(split))))
         split = split.take(slice(0, 10_000))
     check_count("the number of tries", tries)
-    truth = machine.visible_spins(split.spins, means=True)
+    truth = trusted.visible(machine, split.spins)
     room = by_device(machine.device, ROOM, 2**8 * ROOM)
     step = max(1, room // (machine.layers.units * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
@@ -187,10 +188,10 @@ def _mismatches(
         return
     spins = _started(machine, *_masked(split))
     keep = torch.arange(layers.units, device=machine.device) < machine.visible
-    again = (sweep(machine, spins, rng, clamp=keep, means=True) for _ in range(tries))
+    again = (run_sweeps(machine, spins, rng, clamp=keep) for _ in range(tries))
     for filled in _hidden_draws(machine, spins, rng, tries) if _draws_ahead(machine) else again:
         # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
-        wrong = SPIN.up(-truth * machine.field(filled, 0, means=True))
+        wrong = SPIN.up(-truth * trusted.field(machine, filled, 0))
         yield wrong.sum((1, 2), dtype=torch.float64)
 
 
@@ -206,7 +207,7 @@ def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator, tries: 
     random numbers of a whole sweep. Their fields, those of the visible units, are the same in every try;
     the random numbers of the next try are drawn while this one is looked at."""
     layers = machine.layers
-    up = {i: SPIN.up(machine.field(spins, i, means=True)) for i in layers.hidden}
+    up = {i: SPIN.up(trusted.field(machine, spins, i)) for i in layers.hidden}
 
     def ahead() -> list[tuple[int, Callable[[Tensor], Tensor]]]:
         draws = []

@@ -29,7 +29,7 @@ from ..errors import require
 from ..machines.machine import Machine
 from ..pictures import mosaic
 from ..random import stream
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..training.loop import Progress
 from ..training.negative import Persistent, Tempered
 from .folder import Record
@@ -166,7 +166,7 @@ def _pictures(
     chains = trainer.configurations(rng) if stay else None
     if chains is None:
         count = FEW_SWEEPS if machine.layers.self_coupled(0) else SWEEPS
-        chains = sweeps(one, one.random(IMAGES, rng), rng, count)
+        chains = run_sweeps(one, one.random(IMAGES, rng), rng, count)
     found = {"samples": _picture(chains[0, :IMAGES, :v], shape)}
     if one.patterns is not None:
         xi = one.patterns[0, :IMAGES, :v]

@@ -28,14 +28,15 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..machines.spins import to_spins
 from ..machines.units import SPIN
 from ..progress import report_progress
-from .gibbs import sweep
+from .gibbs import run_sweeps
 from .mean_field import relax, variational_bound
 from .paths import Cooling
-from .quench import descend
+from .quench import quench
 
 MODES = 32  # components of a base at the most, mirror images not counted
 STRONGEST = 3.0  # field of a base that is a mode: a unit that is certain could not be left
@@ -156,7 +157,7 @@ def _search_modes(
     exact = copy.deepcopy(machine).double()
     found = [_states_of_parameters(exact), _cooled(machine, rng).double()]
     spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
-    means = relax(exact, descend(exact, spins, means=True), exact.layers.order, ITERATIONS)
+    means = relax(exact, quench(exact, spins), exact.layers.order, ITERATIONS)
     cooled = means[:, found[0].shape[1] :][:, :STARTS]
     near = torch.cdist(cooled, cooled, p=1.0).le(2.0).sum(2)  # itself with it
     whole = bool((near == 1).double().mean(1).max() <= ALONE)
@@ -206,13 +207,13 @@ def _states_of_parameters(machine: Machine) -> Tensor:
     visible = machine.visible
     if machine.patterns is not None:
         whole = SPIN.nearest(machine.patterns.detach())
-        rows = machine.with_visible(whole[..., :visible], means=True)
+        rows = trusted.with_visible(machine, whole[..., :visible])
         hints = [whole, rows]
     else:
         ends = [b for a, b in machine.layers.edges if a == 0]
         columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
         signs = [SPIN.nearest(_strongest(torch.cat(columns, 1)))] if columns else []
-        hints = [machine.with_visible(x, means=True) for x in signs]
+        hints = [trusted.with_visible(machine, x) for x in signs]
     if machine.biases is not None:
         hints.append(SPIN.nearest(machine.biases.detach())[:, None])
     whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
@@ -230,7 +231,7 @@ def _strongest(columns: Tensor) -> Tensor:
 def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
     spins = machine.random(STARTS, rng)
     for step in range(COOLING):
-        spins = sweep(machine, spins, rng, (step + 1) / COOLING, means=True)
+        spins = run_sweeps(machine, spins, rng, beta=(step + 1) / COOLING)
     return spins
 
 

@@ -22,11 +22,12 @@ from torch import Tensor
 from ..accel import fused
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
+from ..machines import trusted
 from ..machines.couplings import Patterned
 from ..machines.machine import Machine
 from ..machines.units import SPIN, Beta, Unit
 from ..progress import report_progress
-from ..random import rng_from
+from ..random import check_rng, rng_from
 
 
 @torch.no_grad()
@@ -68,8 +69,38 @@ def sweeps(
     check_count("the number of sweeps", count, least=0)
     rng = rng_from(seed, rng, "sweeps", device=machine.device)
     spins = machine.configuration(spins, means=means)
-    beta = _per_chain(spins, beta, checked=not means)
+    per_chain = _per_chain(spins, beta, checked=not means)
     keep = None if clamp is None else _mask(machine, spins, clamp)
+    return _swept(machine, spins, rng, count, per_chain, keep, push)
+
+
+@torch.no_grad()
+def run_sweeps(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int = 1,
+    beta: float | Tensor = 1.0,
+    clamp: Tensor | None = None,
+    push: Tensor | None = None,
+) -> Tensor:
+    """`sweeps` for code of the package: configuration (e, c, n), mask and β are known to be right."""
+    check_count("the number of sweeps", count, least=0)
+    check_rng(rng, machine.device)
+    keep = None if clamp is None else clamp.to(spins.device).expand(spins.shape)
+    return _swept(machine, spins, rng, count, _per_chain(spins, beta, checked=False), keep, push)
+
+
+def _swept(
+    machine: Machine,
+    spins: Tensor,
+    rng: torch.Generator,
+    count: int,
+    beta: Beta,
+    keep: Tensor | None,
+    push: Tensor | None,
+) -> Tensor:
+    """The sweeps themselves; `keep` (e, c, n) marks the units that stay."""
     swept = _by_kernels(machine, spins, rng, count, beta, keep, push)
     if swept is not None:
         return swept
@@ -78,7 +109,7 @@ def sweeps(
         report_progress()
         where = machine.layers.slices[layer]
         if keep is None and push is None and not machine.layers.self_coupled(layer):
-            field = machine.field(spins, layer, means=True)
+            field = trusted.field(machine, spins, layer)
             unit = machine.layers.unit(layer)
             unit.draw(field, rng, beta, overwrite=True, out=spins[..., where])
             continue
@@ -121,7 +152,7 @@ def resample(
     old = spins[..., machine.layers.slices[layer]]
     unit, patterned = machine.layers.unit(layer), machine.couplings.patterned
     if not machine.layers.self_coupled(layer):
-        new = _draw(unit, machine.field(spins, layer, means=True), rng, beta, push)
+        new = _draw(unit, trusted.field(machine, spins, layer), rng, beta, push)
     elif patterned is not None and unit == SPIN:  # (1) needs s² = 1
         new = _by_gaussian_fields(machine, patterned, spins, layer, rng, beta, push)
     else:
@@ -148,7 +179,7 @@ def _by_gaussian_fields(
     root = beta**0.5 * couplings.scale**0.5  # √β K^(−1/4)
     noise = torch.randn(m.shape, generator=rng, dtype=m.dtype, device=m.device)
     z = root * m + noise
-    outside = machine.field(spins, layer, own=False, means=True)
+    outside = trusted.field(machine, spins, layer, own=False)
     own = (root * z) @ couplings.of_layer(layer)
     field = beta * outside + own + (0.0 if push is None else push)
     return machine.layers.unit(layer).draw(field, rng, overwrite=True)  # eq. (2)
@@ -164,7 +195,7 @@ def _unit_by_unit(
     push: Tensor | None,
 ) -> Tensor:
     new = spins[..., machine.layers.slices[layer]].clone()
-    outside = machine.field(spins, layer, own=False, means=True)
+    outside = trusted.field(machine, spins, layer, own=False)
     matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
     unit = machine.layers.unit(layer)
     for i in range(new.shape[-1]):

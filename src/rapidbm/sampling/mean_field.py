@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..accel import fused
+from ..machines import trusted
 from ..machines.machine import Machine
 
 
@@ -24,14 +25,14 @@ def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
     """Visible spins with the hidden layers at the fixed point of eq. (1), or as near as `iterations`
     get; the fixed point of a restricted machine is its conditional mean."""
     if machine.layers.hidden_independent:
-        return machine.complete(visible, means=True)
+        return trusted.complete(machine, visible)
     pair = machine.operands()
     if pair is not None:
-        means = fused.mean_field(pair, machine.visible_spins(visible, means=True), iterations)
+        means = fused.mean_field(pair, trusted.visible(machine, visible), iterations)
         if means is not None:
             return machine.layers.layer_order(means)
     hidden = tuple(layer for layer in machine.layers.order if layer != 0)
-    return relax(machine, machine.with_visible(visible, means=True), hidden, iterations)
+    return relax(machine, trusted.with_visible(machine, visible), hidden, iterations)
 
 
 @torch.no_grad()
@@ -40,7 +41,7 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
     for _ in range(iterations):
         for layer in layers:
             where = machine.layers.slices[layer]
-            new = machine.layers.unit(layer).mean(machine.field(means, layer, means=True))
+            new = machine.layers.unit(layer).mean(trusted.field(machine, means, layer))
             if machine.layers.self_coupled(layer):  # a parallel step would oscillate
                 new = 0.5 * (new + means[..., where])
             means[..., where] = new
@@ -50,5 +51,5 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
 def variational_bound(machine: Machine, means: Tensor) -> Tensor:
     """The right side of eq. (2) in float64, (e, c); units whose means are ±1 are held."""
     entropy = machine.layers.by_layer(lambda unit, m: unit.entropy(m), means)
-    bound: Tensor = entropy.sum(-1) - copy.deepcopy(machine).double().energy(means, means=True)
+    bound: Tensor = entropy.sum(-1) - trusted.energy(copy.deepcopy(machine).double(), means.double())
     return bound

@@ -35,11 +35,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..machines import trusted
 from ..machines.enumeration import given_energy, log_weight
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..random import check_rng
-from .gibbs import sweep
+from .gibbs import run_sweeps
 
 Position = float | Tensor
 LogWeights = Callable[[Position], Tensor]  # log f of given configurations at a position, (e, c) float64
@@ -164,7 +165,7 @@ class Cooling:
         if _differs(beta):
             push = push * (1.0 - _by_unit(beta))
         clamp = None if self.given is None else self.given != 0
-        return sweep(self.machine, spins, rng, beta, clamp, push, means=True)
+        return run_sweeps(self.machine, spins, rng, 1, beta, clamp, push)
 
     def _component(self, spins: Tensor, rng: torch.Generator, beta: Position) -> Tensor:
         """j given s with the free layers summed, (e, c)."""
@@ -181,7 +182,7 @@ class Cooling:
         energy, log_q = given_energy(self.precise, kept, self.free), self.log_q(kept)
         base = self.bases[0].to(self.precise.dtype)
         free = [
-            (layer, self.precise.field(kept, layer, means=True), base[..., layers.slices[layer]])
+            (layer, trusted.field(self.precise, kept, layer), base[..., layers.slices[layer]])
             for layer in self.free
         ]
 
@@ -267,7 +268,7 @@ class Trajectory:
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         machine = self.at(at)
         apart = spins.reshape(machine.replicas, -1, spins.shape[2])
-        return sweep(machine, apart, rng, means=True).reshape(spins.shape)
+        return run_sweeps(machine, apart, rng).reshape(spins.shape)
 
     def weights(self, spins: Tensor) -> LogWeights:
         kept = free_at_0(self.machine.layers, spins)
@@ -305,7 +306,7 @@ class Crossing:
         return repeat_chains(self.first, chains)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
-        return sweep(mixed(self.here, self.there, float(at)), spins, rng, means=True)
+        return run_sweeps(mixed(self.here, self.there, float(at)), spins, rng)
 
     def weights(self, spins: Tensor) -> LogWeights:
         """log f_x(s) = −(1 − x) E_0 − x E_1 + Σ_free log 2cosh((1 − x) field_0 + x field_1)."""
@@ -314,7 +315,7 @@ class Crossing:
         one, two = self.precise
         energies = given_energy(one, kept, layers.inferred), given_energy(two, kept, layers.inferred)
         fields = [
-            (layer, one.field(kept, layer, means=True), two.field(kept, layer, means=True))
+            (layer, trusted.field(one, kept, layer), trusted.field(two, kept, layer))
             for layer in layers.inferred
         ]
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..machines.units import Unit
 from ..progress import report_progress
@@ -29,7 +30,13 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
     """
     check_count("the number of passes", passes)
     machine.layers.check_spins("descent")
-    spins = machine.configuration(spins, means=means).clone()
+    return quench(machine, machine.configuration(spins, means=means), passes)
+
+
+@torch.no_grad()
+def quench(machine: Machine, spins: Tensor, passes: int = 1000) -> Tensor:
+    """`descend` for code of the package: from configurations (e, c, n) that are known to be right."""
+    spins = spins.to(machine.dtype, copy=True)
     noise = _rounding(machine)
     for _ in range(passes):
         report_progress()
@@ -39,7 +46,7 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
             if machine.layers.self_coupled(layer):
                 spins[..., where] = _unit_by_unit(machine, spins, layer, noise[..., where])
             else:
-                field = machine.field(spins, layer, means=True)
+                field = trusted.field(machine, spins, layer)
                 unit = machine.layers.unit(layer)
                 spins[..., where] = _follow(unit, field, spins[..., where], noise[..., where])
         if torch.equal(spins, before):
@@ -65,7 +72,7 @@ def _follow(unit: Unit, field: Tensor, spins: Tensor, noise: Tensor) -> Tensor:
 
 def _unit_by_unit(machine: Machine, spins: Tensor, layer: int, noise: Tensor) -> Tensor:
     new, kind = spins[..., machine.layers.slices[layer]].clone(), machine.layers.unit(layer)
-    outside = machine.field(spins, layer, own=False, means=True)
+    outside = trusted.field(machine, spins, layer, own=False)
     own = machine.couplings.running(spins, layer)
     for i in range(new.shape[-1]):
         old = new[..., i].clone()

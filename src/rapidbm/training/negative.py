@@ -18,13 +18,14 @@ from torch import Tensor
 
 from ..accel.ranks import portion, portions
 from ..errors import InputError, check_choice, check_count, is_number
-from ..machines.ensembles import AllStates, Ensemble, WeightedSpins
+from ..machines import trusted
+from ..machines.ensembles import AllStates, Ensemble, WeightedSpins, given_visible
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
 from ..machines.units import SPIN
 from ..registry import Registry, a_class_with, setting
 from ..sampling.bases import own_biases
-from ..sampling.gibbs import sweeps as run_sweeps
+from ..sampling.gibbs import run_sweeps
 from ..sampling.mean_field import mean_field
 from ..sampling.paths import Cooling
 from ..sampling.tempering import eased_rungs, exchange_all
@@ -113,8 +114,8 @@ class ContrastiveDivergence:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        start = machine.with_visible(data, means=True)
-        return run_sweeps(machine, start, rng, self.sweeps, means=True)
+        start = trusted.with_visible(machine, data)
+        return run_sweeps(machine, start, rng, self.sweeps)
 
     def split(self, machine: Machine, count: int) -> SplitPhases:
         return [(self, None)] * count
@@ -198,7 +199,7 @@ class Persistent:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
         if not self.lifetime and not self.scouts:
-            chains = run_sweeps(machine, chains, rng, self.sweeps, means=True)
+            chains = run_sweeps(machine, chains, rng, self.sweeps)
             return machine.smoothed(chains), chains
         spins, now = chains[..., :-1], chains[0, 0, -1].long()
         count = spins.shape[1] - self.scouting
@@ -213,7 +214,7 @@ class Persistent:
             scouts = self._renewed(machine, scouts, now, self.foray, None)
             olds.append(_rested(self.scouting, now, self.foray, self.RELAXED))
         spins = torch.cat([lasting, scouts], 1) if self.scouts else lasting
-        spins = run_sweeps(machine, spins, rng, self.sweeps, means=True)
+        spins = run_sweeps(machine, spins, rng, self.sweeps)
         old = torch.cat(olds)
         weights = (old / old.sum()).to(spins.dtype).expand(spins.shape[:2])
         model = replace(machine.smoothed(spins), weights=weights)
@@ -317,7 +318,7 @@ class PatternInduced:
         if self.units == "visible" and not self.sweeps:
             visible = SPIN.nearest(self._patterns(machine)[..., : machine.visible])  # k configurations
             if machine.layers.hidden_independent:
-                return machine.given_visible(visible, means=True), chains
+                return given_visible(machine, visible), chains
             return WeightedSpins.equal(mean_field(machine, visible, iterations=30)), chains
         spins = self.configurations(machine, chains, data, rng)
         return (machine.smoothed(spins) if self.sweeps else WeightedSpins.equal(spins)), chains
@@ -329,10 +330,10 @@ class PatternInduced:
         if not self.sweeps:
             return SPIN.nearest(xi)
         if self.units == "visible":
-            spins = machine.with_visible(SPIN.nearest(xi[..., : machine.visible]), means=True)
+            spins = trusted.with_visible(machine, SPIN.nearest(xi[..., : machine.visible]))
         else:
             spins = SPIN.nearest(xi)
-        return run_sweeps(machine, spins, rng, self.sweeps, means=True)
+        return run_sweeps(machine, spins, rng, self.sweeps)
 
     def _patterns(self, machine: Machine) -> Tensor:
         assert machine.patterns is not None  # init refuses dense couplings

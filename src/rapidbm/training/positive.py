@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_count
-from ..machines.ensembles import GivenVisible, WeightedSpins
-from ..machines.enumeration import check_states, clamped_states, infer, states_of
+from ..machines import trusted
+from ..machines.ensembles import GivenVisible, WeightedSpins, given_visible
+from ..machines.enumeration import check_states, clamped_states, states_of
 from ..machines.machine import Machine
 from ..registry import Registry, a_class_with, setting
-from ..sampling.gibbs import sweeps
+from ..sampling.gibbs import run_sweeps
 from ..sampling.mean_field import mean_field
 
 Weighted = WeightedSpins | GivenVisible
@@ -50,7 +51,7 @@ class ConditionalMean:
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        return machine.given_visible(data, means=True)
+        return given_visible(machine, data)
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,10 @@ class ClampedChains:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
-        spins = machine.with_visible(data, means=True)
+        spins = trusted.with_visible(machine, data)
         clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
-        spins = sweeps(machine, spins, rng, self.sweeps, clamp=clamp, means=True)
-        return WeightedSpins.equal(machine.infer(spins, means=True))
+        spins = run_sweeps(machine, spins, rng, self.sweeps, clamp=clamp)
+        return WeightedSpins.equal(trusted.infer(machine, spins, machine.layers.inferred))
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,11 @@ class Enumerated:
     @torch.no_grad()
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         self.check(machine, data.shape[-2])
-        spins, logs = clamped_states(machine, machine.visible_spins(data, means=True))
+        spins, logs = clamped_states(machine, trusted.visible(machine, data))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)
         free = tuple(i for i in machine.layers.hidden if i not in machine.layers.cover((0,)))
-        return WeightedSpins(infer(machine, spins, free), weights.flatten(1).to(spins.dtype))
+        return WeightedSpins(trusted.infer(machine, spins, free), weights.flatten(1).to(spins.dtype))
 
 
 def positive_for(machine: Machine) -> PositivePhase:

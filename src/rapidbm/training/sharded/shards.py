@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ...accel.ranks import Ranks, portion
 from ...errors import InputError, LostRank, check_count
+from ...machines import trusted
 from ...machines.ensembles import Ensemble
 from ...machines.machine import Machine
 from ...random import stream
@@ -62,7 +63,7 @@ class Shard:
         if isinstance(self.negative, Persistent):
             spins, share = self.chains[..., : machine.layers.units], self.share or 0.0
         else:
-            spins, share = machine.complete(batch.to(machine.dtype), means=True), batch.shape[1] / size
+            spins, share = trusted.complete(machine, batch.to(machine.dtype)), batch.shape[1] / size
         mean = spins[..., machine.visible :].mean(1, keepdim=True)
         return mean if share == 1.0 else torch.zeros_like(mean) if not share else share * mean
 
