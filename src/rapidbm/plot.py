@@ -29,7 +29,7 @@ from .glass.spectra import Spectrum
 from .glass.spectra import spectrum as spectrum_of
 from .likelihood.thermodynamics import Thermodynamics
 from .machines.machine import Machine
-from .machines.spins import to_spins
+from .machines.spins import as_spins
 from .random import rng_from
 from .runs.evaluation import curve_figure
 from .runs.run import Run
@@ -66,7 +66,7 @@ def images(
 
     Without `shape` a square number of pixels is a square, anything else, or what has `names`, a table.
     """
-    spins = to_spins(rows, what="images")
+    spins = as_spins(rows, what="images").cpu()
     if spins.dim() != 2:
         raise InputError(f"images are (samples, pixels), not {tuple(spins.shape)}; take one replica")
     return pictures.image_figure(

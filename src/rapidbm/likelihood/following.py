@@ -38,7 +38,7 @@ from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, TimeLimit
 from ..estimates import WIDE, Bounds, Estimate
-from ..machines.enumeration import states_of
+from ..machines.enumeration import log_prob_unnormalised, states_of
 from ..machines.machine import Machine
 from ..machines.spins import as_spins
 from ..random import seed_from, stream
@@ -435,4 +435,4 @@ def mean_log_p(
 def _log_sums(machine: Machine, spins: Tensor) -> Tensor:
     double = copy.deepcopy(machine).double()
     step = max(1, 2**22 // (machine.layers.units * machine.replicas))
-    return torch.cat([double.log_prob_unnormalised(x) for x in torch.split(spins, step)], 1)
+    return torch.cat([log_prob_unnormalised(double, x) for x in torch.split(spins, step)], 1)

@@ -107,7 +107,7 @@ def _of_images(
     """Eq. (1) from below and above, both errors, and eq. (2), (5, e, d); and the temperatures."""
     means = mean_field(machine, visible, iterations=50)  # (e, d, n)
     e, images, n = means.shape
-    given = machine.with_visible(visible)
+    given = trusted.with_visible(machine, visible)
     held = given.repeat_interleave(chains, 1)
     bases = _bases(machine, given, means)
     paths = [Cooling(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases]

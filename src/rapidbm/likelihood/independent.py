@@ -30,9 +30,10 @@ from torch import Tensor
 
 from ..display import Displayable
 from ..errors import FitWarning
-from ..machines.enumeration import log_weight, states_of
+from ..machines import trusted
+from ..machines.enumeration import log_prob_unnormalised, log_weight, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins, column_sums
+from ..machines.spins import as_spins, smoothed_means
 from ..machines.units import SPIN
 from ..sampling import annealing
 from ..sampling.bases import path_to
@@ -73,7 +74,7 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     if machine.layers.units > UNITS:
         return None
     spins = as_spins(data)
-    mean = column_sums(spins) / (len(spins) + 2.0)
+    mean = smoothed_means(spins)
     images = spins[:: -(-len(spins) // IMAGES)]
     if len(images) * states_of(machine.layers, (0,)) > STATES:
         return None
@@ -82,7 +83,7 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     columns = float((up * p.log() + (1.0 - up) * (1.0 - p).log()).sum(1).mean())
     double = copy.deepcopy(machine).double().requires_grad_(False)
     step = max(1, 2**22 // (double.layers.units * double.replicas))
-    parts = [double.log_prob_unnormalised(x).sum(1) for x in torch.split(images, step)]
+    parts = [log_prob_unnormalised(double, x).sum(1) for x in torch.split(images, step)]
     seen = torch.stack(parts).sum(0) / len(images)
     cost = states_of(machine.layers) * machine.layers.units * machine.replicas
     exact = cost <= EXACT
@@ -114,7 +115,7 @@ def least_log_z(machine: Machine, double: Machine, images: Tensor, rng: torch.Ge
 
 def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
     """Chains a few sweeps after random spins, data and patterns, (e, c, n)."""
-    starts = [machine.random(CHAINS, rng), machine.with_visible(visible[:CHAINS])]
+    starts = [machine.random(CHAINS, rng), trusted.with_visible(machine, visible[:CHAINS])]
     if machine.patterns is not None:
         starts.append(SPIN.nearest(machine.patterns.detach()[:, :CHAINS]))
     return run_sweeps(machine, torch.cat(starts, 1), rng, SWEEPS)

@@ -21,9 +21,15 @@ from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import WIDE, Bounds
-from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
+from ..machines.enumeration import (
+    enumerate_spins,
+    free_layers,
+    log_prob_unnormalised,
+    log_weight,
+    states_of,
+)
 from ..machines.machine import Machine, scaled
-from ..machines.spins import to_spins
+from ..machines.spins import as_spins
 from ..progress import report_progress, watch
 from ..random import seed_from, stream
 from ..sampling.chain_shards import ChainShards
@@ -139,9 +145,9 @@ def log_likelihood(
         -11.09
     """
     check_beta(beta)
-    machine.layers.check_spins("the likelihood of data")
+    machine.layers.check_spins("the likelihood of data")  # before rows are read from a disk
     data = data.some() if isinstance(data, Split) else data
-    spins = to_spins(data)
+    spins = as_spins(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
             f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
@@ -155,7 +161,7 @@ def log_likelihood(
         step = max(1, 2**24 // (machine.layers.units * machine.replicas))
         total, squares = torch.zeros_like(z.value), torch.zeros_like(z.value)
         for images in torch.split(spins, step):
-            each = double.log_prob_unnormalised(images, beta)
+            each = log_prob_unnormalised(double, images, beta)
             total += each.sum(1)
             squares += each.square().sum(1)
             report_progress()
@@ -168,7 +174,7 @@ def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
     log p, as far as log Z is known."""
     machine.layers.check_spins("a bound on the likelihood of data")
     data = data.some() if isinstance(data, Split) else data
-    logs = bounds_of(machine, to_spins(data))  # (e, rows)
+    logs = bounds_of(machine, as_spins(data))  # (e, rows)
     return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))
 
 

@@ -6,6 +6,7 @@
     couplings      what all couplings can do: `Couplings`, `Patterned`
     dense          every coupling is a parameter: `Dense`
     patterns       Regularized Axons: `Patterns`
+    trusted        energies, fields and means of tensors that were checked where they came in
     machine        couplings and biases: `Machine`, `stack`, `scaled`
     constructors   from sizes: `rbm`, `dbm`, `bm`
     enumeration    sums over states that need no sampling
@@ -15,12 +16,12 @@
 
 It knows accel and the modules below the rooms; no data set, no sampler, no training.
 
-Others take besides
+Also imported by other rooms:
 
-    ensembles: AllStates, GivenVisible
+    ensembles: AllStates, GivenVisible, given_visible
     constructors: check_deep_start
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
-        given_energy, infer, log_weight, most_states, states_of
+        given_energy, log_prob_unnormalised, log_weight, most_states, states_of
     files: check_sizes, load_tensors, save_tensors
-    spins: column_sums
+    spins: column_sums, smoothed_means
 """

@@ -125,6 +125,7 @@ def clamped_states(machine: Machine, visible: Tensor, beta: float = 1.0) -> tupl
 def log_prob_unnormalised(machine: Machine, visible: Tensor, beta: float = 1.0) -> Tensor:
     """log Σ_h exp(−β E(v, h)) of visible rows that are known to be right, in float64, (e, c)."""
     layers = machine.layers
+    check_states(layers, (0,), largest=2**16, what="the sum over hidden states")
     if layers.hidden_independent:
         return log_weight(machine, trusted.with_visible(machine, visible), layers.hidden, beta)
     visible = trusted.visible(machine, visible)

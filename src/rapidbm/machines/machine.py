@@ -30,9 +30,9 @@ from ..random import rng_from
 from . import trusted
 from .couplings import Couplings, as_parameter
 from .ensembles import Ensemble, GivenVisible, WeightedSpins, given_visible
-from .enumeration import check_states, log_prob_unnormalised
+from .enumeration import log_prob_unnormalised
 from .layers import Layers
-from .spins import as_spins, column_sums
+from .spins import as_spins, smoothed_means
 from .units import Beta
 
 if TYPE_CHECKING:
@@ -235,7 +235,6 @@ class Machine(Displayable, nn.Module):
     def log_prob_unnormalised(self, visible: Any, beta: float = 1.0) -> Tensor:
         """log Σ_h exp(−β E(v, h)) = −β F(v) in float64, (e, c)."""
         check_beta(beta)
-        check_states(self.layers, (0,), largest=2**16, what="the sum over hidden states")
         return log_prob_unnormalised(self, self._rows(visible), beta)
 
     def free_energy(self, visible: Any, beta: float = 1.0) -> Tensor:
@@ -320,7 +319,7 @@ class Machine(Displayable, nn.Module):
             raise InputError(
                 f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
             )
-        mean = column_sums(spins).to(self.device) / (len(spins) + 2.0)
+        mean = smoothed_means(spins).to(self.device)
         self.biases.data[:, : self.visible] = self.layers.unit(0).field_of(mean).to(self.dtype)
 
     # -- other packages ---------------------------------------------------------------------------

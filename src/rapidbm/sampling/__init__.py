@@ -2,9 +2,9 @@
 
 May know machines and accel's kernels; knows nothing of training, likelihoods or files.
 
-    gibbs          one sweep over all layers: `sweep`, `sweeps`, `resample` of a single layer
+    gibbs          one sweep over all layers: `sweep`, `sweeps`, `run_sweeps`, `resample` of a layer
     mean_field     means in place of draws, and the bound that they prove: `mean_field`, `relax`
-    quench         zero temperature: `descend` to a local minimum
+    quench         zero temperature: `descend` to a local minimum, `quench`
     bases, paths   where annealing starts, and its way from there: `path_to`, `Cooling`, `Crossing`
     annealing      weights along a path, there and back: `pilot`, `forward`, `backward`, `bennett`
     tempering      walkers that trade places along a path: `start_walkers`, `tempering_step`, `Walkers`

@@ -30,7 +30,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..machines import trusted
 from ..machines.machine import Machine
-from ..machines.spins import to_spins
+from ..machines.spins import smoothed_means
 from ..machines.units import SPIN
 from ..progress import report_progress
 from .gibbs import run_sweeps
@@ -71,11 +71,10 @@ def own_biases(machine: Machine) -> Tensor:
 def marginals(machine: Machine, data: Any) -> Tensor:
     """The fields of the data's marginals, smoothed by one observation of each spin, and their mirror
     image, (2, e, 1, n); hidden units have their biases."""
-    spins = to_spins(data, what="the data of the base")
+    spins = machine.layers.encode(data, what="the data of the base", asked_by="annealing from data")
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}")
-    mean = spins.sum(0, dtype=torch.float64) / (len(spins) + 2.0)
-    field = machine.layers.unit(0).field_of(mean).to(machine.device, machine.dtype)
+    field = machine.layers.unit(0).field_of(smoothed_means(spins)).to(machine.device, machine.dtype)
     bases = own_biases(machine).repeat(2, 1, 1, 1)
     bases[0, ..., : machine.visible] = field
     bases[1, ..., : machine.visible] = -field

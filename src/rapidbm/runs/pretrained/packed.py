@@ -23,7 +23,7 @@ from ...data.splits import Dataset, Split, top_half
 from ...errors import InputError, lookup
 from ...machines.files import load_machine, load_tensors, save_machine
 from ...machines.machine import Machine
-from ...machines.spins import to_bits, to_spins
+from ...machines.spins import to_bits
 from ...random import stream
 from ...schema import of_fields
 from ...training.negative import NegativePhase
@@ -136,7 +136,7 @@ class Pretrained(Trained):
         rows, columns = self.shape
         packed: Tensor = lookup("part of the images", f"images/{part}", self._tensors)
         bits = np.unpackbits(packed.numpy(), axis=1, count=rows * columns)
-        return Split(to_spins(bits), known=top_half(self.shape))
+        return Split(torch.from_numpy(bits), known=top_half(self.shape))
 
     @property
     def latest(self) -> Path:
