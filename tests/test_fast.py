@@ -420,7 +420,7 @@ def test_cold_spins_of_a_deep_machine_are_those_of_the_plain_path(
     with monkeypatch.context() as patch:
         patch.setattr(Layers, "layer_order", lambda self, values: values)
         assert not torch.equal(swept(), by_kernels)  # sides that are mixed up show
-    monkeypatch.setattr(these, "pair", lambda: None)
+    monkeypatch.setattr(these, "operands", lambda: None)
     assert torch.equal(swept(), by_kernels)
 
 

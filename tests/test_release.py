@@ -180,7 +180,7 @@ def test_extras_are_imported_where_they_are_used():
     roots = {module.partition(".")[0] for module in EXTRAS}
     package = Path(rapidbm.__file__).parent
     # Modules that are nothing but their extra's, and loaded once it is known to be there.
-    wholly = {package / "studio" / name for name in ("app.py", "connections.py", "serve.py")}
+    wholly = {package / "studio" / name for name in ("app.py", "connections.py", "guard.py", "serve.py")}
     wholly |= {package / "data" / "reading" / f"{name}.py" for name in ("hdf5", "parquet", "zarr_store")}
     for path in {*package.rglob("*.py")} - wholly:
         for node in ast.parse(path.read_text()).body:
