@@ -87,8 +87,8 @@ def test_replicas_in_shards_are_trainings_of_their_own():
         )
         finished(alone)
         for name, value in parameters(trainer).items():
-            assert torch.equal(value[first:last], alone.parameters[name]), name
-            assert torch.equal(trainer.means[name][first:last], alone.mean_of[name]), name
+            assert torch.equal(value[first:last], alone.stepper.parameters[name]), name
+            assert torch.equal(trainer.average.means[name][first:last], alone.average.means[name]), name
     orders = [part.batches.taken(part.seed, 0, 0)[0] for part in trainer.trainers]
     assert not torch.equal(*orders)
 
@@ -126,8 +126,8 @@ def test_units_in_shards_without_random_numbers_are_the_whole_machine(name, shar
     parts = finished(training(shards=shards, shard_by="units", **settings))
     assert isinstance(parts, Abreast)
     same(whole, parts)
-    for key, value in whole.mean_of.items():
-        assert torch.allclose(parts.means[key], value, rtol=0, atol=1e-12)
+    for key, value in whole.average.means.items():
+        assert torch.allclose(parts.average.means[key], value, rtol=0, atol=1e-12)
 
 
 def test_a_sweep_of_units_in_shards_draws_from_the_fields_of_the_whole_machine():

@@ -70,7 +70,7 @@ def test_a_graph_reads_positions_from_tensors(monkeypatch, path, couplings):
     machine = rbm(6, 5, 3 if couplings == "patterns" else None, replicas=2, biases=True, seed=0)
     way = path(machine)
     betas = [way.end * i / 8 for i in range(9)]  # exact in float32, too
-    monkeypatch.setattr(executors, "Replay", AsItIs)
+    monkeypatch.setattr(executors, "Graphs", AsItIs)
     found = []
     for graph in (False, True):
         if graph:

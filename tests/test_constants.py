@@ -92,7 +92,7 @@ def test_without_biases_or_constants_nothing_is_masked():
         (rb.rbm(4, 5, biases=True, seed=0), ROWS[:, ~HERE]),
     ):
         how = {"epochs": 1, "batch_size": 9, "seed": 0}
-        assert Trainer(machine, rows, rb.Exact(), rb.sgd(0.1), **how).constants is None
+        assert Trainer(machine, rows, rb.Exact(), rb.sgd(0.1), **how).stepper.constants is None
 
 
 @pytest.mark.parametrize("by", ["replicas", "units"])

@@ -29,6 +29,7 @@ from rapidbm.testing import (
     sampler_p_values,
 )
 from rapidbm.training import trainer as training
+from rapidbm.training.batches import batches_for
 from rapidbm.training.negative import ContrastiveDivergence, Exact, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
@@ -478,7 +479,7 @@ def test_phases_of_a_deep_machine_go_as_one_batch(nothing_plain, patterns, hidde
 
 @pytest.mark.parametrize("positive", [MeanField(3), ClampedChains(2)], ids=str)
 def test_a_deep_machine_trains_as_a_graph_would(nothing_plain, one_block, monkeypatch, positive):
-    monkeypatch.setattr(executors, "Replay", AsItIs)
+    monkeypatch.setattr(executors, "Graphs", AsItIs)
     these = deep_machine(2, (3, 2))
     rows = torch.ones((4, 3), dtype=torch.int8, device=DEVICE)
     options = {"epochs": 3, "batch_size": 2, "positive": positive, "seed": 0}
@@ -730,9 +731,9 @@ def graph_for(device, rngs, parameters, parts, rounding=None, alone=True):
 
 def as_graph(trainer):
     """The same training, as a graph would run it."""
-    trainer.executor = graph_for(None, trainer.shards.rngs, trainer.parameters.values(), ())
-    trainer.batches.executor = trainer.executor
-    trainer.batches.stored = trainer.executor.stored(trainer.batches.stored)
+    trainer.executor = graph_for(None, trainer.shards.rngs, trainer.stepper.parameters.values(), ())
+    rows = trainer.batches.stored
+    trainer.batches = batches_for(rows, trainer.machine, trainer.executor, trainer.batch_size)
 
 
 @pytest.mark.parametrize("centred", [False, True], ids=["plain", "centred"])
@@ -740,7 +741,7 @@ def as_graph(trainer):
 def test_a_graph_reads_what_changes_from_tensors(every, centred, monkeypatch):
     """The work of a graph, run as it is, gives the updates of the plain loop."""
     rows = torch.where(torch.rand((25, 12), generator=stream(0)) < 0.3, 1, -1).to(torch.int8)
-    monkeypatch.setattr(executors, "Replay", AsItIs)
+    monkeypatch.setattr(executors, "Graphs", AsItIs)
     found = []
     for replayed in (True, False):
         these = machine(12, 40, 3)
@@ -765,7 +766,7 @@ def test_a_graph_reads_what_changes_from_tensors(every, centred, monkeypatch):
             trainer.load(start)
             for _ in trainer.run(every):
                 pass
-        found.append([*these.parameters(), *trainer.mean_of.values(), trainer.chains])
+        found.append([*these.parameters(), *trainer.average.means.values(), trainer.chains])
         for key, value in start.items():
             assert torch.equal(value, begun[key]), key  # a state is not written to
     for a, b in zip(*found, strict=True):
@@ -780,7 +781,7 @@ def test_a_graph_is_for_one_place_and_one_precision(monkeypatch):
             heard.append(key)
             work()
 
-    monkeypatch.setattr(executors, "Replay", Listening)
+    monkeypatch.setattr(executors, "Graphs", Listening)
     these = machine(6, 9, 2)
     rows = torch.ones((4, 6), dtype=torch.int8, device=DEVICE)
     trainer = Trainer(these, rows, Persistent(8, 1), adam(0.1), epochs=9, batch_size=2, seed=0)
@@ -806,7 +807,7 @@ def test_a_run_of_graphs_halts_where_it_should(tmp_path, monkeypatch):
     ends = []
     for name in ("single", "together"):
         with monkeypatch.context() as patch:
-            patch.setattr(executors, "Replay", AsItIs)
+            patch.setattr(executors, "Graphs", AsItIs)
             if name == "together":
                 patch.setattr(training, "executor_for", graph_for)
             run = Run.create(tmp_path / name, Recipe.made("bars4", chosen))
@@ -834,7 +835,7 @@ def test_in_a_graph_a_replica_that_diverges_stays(nothing_plain, monkeypatch, pr
         projection=projection,
         seed=0,
     )
-    monkeypatch.setattr(executors, "Replay", AsItIs)
+    monkeypatch.setattr(executors, "Graphs", AsItIs)
     as_graph(trainer)
     values = next(iter(these.parameters())).data
     values[1, 0, 0] = float("nan")

@@ -153,7 +153,7 @@ def test_states_of_before_updates_were_counted_are_gone_on_from(run):
     again = Run(run.folder)
     for step in again.go(epochs=9):
         pass
-    assert step.progress.trainer.lived.tolist() == [step.update] * 2
+    assert step.progress.trainer.status.lived.tolist() == [step.update] * 2
 
 
 # -- a disk that is full, or may not be written to ----------------------------------------------------
@@ -376,8 +376,8 @@ def test_updates_that_replicas_lived(optimiser, patterns):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         for _ in trainer.run("update"):
-            alive.append(trainer.alive.clone())
-    assert torch.equal(trainer.lived, torch.stack(alive).sum(0))
+            alive.append(trainer.status.alive.clone())
+    assert torch.equal(trainer.status.lived, torch.stack(alive).sum(0))
     for each in trainer.divergences():
         assert not alive[each.update - 1][each.replica]
         assert each.update == 1 or alive[each.update - 2][each.replica]
@@ -388,12 +388,12 @@ def test_a_step_that_is_not_a_number_says_so():
     trainer = Trainer(
         machine, torch.ones(4, 4), rb.PatternInduced(), rb.sgd(0.1), epochs=1, batch_size=4, seed=0
     )
-    trainer.update_parameters = trainer.updater.step
+    trainer.update_parameters = trainer.stepper.updater.step
 
     def step(gradients, rates):
         trainer.update_parameters({name: value * torch.nan for name, value in gradients.items()}, rates)
 
-    trainer.updater.step = step
+    trainer.stepper.updater.step = step
     before = machine.patterns.detach().clone()
     trainer.step()
     (told,) = trainer.divergences()

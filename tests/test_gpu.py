@@ -162,15 +162,16 @@ def test_steps_by_kernels_end_where_the_plain_path_ends(monkeypatch, clock):
         gradients = [
             {
                 name: torch.randn(p.shape, generator=stream(i)).cuda()
-                for name, p in trainer.parameters.items()
+                for name, p in trainer.stepper.parameters.items()
             }
             for i in range(9)
         ]
         gradients[4]["couplings.patterns"][2, 7, 100] = torch.inf
         with torch.no_grad():
             for gradient in gradients:
-                if not trainer.at_once(gradient, (0.01, 0.02, 0.03), False):
-                    trainer.move(gradient, (0.01, 0.02, 0.03))
+                how = gradient, (0.01, 0.02, 0.03), False, trainer.rng
+                if not trainer.stepper.by_kernels(*how):
+                    trainer.stepper.plainly(*how)
         assert trainer.diverged() == (2,)
         ends.append(trainer.state())
     for name, value in ends[0].items():
@@ -242,11 +243,11 @@ def test_a_walk_in_a_graph_has_the_bits_of_single_launches(monkeypatch, machine,
     data = machine.random(9, stream(1, device="cuda"))[0, :, : machine.visible]
     paths = [*paths_to(machine, data, stream(0, device="cuda"))[0].values()]
     paths.append(Trajectory([scaled(machine, 0.3), scaled(machine, 0.6), machine]))
-    launch = executors.Replay.run
+    launch = executors.Graphs.run
     for path in paths:
         betas, found = [path.end * i / 7 for i in range(8)], []
         for run in (launch, lambda self, key, work: work()):
-            monkeypatch.setattr(executors.Replay, "run", run)
+            monkeypatch.setattr(executors.Graphs, "run", run)
             rng = stream(2, device="cuda")
             logs, ends = annealing.forward(path, betas, 300, rng)
             back = annealing.backward(path, betas, ends, rng)

@@ -129,7 +129,7 @@ def test_it_warns_at_the_last_update_and_changes_no_bit():
             if quiet:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr("rapidbm.training.loop.warn_of_fit", lambda found: None)
-                    patch.setattr("rapidbm.training.trainer.fit", lambda *given: None)
+                    patch.setattr("rapidbm.training.loop.fit", lambda *given: None)
                     states = [p.state() for p in run]
             else:
                 states, seen = [], []

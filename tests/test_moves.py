@@ -101,11 +101,10 @@ def moved(
             before = trainer.state()
             spoil(gradients)
         each = trainer.rates(i) if rates is None else rates
-        served = trainer.at_once(gradients, each, True)
+        served = trainer.stepper.by_kernels(gradients, each, True, trainer.rng)
         assert served == by_kernels
         if not served:
-            trainer.move(gradients, each)
-            trainer.project()
+            trainer.stepper.plainly(gradients, each, True, trainer.rng)
     return trainer.state(), before
 
 
@@ -144,7 +143,8 @@ def test_nothing_is_clipped_in_updates_that_do_not_project(monkeypatch):
     monkeypatch.setattr(fused, "DEVICES", ("cuda", "cpu"))
     trainer = trainer_of(MACHINES["patterns"](), sgd(3.0), Clip(0.25, every="epoch"))
     with torch.no_grad():
-        assert trainer.at_once(gradients_of(trainer.machine, 0), (3.0,), False)
+        gradients = gradients_of(trainer.machine, 0)
+        assert trainer.stepper.by_kernels(gradients, (3.0,), False, trainer.rng)
     assert trainer.machine.patterns.abs().max() > 1.0
 
 
@@ -216,7 +216,7 @@ def test_who_is_dead_stays_dead(monkeypatch, optimizer):
     ends = []
     for by_kernels in (True, False):
         trainer = trainer_of(MACHINES["patterns"](), OPTIMISERS[optimizer])
-        trainer.alive[2] = False
+        trainer.status.alive[2] = False
         before = trainer.machine.patterns.detach().clone()
         end, _ = moved(monkeypatch, trainer, FEW, by_kernels=by_kernels)
         assert torch.equal(trainer.machine.patterns[2], before[2])
@@ -263,9 +263,11 @@ def test_what_is_left_to_the_plain_path(monkeypatch):
         (MACHINES["patterns"]().double(), sgd(0.1)),
         (MACHINES["patterns"](), TorchOptimizer("SGD", 0.1)),
     ):
-        assert not trainer_of(machine, optimizer).at_once(gradients, (0.1,), True)
+        trainer = trainer_of(machine, optimizer)
+        assert not trainer.stepper.by_kernels(gradients, (0.1,), True, trainer.rng)
     monkeypatch.setattr(moves, "MOST", 8 * 3)
-    assert not trainer_of(MACHINES["patterns"](), sgd(0.1)).at_once(gradients, (0.1,), True)
+    trainer = trainer_of(MACHINES["patterns"](), sgd(0.1))
+    assert not trainer.stepper.by_kernels(gradients, (0.1,), True, trainer.rng)
 
 
 def test_a_step_that_is_refused_is_made_once_by_the_plain_path(monkeypatch):

@@ -129,7 +129,7 @@ def test_a_replica_that_diverges_while_updates_are_repeated_stays_where_it_was()
         if one is other:
             one.executor.replay.refused = "not this one"
         advance(one)
-        one.updater.speed["biases"][1] = torch.inf
+        one.stepper.updater.speed["biases"][1] = torch.inf
         kept = one.machine.biases[1].detach().clone()
         advance(one, 3)
         assert one.diverged() == (1,)

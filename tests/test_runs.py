@@ -535,7 +535,7 @@ def test_every_checkpoint_has_the_average_up_to_it(tmp_path):
             for name, value in wanted.named_parameters():
                 assert torch.equal(found[name], value), (update, name)
         for name, value in run.machine(update).named_parameters():
-            assert torch.equal(value, trainer.mean_of[name]), (update, name)
+            assert torch.equal(value, trainer.average.means[name]), (update, name)
     assert torch.equal(run.machine().patterns, run.machine(trainer.update).patterns)
     assert not torch.equal(run.machine().patterns, load_machine(run.latest).patterns)
     assert not torch.equal(run.machine(1).patterns, run.machine(2).patterns)
@@ -920,9 +920,9 @@ def test_choices_reach_the_training():
     for mean in ("true", "nominal"):
         trainer = replace(recipe, batch_mean=mean).trainer(recipe.data(), torch.device("cpu"))
         assert trainer.batch_mean == mean
-    assert (trainer.average, trainer.seed) == (7, 5)
+    assert (trainer.average.updates, trainer.seed) == (7, 5)
     assert (trainer.batch_size, trainer.epochs) == (6, 9)
-    assert trainer.projection == recipe.projection_choice() == Sign()
+    assert trainer.stepper.projection == recipe.projection_choice() == Sign()
     held = replace(recipe, positive="clamped").trainer(recipe.data(), torch.device("cpu"))
     assert held.positive == ClampedChains()
 

@@ -71,7 +71,7 @@ def test_a_phase_without_random_numbers_does_not_notice_shards(kind, shards, bat
             for count in (1, shards)
         ]
         same(*found)
-        for a, b in zip(found[0].mean_of.values(), found[1].mean_of.values(), strict=True):
+        for a, b in zip(found[0].average.means.values(), found[1].average.means.values(), strict=True):
             assert torch.allclose(a, b, rtol=0, atol=1e-12)
         assert far(found[0], trained(MACHINES[kind](patterns=5, biases=True), negative, epochs=1)) > 1e-3
 

@@ -56,13 +56,13 @@ def test_a_training_is_one_of_what_they_measure(optimizer):
     eta = {"couplings.patterns": torch.nn.Parameter(machine.patterns.detach() / measure())}
     other = optimizer.bind(eta, trainer.per_epoch)
     seen = []
-    inner = trainer.updater.step
+    inner = trainer.stepper.updater.step
 
     def step(gradients, rates):
         seen.append((gradients["couplings.patterns"].clone(), rates))
         inner(gradients, rates)
 
-    trainer.updater.step = step
+    trainer.stepper.updater.step = step
     for _ in trainer.run("update"):
         gradient, rates = seen[-1]
         other.step({"couplings.patterns": gradient * measure()}, rates)

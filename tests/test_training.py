@@ -243,8 +243,8 @@ def test_the_rates_that_the_updater_gets():
         seed=0,
     )
     seen = []
-    plain = trainer.updater.step
-    trainer.updater.step = lambda gradients, rates: (
+    plain = trainer.stepper.updater.step
+    trainer.stepper.updater.step = lambda gradients, rates: (
         seen.append(float(rates[0])) or plain(gradients, rates)
     )
     for _ in trainer.run("epoch"):
@@ -271,7 +271,7 @@ def test_adams_clock_ticks_with_the_epochs():
     trainer = Trainer(
         machine, BARS.spins, Exact(), adam(1e-2, clock="epoch"), epochs=1, batch_size=3, seed=0
     )
-    assert trainer.updater.per_tick == 4
+    assert trainer.stepper.updater.per_tick == 4
 
 
 def test_one_bad_gradient_of_several_is_enough():
@@ -287,7 +287,7 @@ def test_one_bad_gradient_of_several_is_enough():
     gradients = {name: torch.ones_like(p) for name, p in healthy.named_parameters()}
     first = next(iter(gradients))
     gradients[first][1] = math.inf
-    trainer.move(gradients, (0.1,))
+    trainer.stepper.plainly(gradients, (0.1,), False, trainer.rng)
     assert trainer.diverged() == (1,)
 
 
@@ -362,7 +362,7 @@ def test_patterns_within_their_clip_stay_where_they_are():
         machine = rbm(16, 8, 3, seed=0)
         machine.patterns.data.mul_(scale)
         options = {"epochs": 1, "batch_size": 4, "projection": projection, "seed": 0}
-        return Trainer(machine, BARS, PatternInduced(), sgd(0.1), **options).projected()
+        return Trainer(machine, BARS, PatternInduced(), sgd(0.1), **options).stepper.settled
 
     assert projected(Clip(1.0))
     assert not projected(Clip(1.0), scale=1.5)

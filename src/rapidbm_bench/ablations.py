@@ -262,7 +262,7 @@ def measured(how: Namespace, kind: str, name: str, data: Dataset) -> list[Row]:
     for _ in trainer.together():
         pass
     seconds = time.perf_counter() - began
-    machine = trainer.averaged() if trainer.average else trainer.machine
+    machine = trainer.current()
     began = time.perf_counter()
     z = normaliser(machine, data.train.spins, how)
     looked = {part: s for part, s in data.parts.items() if part != "test" or how.test}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rapidbm.accel.executors import Plan
 from rapidbm.machines.machine import Machine
 from rapidbm.training.trainer import Trainer
 
@@ -28,9 +29,9 @@ class Decaying(Trainer):
     metric: Tensor | None = None
     decay = 0.0
 
-    def compute(self, rows: Tensor, size: int, rates: Any, share: Any, project: bool) -> None:
-        super().compute(rows, size, rates, share, project)
-        rate = torch.as_tensor(rates, dtype=self.machine.dtype).reshape(-1, 1, 1)
+    def update_from(self, plan: Plan) -> None:
+        super().update_from(plan)
+        rate = torch.as_tensor(plan.rates, dtype=self.machine.dtype).reshape(-1, 1, 1)
         theta = self.machine.couplings.first.data
         theta.sub_(penalty(self.machine, self.metric).mul_(rate * self.decay))
 
@@ -85,8 +86,8 @@ class Sided(Trainer):
 
     faster = 1.0
 
-    def compute(self, *plan: Any) -> None:
+    def update_from(self, plan: Plan) -> None:
         hidden = self.machine.couplings.first.data[..., self.machine.visible :]
         before = hidden.clone()
-        super().compute(*plan)
+        super().update_from(plan)
         hidden.copy_(before + self.faster * (hidden - before))

@@ -13,20 +13,19 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from .devices import lone_thread
+from .moves import Rates
 from .ranks import Ranks
-from .recording import Recorded
+from .recording import Recordings
 from .rounding import Precision, check_precision, current, of_training, precision
 
 Key = tuple[tuple[int, int, bool], ...]  # rows of each update in a graph, here and in all; if it projects
-Rates = tuple[float, ...] | Tensor
-Update = Callable[[Tensor, int, Rates, float | Tensor, bool], None]
 PAYS = 100  # calls from which on a graph is worth its capture
 # Images × parameters, and parameters, below which one thread is as fast as two (decisions/threads.md).
 LONE, LONE_PARAMETERS = 2**22, 2**18
@@ -34,13 +33,16 @@ LONE, LONE_PARAMETERS = 2**22, 2**18
 
 @dataclass(frozen=True)
 class Plan:
-    """What an update needs from the host."""
+    """What one update needs from the host; a repeated one reads rates and share from tensors."""
 
     rows: Tensor  # (e, b, …): those of the data that each replica takes
     size: int  # how many there are, those that other processes take counted
-    rates: tuple[float, ...]
-    share: float  # of the new parameters in their average
+    rates: Rates
+    share: float | Tensor  # of the new parameters in their average
     project: bool
+
+
+Update = Callable[[Plan], None]
 
 
 def executor_for(
@@ -68,30 +70,14 @@ class Executor(ABC):
     """Runs updates; subclasses are final."""
 
     together = 1  # updates that are asked for at once, at most
-
-    looks = True  # whether an update may ask the device for an answer, by `recording.unseen`
+    in_place = False  # whether chains have to stay in the memory where an update found them
+    batch_dtype: torch.dtype | None = None  # in which phases get their batches; None: the machine's
 
     def __init__(self, rounding: Precision | None = None) -> None:
         self.rounding = rounding
 
     def rounded(self) -> AbstractContextManager[None]:
         return precision(self.rounding) if self.rounding else nullcontext()
-
-    @abstractmethod
-    def stored(self, spins: Tensor) -> Tensor:
-        """The data as updates read it."""
-
-    def kind(self, dtype: torch.dtype) -> torch.dtype:
-        """The type in which phases of a machine of this type get their batches."""
-        return dtype
-
-    @abstractmethod
-    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
-        """These images (e, b) of the stored data as a phase gets them, (e, b, v)."""
-
-    @abstractmethod
-    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
-        """The chains for the next update."""
 
     def beside(self) -> AbstractContextManager[object]:
         """Work in this block and what follows it do not wait for each other, up to `meet`."""
@@ -107,25 +93,16 @@ class Executor(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Everything is somewhere else than it was."""
+        """Tensors have moved: drops what knows their old place."""
 
 
 class Eager(Executor):
     """The host launches every update."""
 
-    def stored(self, spins: Tensor) -> Tensor:
-        return spins
-
-    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins[index].to(dtype)
-
-    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
-        return new
-
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         with self.rounded():
             for plan in plans:
-                update(plan.rows, plan.size, plan.rates, plan.share, plan.project)
+                update(plan)
                 yield 1
 
     def forget(self) -> None:
@@ -135,7 +112,8 @@ class Eager(Executor):
 class Repeating(Executor):
     """Updates that are repeated: they read what changes from tensors that stay in place."""
 
-    replay: Replay | Recorded
+    in_place = True
+    replay: Graphs | Recordings
 
     def __init__(
         self,
@@ -148,15 +126,12 @@ class Repeating(Executor):
         self.inputs: dict[Key, Inputs] = {}
         self.forget()
 
-    def kept(self, chains: Tensor, new: Tensor) -> Tensor:
-        return chains.copy_(new) if new.numel() else chains
-
     def launch(self, plans: Sequence[Plan], update: Update) -> None:
         """All of them as one piece of work."""
         key = tuple([(plan.rows.shape[1], plan.size, plan.project) for plan in plans])
         inputs = self.inputs.get(key)
         if inputs is None:
-            inputs = self.inputs[key] = Inputs(key, plans)
+            inputs = self.inputs[key] = Inputs(plans)
         inputs.tell(plans)
         places = tuple([p.data_ptr() for p in self.parameters])
         with self.rounded():
@@ -164,14 +139,20 @@ class Repeating(Executor):
 
 
 class Inputs:
-    """What changes between updates, in tensors that stay."""
+    """What changes between updates, in tensors that stay; `plans` read them."""
 
-    def __init__(self, key: Key, plans: Sequence[Plan]) -> None:
-        self.key, self.told = key, [(*plan.rates, plan.share) for plan in plans]
+    def __init__(self, plans: Sequence[Plan]) -> None:
         self.rows = torch.cat([plan.rows for plan in plans], 1)
+        self.told = [(*plan.rates, plan.share) for plan in plans]
         self.numbers = torch.tensor(self.told, dtype=torch.float64, device=self.rows.device)
+        each = torch.split(self.rows, [plan.rows.shape[1] for plan in plans], 1)
+        self.plans = [
+            replace(plan, rows=rows, rates=row[:-1], share=row[-1])
+            for plan, rows, row in zip(plans, each, self.numbers, strict=True)
+        ]
 
     def tell(self, plans: Sequence[Plan]) -> None:
+        """Takes those of other plans of the same shapes."""
         self.rows.copy_(plans[0].rows if len(plans) == 1 else torch.cat([plan.rows for plan in plans], 1))
         numbers = [(*plan.rates, plan.share) for plan in plans]
         if self.told != numbers:
@@ -179,17 +160,15 @@ class Inputs:
             self.told = numbers
 
     def work(self, update: Update) -> None:
-        start = 0
-        for (count, size, project), row in zip(self.key, self.numbers, strict=True):
-            update(self.rows[:, start : start + count], size, row[:-1], row[-1], project)
-            start += count
+        for plan in self.plans:
+            update(plan)
 
 
 class Graph(Repeating):
     """A GPU repeats updates that it was shown."""
 
     together = 16
-    looks = False
+    batch_dtype = torch.bfloat16  # ±1 is exact, and read faster than from one byte
 
     def __init__(
         self,
@@ -217,33 +196,17 @@ class Graph(Repeating):
         if self.side is not None:
             torch.cuda.current_stream(self.side.device).wait_stream(self.side)
 
-    def kind(self, dtype: torch.dtype) -> torch.dtype:
-        return torch.bfloat16
-
-    def stored(self, spins: Tensor) -> Tensor:
-        return spins.to(torch.bfloat16)  # read faster than from one byte
-
-    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
-        return spins[index]
-
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         self.launch(plans, update)
         yield len(plans)
 
     def forget(self) -> None:
         self.inputs.clear()
-        self.replay = Replay(*self.rngs, alone=self.alone)
+        self.replay = Graphs(*self.rngs, alone=self.alone)
 
 
 class RecordingExecutor(Repeating):
     """A CPU repeats an update that it was shown; where that cannot be, the host goes on as ever."""
-
-    def stored(self, spins: Tensor) -> Tensor:
-        return spins
-
-    def batch(self, spins: Tensor, index: Tensor, dtype: torch.dtype) -> Tensor:
-        rows = spins.index_select(0, index.reshape(-1))  # quicker than spins[index]
-        return rows.view(*index.shape, spins.shape[1]).to(dtype)
 
     def run(self, plans: Sequence[Plan], update: Update) -> Iterator[int]:
         for plan in plans:
@@ -258,7 +221,7 @@ class RecordingExecutor(Repeating):
 
     def forget(self) -> None:
         self.inputs.clear()
-        self.replay = Recorded(*self.rngs)
+        self.replay = Recordings(*self.rngs)
 
 
 def repeated(work: Callable[..., None], rng: torch.Generator, times: int) -> Callable[..., None]:
@@ -270,7 +233,7 @@ class Repeated:
     """Work of some numbers that a GPU repeats: it reads them from tensors () in float64."""
 
     def __init__(self, work: Callable[..., None], rng: torch.Generator) -> None:
-        self.work, self.rng, self.replay = work, rng, Replay(rng)
+        self.work, self.rng, self.graphs = work, rng, Graphs(rng)
         self.places: tuple[Tensor, ...] = ()
 
     def __call__(self, *numbers: float) -> None:
@@ -279,11 +242,11 @@ class Repeated:
             self.places = here.unbind()
         for place, number in zip(self.places, numbers, strict=True):
             place.fill_(number)  # unlike a copy from the host, this waits for nothing
-        self.replay.run(current(), partial(self.work, *self.places))
+        self.graphs.run(current(), partial(self.work, *self.places))
 
 
-class Replay:
-    """Runs work that is the same for equal keys; `rngs` are where it draws its random numbers.
+class Graphs:
+    """CUDA graphs of work that is the same for equal keys; it draws its random numbers from `rngs`.
 
     The first time it runs as it is, so that kernels are compiled and libraries awake. The second time it
     is captured. The numbers drawn are the same either way. Work that is not `alone` exchanges tensors

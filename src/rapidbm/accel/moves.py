@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import fused
 
-Rates = tuple[float, ...] | Tensor
+Rates = tuple[float, ...] | Tensor  # one, or one for each replica; a tensor where a graph is to read them
 Values = Mapping[str, Tensor]
 MOST = 2**30  # values of a replica
 

@@ -198,8 +198,8 @@ class Recording:
             yield _into(call)
 
 
-class Recorded:
-    """Runs work that is the same for equal keys; `rngs` are where it draws its random numbers.
+class Recordings:
+    """Recordings of work that is the same for equal keys; it draws its random numbers from `rngs`.
 
     The first times it runs as it is, then once more while it is recorded and once beside the recording.
     From then on the recording runs, in blocks where nobody else listens to what torch is asked.

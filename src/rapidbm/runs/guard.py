@@ -41,7 +41,8 @@ def serves(trainer: Training) -> bool:
     can have rates of their own."""
     if not isinstance(trainer, Trainer) or not trainer.persists:
         return False
-    free = isinstance(trainer.projection, NoProjection)  # a sign of patterns throws likelihoods about
+    # A sign of patterns throws likelihoods about.
+    free = isinstance(trainer.stepper.projection, NoProjection)
     return free and (trainer.machine.replicas == 1 or isinstance(trainer.choice, Adam | SGD))
 
 

@@ -21,7 +21,7 @@ from ..display import MEASURED, as_html, as_text
 from ..errors import InputError, check_choice, printable
 from ..estimates import Estimate
 from ..progress import watch
-from ..training.loop import Divergence
+from ..training.replicas import Divergence
 from .folder import Record, RunFolder
 from .metrics import WATCHED
 from .recipe import Recipe

@@ -191,11 +191,8 @@ def trial(
     METRICS[metric].check(trainer.machine)
     monitor, curve, spent = LikelihoodMonitor(trainer, data, (metric,), end=JUDGED), {}, 0.0
 
-    def machine() -> Machine:
-        return trainer.averaged() if trainer.average else trainer.machine
-
     def look(*, last: bool) -> dict[str, Estimate]:
-        found = monitor.log_p(trainer.update, machine(), data, last=last)
+        found = monitor.log_p(trainer.update, trainer.current(), data, last=last)
         curve[trainer.update] = found["valid"]
         return found
 
@@ -208,7 +205,7 @@ def trial(
         began = time.monotonic()
         for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
             over = progress.update in (updates, progress.updates)
-            due = between and doubled(progress) and monitor.affords(trainer.update, machine())
+            due = between and doubled(progress) and monitor.affords(trainer.update, trainer.current())
             if over or due or seconds is not None:
                 trainer.wait()
             now = spent + time.monotonic() - began
@@ -221,7 +218,7 @@ def trial(
             done = progress.update
             if over:
                 break
-    kept = copy.deepcopy(machine()).requires_grad_(False)
+    kept = copy.deepcopy(trainer.current()).requires_grad_(False)
     return Trial(kept, trainer.update, spent, found, curve, metric, trainer.diverged())
 
 

@@ -417,7 +417,7 @@ class Run(RunFolder):
             return
         if self._best.compared == trainer.update:  # before a kill
             return
-        like = trainer.averaged() if trainer.average else trainer.machine
+        like = trainer.current()
         saved = {
             update: lambda update=update: self.machine(update).to(like.device)
             for update in self.checkpoints()

@@ -93,7 +93,7 @@ class TensorBoard:
         if step.record is None:
             return
         progress = step.progress
-        machine = progress.averaged() if progress.trainer.average else progress.machine
+        machine = progress.trainer.current()
         _scalars(self._writer, step.record)
         _course(self._writer, progress, machine)
         _histograms(self._writer, progress.update, machine)

@@ -1,7 +1,9 @@
 """Training: the data's moments against the model's.
 
     train        the generator that people call
-    trainer      the state between two updates, and the update
+    trainer      the state between two updates, and the walk of one update
+    stepper      from a gradient to new parameters
+    replicas     which replicas live, why the others diverged, the running average
     loop         the loop around updates, and what its caller is told
     sharded/     the same in parts, which several processes share
     coordinates/ centred units, patterns in the strengths of their layers, the pace of hidden ones
@@ -30,6 +32,7 @@ Others take besides
     schedules: FALLS, Schedule
     sharded.abreast: SHARDED, check_units, divided
     sharded.shards: apart
-    loop: Divergence, Progress, Training
+    loop: Progress, Training
+    replicas: Divergence
     trainer: BATCH_MEANS, Trainer
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +11,14 @@ import torch
 from torch import Tensor
 
 from ..display import Displayable
-from ..likelihood.independent import Fit, warn_of_fit
+from ..errors import InputError
+from ..likelihood.independent import Fit, fit, warn_of_fit
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import stream
 from .negative import NegativePhase
 from .optimisers import Optimizer
+from .replicas import Divergence, ReplicaStatus, RunningAverage
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,19 +52,6 @@ class Progress(Displayable):
         return self.trainer.state()
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """A replica that is frozen as it was before the update that would have made an energy infinite."""
-
-    replica: int
-    update: int  # the first is 1
-    epoch: int  # the first is 1
-    why: str
-
-    def __str__(self) -> str:
-        return f"replica {self.replica} diverged in update {self.update}, epoch {self.epoch}: {self.why}"
-
-
 class Training(ABC):
     """A training between two updates: of one machine (`Trainer`), or of its parts (`Abreast`)."""
 
@@ -74,11 +62,10 @@ class Training(ABC):
     epochs: int
     per_epoch: int  # updates
     batch_size: int
-    average: int | None
+    average: RunningAverage | None
     choice: Optimizer | None  # None: an optimiser of torch's that the caller made
-    lived: Tensor  # (e,): updates that each replica took part in
+    status: ReplicaStatus
     damping: tuple[float, ...] = ()  # what the rate of each replica is multiplied by; (): nothing
-    grown: Tensor  # (e,): Σ|θ| that the step of one that diverged would have led to; 0 if not known
 
     def run(self, every: Literal["epoch", "update"]) -> Iterator[Progress]:
         while self.update < self.epochs * self.per_epoch:
@@ -160,34 +147,39 @@ class Training(ABC):
     def wait(self) -> None:
         """Returns when the device has done all that was asked of it."""
 
-    @abstractmethod
     def diverged(self) -> tuple[int, ...]:
         """Replicas that are frozen by now."""
+        return self.status.diverged()
 
     def divergences(self) -> tuple[Divergence, ...]:
         """When and why each replica that is frozen was."""
-        return tuple(self._divergence(replica) for replica in self.diverged())
+        found = []
+        for replica in self.diverged():
+            update = int(self.status.lived[replica])
+            rates = self.rates(update)
+            rate = rates[replica] if len(rates) > 1 else rates[0]
+            why = self.status.why(self.machine, replica, None if self.choice is None else rate)
+            found.append(Divergence(replica, update + 1, update // self.per_epoch + 1, why))
+        return tuple(found)
 
-    def _divergence(self, replica: int) -> Divergence:
-        update, after = int(self.lived[replica]), float(self.grown[replica])
-        before = sum(float(p.data[replica].abs().sum()) for p in self.machine.parameters())
-        rates, limit = self.rates(update), self.machine.couplings.limit
-        rate = rates[replica] if len(rates) > 1 else rates[0]
-        step = f"the step at rate {rate:g}" if self.choice is not None else "the step"
-        if math.isnan(after):
-            why = f"{step} is not a number: with Σ|θ| = {before:.2g} the fields overflow"
-        else:
-            to = f" to {after:.2g}" if after else ""
-            why = f"{step} leads from Σ|θ| = {before:.2g}{to}, and beyond {limit:.2g} energies overflow"
-        return Divergence(replica, update + 1, update // self.per_epoch + 1, why)
-
-    @abstractmethod
     def averaged(self) -> Machine:
         """A copy of the machine with the running average of its parameters."""
+        if self.average is None:
+            raise InputError("no average of the parameters is kept; train with average=updates")
+        return self.average.of(self.machine)
+
+    def current(self) -> Machine:
+        """The machine that the training is to give: averaged, where an average is kept."""
+        return self.averaged() if self.average else self.machine
 
     @abstractmethod
+    def some_rows(self) -> Tensor:
+        """Rows of the data to look at, (samples, v), all of them where memory holds them."""
+
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
+        rng = stream(self.seed, "fit", device=self.machine.device)
+        return fit(self.current(), self.some_rows(), rng)
 
     @abstractmethod
     def state(self, *, copied: bool = True) -> dict[str, Tensor]:

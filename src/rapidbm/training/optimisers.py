@@ -31,7 +31,7 @@ from .schedules import Schedule
 Rate = float | tuple[float, ...]  # one for all replicas, or one for each
 Decay = Rate  # the same of a weight decay
 Momentum = Rate
-Rates = tuple[float, ...] | Tensor  # the same at one update; a tensor where a graph is to read it
+Rates = moves.Rates
 Parameters = Mapping[str, torch.nn.Parameter]
 Clock = Literal["update", "epoch"]
 CLOCKS = ("update", "epoch")

@@ -31,7 +31,6 @@ from torch import Tensor
 from ...accel.ranks import Crew, Ranks, portion
 from ...data import splits
 from ...errors import InputError, LoadWarning
-from ...likelihood.independent import Fit, fit
 from ...machines.layers import Layers
 from ...machines.machine import Machine
 from ...machines.patterns import Patterns
@@ -42,6 +41,7 @@ from ..loop import Training
 from ..negative import ContrastiveDivergence, NegativePhase, PatternInduced, Persistent
 from ..optimisers import Optimizer
 from ..positive import Enumerated, PositivePhase
+from ..replicas import ReplicaStatus, RunningAverage
 from ..trainer import Trainer
 
 T = TypeVar("T")
@@ -206,11 +206,9 @@ class Abreast(Training):
         self.machine = machine if ranks.first else first.machine
         self.negative, self.batch_size, self.average = first.negative, first.batch_size, first.average
         self.epochs, self.per_epoch, self.update = first.epochs, first.per_epoch, first.update
-        keeps = self.average is not None and ranks.first
-        self.means = {name: p.data.clone() for name, p in machine.named_parameters()} if keeps else {}
-        self.alive = torch.ones(machine.replicas, dtype=torch.bool)
-        self.lived = torch.zeros(machine.replicas, dtype=torch.int64)
-        self.grown = torch.zeros(machine.replicas, dtype=torch.float64)
+        if self.average and ranks.first:
+            self.average = RunningAverage(dict(machine.named_parameters()), self.average.updates)
+        self.status = ReplicaStatus(machine.replicas)
         if isinstance(self.negative, PatternInduced) and machine.patterns is not None:
             warn_of_load(machine.layers, machine.patterns.shape[1])
 
@@ -237,35 +235,26 @@ class Abreast(Training):
     def configurations(self, rng: torch.Generator) -> Tensor | None:
         return None if self.split.meets else self.trainers[0].configurations(rng)
 
-    def diverged(self) -> tuple[int, ...]:
-        return tuple(torch.nonzero(~self.alive).flatten().tolist())
-
-    def averaged(self) -> Machine:
-        machine = copy.deepcopy(self.machine)
-        for name, parameter in machine.named_parameters():
-            parameter.data.copy_(self.means[name])
-        return machine
-
-    def fit(self) -> Fit | None:
-        machine = self.averaged() if self.average else self.machine
-        rows = self.spins if isinstance(self.spins, Tensor) else self.spins.some().spins
-        return fit(machine, rows, stream(self.seed, "fit", device=machine.device))
+    def some_rows(self) -> Tensor:
+        return self.spins if isinstance(self.spins, Tensor) else self.spins.some().spins
 
     # -- the parts and the whole ------------------------------------------------------------------
 
     def gather(self) -> None:
-        for name in self.trainers[0].parameters:
-            whole = self._whole([trainer.parameters[name].data for trainer in self.trainers])
+        steppers = [trainer.stepper for trainer in self.trainers]
+        for name in steppers[0].parameters:
+            whole = self._whole([stepper.parameters[name].data for stepper in steppers])
             if self.ranks.first:
                 self.machine.get_parameter(name).data.copy_(whole)
             if self.average:
-                means = self._whole([trainer.mean_of[name] for trainer in self.trainers])
+                means = self._whole([t.average.means[name] for t in self.trainers if t.average])
                 if self.ranks.first:
-                    self.means[name].copy_(means)
-        self.alive = self._of_replicas([trainer.alive for trainer in self.trainers])
-        self.lived = self._of_replicas([trainer.lived for trainer in self.trainers])
+                    self.average.means[name].copy_(means)
+        own, each = self.status, [trainer.status for trainer in self.trainers]
+        own.alive = self._of_replicas([status.alive for status in each])
+        own.lived = self._of_replicas([status.lived for status in each])
         if not self.split.meets:  # of units each knows its own part
-            self.grown = self._of_replicas([trainer.grown for trainer in self.trainers])
+            own.grown = self._of_replicas([status.grown for status in each])
 
     def _of_replicas(self, parts: Sequence[Tensor]) -> Tensor:
         return parts[0].cpu() if self.split.meets else self._whole(parts).cpu()

@@ -13,7 +13,7 @@ are. One shard is the training without any.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,16 +44,17 @@ class Shard:
         """Those of a batch of so many that are its own."""
         return portion(size, self.number, self.count)
 
-    def model(
-        self, machine: Machine, batch: Tensor, size: int, kept: Callable[[Tensor, Tensor], Tensor]
-    ) -> Ensemble | None:
+    def model(self, machine: Machine, batch: Tensor, size: int, *, in_place: bool) -> Ensemble | None:
         """Moves the chains and answers the model's configurations, times its share; None for a shard that
-        has nothing to do. `kept` says where the chains go."""
+        has nothing to do. With `in_place` the chains stay in their memory."""
         share = batch.shape[1] / size if self.share is None else self.share
         if not share:
             return None
         model, chains = self.negative.step(machine, self.chains, batch, self.rng)
-        self.chains = kept(self.chains, chains)
+        if not in_place:
+            self.chains = chains
+        elif chains.numel():
+            self.chains.copy_(chains)
         weighed: Ensemble = times(model, share)
         return weighed
 
