@@ -14,6 +14,7 @@ from rapidbm.machines.layers import Layers
 from rapidbm.runs.recipe import Recipe
 from rapidbm.training.sharded.abreast import Abreast, ByReplicas, ByUnits
 from rapidbm.training.trainer import Trainer
+from rapidbm_paper.bars.algorithm import LiteralRecipe
 
 CPU = torch.device("cpu")
 BASE = {"hidden": (9,), "batch_size": 10, "epochs": 3, "seed": 5, "dtype": "float64", "metrics": ()}
@@ -25,8 +26,8 @@ def data() -> Dataset:
     return Dataset("rows", Split(rows), Split(rows[:4]), (3, 4))
 
 
-def training(**more):
-    return Recipe.made("bars4", {**BASE, **more}, "small").trainer(data(), CPU)
+def training(kind=Recipe, **more):
+    return kind(**Recipe.made("bars4", {**BASE, **more}, "small").as_dict()).trainer(data(), CPU)
 
 
 def finished(trainer):
@@ -105,7 +106,7 @@ def test_a_replica_that_diverges_is_told_of_by_its_number():
 
 UNITS = {
     "pid": {"negative": "pid", "patterns": 4, "projection": "sign"},
-    "all": {"negative": "pid", "patterns": 4, "pattern_units": "all", "projection": "none"},
+    "all": {"negative": "pid", "patterns": 4, "projection": "none", "kind": LiteralRecipe},
     "deep": {
         "negative": "pid",
         "patterns": 4,

@@ -48,13 +48,13 @@ SMALL = ["--hidden", "30", "--patterns", "4", "--epochs", "3", "--device", "cpu"
 SAVE = pictures.save
 
 
-def command(*words, out=None, err=None):
+def command(*words, out=None, err=None, columns=100):
     """The command in this process: exit code, standard output, standard error. A look is of three tries,
     not of 100, which would take most of the time."""
     out, err = out or io.StringIO(), err or io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["rapidbm", *map(str, words)])
-        patch.setenv("COLUMNS", "100")
+        patch.setenv("COLUMNS", str(columns))
         patch.setitem(METRICS.own, "hamming", Metric(partial(hamming_distance, tries=3)))
         code = 0
         try:
@@ -156,8 +156,51 @@ def test_the_list_of_commands_says_what_each_says_itself(name):
     assert inspect.getdoc(command).partition("\n")[0] == COMMANDS[name]
 
 
+def test_help_shows_the_options_that_people_use(rapidbm):
+    _, out, _ = rapidbm("train", "--help", columns=80)
+    shown = set(re.findall(r"^│ --([a-z-]+)", out, re.MULTILINE))
+    assert {"preset", "model", "patterns", "epochs", "out", "set", "help-all"} < shown
+    assert len(shown) <= 20
+    assert "lifetime" not in out
+    assert len(out.splitlines()) <= 100
+
+
+def test_settings_are_given_by_name(rapidbm, tmp_path):
+    options = "--biases --centred --strength 1 --strength 0.5 --rate-floor 1e-4 --metric log_likelihood"
+    names = "biases=true centred=True strengths=1,0.5 rate-floor=1e-4 metrics=log_likelihood"
+    by_names = [word for name in names.split() for word in ("--set", name)]
+    found = []
+    for folder, words in (("a", options.split()), ("b", by_names)):
+        assert rapidbm("train", "bars4", *SMALL, *words, "--out", folder)[0] == 0
+        found.append(json.loads((tmp_path / folder / "run.json").read_text())["recipe"])
+    assert found[0] == found[1]
+    assert (found[0]["biases"], found[0]["strengths"], found[0]["rate_floor"]) == (True, [1.0, 0.5], 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("epoch=3", "there is no setting 'epoch'; the nearest are epochs"),
+        ("wings=3", "there is no setting 'wings'; .*--help-all lists all"),
+        ("epochs", "--set takes name=value"),
+        ("rate=fast", "Invalid value for '--rate': "),
+        ("data_seed=-1", "Invalid value for '--data-seed': "),
+        ("fall=up", "'up'"),
+        ("decay_after=3 --set decay=1", "the rate does not decay"),
+        ("particles=5", "has no option --particles"),
+        ("biases=5", "the setting biases is true or false, not '5'"),
+        ("seed=1 --set seed=2", "the setting seed is given twice"),
+    ],
+)
+def test_settings_by_name_are_checked_as_options_are(rapidbm, tmp_path, words, told):
+    code, _, err = rapidbm("train", "bars4", "--set", *words.split(), "--out", "R")
+    assert code == 2
+    assert re.search(told, " ".join(err.replace("│", " ").split())), err
+    assert not (tmp_path / "R").exists()
+
+
 def test_every_field_of_a_recipe_is_an_option(rapidbm):
-    _, out, _ = rapidbm("train", "--help")
+    _, out, _ = rapidbm("train", "--help-all")
     flags = {option.name: flag for flag, option in options_of(Recipe).items()}
     names = {flags.get(field.name, field.name) for field in fields(Recipe)}
     for name in names - {"dataset", "falls", "rate_changes", "options"}:
@@ -236,8 +279,6 @@ def test_train_for_machines(once):
             "gibbs",
             "--project-every",
             "epoch",
-            "--pattern-units",
-            "all",
         ],
         [
             "--model",

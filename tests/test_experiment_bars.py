@@ -15,6 +15,7 @@ from rapidbm.runs.recipe import Recipe
 from rapidbm_paper import observables, parts, registry
 from rapidbm_paper.bars import accessibility, bars_and_stripes, reconstruction, singular_values
 from rapidbm_paper.bars import bars4 as bars
+from rapidbm_paper.bars.standard import dense_settings
 from rapidbm_paper.claims import MISSED, claims_of, crossing, judged
 from rapidbm_paper.lab import Lab
 from rapidbm_paper.records import Record, plain, read_record, settings_of
@@ -270,7 +271,8 @@ def trainers(data):
     """Two trainings by PCD, of which each update moves the machine by much."""
     chosen = {"hidden": (10,), "replicas": 2, "particles": 5, "rate": (0.3,), "scale": 0.3}
     for seed in (0, 1):
-        recipe = Recipe.made("bars4", {**chosen, "seed": seed, "device": "cpu"}, "paper-bars-pcd")
+        preset = dense_settings("pcd", "epoch")
+        recipe = Recipe.made("bars4", {**chosen, "seed": seed, "device": "cpu"}, preset)
         yield recipe.trainer(data, torch.device("cpu"))
 
 

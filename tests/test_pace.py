@@ -5,7 +5,7 @@ import torch
 
 import rapidbm as rb
 from rapidbm.errors import InputError
-from rapidbm.runs.presets import PRESETS, preset_for
+from rapidbm.runs.presets import OF_TASKS, preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 
@@ -78,7 +78,7 @@ def test_a_run_with_a_pace_goes_on_to_the_same_bits(tmp_path):
 @pytest.mark.parametrize(("dataset", "served"), [("bars4", "paper-bars"), ("bas12", "paper-bas12")])
 @pytest.mark.parametrize("model", ["dbm", "bm"])
 def test_deep_and_full_machines_have_recipes_of_their_own(dataset, served, model):
-    assert preset_for(dataset, {"model": model}) == f"{model}-{served}" in PRESETS
+    assert preset_for(dataset, {"model": model}) == f"{model}-{served}" in OF_TASKS
     recipe = Recipe.made(dataset, {"model": model})
     assert (recipe.negative, recipe.sweeps, recipe.projection) == ("pid", None, "sign")
     machine = recipe.machine(recipe.data(), torch.device("cpu"))

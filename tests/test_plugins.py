@@ -146,7 +146,7 @@ MINE = "--negative warm --temperature 2.0 --sweeps 2 --metric share_up --metric 
 def test_things_of_another_package_are_used_through_the_command(tmp_path):
     install(tmp_path / "site", "my_spins", PACKAGE, POINTS)
     lines = {
-        "help": "train --help",
+        "help": "train --help-all",
         "trained": f"train rings --pairs 4 {MINE} {SMALL} --out R",
         "resumed": f"train rings --resume --out R --pairs 4 {MINE} {SMALL}",
         "prolonged": "train --resume --out R --epochs 4 --json",
@@ -264,7 +264,7 @@ number = no_spins:__doc__
 
 def test_what_is_broken_in_another_package_is_said_in_a_line(tmp_path):
     install(tmp_path / "site", "no_spins", BROKEN, BROKEN_POINTS)
-    lines = ("--help", "train --help", "datasets", f"train bars4 --negative gone {SMALL} --out R")
+    lines = ("--help", "train --help-all", "datasets", f"train bars4 --negative gone {SMALL} --out R")
     lines += (f"train bars4 --negative cd --metric number {SMALL} --out R",)
     lines += (f"train bars4 --negative cd {SMALL} --out R",)
     top, helped, listed, gone, number, fine = commands(tmp_path, *lines)

@@ -23,13 +23,14 @@ from rapidbm.machines.files import load_machine, load_tensors, save_machine
 from rapidbm.random import stream
 from rapidbm.runs.folder import as_list, exact_list
 from rapidbm.runs.metrics import METRICS, Metric, hamming_distance
-from rapidbm.runs.presets import PRESETS, preset_for
+from rapidbm.runs.presets import OF_TASKS, PRESETS, preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.timing import due, on_log_grid, spacing_of
 from rapidbm.training.optimisers import TorchOptimizer, adam, sgd
 from rapidbm.training.positive import ClampedChains, MeanField
 from rapidbm.training.projections import Sign
+from rapidbm_paper.bars.standard import dense_settings
 
 TINY = {"hidden": (20,), "patterns": 3, "epochs": 12, "replicas": 2, "device": "cpu"}
 PCD = {
@@ -775,7 +776,8 @@ def test_files_of_another_format_are_refused(tmp_path):
 
 
 def test_presets_are_recipes():
-    for name in PRESETS:
+    assert len(PRESETS) == 9
+    for name in (*PRESETS, *OF_TASKS):
         recipe = Recipe.made("bars4", {}, name)
         assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe
     assert {preset_for(d, {}) for d in ("bars4", "bas7", "mnist", "digits", "x.npy")} <= set(PRESETS)
@@ -812,18 +814,19 @@ def test_a_dbm_has_two_layers_where_nobody_says():
 
 @pytest.mark.parametrize("method", ["cd", "pcd", "exact"])
 def test_the_released_adam_and_the_usual_one(method):
-    released, usual = (Recipe.made("bars4", {}, f"paper-bars-{method}{more}") for more in ("", "-update"))
+    presets = dense_settings(method, "epoch"), dense_settings(method, "update")
+    released, usual = (Recipe.made("bars4", {}, preset) for preset in presets)
     assert released.optimizer_choice() == adam(1e-3, clock="epoch")
     assert usual.optimizer_choice() == adam(1e-3)
     assert replace(released, adam_clock="update") == usual
-    assert Recipe.made("bars4", {"optimizer": "sgd"}, f"paper-bars-{method}").adam_clock is None
+    assert Recipe.made("bars4", {"optimizer": "sgd"}, presets[0]).adam_clock is None
     assert Recipe.from_dict({"dataset": "bars4", "optimizer": "adam"}).optimizer_choice() == adam()
     for chosen, words in (
         ({"adam_clock": "day"}, "clock"),
         ({"optimizer": "sgd", "adam_clock": "epoch"}, "no clock"),
     ):
         with pytest.raises(InputError, match=words):
-            Recipe.made("bars4", chosen, f"paper-bars-{method}")
+            Recipe.made("bars4", chosen, presets[0])
 
 
 def test_the_papers_settings():

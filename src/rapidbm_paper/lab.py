@@ -103,8 +103,8 @@ class Lab:
         machine = load_machine(machine_path(self.folder, name)).to(self.device)
         return machine.requires_grad_(False)
 
-    def recipe(self, dataset: str, preset: str, **chosen: Any) -> Recipe:
-        """A preset with some choices of its own."""
+    def recipe(self, dataset: str, preset: str | Mapping[str, Any], **chosen: Any) -> Recipe:
+        """A preset, by its name or as settings, with some choices of its own."""
         where = {"seed": self.seed, "device": str(self.device), "checkpoints": "end"}
         return Recipe.made(dataset, {**where, **chosen}, preset)
 

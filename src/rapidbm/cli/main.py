@@ -56,7 +56,8 @@ class Deferred(TyperCommand):
             module = import_module(HOMES.get(str(self.name), f".{self.name}"), __package__)
         alone = typer.Typer(add_completion=False, **STYLE)
         function = getattr(module, str(self.name))
-        alone.command(self.name, help=_flowing(function.__doc__))(function)
+        kind = getattr(module, "Command", TyperCommand)
+        alone.command(self.name, cls=kind, help=_flowing(function.__doc__))(function)
         return typer.main.get_command(alone)
 
     def make_context(self, *words: Any, **more: Any) -> Any:
@@ -73,7 +74,7 @@ class Deferred(TyperCommand):
 
 def _flowing(text: str) -> str:
     """A docstring whose paragraphs fill the terminal's lines, but for commands on a line of their own."""
-    return re.sub(r"(?<!\n)\n(?!\n|\[bold\]rapidbm )", " ", cleandoc(text))
+    return re.sub(r"(?<!\n)\n(?!\n|\[bold\](?:rapidbm|torchrun) )", " ", cleandoc(text))
 
 
 for _name, _line in COMMANDS.items():

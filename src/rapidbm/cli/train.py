@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from .. import interrupts, pictures
 from ..accel.ranks import here, restarted, restarts
@@ -30,9 +31,25 @@ from ..runs.run import Run
 from ..runs.tensorboard import TensorBoard, check_installed
 from ..runs.timing import OPEN, PROLONG
 from .terminal.console import Screen, Stopper, follow
-from .terminal.options import Json, free_options, in_panel, of_parts, offers, parameter, with_settings
+from .terminal.options import (
+    HelpAll,
+    Json,
+    free_options,
+    in_panel,
+    of_parts,
+    offers,
+    parameter,
+    set_by_name,
+    with_settings,
+)
 
-OWN = ("preset", "dense", "out", "resume", "prolong", "tensorboard", "json", "help")  # beside fields
+OWN = (  # beside fields
+    "preset", "dense", "out", "resume", "prolong", "tensorboard", "set", "json", "help", "help_all",
+)  # fmt: skip
+SHOWN = {  # by --help, with those of `train` that are not hidden
+    "model", "hidden", "patterns", "replicas", "negative", "rate", "batch_size", "epochs", "budget",
+    "seed", "device",
+}  # fmt: skip
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
 FIELD = {flag: name for name, flag in FLAGS.items()}
 
@@ -52,15 +69,30 @@ def settings() -> Iterator[inspect.Parameter]:
             option = options_of(Recipe)[FLAGS[field.name]]
             text = option.setting.help.replace("{names}", ", ".join(named.get(field.name, ())))
             names_of = named.get(field.name, ())
-            yield parameter(option.flag, option.hint, text, option.setting, panel, names_of)
+            hidden = option.flag not in SHOWN
+            yield parameter(option.flag, option.hint, text, option.setting, panel, names_of, hidden)
         elif field.name in together:
-            yield of_parts(field.name, together[field.name], panel)
+            yield of_parts(field.name, together[field.name], panel, hidden=True)
     for choice, flags in parts.items():
         for flag in [flag for flag in flags if flag not in names]:
-            yield of_parts(flag, together[flag], panels[choice])
+            yield of_parts(flag, together[flag], panels[choice], hidden=True)
 
 
-@with_settings(list(settings()), after="preset")
+OPTIONS = list(settings())
+
+
+class Command(TyperCommand):
+    """What `--set` gives are options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {option.name: option for option in self.params}
+        names = {option.name: option.name for option in OPTIONS} | FLAGS
+        return super().parse_args(
+            ctx, set_by_name(args, {name: known[flag] for name, flag in names.items()})
+        )
+
+
+@with_settings(OPTIONS, after="preset")
 def train(
     dataset: Annotated[
         str | None,
@@ -102,6 +134,7 @@ def train(
             "again, from the full rate over the added epochs (default), or is a stretch: from there on "
             "that of a fall over all epochs.",
             values=PROLONG,
+            hidden=True,
         ),
     ] = None,
     tensorboard: Annotated[
@@ -111,8 +144,20 @@ def train(
             "Write scalars, histograms and pictures of every evaluation for TensorBoard into the run "
             "folder, under tensorboard/.",
             "--tensorboard",
+            hidden=True,
         ),
     ] = False,
+    by_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting, by the name that --help-all or a study has; repeatable.",
+            autocompletion=offers(f"{option.name}=" for option in OPTIONS),
+            show_default=False,
+        ),
+    ] = None,
+    all_options: HelpAll = False,
     as_json: Json = False,
     **given: Any,
 ) -> None:
@@ -128,7 +173,7 @@ def train(
     [bold]rapidbm train my.npy --dense --hidden 200 --epochs 100[/]
 
     The best likelihood of MNIST (minutes on a GPU):
-    [bold]rapidbm train mnist-static --preset mnist-long --valid 0[/]
+    [bold]rapidbm train mnist-static --preset mnist-long --set valid=0[/]
 
     Go on after an interruption, to the same bits:
     [bold]rapidbm train --resume --out R[/]
@@ -254,10 +299,9 @@ def _resumed(
 
 
 def _check_same(run: Run, dataset: str | None, preset: str | None, chosen: dict[str, Any]) -> None:
-    wanted = dict(chosen)
-    if preset is not None or dataset is not None:
-        made = Recipe.made(dataset or run.recipe.dataset, chosen, preset or run.info.get("preset"))
-        wanted = _flat(made) if preset is not None else {**chosen, "dataset": made.dataset}
+    wanted = chosen if dataset is None else {**chosen, "dataset": dataset}
+    if preset is not None:
+        wanted = _flat(Recipe.made(dataset or run.recipe.dataset, chosen, preset))
     saved = _flat(run.recipe)
     free = {"epochs", "falls", "budget", "rate_changes"}  # they tell of a run made longer, or steered
     free |= {"shards"} - set(chosen)  # as many as there are processes, where nobody says

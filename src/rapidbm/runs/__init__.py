@@ -23,7 +23,7 @@ Others take besides
     presets: DEEP, DEEP_START, preset_for, two_layers
     pretrained.packed: Pretrained, known, open_trained
     choices: one_or_each
-    recipe: ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS
+    recipe: IN_A_FILE, ONE_OR_EACH, PARTS, PER_REPLICA, SECTIONS
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     report.words: commands, recipe_in_words

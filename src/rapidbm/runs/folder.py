@@ -39,9 +39,9 @@ from ..display import words
 from ..errors import DataWarning, InputError, LossWarning
 from ..machines.files import check_sizes, load_machine, load_tensors
 from ..machines.machine import Machine
-from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole, of_fields
+from ..schema import Anything, Flag, Maybe, Names, Real, Several, Text, Whole
 from ..training.negative import NegativePhase
-from .recipe import Recipe
+from .recipe import IN_A_FILE, Recipe
 from .trained import Checkpoint, Trained
 from .trust import is_trusted, trust
 
@@ -54,7 +54,7 @@ RUN = Names(
     {
         "format": Whole(),
         "status": Text(),
-        "recipe": of_fields(Recipe),
+        "recipe": IN_A_FILE,
         "data": Names(
             {
                 "name": Text(),

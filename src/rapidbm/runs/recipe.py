@@ -25,6 +25,7 @@ from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import check_seed
 from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
+from ..schema import Maybe, OneOf, Shape, of_fields
 from ..training.coordinates.pace import check_pace
 from ..training.loop import Training
 from ..training.negative import NEGATIVE, NegativePhase
@@ -36,7 +37,7 @@ from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
 from .choices import check_machine, one_or_each, optimizer_of, tuples
 from .metrics import METRICS
-from .presets import PRESETS, layers_for, metrics_for, preset_for
+from .presets import layers_for, metrics_for, preset_for, settings_of
 from .timing import OPEN, SPACINGS, seconds_of, spacing_of
 
 BIAS_STARTS = ("marginals", "zero")
@@ -124,7 +125,6 @@ class Recipe:
     born: str | None = None
     scouts: float | None = None
     rungs: int | None = None
-    pattern_units: str | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
     positive_steps: int | None = None
 
@@ -281,11 +281,13 @@ class Recipe:
                 self._refuse(flag)
 
     @staticmethod
-    def made(dataset: str, chosen: Mapping[str, Any], preset: str | None = None) -> Recipe:
-        """A recipe from what was chosen; a preset fills in the rest. What is no field is an option of a
-        part."""
-        name = preset or preset_for(dataset, chosen)
-        base = lookup("preset", name, PRESETS)
+    def made(
+        dataset: str, chosen: Mapping[str, Any], preset: str | Mapping[str, Any] | None = None
+    ) -> Recipe:
+        """A recipe from what was chosen; a preset, by its name or as settings, fills in the rest. What is
+        no field is an option of a part."""
+        named = preset or preset_for(dataset, chosen)
+        name, base = (named, settings_of(named)) if isinstance(named, str) else ("", named)
         # What a preset says of one part or optimiser does not carry over to another.
         drop = {flag for flag in _own_flags("dataset") if flag not in settings_for(dataset)}
         for key, owner in _owners().items():
@@ -426,6 +428,7 @@ class Recipe:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Recipe:
+        values = {k: v for k, v in values.items() if k not in GONE or not GONE[k].fits(v)}
         if extra := sorted(set(values) - FIELDS):
             raise InputError(f"a recipe has no {', '.join(map(repr, extra))}; is it a newer one's?")
         lists = tuples(values)
@@ -438,6 +441,9 @@ class Recipe:
 
 
 FIELDS = frozenset(f.name for f in fields(Recipe))
+GONE: dict[str, Shape] = {"pattern_units": Maybe(OneOf(("visible",)))}  # of older files, as it still is
+IN_A_FILE = of_fields(Recipe)
+IN_A_FILE = replace(IN_A_FILE, may={**(IN_A_FILE.may or {}), **GONE})
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:

@@ -29,8 +29,8 @@ from typing import Any
 from ..disk import inside, read_json, write_json
 from ..display import as_html, as_text
 from ..errors import InputError
-from ..runs.recipe import ONE_OR_EACH, PER_REPLICA, Recipe
-from ..schema import Names, Several, Text, Whole, of_fields
+from ..runs.recipe import IN_A_FILE, ONE_OR_EACH, PER_REPLICA, Recipe
+from ..schema import Names, Several, Text, Whole
 from .study import DENSE, Study, shown
 
 FORMAT = 1
@@ -38,7 +38,7 @@ PLAN = Names(
     {
         "format": Whole(),
         "batches": Several(
-            Names({"name": Text(20), "seed": Whole(), "preset": Text(), "recipe": of_fields(Recipe)})
+            Names({"name": Text(20), "seed": Whole(), "preset": Text(), "recipe": IN_A_FILE})
         ),
     }
 )

@@ -291,11 +291,7 @@ class PatternInduced:
     capturable: ClassVar[bool] = True
 
     sweeps: int = setting(0, "Gibbs sweeps per update, from the patterns")
-    units: Literal["visible", "all"] = setting(
-        "visible",
-        "what is taken of a pattern, visible (rest inferred) or all",
-        flag="pattern_units",
-    )
+    units: Literal["visible", "all"] = "visible"  # no option of the command: "all" does not learn
     part: tuple[int, int] = (0, 1)  # of the patterns: its number, of so many
 
     def __post_init__(self) -> None:

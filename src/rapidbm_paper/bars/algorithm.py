@@ -72,11 +72,21 @@ class RawPatterns(PatternInduced):
         return WeightedSpins.equal(machine.complete(visible, means=True)), chains
 
 
+class LiteralRecipe(Recipe):
+    """A recipe whose negative phase is eq. (1), which the command does not offer: it does not learn."""
+
+    def negative_phase(self) -> NegativePhase:
+        return PatternInduced(units="all")
+
+
 class RawRecipe(Recipe):
-    """A recipe whose negative phase is eq. (2), which no command offers."""
+    """A recipe whose negative phase is eq. (2), which the command does not offer."""
 
     def negative_phase(self) -> NegativePhase:
         return RawPatterns()
+
+
+RECIPES = {"visible": Recipe, "all": LiteralRecipe, "raw": RawRecipe}
 
 
 def _drift(lab: Lab, scale: Scale, data: str) -> Values:
@@ -104,10 +114,7 @@ def _drift(lab: Lab, scale: Scale, data: str) -> Values:
 
 def _train(lab: Lab, scale: Scale, data: str, name: str) -> Values:
     units, mean = READINGS[name]
-    if units == "raw":
-        recipe: Recipe = RawRecipe(**recipe_on(lab, scale, data, batch_mean=mean).as_dict())
-    else:
-        recipe = recipe_on(lab, scale, data, batch_mean=mean, pattern_units=units)
+    recipe = RECIPES[units](**recipe_on(lab, scale, data, batch_mean=mean).as_dict())
     return course(lab, scale, data, recipe)
 
 

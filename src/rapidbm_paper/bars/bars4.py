@@ -19,6 +19,7 @@ from ..drawing import Figure, curves, epochs_axis, legend_below
 from ..lab import Lab, Settings, by_scale, each
 from ..observables import accessibilities, distances, likelihoods
 from ..records import Record, Records, Values
+from .standard import dense_settings
 
 METHODS = {"cd": "CD-10", "pcd": "PCD-10", "exact": "exact gradient"}
 # part of a method: released and usual Adam
@@ -63,8 +64,7 @@ def _train(lab: Lab, scale: Scale, name: str) -> Values:
         chosen["patterns"] = scale.patterns
     if method == "pcd":
         chosen["particles"] = scale.particles
-    preset = {"rapid": "paper-bars", f"{method}-epoch": f"paper-bars-{method}"}
-    recipe = lab.recipe("bars4", preset.get(name, f"paper-bars-{name}"), **chosen)
+    recipe = lab.recipe("bars4", dense_settings(method, clock) if clock else "paper-bars", **chosen)
     data = recipe.data()
     # The machine where the paper stops is a checkpoint of the run.
     stop = min(scale.epochs, recipe.epochs) * -(-len(data.train) // recipe.batch_size)

@@ -26,6 +26,7 @@ from ..observables import SPLITS, distances
 from ..records import Array, Record, Records, Values
 from . import bars4 as bars
 from .reconstruction import LEARNT
+from .standard import dense_settings
 
 # the standard deviation of the weights, by the name of the part
 STARTS = {"hundredth": 0.01, "tenth": 0.1, "third": 0.3, "one": 1.0, "three": 3.0}
@@ -62,7 +63,7 @@ def _train(lab: Lab, scale: Scale, method: str, start: str) -> Values:
     }
     if method == "pcd":
         chosen["particles"] = scale.particles
-    recipe = lab.recipe("bars4", f"paper-bars-{bars.USUAL[method]}", **chosen)
+    recipe = lab.recipe("bars4", dense_settings(method, "update"), **chosen)
     found, run = lab.train(recipe, distances(scale.tries))
     first, last = lab.first(recipe, recipe.data()), lab.machine(run)
     found["gibbs_start"] = gibbs_accessibility(first, None, lab.rng("start"))

@@ -1,4 +1,8 @@
-"""Options of the command: those that several commands share, and those that follow from fields."""
+"""Options of the command: those that several commands share, and those that follow from fields.
+
+A command with many settings shows the few that people use. The others are options too, hidden from
+`--help` and listed by `--help-all`; `--set name=value` gives any of them by the name that a study has.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,7 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 from rich.markup import escape
 
-from ...errors import PluginWarning
+from ...errors import InputError, PluginWarning
 from ...registry import Option, Registry, Setting
 
 
@@ -63,6 +68,14 @@ DataFile = Annotated[
         show_default=False,
     ),
 ]
+METAVARS: dict[Any, str] = {  # of the help; a list may be given again and again
+    int: "N",
+    float: "X",
+    str: "TEXT",
+    list[int]: "N",
+    list[float]: "X",
+    list[str]: "TEXT",
+}
 DEVICES = ("auto", "cpu", "cuda")
 Device = Annotated[
     str,
@@ -84,12 +97,28 @@ Shards = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 
 
+def _show_all(context: typer.Context, asked: bool) -> None:
+    if asked:
+        for option in context.command.params:
+            option.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option("--help-all", help="Show every option and exit.", is_eager=True, callback=_show_all),
+]
+
+
 def in_panel(
     panel: str | None,
     text: str,
     *names: str,
     least: int | None = None,
     values: Iterable[str] = (),
+    metavar: str | None = None,
+    hidden: bool = False,
 ) -> Any:
     """An option under a heading of the help; what it is by default, its text says."""
     return typer.Option(
@@ -98,6 +127,8 @@ def in_panel(
         rich_help_panel=panel,
         show_default=False,
         min=least,
+        metavar=metavar,
+        hidden=hidden,
         autocompletion=offers(values),
     )
 
@@ -109,12 +140,21 @@ def parameter(
     setting: Setting,
     panel: str | None = None,
     values: Iterable[str] = (),
+    hidden: bool = False,
 ) -> inspect.Parameter:
     """An option as typer reads it from a function; None if it is not given."""
     kind, dashed = _kind(hint), flag.replace("_", "-")
     names = [f"--{dashed}/--{setting.off or f'no-{dashed}'}"] if kind is bool else [f"--{dashed}"]
     values = [*setting.choices, *values, *_words(hint)]
-    option = in_panel(panel, escape(text), *names, least=setting.least, values=values)
+    option = in_panel(
+        panel,
+        escape(text),
+        *names,
+        least=setting.least,
+        values=values,
+        metavar=METAVARS.get(kind),
+        hidden=hidden,
+    )
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(flag, keyword, default=None, annotation=Annotated[kind | None, option])
 
@@ -138,14 +178,47 @@ def _words(hint: Any) -> Iterator[str]:
             yield from _words(inner)
 
 
-def of_parts(flag: str, by_name: Mapping[str, Option], panel: str | None) -> inspect.Parameter:
+def of_parts(
+    flag: str, by_name: Mapping[str, Option], panel: str | None, *, hidden: bool = False
+) -> inspect.Parameter:
     """The option of those entries of a registry that have it; its help says what it is to each."""
     told: dict[str, list[str]] = {}
     for name, option in by_name.items():
         told.setdefault(option.setting.help, []).append(name)
     text = "; ".join(f"{', '.join(names)}: {words}" for words, names in told.items())
     first = next(iter(by_name.values()))
-    return parameter(flag, first.hint, f"{text.rstrip('.')}.", first.setting, panel)
+    return parameter(flag, first.hint, f"{text.rstrip('.')}.", first.setting, panel, (), hidden)
+
+
+def set_by_name(words: list[str], options: Mapping[str, Any]) -> list[str]:
+    """The words of a command with the option itself in place of each `--set name=value`, so that it is
+    read and checked as such; the options by their names."""
+    read, given = list[str](), set[str]()
+    left = iter(words)
+    for word in left:
+        if word != "--set" and not word.startswith("--set="):
+            read.append(word)
+            continue
+        text = next(left, "") if word == "--set" else word.removeprefix("--set=")
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set takes name=value, such as --set fall=cosine, not {text!r}")
+        option = options.get(name.replace("-", "_"))
+        if option is None:
+            near = ", ".join(get_close_matches(name.replace("-", "_"), options, n=3, cutoff=0.5))
+            hint = f"the nearest are {near}, and " if near else ""
+            raise InputError(f"there is no setting {name!r}; {hint}--help-all lists all")
+        if option.name in given:
+            raise InputError(f"the setting {name} is given twice; give it once")
+        given.add(option.name)
+        if option.secondary_opts:
+            if value.lower() not in ("true", "false"):
+                raise InputError(f"the setting {name} is true or false, not {value!r}")
+            read.append((option.opts if value.lower() == "true" else option.secondary_opts)[0])
+        else:
+            several = value.split(",") if option.multiple else [value]
+            read += [f"{option.opts[0]}={each}" for each in several]
+    return read
 
 
 def free_options(
