@@ -32,15 +32,34 @@ EXTRAS = {  # modules that do not come with the package, and the extra that brin
 
 
 class InputError(ValueError):
-    """Bad input: the message states the rule, the value and the remedy."""
+    """Raised for bad input; the message states the rule, the value and the remedy.
+
+    The command prints it without a traceback and ends with exit code 2.
+
+    Examples
+    --------
+    >>> try:
+    ...     rb.rbm(0, 5)
+    ... except rb.InputError as error:
+    ...     print(error)
+    the size of a layer must be a whole number of at least 1, not 0
+    """
 
 
 class TimeLimit(InputError):
-    """A call came to its limit of seconds: the message says how far it was and how long it takes."""
+    """Raised when a call reaches its `limit` in seconds.
+
+    The message says how far the call came, how long all of it would take, and how to make it shorter.
+
+    Examples
+    --------
+    >>> issubclass(rb.TimeLimit, rb.InputError)
+    True
+    """
 
 
 class LostRank(RuntimeError):
-    """One of the processes that work together is gone, and the others cannot go on."""
+    """Raised when a process of a joint training has died, so that the others cannot continue."""
 
 
 class DiskError(InputError):
@@ -53,11 +72,11 @@ class DiskError(InputError):
 
 
 class LoadWarning(UserWarning):
-    """So many patterns that they are no longer low-energy states of the machine they build."""
+    """Warns that a machine has so many patterns that they are no longer its low-energy states."""
 
 
 class FitWarning(UserWarning):
-    """A training ended with a likelihood below that of independent columns."""
+    """Warns that a training ended with a likelihood below that of independent columns."""
 
 
 class LossWarning(UserWarning):
@@ -65,11 +84,11 @@ class LossWarning(UserWarning):
 
 
 class DataWarning(UserWarning):
-    """Data, or a part of it, that is not used as it stands."""
+    """Warns that data, or a part of them, are not used as given."""
 
 
 class PluginWarning(UserWarning):
-    """Another package offers something that cannot be used."""
+    """Warns that another installed package offers an entry that cannot be used."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:

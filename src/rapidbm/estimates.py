@@ -25,7 +25,21 @@ WIDE = 2.6  # standard errors to each side of an interval: they are themselves e
 
 @dataclass(frozen=True, repr=False)
 class Estimate(Displayable):
-    """A value with its standard error."""
+    """A value with its standard error.
+
+    Attributes
+    ----------
+    value : Tensor of shape (e,), float64
+        The estimate, one per replica (some results have further axes).
+    error : Tensor of the same shape, float64
+        Its standard error; 0 when exact, ∞ or NaN when unknown.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rb.Estimate.of(torch.tensor([[1.0, 2.0, 3.0]])).value
+    tensor([2.], dtype=torch.float64)
+    """
 
     value: Tensor  # (e,) float64
     error: Tensor  # (e,) float64
@@ -49,7 +63,18 @@ class Estimate(Displayable):
 
     @staticmethod
     def of(samples: Tensor) -> Estimate:
-        """The mean of independent samples (e, c)."""
+        """The mean of independent samples, with the standard error of the mean.
+
+        Parameters
+        ----------
+        samples : Tensor of shape (e, c)
+            `c` independent samples of each replica.
+
+        Returns
+        -------
+        Estimate
+            Mean and error, each (e,); the error is NaN for a single sample.
+        """
         samples = samples.double()
         count = samples.shape[1]
         spread = samples.std(1) if count > 1 else torch.full_like(samples[:, 0], torch.nan)
@@ -57,18 +82,56 @@ class Estimate(Displayable):
 
     @staticmethod
     def share(value: Tensor, count: int) -> Estimate:
-        """The share of `count` independent samples that have some property."""
+        """A share of independent samples, with its binomial standard error.
+
+        Parameters
+        ----------
+        value : Tensor of shape (e,)
+            The share that was found, from 0 to 1.
+        count : int
+            Number of samples.
+
+        Returns
+        -------
+        Estimate
+            The share and its error √(p (1 − p) / count).
+        """
         return Estimate(value, (value * (1 - value) / count).sqrt())
 
     @staticmethod
     def stack(estimates: Sequence[Estimate], dim: int = 0) -> Estimate:
+        """Several estimates as one, along a new axis.
+
+        Parameters
+        ----------
+        estimates : sequence of Estimate
+            Estimates of one shape.
+        dim : int, default 0
+            Where the new axis goes.
+
+        Returns
+        -------
+        Estimate
+            Values and errors, stacked.
+        """
         return Estimate(
             torch.stack([x.value for x in estimates], dim),
             torch.stack([x.error for x in estimates], dim),
         )
 
     def replica(self, index: int) -> tuple[float, float]:
-        """Value and error of one replica."""
+        """Value and error of one replica.
+
+        Parameters
+        ----------
+        index : int
+            Number of the replica, from 0.
+
+        Returns
+        -------
+        tuple of float
+            (value, error).
+        """
         return float(self.value[index]), float(self.error[index])
 
 
@@ -104,10 +167,43 @@ def power_law(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, fl
 
 @dataclass(frozen=True, repr=False)
 class Bounds(Estimate):
-    """A quantity between the ends of its 95 % interval, and how it was obtained.
+    """A quantity with a 95 % interval, and how it was obtained.
 
     `forward` and `back` are the plain estimates of the two directions of annealing. Neither is a bound:
     either lies above or below the truth by its own error.
+
+    Attributes
+    ----------
+    value : Tensor of shape (e,), float64
+        The estimate.
+    error : Tensor of shape (e,)
+        Standard error that belongs to the interval, which may be uneven about the value.
+    lower : Tensor of shape (e,)
+        Lower end; the truth lies below it in at most 2.5 % of cases.
+    upper : Tensor of shape (e,)
+        Upper end; the truth lies above it in at most 2.5 % of cases.
+    forward : Tensor of shape (e,)
+        Estimate of annealing from the base to the machine.
+    back : Tensor of shape (e,)
+        Estimate of annealing from the machine to the base.
+    ess : Tensor of shape (e,)
+        Effective number of samples, the smaller of the two directions.
+    largest : Tensor of shape (e,)
+        Share of the largest weight, the larger of the two directions.
+    method : str
+        "exact", or the name of the estimator.
+    effort : str
+        What was computed, in words.
+    gap : Tensor of shape (e,), optional
+        How far the variational bound over hidden units lies below the value.
+    note : str, optional
+        What keeps the value from being better known.
+
+    Examples
+    --------
+    >>> bounds = rb.log_z(rb.rbm(4, 3, seed=0))
+    >>> bounds.method, bool(bounds.lower == bounds.upper)
+    ('exact', True)
     """
 
     error: Tensor = field(init=False)  # (e,): of the interval, which may lie unevenly about the value
@@ -149,10 +245,25 @@ class Bounds(Estimate):
 
     @property
     def interval(self) -> tuple[Tensor, Tensor]:
+        """`(lower, upper)`, the ends of the 95 % interval, each (e,)."""
         return self.lower, self.upper
 
     @staticmethod
     def exactly(value: Tensor, effort: str) -> Bounds:
+        """Bounds of a value without error.
+
+        Parameters
+        ----------
+        value : Tensor of shape (e,)
+            The exact value.
+        effort : str
+            What was computed, in words.
+
+        Returns
+        -------
+        Bounds
+            With `lower` = `upper` = `value` and method "exact".
+        """
         none = torch.zeros_like(value)
         ends = (value, value, value, value)
         return Bounds(value, *ends, none + torch.inf, none, "exact", effort)

@@ -20,12 +20,34 @@ from .errors import InputError, check_count
 
 
 def stream(seed: int, *words: object, device: torch.device | str | None = None) -> torch.Generator:
-    """The generator of the stream that `words` name under `seed`: the same draws whenever it is made.
+    """A random generator that depends on the seed and on a name only.
 
-    Examples:
-        >>> a, b = rb.stream(0, "chains"), rb.stream(0, "chains")
-        >>> a.initial_seed() == b.initial_seed()
-        True
+    The same seed and words give the same draws, in whatever order streams are made.
+
+    Parameters
+    ----------
+    seed : int
+        Seed, at least 0.
+    *words : object
+        Name of the stream; its parts are turned into text.
+    device : torch.device or str, default "cpu"
+        Where the generator draws.
+
+    Returns
+    -------
+    torch.Generator
+        A new generator at its beginning.
+
+    Raises
+    ------
+    InputError
+        If the seed is not a whole number of at least 0.
+
+    Examples
+    --------
+    >>> a, b = rb.stream(0, "chains"), rb.stream(0, "chains")
+    >>> a.initial_seed() == b.initial_seed()
+    True
     """
     check_seed(seed)
     text = "/".join(str(word) for word in (int(seed), *words))

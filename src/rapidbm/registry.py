@@ -32,7 +32,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting:
-    """What a person is told of a choice."""
+    """What the command line and the page say about one option.
+
+    Attributes
+    ----------
+    help : str
+        One sentence for `--help`.
+    flag : str, default ""
+        Name of the option if it is not the field's name.
+    least : int, optional
+        Smallest whole number allowed.
+    belongs_to : str, default ""
+        Name of the choice that this option needs.
+    off : str, default ""
+        Name of the option that means False, if it is not `--no-…`.
+    choices : tuple of str, default ()
+        Words that shells offer for completion.
+
+    Examples
+    --------
+    >>> rb.Setting("Gibbs sweeps per update", least=1).least
+    1
+    """
 
     help: str
     flag: str = ""  # the option's name, where it is not the field's
@@ -43,7 +64,31 @@ class Setting:
 
 
 def setting(default: Any, help: str, **more: Any) -> Any:
-    """A field of a dataclass with a `Setting`."""
+    """A dataclass field that the command line can set.
+
+    Parameters
+    ----------
+    default : Any
+        Default of the field.
+    help : str
+        One sentence for `--help`.
+    **more : Any
+        Further attributes of `Setting`, such as `flag`, `least` or `choices`.
+
+    Returns
+    -------
+    Any
+        A `dataclasses.field` with a `Setting` in its metadata.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class MyPhase:
+    ...     sweeps: int = rb.setting(1, "Gibbs sweeps per update")
+    >>> MyPhase().sweeps
+    1
+    """
     return field(default=default, metadata={"setting": Setting(help, **more)})
 
 

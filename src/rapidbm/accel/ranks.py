@@ -50,7 +50,28 @@ def portions(total: int, count: int) -> list[int]:
 
 
 class Ranks:
-    """One process alone: whatever is summed, gathered or told is its own."""
+    """The processes that work on one training; this class is one process alone.
+
+    A launcher such as torchrun starts several; `in_ranks` then yields a subclass whose methods exchange
+    tensors between them. With one process every method returns its own input.
+
+    Attributes
+    ----------
+    rank : int
+        Number of this process, from 0.
+    world : int
+        Number of processes.
+    alone : bool
+        Whether there is one process only.
+    captures : bool
+        Whether a CUDA graph may contain the exchange.
+
+    Examples
+    --------
+    >>> with rb.in_ranks() as ranks:
+    ...     ranks.rank, ranks.world
+    (0, 1)
+    """
 
     rank, world, alone = 0, 1, True
     captures = True  # whether a device may repeat what it exchanges
@@ -60,10 +81,27 @@ class Ranks:
 
     @property
     def first(self) -> bool:
+        """Whether this is process 0."""
         return self.rank == 0
 
     def share_of(self, shards: int) -> range:
-        """Which of so many shards are this rank's."""
+        """The shards that this process works on.
+
+        Parameters
+        ----------
+        shards : int
+            Number of shards of the training.
+
+        Returns
+        -------
+        range
+            Numbers of its shards.
+
+        Raises
+        ------
+        InputError
+            If there are fewer shards than processes.
+        """
         if shards < self.world:
             raise InputError(
                 f"{self.world} ranks share at least as many shards, not {shards}: start fewer ranks, or "
@@ -73,41 +111,140 @@ class Ranks:
         return range(mine.start, mine.stop)
 
     def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of one type, summed over the ranks in one reduction."""
+        """Tensors summed over all processes, in one reduction.
+
+        Parameters
+        ----------
+        parts : mapping of str to Tensor
+            Tensors of one dtype; every process gives the same names and shapes.
+
+        Returns
+        -------
+        dict of str to Tensor
+            The sums, under the same names.
+        """
         return dict(parts)
 
     def add(self, tensor: Tensor) -> Tensor:
-        """The sum over the ranks, in the place of the tensor."""
+        """A tensor summed over all processes, in place.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            This process's summand; it is overwritten by the sum.
+
+        Returns
+        -------
+        Tensor
+            The same tensor.
+        """
         return tensor
 
     def gathered(self, tensor: Tensor) -> list[Tensor]:
-        """Those of all ranks, in main memory; the others than the first get none."""
+        """The tensors of all processes, collected on the first.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            This process's tensor.
+
+        Returns
+        -------
+        list of Tensor
+            One per process, in main memory; empty on all but the first process.
+        """
         return [tensor]
 
     def shared(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-        """Those of the first rank, in main memory."""
+        """Tensors of the first process, given to all.
+
+        Parameters
+        ----------
+        tensors : mapping of str to Tensor, optional
+            What the first process has; the others give None.
+
+        Returns
+        -------
+        dict of str to Tensor
+            These tensors, in main memory.
+        """
         return dict(tensors or {})
 
     def told(self, what: Callable[[], T]) -> T:
-        """What the first rank finds, in the words of JSON; bad input that it raises is raised by all."""
+        """What a function returns on the first process, given to all.
+
+        Parameters
+        ----------
+        what : callable
+            Called on the first process only; its result must be expressible in JSON.
+
+        Returns
+        -------
+        Any
+            Its result.
+
+        Raises
+        ------
+        InputError
+            On every process, if the function raises it.
+        """
         return what()
 
     def every(self, true: bool) -> bool:
-        """Whether it is true of all of them."""
+        """Whether something holds on every process.
+
+        Parameters
+        ----------
+        true : bool
+            Whether it holds here.
+
+        Returns
+        -------
+        bool
+            True when it is true everywhere.
+        """
         return not int(self.add(torch.tensor([int(not true)])))
 
     def same(self, what: Callable[[], int]) -> bool:
-        """Whether a number is the same on all of them; alone nobody asks for it."""
+        """Whether a number is equal on all processes.
+
+        Parameters
+        ----------
+        what : callable
+            Returns the number; it is not called when there is one process.
+
+        Returns
+        -------
+        bool
+            True when all numbers agree.
+        """
         return True
 
     def __deepcopy__(self, memo: object) -> Ranks:
         return self
 
     def check_device(self, device: torch.device) -> None:
-        """Refuses a GPU that several ranks would have to share."""
+        """Refuses a GPU that several processes would share.
+
+        Parameters
+        ----------
+        device : torch.device
+            The device of the training.
+
+        Raises
+        ------
+        InputError
+            If there are fewer GPUs than processes.
+        """
 
     def speaks(self) -> bool:
-        """Whether this rank is the one to tell of an error that ends them all: the first one to ask."""
+        """Whether this process should print an error that ends all of them.
+
+        Returns
+        -------
+        bool
+            True on the first process that asks.
+        """
         return True
 
 
@@ -348,8 +485,31 @@ def _attempt() -> int:
 
 @contextmanager
 def in_ranks(force: bool = False) -> Iterator[Ranks]:
-    """In this block the process is one of those that its launcher started; alone where there is none.
-    With `force` even if it is the only one."""
+    """A context manager in which this process works with the others that its launcher started.
+
+    Without a launcher the process is alone and everything works as usual.
+
+    Parameters
+    ----------
+    force : bool, default False
+        Set up communication even if this is the only process.
+
+    Yields
+    ------
+    Ranks
+        Rank, number of processes, and sums over them.
+
+    Raises
+    ------
+    LostRank
+        From an exchange inside the block, when another process has died.
+
+    Examples
+    --------
+    >>> with rb.in_ranks() as ranks:
+    ...     ranks.alone
+    True
+    """
     global _here  # noqa: PLW0603
     if not (launched() or force) or isinstance(_here, Joined):
         yield _here

@@ -28,9 +28,24 @@ _outside: list[str] = []  # torch's setting before the first of them
 
 @contextmanager
 def precision(name: Precision) -> Iterator[None]:
-    """Rounds products of float32 matrices this way in the block, on a GPU.
+    """A context manager that sets how products of float32 matrices are rounded on a GPU.
 
-    torch has one setting for all threads: it is float32 while a thread asks for that.
+    torch has one setting for all threads; it stays at float32 while any thread asks for that.
+
+    Parameters
+    ----------
+    name : {"float32", "tf32", "bf16"}
+        Format of the factors: full float32, or faster ones with 10 or 7 bits of mantissa.
+
+    Raises
+    ------
+    InputError
+        If the name is another one.
+
+    Examples
+    --------
+    >>> with rb.precision("tf32"):
+    ...     machine = rb.rbm(16, 8, seed=0)
     """
     check_choice("precision", name, PRECISIONS)
     token, thread = _precision.set(name), threading.get_ident()

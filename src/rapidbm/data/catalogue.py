@@ -74,16 +74,36 @@ def is_file(name: str | Path) -> bool:
 
 
 def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: Any) -> Dataset:
-    """A data set by name (`bars4`, `bas12`, `digits`, `mnist`, `mnist-static`) or from a file.
+    """A data set by name or from a file.
 
-    Options that the data set takes: `threshold`, `binarize`, `split`, `seed`. A share `valid` of the
-    training data is held out to validate, by the same seed. `stream` leaves the rows of a file on disk,
-    by default those of a large one.
+    Parameters
+    ----------
+    name : str or Path
+        `bars4`, `basN` (`bas12` is 12 × 12), `digits`, `mnist`, `mnist-static`, `digits-labelled`,
+        `mnist-labelled`, a name that another package registers, or a file; `datasets()` lists them.
+    valid : float, optional
+        Share of the training rows to hold out as a validation part; 0 trains on a validation part that
+        the data bring. By default the parts stay as they are.
+    stream : bool, optional
+        Leave the rows of a file on disk; by default those of files with more than 2^31 spins.
+    **options : Any
+        What the data set takes: `threshold`, `binarize`, `split`; `seed` (0) draws the parts.
 
-    Examples:
-        >>> data = rb.load("bars4")
-        >>> len(data.train), len(data.test), data.shape
-        (10, 4, (4, 4))
+    Returns
+    -------
+    Dataset
+        Training and test part, and a validation part if there is one.
+
+    Raises
+    ------
+    InputError
+        If the name or an option is unknown, or the file cannot be read.
+
+    Examples
+    --------
+    >>> data = rb.load("bars4")
+    >>> len(data.train), len(data.test), data.shape
+    (10, 4, (4, 4))
     """
     text = str(name)
     if is_file(name):
@@ -105,7 +125,18 @@ def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: 
 
 
 def datasets() -> Table:
-    """What can be trained on, and where it comes from: what `rapidbm datasets` prints."""
+    """A table of the data sets that `load` knows; `rapidbm datasets` prints it.
+
+    Returns
+    -------
+    Table
+        A row per data set: name, what it is, the options it takes.
+
+    Examples
+    --------
+    >>> "bars4" in [row[0] for row in rb.datasets().rows]
+    True
+    """
     rows = []
     for name, (_, options, text) in DATASETS.sound().items():
         package = DATASETS.package(name)

@@ -29,10 +29,26 @@ SPARE = 2**26  # bytes that are left free on the disk
 
 
 def pack(source: str | Path, path: str | Path) -> str:
-    """Writes the data of a file as packed spins, eight to a byte, whatever its size; answers with the
-    SHA-256 that names what was written.
+    """The SHA-256 of a packed copy of a data file, which this call writes.
 
-    Parts and labels stay what they are. One that is there already is not overwritten.
+    The copy takes one bit per spin. Parts and labels are kept. It works for files of any size.
+
+    Parameters
+    ----------
+    source : str or Path
+        File with the data.
+    path : str or Path
+        File to write, with the ending `.spins`; it must not exist.
+
+    Returns
+    -------
+    str
+        SHA-256 of what was written, in hexadecimal.
+
+    Raises
+    ------
+    InputError
+        If `source` cannot be read, or `path` exists, has another ending or lies in no folder.
     """
     given, target = Path(source), Path(path)
     if target.suffix != ENDING:

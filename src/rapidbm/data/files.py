@@ -44,15 +44,42 @@ def from_arrays(
     name: str = "array",
     seed: int = 0,
 ) -> Dataset:
-    """A data set from arrays of {0, 1}, bool or ±1, (samples, pixels) or (samples, rows, columns).
+    """A data set from arrays.
 
-    Without `test` a seeded fifth of the samples is set aside. `valid` is measured like `test` and
-    never trained on.
+    Parameters
+    ----------
+    train : array of shape (samples, columns) or (samples, rows, columns)
+        Training rows: {0, 1}, booleans or ±1.
+    test : array, optional
+        Test rows; without it a fifth of `train`, drawn by `seed`, is set aside.
+    valid : array, optional
+        Rows to choose by: measured like `test`, never trained on.
+    train_labels : array of shape (samples,), optional
+        Labels of the training rows.
+    test_labels : array of shape (samples,), optional
+        Labels of the test rows.
+    valid_labels : array of shape (samples,), optional
+        Labels of the validation rows.
+    name : str, default "array"
+        Name of the data set.
+    seed : int, default 0
+        Seed of the split.
 
-    Examples:
-        >>> data = rb.from_arrays([[0, 1], [1, 1], [1, 0], [0, 0], [1, 1]])
-        >>> len(data.train), len(data.test)
-        (4, 1)
+    Returns
+    -------
+    Dataset
+        Rows as spins ±1.
+
+    Raises
+    ------
+    InputError
+        If an array has other values than those, or shapes do not agree.
+
+    Examples
+    --------
+    >>> data = rb.from_arrays([[0, 1], [1, 1], [1, 0], [0, 0], [1, 1]])
+    >>> len(data.train), len(data.test)
+    (4, 1)
     """
     given = {"train": train, "test": test, "valid": valid}
     labels = {"train": train_labels, "test": test_labels, "valid": valid_labels}

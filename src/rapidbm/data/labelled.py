@@ -21,12 +21,29 @@ MOST = 100  # classes
 
 
 def with_label_units(data: Dataset) -> Dataset:
-    """The same images, each with its label below it as visible units; `label_units` says how many.
+    """The data set with each image's label as additional visible units below the image.
 
-    Examples:
-        >>> data = rb.with_label_units(rb.load("digits"))
-        >>> data.shape, data.label_units  # two rows of eight below 8×8 pixels
-        ((10, 8), 16)
+    Parameters
+    ----------
+    data : Dataset
+        Images with labels in every part.
+
+    Returns
+    -------
+    Dataset
+        Images with rows of label units appended; `label_units` says how many units were added. Label
+        units count as unknown in the reconstruction task.
+
+    Raises
+    ------
+    InputError
+        If a part has no labels, or if there are too many classes.
+
+    Examples
+    --------
+    >>> data = rb.with_label_units(rb.load("digits"))
+    >>> data.shape, data.label_units  # two rows of eight below 8×8 pixels
+    ((10, 8), 16)
     """
     if any(split.labels is None for split in data.parts.values()):
         raise InputError(f"{data.name} has no labels that could become units; give data that have")

@@ -28,7 +28,30 @@ SPLIT_SEED = Setting(
 
 @dataclass(frozen=True, repr=False)
 class Split(Displayable):
-    """One part of a data set."""
+    """One part of a data set: rows of spins, with labels and a mask if there are any.
+
+    Parameters
+    ----------
+    spins : Tensor of shape (samples, v)
+        Rows as ±1; {0, 1} and booleans are converted. Kept as int8.
+    labels : Tensor of shape (samples,), optional
+        Class of each row.
+    known : Tensor of shape (samples, v) or (v,), bool, optional
+        True where the reconstruction task is given the value.
+    of : int, optional
+        Number of rows that these were taken from, evenly spread; None when they are all.
+
+    Raises
+    ------
+    InputError
+        If there are no rows, or values or shapes do not fit.
+
+    Examples
+    --------
+    >>> rb.Split([[1, 0, 1], [0, 0, 1]]).spins
+    tensor([[ 1, -1,  1],
+            [-1, -1,  1]], dtype=torch.int8)
+    """
 
     spins: Tensor  # (samples, v) int8, ±1
     labels: Tensor | None = None  # (samples,)
@@ -50,7 +73,24 @@ class Split(Displayable):
     def owning(
         spins: Tensor, labels: Tensor | None, known: Tensor | None, of: int | None = None
     ) -> Split:
-        """The split of tensors that are checked and nobody else's: they are not copied."""
+        """A split of tensors that were checked; they are not copied.
+
+        Parameters
+        ----------
+        spins : Tensor of shape (samples, v), int8
+            Rows as ±1.
+        labels : Tensor of shape (samples,), optional
+            Class of each row.
+        known : Tensor, optional
+            Mask of the reconstruction task.
+        of : int, optional
+            Number of rows that these were taken from.
+
+        Returns
+        -------
+        Split
+            A view of these tensors.
+        """
         split = object.__new__(Split)
         for name, value in (("spins", spins), ("labels", labels), ("known", known), ("of", of)):
             object.__setattr__(split, name, value)
@@ -86,36 +126,75 @@ class Split(Displayable):
 
     @property
     def share_up(self) -> float:
-        """The share of spins that are up."""
+        """The share of spins that are +1."""
         count = self.spins.numel()
         return (float(column_sums(self.spins).sum()) + count) / (2 * count)
 
     @property
     def visible(self) -> int:
+        """Number of columns."""
         return self.spins.shape[1]
 
     @property
     def rows(self) -> Tensor | Split:
-        """What a training takes: the spins; of rows on disk the split itself."""
+        """What a training takes: the spins, or the split itself when its rows stay on disk."""
         return self.spins
 
     def some(self) -> Split:
-        """As many of the samples as memory holds: here all of them."""
+        """As many rows as fit into memory; of rows in memory, all.
+
+        Returns
+        -------
+        Split
+            Rows in memory.
+        """
         return self
 
     def digest(self) -> Any:
-        """Bytes that name the samples."""
+        """The bytes of the rows, for a checksum.
+
+        Returns
+        -------
+        buffer
+            Contiguous int8 values.
+        """
         return self.spins.contiguous().numpy().data
 
     def parted(self, word: str, seed: int, share: float) -> tuple[Split, Split]:
-        """What is left, and a share that is held out, drawn by a stream of this word; both in order."""
+        """The split in two, by a random draw; both parts keep the order of the rows.
+
+        Parameters
+        ----------
+        word : str
+            Name of the random stream.
+        seed : int
+            Seed of the draw.
+        share : float
+            Share of the rows that goes to the second part; each part gets at least one row.
+
+        Returns
+        -------
+        tuple of Split
+            (the rest, the part held out).
+        """
         count = len(self)
         order = torch.randperm(count, generator=stream(seed, word))
         cut = min(max(1, round(share * count)), count - 1)
         return self.take(order[cut:].sort().values), self.take(order[:cut].sort().values)
 
     def narrowed(self, columns: slice) -> Split:
-        """The same rows with some columns, one after the other."""
+        """The same rows with a range of columns.
+
+        Parameters
+        ----------
+        columns : slice
+            Columns to keep.
+
+        Returns
+        -------
+        Split
+            Rows of `spins[:, columns]`, with the mask cut likewise.
+        """
         known = None if self.known is None else self.known[..., columns]
         return Split.owning(self.spins[:, columns], self.labels, known, self.of)
 
@@ -131,7 +210,18 @@ class Split(Displayable):
         return Split.owning(torch.cat([self.spins, other.spins]), labels, known)
 
     def take(self, rows: Tensor | slice) -> Split:
-        """Some of the samples; those of a slice are not copied."""
+        """Selected rows.
+
+        Parameters
+        ----------
+        rows : Tensor or slice
+            Numbers of the rows, or a slice, whose rows are not copied.
+
+        Returns
+        -------
+        Split
+            These rows, with their labels and mask.
+        """
         labels = None if self.labels is None else self.labels[rows]
         known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
         return Split.owning(self.spins[rows], labels, known)
@@ -139,8 +229,40 @@ class Split(Displayable):
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Displayable):
-    """A training and a test split, a third one to choose by if there is one, and the shape of the
-    images for pictures: (1, columns) of a table."""
+    """A training and a test part, and a validation part if there is one.
+
+    Parameters
+    ----------
+    name : str
+        Name in tables and run folders.
+    train : Split
+        Rows to train on.
+    test : Split
+        Rows to measure on.
+    shape : tuple of int
+        (rows, columns) of an image; (1, columns) for a table.
+    valid : Split, optional
+        Rows to choose settings and checkpoints by.
+    columns : tuple of str, default ()
+        Names of the columns of a table.
+    order : Tensor, optional
+        Number of each row in the data as given, for the rows of `train` and then of `test`.
+    label_units : int, default 0
+        How many of the last visible units encode the label.
+    undivided : Split, optional
+        All rows in the order of the file, when they stay on disk.
+
+    Raises
+    ------
+    InputError
+        If the parts have different widths, or `shape` has another number of columns.
+
+    Examples
+    --------
+    >>> data = rb.load("bars4")
+    >>> data.visible, list(data.parts)
+    (16, ['train', 'test'])
+    """
 
     name: str
     train: Split
@@ -172,16 +294,23 @@ class Dataset(Displayable):
 
     @property
     def parts(self) -> dict[str, Split]:
-        """The splits under their names: `train`, `test` and, if there is one, `valid`."""
+        """The parts by name: `train`, `test` and, if there is one, `valid`."""
         both = {"train": self.train, "test": self.test}
         return both if self.valid is None else {**both, "valid": self.valid}
 
     @property
     def visible(self) -> int:
+        """Number of columns of every part."""
         return self.train.visible
 
     def some(self) -> Dataset:
-        """The same with as many rows of each part as memory holds: all, but of those on disk."""
+        """The data set with as many rows of each part as fit into memory.
+
+        Returns
+        -------
+        Dataset
+            The data set itself when all rows are in memory.
+        """
         if not any(split.on_disk for split in self.parts.values()):
             return self
         return replace(
@@ -195,8 +324,11 @@ class Dataset(Displayable):
 
     @property
     def original_parts(self) -> dict[str, Split]:
-        """The parts as they were given: the rows in their order, as `data`, where those to test were set
-        aside here."""
+        """The parts as the user gave them.
+
+        When the test part was set aside by this library, training and test rows are joined again, in the
+        order of the file, as `data`.
+        """
         if self.undivided is not None:
             whole = {"data": self.undivided}
             return whole if self.valid is None else {**whole, "valid": self.valid}

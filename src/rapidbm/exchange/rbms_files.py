@@ -33,7 +33,23 @@ NUMBER = re.compile(r"update_(\d{1,15})/")
 
 
 def rbms_updates(path: str | Path) -> list[int]:
-    """The updates whose parameters a file holds."""
+    """The updates whose parameters a file of `rbms` holds.
+
+    Parameters
+    ----------
+    path : str or Path
+        HDF5 file that `rbms` wrote; needs `rapidbm[hdf5]`.
+
+    Returns
+    -------
+    list of int
+        Updates, rising.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it holds no model with binary units.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}; check the path")
@@ -53,8 +69,28 @@ def rbms_updates(path: str | Path) -> list[int]:
 
 
 def load_rbms(path: str | Path, update: int | None = None) -> Machine:
-    """The machine of a file of `rbms`, after its last update or this one; free energies are the machine's
-    plus `machine.to_weights().constant`."""
+    """The machine of a file of `rbms`.
+
+    Energies differ by a constant: free energies of `rbms` are the machine's plus
+    `machine.to_weights().constant`.
+
+    Parameters
+    ----------
+    path : str or Path
+        HDF5 file that `rbms` wrote; needs `rapidbm[hdf5]`.
+    update : int, optional
+        Which update to take; by default the last.
+
+    Returns
+    -------
+    Machine
+        A restricted machine with dense couplings and biases, one replica.
+
+    Raises
+    ------
+    InputError
+        If the file is not such a file, or has no such update.
+    """
     known = rbms_updates(path)
     chosen = known[-1] if update is None else update
     if chosen not in known:
@@ -63,7 +99,23 @@ def load_rbms(path: str | Path, update: int | None = None) -> Machine:
 
 
 def rbms_trajectory(path: str | Path) -> dict[int, Machine]:
-    """All machines of a file, by their updates."""
+    """All machines of a file of `rbms`, by update.
+
+    Parameters
+    ----------
+    path : str or Path
+        HDF5 file that `rbms` wrote; needs `rapidbm[hdf5]`.
+
+    Returns
+    -------
+    dict of int to Machine
+        The machines in the order of their updates.
+
+    Raises
+    ------
+    InputError
+        If the file is not such a file.
+    """
     return _machines(Path(path), rbms_updates(path))
 
 
@@ -96,11 +148,23 @@ def _machines(path: Path, updates: Sequence[int]) -> dict[int, Machine]:
 
 
 def save_rbms(machines: Machine | Mapping[int, Machine], path: str | Path, *, chains: Any = None) -> None:
-    """Writes a restricted machine, or several by their updates, as a file that `rbms` loads; one that is
-    there is replaced.
+    """Writes restricted machines as a file that `rbms` loads; an existing file is replaced.
 
-    One machine is update 1. `chains` are visible units to go on from, (c, v), by default one state of
-    zeros; hyperparameters, which `rbms` asks for, are place-holders.
+    Hyperparameters, which `rbms` expects in the file, are placeholders.
+
+    Parameters
+    ----------
+    machines : Machine or mapping of int to Machine
+        One machine, written as update 1, or several of one shape by their updates.
+    path : str or Path
+        HDF5 file to write; needs `rapidbm[hdf5]`.
+    chains : array of shape (c, v), optional
+        Visible units from which `rbms` continues; by default one row of zeros.
+
+    Raises
+    ------
+    InputError
+        If the machines are not restricted or differ in shape, or if the folder does not exist.
     """
     require("h5py", f"writing {path}")
     import h5py

@@ -13,11 +13,25 @@ PARTS = ("components_", "intercept_visible_", "intercept_hidden_")
 
 
 def from_sklearn(rbm: Any) -> Machine:
-    """The machine of a fitted `BernoulliRBM`; free energies are the machine's plus
-    `machine.to_weights().constant`.
+    """The machine of a fitted `sklearn.neural_network.BernoulliRBM`.
 
-    A file of one is a pickle, which can run any program, and is never read here: load it yourself, if you
-    know who wrote it.
+    Free energies of scikit-learn are the machine's plus `machine.to_weights().constant`. A pickle is
+    never opened here, since it can run any program: load it yourself if you know who wrote it.
+
+    Parameters
+    ----------
+    rbm : BernoulliRBM
+        A fitted estimator.
+
+    Returns
+    -------
+    Machine
+        A restricted machine with dense couplings and biases, one replica.
+
+    Raises
+    ------
+    InputError
+        If the estimator is not fitted.
     """
     if lost := [name for name in PARTS if not hasattr(rbm, name)]:
         raise InputError(
@@ -29,8 +43,29 @@ def from_sklearn(rbm: Any) -> Machine:
 
 
 def to_sklearn(machine: Machine) -> Any:
-    """A fitted `BernoulliRBM` with the weights of a restricted machine; its other settings are
-    scikit-learn's defaults."""
+    """A fitted `sklearn.neural_network.BernoulliRBM` with the weights of a machine.
+
+    Parameters
+    ----------
+    machine : Machine
+        A restricted machine of spins with one replica.
+
+    Returns
+    -------
+    BernoulliRBM
+        With the machine's weights; other settings are scikit-learn's defaults.
+
+    Raises
+    ------
+    InputError
+        If the machine has several replicas or is not restricted.
+
+    Examples
+    --------
+    >>> model = rb.to_sklearn(rb.rbm(6, 4, biases=True, seed=0))
+    >>> model.components_.shape
+    (4, 6)
+    """
     from sklearn.neural_network import BernoulliRBM
 
     if machine.replicas != 1:

@@ -36,8 +36,37 @@ def gibbs_accessibility(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
-    """The lowest E of `chains` chains, `steps` sweeps after a random start, over the ground state's; the
-    machine alone counts, whatever the split."""
+    """How close Gibbs sampling from random spins comes to the ground state: lowest energy reached / E_0.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    split : Split, optional
+        Ignored; a metric of runs is called with it.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    chains : int, default 10
+        Number of chains.
+    steps : int, default 10
+        Gibbs sweeps of each chain.
+    ground : Tensor of shape (e,), optional
+        Ground-state energies; computed when left out.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Tensor of shape (e,)
+        At most 1, which means that the ground state was reached.
+
+    Examples
+    --------
+    >>> rb.gibbs_accessibility(rb.rbm(10, 10, patterns=1, seed=0), seed=0)
+    tensor([1.])
+    """
     machine.check_chains(chains)
     check_count("the number of steps", steps, least=0)
     rng = rng_from(seed, rng, "accessibility", device=machine.device)
@@ -60,8 +89,41 @@ def method_accessibility(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
-    """The lowest energy among the configurations that a negative phase uses, over the ground state's:
-    the patterns as spins, the chains as they are, or `repeats` times what k sweeps from the data reach.
+    """How close a negative phase comes to the ground state: lowest energy that it uses / E_0.
+
+    The configurations are the patterns as spins for `PatternInduced`, the chains for `Persistent`, and
+    what `ContrastiveDivergence` reaches from the data, `repeats` times.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    data : Split or array of shape (samples, v)
+        Rows from which contrastive divergence starts.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    negative : NegativePhase
+        A phase with `configurations`: `cd`, `pcd`, `pid` or `pt`.
+    chains : Tensor, optional
+        Chains of a training; new ones when left out.
+    repeats : int, default 10
+        How often a phase without chains draws.
+    ground : Tensor of shape (e,), optional
+        Ground-state energies; computed when left out.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Tensor of shape (e,)
+        At most 1, which means that the ground state is among the configurations.
+
+    Raises
+    ------
+    InputError
+        If the phase has no configurations of its own.
     """
     if not isinstance(negative, HasConfigurations):
         raise InputError(

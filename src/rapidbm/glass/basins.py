@@ -56,12 +56,38 @@ def basins(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Basins | None:
-    """Eq. (1) at these shares of turned units, over `tries` descents from each of the first `most`
-    patterns. None for dense couplings.
+    """How far from each pattern descent still returns to it.
 
-    Examples:
-        >>> rb.basins(rb.rbm(60, 60, patterns=1, seed=0), seed=0).radius.item() >= 0.4
-        True
+    A share f of the units of sign(ξ^k) is flipped at random, and descent follows; eq. (1) of
+    `rapidbm.glass.basins` is the overlap of its end with the pattern.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    flipped : sequence of float, default (0, 0.05, …, 0.5)
+        Shares f, rising, from 0 to 1.
+    tries : int, default 4
+        Descents from each pattern and share.
+    most : int, default 64
+        Take the first so many patterns.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Basins or None
+        `overlap` and the share of returns, `returned`, by share, and `radius` of each pattern: the
+        largest share from which half of the descents return. None for dense couplings.
+
+    Examples
+    --------
+    >>> rb.basins(rb.rbm(60, 60, patterns=1, seed=0), seed=0).radius.item() >= 0.4
+    True
     """
     machine.layers.check_spins("a basin")
     if machine.patterns is None:

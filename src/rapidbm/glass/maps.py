@@ -28,12 +28,30 @@ class Plane(Displayable):
 
 
 def overlap_plane(spins: Tensor, *, fold: bool = False) -> Plane:
-    """The plane of eq. (1) for configurations (c, n) of −1, 0 and 1.
+    """Configurations as points of a plane, at distances that reflect their overlaps.
 
-    Examples:
-        >>> plane = rb.overlap_plane([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1]])
-        >>> round(plane.kept, 6)  # three points lie in a plane
-        1.0
+    Parameters
+    ----------
+    spins : Tensor of shape (c, n)
+        Configurations of −1, 0 and 1; at least two.
+    fold : bool, default False
+        Treat s and −s as one state (machines without biases).
+
+    Returns
+    -------
+    Plane
+        `places` (c, 2), and `kept`, the share of the distances that a plane can show.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two configurations.
+
+    Examples
+    --------
+    >>> plane = rb.overlap_plane([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1]])
+    >>> round(plane.kept, 6)  # three points lie in a plane
+    1.0
     """
     states = as_tensor(spins, what="configurations")
     if states.dim() != 2 or len(states) < 2 or states.dtype == torch.bool or not states.shape[1]:

@@ -137,12 +137,34 @@ def minima(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Minima:
-    """Distinct minima below `starts` random configurations, within `limit` seconds.
+    """The distinct energy minima in which descent from random configurations ends.
 
-    Examples:
-        >>> machine = rb.rbm(40, 40, patterns=1, seed=0)
-        >>> rb.minima(machine, 50, seed=0).distinct.tolist()  # the pattern, up to its sign
-        [1]
+    Without biases, s and −s count as one minimum.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    starts : int
+        Number of random configurations, at least 2.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Minima
+        The minima of each replica with counts and energies, and an estimate of how many there are in
+        all.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(40, 40, patterns=1, seed=0)
+    >>> rb.minima(machine, 50, seed=0).distinct.tolist()  # the pattern, up to its sign
+    [1]
     """
     check_count("the number of starts", starts, least=2)
     machine.layers.check_spins("a minimum")

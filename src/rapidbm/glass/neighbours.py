@@ -67,7 +67,36 @@ def adversarial_accuracy(
     seed: int | None = None,
     limit: float | None = None,
 ) -> AdversarialAccuracy:
-    """Eq. (1) for equal numbers of samples and data; `rng` chooses which, of the larger set."""
+    """Nearest-neighbour adversarial accuracy of samples and data: 1/2 when they are equally distributed.
+
+    Eq. (1) of `rapidbm.glass.neighbours`, for equal numbers of samples and data: a random subset of the
+    larger set is taken. 1 means disjoint sets, below 1/2 that samples copy data.
+
+    Parameters
+    ----------
+    samples : array of shape (c, v) or (e, c, v)
+        Independent samples.
+    data : array of shape (d, v)
+        Data to compare with.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    seed : int, optional
+        Seed of the subset.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    AdversarialAccuracy
+        `truth` and `synthetic`, the two accuracies, and `distance`, the mean of |AA − 1/2|; each with a
+        jackknife error.
+
+    Examples
+    --------
+    >>> data = rb.load("bars4").train.spins
+    >>> rb.adversarial_accuracy(data, data, seed=0).truth.value.shape
+    torch.Size([1])
+    """
     samples, data = checked(samples, data)
     rng = rng_from(seed, rng, "neighbours")
     count = min(samples.shape[1], len(data))

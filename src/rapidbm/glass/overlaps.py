@@ -51,7 +51,25 @@ class OverlapDistribution(Displayable):
 
 
 def overlaps(spins: Tensor, *, fold: bool = False) -> Tensor:
-    """q_ab of eq. (1) for all pairs of chains a < b, (e, pairs)."""
+    """Overlaps q_ab = s_a·s_b / N of all pairs of chains a < b.
+
+    Parameters
+    ----------
+    spins : Tensor of shape (e, c, n)
+        Configurations of independent chains.
+    fold : bool, default False
+        Take |q|, as for machines without biases, where s and −s are equally likely.
+
+    Returns
+    -------
+    Tensor of shape (e, pairs), float64
+        Overlaps from −1 to 1.
+
+    Examples
+    --------
+    >>> rb.overlaps([[[1, 1, 1, 1], [1, 1, 1, -1], [-1, -1, -1, -1]]])
+    tensor([[ 0.5000, -1.0000, -0.5000]], dtype=torch.float64)
+    """
     return _pairs(_gram(_chains(spins, 2), fold))
 
 
@@ -64,10 +82,33 @@ def overlap_distribution(
     near: float = 0.2,
     limit: float | None = None,
 ) -> OverlapDistribution:
-    """P(q) and its moments; one layer alone is `spins[..., machine.layers.slices[layer]]`.
+    """P(q), the distribution of overlaps between chains, and its moments.
 
-    Without `edges` each bin holds the same number of the values −1, −1 + 2/N, …, 1 that q can take,
-    about forty bins in all, so that P(q) shows no comb.
+    For one layer alone give `spins[..., machine.layers.slices[layer]]`.
+
+    Parameters
+    ----------
+    spins : Tensor of shape (e, c, n)
+        Configurations of at least four independent chains at equilibrium.
+    fold : bool, default False
+        Take |q|, as for machines without biases.
+    edges : Tensor of shape (b + 1,), optional
+        Bin edges; by default about forty bins that hold equally many of the values that q can take.
+    near : float, default 0.2
+        Bound for the share of pairs with |q| below it.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    OverlapDistribution
+        Density per bin, ⟨q⟩, ⟨|q|⟩, ⟨q²⟩, variance, Binder parameter and P(|q| < near), with jackknife
+        errors.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than four chains, or the edges do not rise.
     """
     spins = _chains(spins, 4)
     if not (is_number(near) and 0 < near <= 1):
@@ -121,12 +162,22 @@ class Freezing(Displayable):
 
 
 def freezing(series: Tensor, *, fold: bool = False) -> Freezing:
-    """q_EA against the overlap of different chains, from a series (e, c, t, n).
+    """Whether chains stay where they are while differing from each other: q_EA against ⟨q⟩.
 
-    The first half in time is multiplied with the second, so that the noise of the averages drops
-    out; what is left of the first half's memory in the second raises q_EA by about τ/t, for a
-    correlation time τ. With `fold` the overlap of two chains counts by its size, which is above 0 by
-    chance: 0.8/√(N t) or more.
+    The first half of the time series is multiplied with the second, so that the noise of the averages
+    drops out. Memory of correlation time τ that is left raises q_EA by about τ/t.
+
+    Parameters
+    ----------
+    series : Tensor of shape (e, c, t, n)
+        Time series of independent chains.
+    fold : bool, default False
+        Take the size of overlaps between chains, which is above 0 by chance: 0.8/√(N t) or more.
+
+    Returns
+    -------
+    Freezing
+        `within` (q_EA), `between` (mean overlap of different chains) and their difference `gap`.
     """
     early, late = _halves(series)
     gram = early @ late.mT / early.shape[2]  # (e, c, c)
@@ -149,10 +200,26 @@ def freezing(series: Tensor, *, fold: bool = False) -> Freezing:
 
 
 def edwards_anderson(series: Tensor) -> Estimate:
-    """q_EA of eq. (2): the overlap of a chain with its own later self, mean and error over chains.
+    """The Edwards–Anderson parameter q_EA: the overlap of a chain with itself at later times.
 
-    A chain that never leaves its valley has q_EA near 1, one that forgets has 0. A small machine
-    without biases that turns over as a whole within the series also has 0: see ⟨q²⟩ then.
+    It is near 1 for chains that never leave their valley, and 0 for chains that forget. A small machine
+    without biases whose chains flip as a whole within the series also has 0; see ⟨q²⟩ then.
+
+    Parameters
+    ----------
+    series : Tensor of shape (e, c, t, n)
+        Time series of independent chains.
+
+    Returns
+    -------
+    Estimate
+        Mean and error over chains, (e,).
+
+    Examples
+    --------
+    >>> import torch
+    >>> rb.edwards_anderson(torch.ones(1, 4, 10, 6)).value  # nothing moves
+    tensor([1.], dtype=torch.float64)
     """
     early, late = _halves(series)
     return Estimate.of((early * late).mean(2))
@@ -187,10 +254,28 @@ def ultrametricity(
     fold: bool = False,
     seed: int | None = None,
 ) -> Ultrametricity:
-    """⟨K⟩ and the share of isosceles triples of random triples of chains.
+    """Whether triples of chains form isosceles triangles with a short base, as in an ultrametric set.
 
-    The null shuffles every unit over the chains: magnetisations stay, all correlations go. Chains
-    in one pure state look like the null too; the numbers tell something where P(q) is broad.
+    The null model shuffles every unit over the chains: magnetisations stay, correlations go. Chains in
+    one pure state look like it too, so the numbers say something where P(q) is broad.
+
+    Parameters
+    ----------
+    spins : Tensor of shape (e, c, n)
+        Configurations of at least four independent chains.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    triples : int, default 5000
+        Number of random triples.
+    fold : bool, default False
+        Take |q|, as for machines without biases.
+    seed : int, optional
+        Seed of the draws.
+
+    Returns
+    -------
+    Ultrametricity
+        ⟨K⟩ and the share of isosceles triples, of the chains and of the null model.
     """
     spins = _chains(spins, 4)
     check_count("the number of triples", triples)

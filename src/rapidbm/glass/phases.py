@@ -87,17 +87,31 @@ class Boundaries(Displayable):
 
 @torch.no_grad()
 def phase_point(machine: Machine, beta: float = 1.0) -> PhasePoint:
-    """The place of a machine, from its couplings alone: biases do not enter.
+    """Load and temperature of a machine, and the phase of a random machine that has the same.
 
-    −E = (1/√K) Σ_k m_v^k m_h^k is (1) at T = √K / (β J √(VH)), with J the root mean square coupling
-    (c² for patterns ±c); in a full machine T = √K / (β J N). A deep machine is judged by its visible and
-    first hidden layer. Dense couplings count as the K independent patterns that have their participation
-    ratio P of squared singular values, 1/K = 1/P − 1/V − 1/H (full: 1/P − 2/N); Gaussian ones have
-    P = VH/(V+H), so K is without limit, as it should be, and is cut off at one pattern per coupling.
+    Only the couplings count, not the biases. −E = (1/√K) Σ_k m_v^k m_h^k is eq. (1) of
+    `rapidbm.glass.phases` at T = √K / (β J √(VH)), with J the root mean square coupling; in a full
+    machine T = √K / (β J N). A deep machine is judged by its visible and first hidden layer.
 
-    Examples:
-        >>> rb.phase_point(rb.rbm(100, 100, patterns=2, seed=0)).phase
-        ('retrieval',)
+    Dense couplings count as the K independent patterns that would have their participation ratio P of
+    squared singular values: 1/K = 1/P − 1/V − 1/H, in full machines 1/P − 2/N.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    beta : float, default 1.0
+        Inverse temperature.
+
+    Returns
+    -------
+    PhasePoint
+        `load`, `temperature` and `patterns` (K), each (e,), and `phase`, a word per replica.
+
+    Examples
+    --------
+    >>> rb.phase_point(rb.rbm(100, 100, patterns=2, seed=0)).phase
+    ('retrieval',)
     """
     check_beta(beta)
     machine.layers.check_spins("a place among the phases")
@@ -158,7 +172,29 @@ def boundaries(
     *,
     limit: float | None = None,
 ) -> Boundaries:
-    """The phase boundaries at these loads, by default from 0.001 to 3; `aspect` is H/V."""
+    """The phase boundaries of random pattern machines: temperatures of three lines by load.
+
+    Parameters
+    ----------
+    theory : str, default "bidirectional associative memory"
+        Or "Hopfield", for a full machine.
+    aspect : float, default 1.0
+        H/V, the ratio of the layers' sizes.
+    load : Tensor of shape (x,), optional
+        Loads K/√(VH), positive; by default from 0.001 to 3.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Boundaries
+        `glass`, `retrieval` and `stable`, each (x,): temperatures; NaN where a line does not exist.
+
+    Raises
+    ------
+    InputError
+        If the theory is unknown or a load is not positive.
+    """
     check_theory(theory, aspect)
     if load is None:  # with more of them where the retrieval line comes down to T = 0
         even = torch.logspace(-3, math.log10(3.0), 40, dtype=torch.float64)

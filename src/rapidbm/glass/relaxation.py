@@ -56,11 +56,40 @@ def relaxation(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Relaxation:
-    """Quality of chains from random spins and from data after so many Gibbs sweeps.
+    """Quality of chains from random spins and of chains from data, by number of Gibbs sweeps.
 
-    One half of the data starts chains, the other half judges both. In equilibrium the start is forgotten:
-    the two kinds of chains are each other's equals (AA = 1/2), have equal quality, and it is that of the
-    last checkpoint; all within three combined errors, here and at every later checkpoint.
+    Half of the data starts chains, the other half judges them. In equilibrium the start is forgotten:
+    both kinds of chains agree with each other, in quality and with the last checkpoint, within three
+    combined errors.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    data : Split or array of shape (samples, v)
+        At least four rows.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    sweeps : sequence of int, default (0, 1, 3, …, 1000)
+        Numbers of Gibbs sweeps at which quality is measured, rising.
+    chains : int, default 1000
+        Chains of each kind.
+    beta : float, default 1.0
+        Inverse temperature.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Relaxation
+        Quality by sweeps of both kinds of chains, how well they agree, and from when on.
+
+    Raises
+    ------
+    InputError
+        If `sweeps` do not rise or there are fewer than four rows.
     """
     machine.check_chains(chains, least=2)
     sweeps = tuple(sweeps) if isinstance(sweeps, Iterable) else ()

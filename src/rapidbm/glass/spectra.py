@@ -58,8 +58,27 @@ class Spectrum(Displayable):
 
 @torch.no_grad()
 def spectrum(machine: Machine) -> Spectrum:
-    """Of the couplings of the visible layer to the first hidden one; of all couplings where the
-    visible layer is coupled to itself."""
+    """Singular values of the couplings, and the edge that random couplings would have.
+
+    They are those between the visible and the first hidden layer. Where the visible layer is coupled to
+    itself, eigenvalues of all couplings are taken.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine with couplings of the visible layer.
+
+    Returns
+    -------
+    Spectrum
+        `values` (e, r), falling; `edge` (e,) of random couplings; `limit` (e,), which includes a margin
+        for chance.
+
+    Examples
+    --------
+    >>> rb.spectrum(rb.rbm(20, 10, patterns=2, seed=0)).values.shape
+    torch.Size([1, 2])
+    """
     layers = machine.layers
     if layers.self_coupled(0):
         values = torch.linalg.eigvalsh(whole_matrix(machine.couplings)).flip(-1)
@@ -92,7 +111,24 @@ class PatternOverlaps(Displayable):
 
 @torch.no_grad()
 def pattern_overlaps(machine: Machine) -> PatternOverlaps | None:
-    """How correlated the patterns are, layer by layer; None for dense couplings."""
+    """How correlated the patterns are, layer by layer.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine with patterns.
+
+    Returns
+    -------
+    PatternOverlaps or None
+        Cosines between patterns per layer, their root mean square, and 1/√n, the value of independent
+        patterns. None for dense couplings.
+
+    Examples
+    --------
+    >>> rb.pattern_overlaps(rb.rbm(20, 10, patterns=3, seed=0)).rms.shape
+    torch.Size([1, 2])
+    """
     couplings = machine.couplings.patterned
     if couplings is None:
         return None

@@ -191,10 +191,38 @@ def glassiness(
     tries: int = 5,
     seed: int | None = None,
 ) -> Glassiness:
-    """Where the machine stands, from a series (e, c, t, n) of independent chains at equilibrium.
+    """Whether a machine is paramagnetic, ordered or a spin glass, with the numbers behind the verdict.
 
-    Chains that could not equilibrate are themselves a sign: each stays where it fell, and q_EA is
-    far above their overlaps. Start them from random spins, not from each other.
+    Start the chains from random spins, not from each other. Chains that cannot equilibrate are a sign
+    themselves: each stays where it fell, and q_EA is far above their overlaps.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    series : Tensor of shape (e, c, t, n)
+        Time series of independent chains, as `record` gives them.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    starts : int, default 400
+        Descents for counting minima.
+    fractions : sequence of float, default (0.25, 0.5, 0.75, 1.0)
+        Shares of the units of diluted machines, for the growth of the minima.
+    tries : int, default 5
+        Dilutions for each share.
+    seed : int, optional
+        Seed of the draws.
+
+    Returns
+    -------
+    Glassiness
+        q_EA, overlaps, minima, their growth, stability of patterns and spectrum; `verdict` says it in
+        words, one per replica.
+
+    Raises
+    ------
+    InputError
+        If the series is not one of this machine.
     """
     rng = rng_from(seed, rng, "glassiness", device=machine.device)
     series = as_tensor(series, what="a series")

@@ -58,7 +58,23 @@ SAME = 1e-6  # energies this close, relatively, are one
 
 @dataclass(frozen=True, repr=False)
 class GroundState(Displayable):
-    """The lowest energy of each replica, a configuration that has it, and how far to trust it."""
+    """The lowest energy of each replica, a configuration that has it, and how certain it is.
+
+    Attributes
+    ----------
+    energy : Tensor of shape (e,), float64
+        Lowest energy found.
+    spins : Tensor of shape (e, n)
+        A configuration with this energy.
+    method : str
+        "exact", or the name of the search.
+    bound : Tensor of shape (e,)
+        Proven lower bound on the energy; the energy itself when that is exact.
+    found : Tensor of shape (e,)
+        Share of the starts that ended at this energy; 1 when exact.
+    effort : str
+        What was computed, in words.
+    """
 
     energy: Tensor  # (e,) float64
     spins: Tensor  # (e, n)
@@ -81,20 +97,46 @@ def ground_state(
     sampler: Any = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> GroundState:
-    """The ground state of each replica.
+    """The ground state of each replica: exact where feasible, else the best of a search, with a bound.
 
-    `auto` is exact where that is a matter of seconds and otherwise takes the best of `descent` (from
-    the patterns and from random states) and `annealing` (`sweeps` Gibbs sweeps while β rises);
-    `tempering` takes `sweeps` turns of parallel tempering. `exact` takes the cheaper of `enumeration`
-    and `zonotope`, and refuses where both are out of reach. After `limit` seconds it stops (`TimeLimit`).
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    method : str, default "auto"
+        "auto" is exact where that takes seconds, else the best of "descent" (from patterns and random
+        states) and "annealing". "tempering" is a search by parallel tempering. "exact" takes the cheaper
+        of "enumeration" and "zonotope" (few patterns).
+    starts : int, default 100
+        Number of starts of a search.
+    sweeps : int, default 100
+        Gibbs sweeps of annealing, or turns of tempering.
+    seed : int, optional
+        Seed of the search.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+    sampler : dimod sampler or str, optional
+        Search by this sampler, or by "sa" or "tabu": `starts` samples, each followed by descent.
+    parameters : mapping, optional
+        Passed to the sampler.
 
-    `sampler` is one of dimod's, or the name of one ("sa", "tabu"): `starts` samples of it, and what is
-    near them downhill, are the search; `parameters` go to it.
+    Returns
+    -------
+    GroundState
+        Energy, configuration and lower bound of each replica.
 
-    Examples:
-        >>> found = rb.ground_state(rb.rbm(30, 40, patterns=2, seed=0))
-        >>> found.method, bool(found.energy == found.bound)
-        ('exact', True)
+    Raises
+    ------
+    InputError
+        If an exact method is asked for that is out of reach.
+
+    Examples
+    --------
+    >>> found = rb.ground_state(rb.rbm(30, 40, patterns=2, seed=0))
+    >>> found.method, bool(found.energy == found.bound)
+    ('exact', True)
     """
     machine.layers.check_spins("the ground state")
     check_choice("method", method, (*EXACT, "auto", *HEURISTICS))

@@ -73,11 +73,46 @@ def log_z_along(
     track: Callable[[range], Iterable[int]] = iter,
     limit: float | None = None,
 ) -> list[Bounds]:
-    """log Z of machines of one shape, such as a run's checkpoints in their order: exact where at most
-    2^20 terms do for all of them, else by eq. (1).
+    """log Z of the machines of one training, each reached from the one before.
 
-    `forward` and `back` add up the steps of either direction from the anchor before; the interval is
-    Bennett's, from the anchors on both sides. After `limit` seconds it gives up.
+    It is exact where at most 2^20 terms suffice for all of them; otherwise chains are annealed from each
+    machine to the next. `forward` and `back` add up the steps from the nearest anchor; the interval is
+    Bennett's, from the anchors on both sides.
+
+    Parameters
+    ----------
+    machines : sequence of Machine
+        Machines of one shape, such as a run's checkpoints in order.
+    seed : int, optional
+        Seed of the draws.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    data : Split or array of shape (samples, v), optional
+        Training data, whose marginals are one base of annealing.
+    chains : int, default 500
+        Annealed chains per replica.
+    most : int, default 10_000
+        Largest number of temperatures.
+    track : callable, optional
+        Wraps the range of machines, for a progress bar.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    list of Bounds
+        log Z of each machine.
+
+    Raises
+    ------
+    InputError
+        If there are no machines, or if their shapes differ.
+
+    Examples
+    --------
+    >>> machines = [rb.rbm(6, 4, scale=s, seed=0) for s in (0.1, 0.2)]
+    >>> [bounds.method for bounds in rb.log_z_along(machines)]
+    ['exact', 'exact']
     """
     if not machines:
         raise InputError("give the machines of a training, one at least; there are none")

@@ -58,20 +58,52 @@ def log_z(
     shards: int | None = None,
     limit: float | None = None,
 ) -> Bounds:
-    """log Z, eq. (1); `auto` is exact where at most 2^20 terms do. After `limit` seconds it gives up.
+    """log Z, the logarithm of the partition function, exact or with a 95 % interval.
 
-    The rest is for annealing. It starts from free spins, from the biases, from modes of mean field and
-    with `data` from the data's marginals. `samples` (e, c, n) are equilibrated configurations for
-    the way back; without them the forward chains are drawn again by their weights and swept. There are
-    500 `chains` from each base, on a GPU, which would idle, 2,000; `most` limits the temperatures.
-    `shards` are parts of them with random numbers of their own, which the processes of a launcher share
-    (`rapidbm.in_ranks`).
+    Annealing starts from free spins, from the biases, from modes of mean field and, with `data`, from
+    the data's marginals.
 
-    Examples:
-        >>> machine = rb.rbm(8, 6, patterns=2, scale=0.3, seed=0)
-        >>> exact, annealed = rb.log_z(machine), rb.log_z(machine, method="ais", seed=0)
-        >>> bool(annealed.lower <= exact.value), bool(exact.value <= annealed.upper)
-        (True, True)
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    method : {"auto", "exact", "ais"}, default "auto"
+        "auto" is exact where at most 2^20 terms suffice, else "ais", annealing in both directions.
+    beta : float, default 1.0
+        Inverse temperature.
+    seed : int, optional
+        Seed of the annealing.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    data : Split or array of shape (samples, v), optional
+        Training data, whose marginals are one base of annealing.
+    samples : Tensor of shape (e, c, n), optional
+        Equilibrated configurations for the way back; by default forward chains are resampled and swept.
+    chains : int, optional
+        Chains from each base; 500, on a GPU 2,000.
+    most : int, default 10_000
+        Largest number of temperatures.
+    shards : int, optional
+        Parts of the chains with random numbers of their own, shared by the processes of `in_ranks`.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Bounds
+        log Z in nats, one value per replica.
+
+    Raises
+    ------
+    InputError
+        If an exact sum is asked for that is out of reach.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(8, 6, patterns=2, scale=0.3, seed=0)
+    >>> exact, annealed = rb.log_z(machine), rb.log_z(machine, method="ais", seed=0)
+    >>> bool(annealed.lower <= exact.value), bool(exact.value <= annealed.upper)
+    (True, True)
     """
     check_choice("method for log Z", method, ("auto", "exact", "ais"))
     check_beta(beta)
@@ -130,19 +162,47 @@ def log_likelihood(
     normaliser: Bounds | None = None,
     limit: float | None = None,
 ) -> Bounds:
-    """Mean log p(v) over the data, in nats per sample; `normaliser` saves a second log Z, and after
-    `limit` seconds it gives up.
+    """The mean of log p(v) over data, in nats per row.
 
-    The marginals of the data are one of the bases of annealing. Where hidden units are coupled to each
-    other and too many to enumerate, the sum over them is annealed too, and `gap` says by how much the
-    variational bound (mean field) lies below it; of many samples the gap is that of some, evenly spaced,
-    as many as `effort` says. Of a split on disk some rows are taken, and the interval is that of the mean
-    over all.
+    Where hidden units are coupled to each other and too many to enumerate, the sum over them is annealed
+    too; `gap` then says how far the variational bound (mean field) lies below, measured on evenly spaced
+    rows.
 
-    Examples:
-        >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
-        >>> round(float(rb.log_likelihood(machine, data.test).value), 3)  # 16 fair coins
-        -11.09
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    data : Split or array of shape (samples, v)
+        Rows to evaluate. Of a split on disk some rows are taken, and the interval covers the mean over
+        all.
+    method : {"auto", "exact", "ais"}, default "auto"
+        How log Z is found, as in `log_z`.
+    beta : float, default 1.0
+        Inverse temperature.
+    seed : int, optional
+        Seed of the annealing.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    normaliser : Bounds, optional
+        log Z of this machine, if it is known already.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Bounds
+        Mean log p, one value per replica.
+
+    Raises
+    ------
+    InputError
+        If the data have another width than the visible layer.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
+    >>> round(float(rb.log_likelihood(machine, data.test).value), 3)  # 16 fair coins
+    -11.09
     """
     check_beta(beta)
     machine.layers.check_spins("the likelihood of data")  # before rows are read from a disk

@@ -33,7 +33,17 @@ from .quadrature import lattice
 
 @dataclass(frozen=True, repr=False)
 class Moments(Displayable):
-    """Means and pair moments of all units; the diagonal of the pairs is 1."""
+    """Means and pair moments of all units.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (e, n), float64
+        ⟨s_i⟩.
+    pairs : Tensor of shape (e, n, n), float64
+        ⟨s_i s_j⟩, with 1 on the diagonal.
+    method : str
+        How the sum was done.
+    """
 
     mean: Tensor  # (e, n) float64
     pairs: Tensor  # (e, n, n) float64
@@ -43,8 +53,32 @@ class Moments(Displayable):
 @watched("exact moments", remedy="use samples")
 @torch.no_grad()
 def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = None) -> Moments:
-    """⟨s_i⟩ and ⟨s_i s_j⟩ by the cheapest of enumeration, counting and quadrature, within `limit`
-    seconds."""
+    """Exact ⟨s_i⟩ and ⟨s_i s_j⟩ of all units, by the cheapest of enumeration, counting and quadrature.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins within reach of an exact sum.
+    beta : float, default 1.0
+        Inverse temperature.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Moments
+        Means (e, n) and pair moments (e, n, n).
+
+    Raises
+    ------
+    InputError
+        If no exact sum is within reach.
+
+    Examples
+    --------
+    >>> rb.exact_moments(rb.rbm(4, 3, seed=0)).pairs.shape
+    torch.Size([1, 7, 7])
+    """
     check_beta(beta)
     machine.layers.check_spins("exact_moments")
     method, terms = exact_method(machine, beta, half=False, what="exact moments")

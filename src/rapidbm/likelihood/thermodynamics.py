@@ -57,9 +57,37 @@ CONTRADICTED = 3.0  # the same between log Z of the walkers and of annealing
 
 @dataclass(frozen=True, repr=False)
 class Thermodynamics(Displayable):
-    """Eqs. (1) to (3) at every β, (e, b), with standard errors, 0 where they are exact.
+    """Thermodynamic quantities at every β, with standard errors (0 where exact).
 
-    log Z, U, C, F and S are of the whole machine, m and χ per unit.
+    log Z, energy, heat capacity, free energy and entropy are of the whole machine, magnetisation and
+    susceptibility per unit. Estimates are (e, b).
+
+    Attributes
+    ----------
+    betas : Tensor of shape (b,), float64
+        Inverse temperatures.
+    log_z : Estimate
+        log Z(β).
+    energy : Estimate
+        U = ⟨E⟩.
+    heat_capacity : Estimate
+        C = β² (⟨E²⟩ − ⟨E⟩²).
+    entropy : Estimate
+        S = log Z + β U.
+    free_energy : Estimate
+        F = −log Z / β; NaN at β = 0.
+    magnetisation : Estimate
+        m = ⟨M⟩ / N.
+    susceptibility : Estimate
+        χ = β (⟨M²⟩ − ⟨M⟩²) / N.
+    units : int
+        N.
+    method : str
+        "exact" or "tempering".
+    effort : str
+        What was computed, in words.
+    note : str
+        What keeps the values from being better known; empty if nothing does.
     """
 
     betas: Tensor  # (b,) float64
@@ -76,7 +104,18 @@ class Thermodynamics(Displayable):
     note: str = ""  # what keeps it from being better known
 
     def table(self, replica: int = 0) -> Table:
-        """All numbers of a replica, a row for every β."""
+        """All numbers of one replica, a row for every β.
+
+        Parameters
+        ----------
+        replica : int, default 0
+            Number of the replica.
+
+        Returns
+        -------
+        Table
+            Values with their errors.
+        """
         columns = [f.name for f in fields(self) if isinstance(getattr(self, f.name), Estimate)]
         rows = tuple(
             (f"{float(beta):g}", *(self._cell(name, replica, i) for name in columns))
@@ -94,7 +133,20 @@ class Thermodynamics(Displayable):
         return self.table()._repr_html_()
 
     def figure(self, replica: int = 0, title: str = "") -> Figure:
-        """Energy, heat capacity, entropy and susceptibility per unit against β."""
+        """Energy, heat capacity, entropy and susceptibility per unit against β.
+
+        Parameters
+        ----------
+        replica : int, default 0
+            Number of the replica.
+        title : str, default ""
+            Title of the figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Four panels.
+        """
         from ..pictures import thermodynamics_figure
 
         panels = {
@@ -127,11 +179,44 @@ def thermodynamics(
 ) -> Thermodynamics:
     """Energy, heat capacity, entropy, free energy, magnetisation and susceptibility at every β.
 
-    `auto` is exact where enumeration takes few states. Else `chains` ladders of parallel tempering, at
-    least 20, make `skip` turns (as many as `steps`) and then `steps` that are recorded. `check` holds
-    log Z at the coldest β against `log_z`, which anneals from several starts; where that contradicts the
-    walkers the errors are ∞. What speaks against the errors is in `note`. After `limit` seconds it gives
-    up.
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    betas : sequence of float, default (0.1, 0.2, …, 2.0)
+        Inverse temperatures.
+    method : {"auto", "exact", "tempering"}, default "auto"
+        "auto" is exact where enumeration is short, else parallel tempering.
+    chains : int, default 40
+        Independent ladders of tempering, at least 20.
+    steps : int, default 200
+        Recorded turns of tempering.
+    skip : int, optional
+        Turns before recording; as many as `steps` when left out.
+    check : bool, default True
+        Compare log Z at the largest β with `log_z`; where they contradict each other, errors are ∞.
+    seed : int, optional
+        Seed of the tempering.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Thermodynamics
+        Estimates (e, b); `note` says what speaks against the errors.
+
+    Raises
+    ------
+    InputError
+        If β is not positive for tempering, or an exact sum is out of reach.
+
+    Examples
+    --------
+    >>> found = rb.thermodynamics(rb.rbm(6, 4, seed=0), [0.5, 1.0])
+    >>> found.method, found.energy.value.shape
+    ('exact', torch.Size([1, 2]))
     """
     check_choice("method for thermodynamics", method, ("auto", "exact", "tempering"))
     machine.layers.check_spins("thermodynamics")

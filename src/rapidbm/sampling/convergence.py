@@ -31,7 +31,19 @@ DIRECTIONS = 3
 
 @dataclass(frozen=True, repr=False)
 class Mixing(Displayable):
-    """One value per replica and statistic."""
+    """Convergence diagnostics, one value per replica and statistic.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The statistics: energy, and visible spins along leading principal directions.
+    rhat : Tensor of shape (e, x)
+        R-hat; near 1 (below 1.01) when the chains agree.
+    ess : Tensor of shape (e, x)
+        Effective sample size over all chains.
+    time : Tensor of shape (e, x)
+        Integrated autocorrelation time in recorded steps.
+    """
 
     names: tuple[str, ...]
     rhat: Tensor  # (e, x)
@@ -76,7 +88,27 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
 
 @watched("mixing", remedy="give fewer chains or steps")
 def mixing(machine: Machine, series: Tensor, *, limit: float | None = None) -> Mixing:
-    """R-hat, ESS and autocorrelation times of recorded chains; needs `rapidbm[diagnostics]`."""
+    """R-hat, effective sample sizes and autocorrelation times of recorded chains, from arviz.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine that was sampled.
+    series : Tensor of shape (e, c, t, n)
+        At least two chains of at least four steps, as `record` gives them.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Mixing
+        Values per replica, for the energy and the leading principal directions.
+
+    Raises
+    ------
+    InputError
+        If there are too few chains or steps, or `rapidbm[diagnostics]` is not installed.
+    """
     series = as_tensor(series, what="a record")
     if series.dim() == 4 and (series.shape[1] < 2 or series.shape[2] < 4):
         raise InputError(

@@ -23,10 +23,31 @@ from ..progress import report_progress
 
 @torch.no_grad()
 def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool = False) -> Tensor:
-    """Local minima below the configurations (e, c, n): no single flip lowers the energy.
+    """Local minima below given configurations: no single flip lowers the energy.
 
-    A hidden unit at 0 counts as unknown, with `means` any unit; it takes the sign of its field, +1 where
-    it has none.
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    spins : Tensor of shape (e, c, n)
+        Where to start. A hidden unit at 0 is unknown and takes the sign of its field, +1 without a
+        field.
+    passes : int, default 1000
+        Largest number of passes over the layers.
+    means : bool, default False
+        Accept values between −1 and 1, and 0 for any unit.
+
+    Returns
+    -------
+    Tensor of shape (e, c, n)
+        The minima.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(8, 8, patterns=1, seed=0)
+    >>> spins = machine.random(5, seed=0)
+    >>> bool((machine.energy(rb.descend(machine, spins)) <= machine.energy(spins)).all())
+    True
     """
     check_count("the number of passes", passes)
     machine.layers.check_spins("descent")

@@ -37,14 +37,70 @@ HEATED = (0.0, 0.03, 0.1, 0.3)  # β of the first machine where a trajectory sta
 
 @runtime_checkable
 class Sampler(Protocol[State]):
-    """Draws configurations of a machine; what it carries from step to step is its state."""
+    """Protocol of samplers: draws configurations of a machine, carrying a state from step to step.
+
+    `sample` and `record` do the loop. `rapidbm.testing.check_sampler` tests an implementation. `steps`
+    is the number of steps that `sample` makes by default.
+
+    Examples
+    --------
+    >>> isinstance(rb.Gibbs(), rb.Sampler)
+    True
+    """
 
     steps: ClassVar[int]  # how many `sample` makes unless told otherwise
 
-    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> State: ...
-    def step(self, machine: Machine, state: State, rng: torch.Generator) -> State: ...
+    def init(self, machine: Machine, chains: int, rng: torch.Generator) -> State:
+        """The state to start from.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine to sample.
+        chains : int
+            Number of chains.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        state
+            Whatever `step` and `spins` take.
+        """
+        ...
+
+    def step(self, machine: Machine, state: State, rng: torch.Generator) -> State:
+        """The state after one step; the given state is left as it is.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine to sample.
+        state : state
+            From `init` or `step`.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        state
+            The next state.
+        """
+        ...
+
     def spins(self, state: State) -> Tensor:
-        """The configurations, (e, c, n)."""
+        """The configurations of a state.
+
+        Parameters
+        ----------
+        state : state
+            From `init` or `step`.
+
+        Returns
+        -------
+        Tensor of shape (e, c, n)
+            Spins ±1 at the machine's own temperature.
+        """
         ...
 
 
@@ -83,7 +139,20 @@ def as_sampler(sampler: Sampler[Any] | Move | None) -> Sampler[Any]:
 
 @dataclass(frozen=True)
 class Gibbs:
-    """`sweeps` Gibbs passes a step, from random spins or from `start` (e, c, n) or (c, n)."""
+    """Sampler by block-Gibbs sweeps.
+
+    Parameters
+    ----------
+    sweeps : int, default 1
+        Gibbs sweeps per step.
+    start : Tensor of shape (e, c, n) or (c, n), optional
+        Where chains start; by default at random spins.
+
+    Examples
+    --------
+    >>> rb.sample(rb.rbm(16, 8, seed=0), 10, sampler=rb.Gibbs(sweeps=2), steps=5, seed=0).shape
+    torch.Size([1, 10, 24])
+    """
 
     steps: ClassVar[int] = 1000
     sweeps: int = 1
@@ -107,8 +176,24 @@ class Gibbs:
 
 @dataclass(frozen=True)
 class Annealing:
-    """Every step draws anew: chains walk from independent units to the machine along an even
-    schedule of about `temperatures`, and are drawn again by their importance weights."""
+    """Sampler that draws anew at every step: annealed importance sampling with resampling.
+
+    Chains go from independent units to the machine along an even schedule and are resampled by their
+    importance weights.
+
+    Parameters
+    ----------
+    temperatures : int, default 1000
+        About how many temperatures the schedule has, at least 2.
+    data : Split or array of shape (samples, v), optional
+        Start from the marginals of these data instead of the biases.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(8, 4, seed=0)
+    >>> rb.sample(machine, 20, sampler=rb.Annealing(temperatures=10), seed=0).shape
+    torch.Size([1, 20, 12])
+    """
 
     steps: ClassVar[int] = 0
     temperatures: int = 1000
@@ -162,8 +247,27 @@ class Tempering(ABC):
 
 @dataclass(frozen=True)
 class ParallelTempering(Tempering):
-    """Walkers between independent units (the data's marginals with `data`) and the machine; the
-    ladder adapts in `init` to even exchange rates. `rungs` fixes how many there are."""
+    """Sampler by parallel tempering between independent units and the machine.
+
+    The temperatures adapt in `init` until neighbours exchange at even rates.
+
+    Parameters
+    ----------
+    rungs : int, optional
+        Number of temperatures; by default as many as the exchange rates need.
+    sweeps : int, default 1
+        Gibbs sweeps per step.
+    most : int, default 64
+        Largest number of temperatures.
+    data : Split or array of shape (samples, v), optional
+        The hottest rung has the marginals of these data instead of the biases.
+
+    Examples
+    --------
+    >>> sampler = rb.ParallelTempering(rungs=8)  # for `sample` and `record`
+    >>> sampler.sweeps, sampler.most
+    (1, 64)
+    """
 
     rungs: int | None = None
     sweeps: int = 1
@@ -171,15 +275,49 @@ class ParallelTempering(Tempering):
     data: Any = field(default=None, compare=False)
 
     def path(self, machine: Machine) -> Cooling:
+        """The path of temperatures.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine at its cold end.
+
+        Returns
+        -------
+        Cooling
+            From independent units to the machine.
+        """
         return path_to(machine, self.data, exact=False)
 
 
 @dataclass(frozen=True)
 class TrajectoryTempering(Tempering):
-    """Tempering along a training: the rungs are `machines`, such as a run's checkpoints, and machines
-    between them, from the first, heated, to the last, which must be the one that is sampled.
+    """Sampler by tempering along a training: the rungs are the training's own checkpoints.
 
-    Where a machine heats up through a first-order transition, its own past may be the easier way.
+    Where a machine passes a first-order transition in temperature, its own past may be the easier way.
+
+    Parameters
+    ----------
+    machines : tuple of Machine
+        Checkpoints in order; the last must be the machine that is sampled.
+    rungs : int, optional
+        Number of rungs; by default as many as the exchange rates need. Machines are interpolated.
+    sweeps : int, default 1
+        Gibbs sweeps per step.
+    most : int, default 64
+        Largest number of rungs.
+
+    Raises
+    ------
+    InputError
+        If there are no machines, or the last one is not the one to sample.
+
+    Examples
+    --------
+    >>> machines = tuple(rb.rbm(8, 4, scale=s, seed=0) for s in (0.1, 0.2))
+    >>> sampler = rb.TrajectoryTempering(machines)  # samples machines[-1]
+    >>> len(sampler.machines)
+    2
     """
 
     machines: tuple[Machine, ...]
@@ -194,10 +332,23 @@ class TrajectoryTempering(Tempering):
 
     @cached_property
     def trajectory(self) -> Trajectory:
+        """The machines of the path, with heated copies of the first before it."""
         heated = [scaled(self.machines[0], beta) for beta in HEATED]
         return Trajectory([*heated, *self.machines])
 
     def path(self, machine: Machine) -> Trajectory:
+        """The path along the training.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine at its end.
+
+        Returns
+        -------
+        Trajectory
+            From the first machine, heated, to the last.
+        """
         return self.trajectory
 
     def init(self, machine: Machine, chains: int, rng: torch.Generator) -> Walkers:
@@ -246,13 +397,39 @@ def sample(
     track: Callable[[range], Iterable[int]] = iter,
     limit: float | None = None,
 ) -> Tensor:
-    """Configurations (e, chains, n) after so many steps of a sampler (Gibbs by default); after `limit`
-    seconds it gives up.
+    """Configurations that a sampler draws from a machine.
 
-    Examples:
-        >>> machine = rb.rbm(16, 8, seed=0)
-        >>> rb.sample(machine, 100, steps=10, seed=0).shape
-        torch.Size([1, 100, 24])
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    chains : int
+        Number of independent chains; each gives one configuration.
+    sampler : Sampler or callable, optional
+        `Gibbs()` by default. A function `(machine, spins, rng) -> spins` works too.
+    steps : int, optional
+        Steps of the sampler; by default `sampler.steps` (1,000 of Gibbs).
+    beta : float, default 1.0
+        Inverse temperature.
+    seed : int, optional
+        Seed of the draws.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    track : callable, optional
+        Wraps the range of steps, for a progress bar.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Tensor of shape (e, chains, n)
+        Spins ±1 of all layers; `[..., :machine.visible]` are the visible ones.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(16, 8, seed=0)
+    >>> rb.sample(machine, 100, steps=10, seed=0).shape
+    torch.Size([1, 100, 24])
     """
     machine.check_chains(chains)
     check_beta(beta)
@@ -282,16 +459,44 @@ def record(
     track: Callable[[range], Iterable[int]] = iter,
     limit: float | None = None,
 ) -> tuple[Tensor, Any]:
-    """Time series of configurations as int8, (e, chains, steps, n), and the sampler's last state.
+    """Time series of configurations, and the sampler's last state.
 
-    The first `skip` steps are left out (as many as are recorded, unless told otherwise), and of the
-    rest each `every`-th is kept. After `limit` seconds it gives up.
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    chains : int
+        Number of independent chains.
+    steps : int
+        Number of recorded steps.
+    sampler : Sampler or callable, optional
+        `Gibbs()` by default.
+    skip : int, optional
+        Steps before the first recorded one; by default as many as the recording takes.
+    every : int, default 1
+        Record every so many steps.
+    seed : int, optional
+        Seed of the draws.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    track : callable, optional
+        Wraps the range of steps, for a progress bar.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
 
-    Examples:
-        >>> machine = rb.rbm(16, 8, seed=0)
-        >>> series, state = rb.record(machine, 4, 10, sampler=rb.Gibbs(), seed=0)
-        >>> series.shape
-        torch.Size([1, 4, 10, 24])
+    Returns
+    -------
+    series : Tensor of shape (e, chains, steps, n), int8
+        Spins ±1.
+    state : state of the sampler
+        After the last step; of tempering it has exchange rates and round trips.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(16, 8, seed=0)
+    >>> series, state = rb.record(machine, 4, 10, sampler=rb.Gibbs(), seed=0)
+    >>> series.shape
+    torch.Size([1, 4, 10, 24])
     """
     machine.check_chains(chains)
     check_count("the number of recorded steps", steps)
