@@ -42,7 +42,22 @@ SMALLEST_P = 3e-8
 def small_machines(
     replicas: int = 1, *, biases: bool = True, dtype: torch.dtype = torch.float64
 ) -> Iterator[tuple[str, Machine]]:
-    """One machine of each graph and each kind of couplings, small enough to enumerate."""
+    """One small machine of each graph and each kind of couplings, for tests against enumeration.
+
+    Parameters
+    ----------
+    replicas : int, default 1
+        Replicas of each machine.
+    biases : bool, default True
+        Whether they have random biases.
+    dtype : torch.dtype, default float64
+        Type of the parameters.
+
+    Yields
+    ------
+    (str, Machine)
+        Name, such as "rbm-patterns", and machine.
+    """
     for kind, patterns, scale in (("dense", None, 0.35), ("patterns", 2, 0.7)):
         common: dict[str, Any] = {"replicas": replicas, "scale": scale, "dtype": dtype}
         made = {
@@ -60,7 +75,27 @@ def small_machines(
 
 @torch.no_grad()
 def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Tensor]:
-    """All configurations (x, n) and their probabilities (e, x), by brute force over every unit."""
+    """All configurations and their probabilities, by brute force over every unit.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of at most 20 units.
+    beta : float, default 1.0
+        Inverse temperature.
+
+    Returns
+    -------
+    configurations : Tensor of shape (x, n)
+        All states.
+    probabilities : Tensor of shape (e, x), float64
+        Their Boltzmann weights.
+
+    Raises
+    ------
+    InputError
+        If the machine has more than 20 units.
+    """
     units = machine.layers.units
     if units > 20:
         raise InputError(f"brute force is for machines of at most 20 units, not {units}")
@@ -74,9 +109,28 @@ def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Ten
 def check_negative_phase(
     negative: NegativePhase, machine: Machine, *, seed: int = 0, batch: int = 5
 ) -> None:
-    """The contract of `NegativePhase`: shapes, weights that sum to one, inputs left as they were,
-    chains that keep their shape, the same bits for the same seed; of one that `split`s, parts that are
-    phases themselves and whose shares sum to one."""
+    """Checks the contract of `rapidbm.NegativePhase` on one machine.
+
+    Shapes; weights that sum to one; inputs that are not changed; chains that keep their shape; the same
+    bits for the same seed. Of a phase with `split`: parts that are phases themselves, with shares that
+    sum to one.
+
+    Parameters
+    ----------
+    negative : NegativePhase
+        The phase to check.
+    machine : Machine
+        A machine of spins.
+    seed : int, default 0
+        Seed of data and phase.
+    batch : int, default 5
+        Rows of the batch.
+
+    Raises
+    ------
+    AssertionError
+        With what was broken.
+    """
     machine.layers.check_spins("this contract")
     e, n, v = machine.replicas, machine.layers.units, machine.visible
     data = SPIN.random((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
@@ -136,10 +190,32 @@ def check_sampler(
     chains: int = 40_000,
     seed: int = 0,
 ) -> None:
-    """The contract of `Sampler`: shapes, spins ±1, inputs left as they were, the same bits for the same
-    seed, and χ² of `chains` final states against enumeration, for every replica.
+    """Checks the contract of `rapidbm.Sampler` on one machine.
 
-    A function that takes β as a fourth argument gets it; everything else gets a machine scaled by it.
+    Shapes, spins ±1, inputs that are not changed, the same bits for the same seed, and for every replica
+    a χ² test of the final states against enumeration. A correct sampler fails in at most one of a
+    million calls.
+
+    Parameters
+    ----------
+    sampler : Sampler or callable
+        The sampler, or a function (machine, spins, rng) -> spins. A function with a fourth argument gets
+        β; everything else gets a machine scaled by β.
+    machine : Machine
+        A machine of at most 2^16 states.
+    beta : float, default 1.0
+        Inverse temperature.
+    sweeps : int, optional
+        Steps of each chain; by default 3 from exact draws, 30 for samplers that start by themselves.
+    chains : int, default 40_000
+        Number of chains; more show smaller errors.
+    seed : int, default 0
+        Seed of the chains.
+
+    Raises
+    ------
+    AssertionError
+        With what was broken.
     """
     for replica, p in enumerate(sampler_p_values(sampler, machine, beta, sweeps, chains, seed)):
         assert p > SMALLEST_P, (
@@ -158,7 +234,28 @@ def sampler_p_values(
     chains: int = 40_000,
     seed: int = 0,
 ) -> list[float]:
-    """The p-value of the χ² test of each replica."""
+    """The p-values of the χ² test of a sampler against enumeration.
+
+    Parameters
+    ----------
+    sampler : Sampler or callable
+        The sampler, as in `check_sampler`.
+    machine : Machine
+        A machine of at most 2^16 states.
+    beta : float, default 1.0
+        Inverse temperature.
+    sweeps : int, optional
+        Steps of each chain.
+    chains : int, default 40_000
+        Number of chains.
+    seed : int, default 0
+        Seed of the chains.
+
+    Returns
+    -------
+    list of float
+        One per replica.
+    """
     check_states(machine.layers, largest=2**16, what="the test of a sampler")
     everything, exact = exact_distribution(machine, beta)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
@@ -213,7 +310,20 @@ def _final(
 
 
 def chi_squared(counts: Tensor, probabilities: Tensor) -> float:
-    """The p-value of counts under given probabilities; rare states are pooled."""
+    """The p-value of a χ² test of counts against probabilities; rare states are pooled.
+
+    Parameters
+    ----------
+    counts : Tensor of shape (x,)
+        How often each state occurred.
+    probabilities : Tensor of shape (x,)
+        Their probabilities.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
     counts, probabilities = counts.cpu(), probabilities.cpu()
     expected = probabilities.double() * counts.sum()
     often = expected >= 10

@@ -82,26 +82,55 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     Parameters
     ----------
-    n_components : hidden units; "auto" is three for each column, from 100 to 400 (1,000 on a GPU).
-    n_patterns : build the couplings from so many patterns; None makes each coupling a parameter. "auto"
-        is None; with a `budget` patterns are tried as well, from 48 columns on.
-    learning_rate : of Adam; it falls to zero over a `fit` and is a quarter of "auto" in `partial_fit`.
-    batch_size : rows of an update.
-    n_iter : passes over the data; "auto" makes 700 updates or more in 5 to 200 passes.
-    weight_decay : couplings shrink by rate · decay in each update; "auto" is min(1, 150 / rows).
-    budget : seconds, or a text such as "5m", for trials that choose what is "auto", and for the training;
-        probabilities are then drawn once, and a tenth of the rows are held out to choose by.
-    warm_start : `fit` goes on from the machine that is there.
-    device : "cpu", "cuda", or "auto", a GPU if there is one. A fitted machine lies on the CPU.
-    verbose : a line for each pass, and how far long calls have come.
-    random_state : a number makes every result the same again; not with a `budget`, by the clock.
+    n_components : int or "auto", default "auto"
+        Hidden units; "auto" is three for each column, from 100 to 400 (1,000 on a GPU).
+    n_patterns : int, None or "auto", default "auto"
+        Build the couplings from so many patterns; None makes each coupling a parameter. "auto" is None;
+        with a `budget` patterns are tried as well, from 48 columns on.
+    learning_rate : float or "auto", default "auto"
+        Rate of Adam; it falls to zero over a `fit` and is a quarter of "auto" in `partial_fit`.
+    batch_size : int, default 50
+        Rows per update.
+    n_iter : int or "auto", default "auto"
+        Passes over the data; "auto" makes 700 updates or more in 5 to 200 passes.
+    weight_decay : float or "auto", default "auto"
+        Couplings shrink by rate · decay in each update; "auto" is min(1, 150 / rows).
+    budget : float or str, optional
+        Seconds, or a text such as "5m", for trials that choose what is "auto", and for the training.
+        Probabilities are then drawn once, and a tenth of the rows are held out to choose by.
+    warm_start : bool, default False
+        `fit` continues from the machine that is there.
+    device : str, default "auto"
+        "cpu", "cuda", or "auto": a GPU if there is one. A fitted machine lies on the CPU.
+    verbose : int, default 0
+        Print a line for each pass, and the progress of long calls.
+    random_state : int, RandomState or None, default None
+        A number makes every result repeatable, except with a `budget`, which depends on the clock.
 
     Attributes
     ----------
-    machine_ : the `rapidbm.Machine`.
-    log_z_ : its log partition function, a `rapidbm.Bounds`: exact, or annealed when first asked for.
-    components_, intercept_visible_, intercept_hidden_ : W (hidden, visible), a and d of eq. (1).
-    n_components_, n_patterns_, learning_rate_, weight_decay_, n_iter_, n_samples_seen_ : what was chosen.
+    machine_ : rapidbm.Machine
+        The trained machine.
+    log_z_ : rapidbm.Bounds
+        Its log partition function: exact, or annealed when first asked for.
+    components_ : array of shape (n_components, columns)
+        W of eq. (1).
+    intercept_visible_ : array of shape (columns,)
+        a of eq. (1).
+    intercept_hidden_ : array of shape (n_components,)
+        d of eq. (1).
+    n_components_ : int
+        Hidden units.
+    n_patterns_ : int or None
+        Patterns.
+    learning_rate_ : float
+        Rate that was used.
+    weight_decay_ : float
+        Weight decay that was used.
+    n_iter_ : int
+        Passes that were made.
+    n_samples_seen_ : int
+        Rows that were seen.
 
     Examples
     --------
@@ -141,7 +170,27 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     @classmethod
     def from_machine(cls, machine: Machine, *, device: str = "auto", random_state: Any = None) -> Self:
-        """A fitted estimator of a restricted machine with one hidden layer and one replica."""
+        """A fitted estimator of a machine.
+
+        Parameters
+        ----------
+        machine : Machine
+            A restricted machine of spins with one hidden layer and one replica.
+        device : str, default "auto"
+            Where to compute.
+        random_state : int, RandomState or None, default None
+            Seed of what it draws.
+
+        Returns
+        -------
+        RapidRBM
+            With a copy of the machine.
+
+        Raises
+        ------
+        InputError
+            If the machine is of another kind.
+        """
         machine.layers.check_spins("an estimator")
         if machine.replicas != 1 or not machine.layers.is_restricted:
             raise InputError(
@@ -161,7 +210,22 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     # -- training ---------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Trains a machine on the rows of X; a row of weight two counts as two rows."""
+        """Trains a machine on rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (rows, columns)
+            Values in [0, 1].
+        y : None
+            Ignored.
+        sample_weight : array of shape (rows,), optional
+            A row of weight two counts as two rows.
+
+        Returns
+        -------
+        RapidRBM
+            The estimator itself.
+        """
         goes_on = self.warm_start and self.budget is None and hasattr(self, "machine_")
         rows = self._rows(X, sample_weight, reset=not goes_on)
         self._seed = _seed(self.random_state)
@@ -227,8 +291,22 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         return independent(machine, spins)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Goes once over these rows, from the machine that is there or from a new one, at a rate that
-        does not fall."""
+        """Trains once over these rows, from the machine that is there or a new one, at a constant rate.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (rows, columns)
+            Values in [0, 1].
+        y : None
+            Ignored.
+        sample_weight : array of shape (rows,), optional
+            A row of weight two counts as two rows.
+
+        Returns
+        -------
+        RapidRBM
+            The estimator itself.
+        """
         first = not hasattr(self, "machine_")
         rows = self._rows(X, sample_weight, reset=first)
         if first:
@@ -327,7 +405,18 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     # -- what a machine says of rows ---------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """P(h = 1) of each hidden unit given each row, (rows, n_components)."""
+        """P(h = 1) of each hidden unit given each row.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (rows, columns)
+            Values in [0, 1].
+
+        Returns
+        -------
+        array of shape (rows, n_components)
+            Probabilities, float32 for float32 input, else float64.
+        """
         check_is_fitted(self)
         values = self._values(X, reset=False)
         single = values.dtype == np.float32
@@ -338,8 +427,18 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def score_samples(self, X: Any) -> Array:
         """log p of each row in nats, up to the error of `log_z_`, which all rows share.
 
-        A row of probabilities has the mean of log p over rows of zeros and ones drawn with them, by 32
-        draws that are the same for every row and machine.
+        A row of probabilities has the mean of log p over 32 draws, the same draws for every row and
+        machine.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (rows, columns)
+            Values in [0, 1].
+
+        Returns
+        -------
+        array of shape (rows,)
+            Log-likelihoods.
         """
         check_is_fitted(self)
         values = self._values(X, reset=False)
@@ -353,12 +452,25 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         return logs - float(self.log_z_.value)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log p of the rows, in nats."""
+        """Mean log p of the rows, in nats.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (rows, columns)
+            Values in [0, 1].
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Mean log-likelihood.
+        """
         return float(np.mean(self.score_samples(X)))
 
     @cached_property
     def log_z_(self) -> Bounds:
-        """log Z of `machine_` with its 95 % interval: exact, or annealed, when first asked for."""
+        """log Z of `machine_` with its 95 % interval: exact, or annealed when first asked for."""
         check_is_fitted(self)
         with quiet(not self.verbose):
             return log_z(self._machine(), seed=self._seed)
@@ -374,10 +486,28 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def reconstruct(
         self, X: Any, known: Any = None, *, passes: int = 100, random_state: Any = None
     ) -> Array:
-        """The rows with unknown values replaced by their means given the known ones.
+        """Rows with unknown values replaced by their means given the known ones.
 
-        `known` is a mask, (rows, columns) or (columns,); without one NaN is unknown. So many Gibbs passes
-        with the known values held are averaged, but for the first fifth.
+        Parameters
+        ----------
+        X : array of shape (rows, columns)
+            Values in [0, 1]; NaN is unknown.
+        known : array of shape (rows, columns) or (columns,), bool, optional
+            True where a value is known, instead of NaN.
+        passes : int, default 100
+            Gibbs passes with the known values held; all but the first fifth are averaged.
+        random_state : int, RandomState or None, default None
+            Seed of the draws; by default the estimator's.
+
+        Returns
+        -------
+        array of shape (rows, columns)
+            Completed rows.
+
+        Raises
+        ------
+        InputError
+            If a value that `known` names is NaN.
         """
         check_is_fitted(self)
         values = validate_data(self, X, reset=False, dtype=KINDS, ensure_all_finite="allow-nan")
@@ -401,11 +531,23 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         steps: int | None = None,
         random_state: Any = None,
     ) -> Array:
-        """Rows of zeros and ones that the machine draws, (n_samples, columns).
+        """Rows of zeros and ones drawn from the machine, each by a chain of its own.
 
-        Each is the end of a chain of its own: 1,000 Gibbs sweeps from random units, or so many `steps` of
-        another `sampler`, such as `rapidbm.ParallelTempering()`. `random_state` is the estimator's unless
-        another is given: the same call, the same rows.
+        Parameters
+        ----------
+        n_samples : int, default 1
+            Number of rows.
+        sampler : rapidbm.Sampler, optional
+            By default Gibbs sampling; `rapidbm.ParallelTempering()` mixes better.
+        steps : int, optional
+            Steps of the sampler; 1,000 sweeps of Gibbs by default.
+        random_state : int, RandomState or None, default None
+            Seed of the draws; by default the estimator's, so that the same call gives the same rows.
+
+        Returns
+        -------
+        array of shape (n_samples, columns), int8
+            Zeros and ones.
         """
         check_is_fitted(self)
         check_count("the number of samples", n_samples)
@@ -419,16 +561,18 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     @property
     def components_(self) -> Array:
-        """W of eq. (1), (hidden, visible)."""
+        """W of eq. (1), (n_components, columns)."""
         check_is_fitted(self)
         return np.asarray(4.0 * self.machine_.couplings.matrix(0, 1)[0].double().T)
 
     @property
     def intercept_visible_(self) -> Array:
+        """a of eq. (1), (columns,)."""
         return self._intercept(0)
 
     @property
     def intercept_hidden_(self) -> Array:
+        """d of eq. (1), (n_components,)."""
         return self._intercept(1)
 
     def _intercept(self, layer: int) -> Array:

@@ -88,7 +88,17 @@ class DiagnosisRow:
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Displayable):
-    """All rows, and the figures under their names; `table()` is what the command prints."""
+    """Numbers about one machine with errors, figures, and a verdict in words.
+
+    Attributes
+    ----------
+    rows : tuple of DiagnosisRow
+        Section, name, value and error of each number; `table()` shows them.
+    figures : dict of str to matplotlib.figure.Figure
+        Figures by name.
+    verdict : str
+        Whether the machine is paramagnetic, ordered or a spin glass, and why.
+    """
 
     rows: tuple[DiagnosisRow, ...]
     figures: dict[str, Figure]
@@ -106,12 +116,24 @@ class Diagnosis(Displayable):
         return self.table()._repr_html_()
 
     def table(self) -> Table:
-        """All rows: what it is about, its name, and the value with its error."""
+        """All numbers as a table.
+
+        Returns
+        -------
+        Table
+            Columns: section, name, value with its error.
+        """
         cells = tuple((row.section, row.name, row.text()) for row in self.rows)
         return Table("Diagnosis", ("of", "what", "value"), cells)
 
     def as_dict(self) -> dict[str, Any]:
-        """Sections of names, each with value and error."""
+        """All numbers as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            Sections of names, each with `value` and `error`; None where a value is not finite.
+        """
         sections: dict[str, Any] = {}
         for row in self.rows:
             entry: Any = row.value
@@ -122,8 +144,24 @@ class Diagnosis(Displayable):
         return sections
 
     def save(self, folder: Path, of: str, prefix: str = "", suffix: str = "") -> dict[str, str]:
-        """Writes the pictures, and the rows as `diagnosis.json` with what it is a diagnosis `of`; answers
-        the pictures' paths."""
+        """Writes the figures and `diagnosis.json` into a folder.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        of : str
+            What was diagnosed, in words.
+        prefix : str, default ""
+            Put before the names of the files.
+        suffix : str, default ""
+            Put after the names of the files.
+
+        Returns
+        -------
+        dict of str to str
+            Paths of the figures by name.
+        """
         rows = [(row.section, row.name, row.text()) for row in self.rows]
         files = {
             key: str(pictures.save(figure, folder / f"{prefix}{key}{suffix}.png"))
@@ -167,11 +205,40 @@ def diagnose(
     tell: Callable[[str], None] = lambda text: None,
     limit: float | None = None,
 ) -> Diagnosis:
-    """Everything about one machine (one replica): numbers with errors, figures, a verdict in words.
+    """Whether a machine is a spin glass and how good its samples are: numbers, figures, a verdict.
 
-    `chains` are run by each sampler for `sweeps` before anything is recorded; descent begins at
-    `starts` random states. `past` are the checkpoints of its training, `data` what it was trained on.
-    After `limit` seconds it stops (`TimeLimit`).
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins with one replica.
+    data : Dataset, optional
+        What it was trained on, to judge samples by.
+    past : sequence of Machine, default ()
+        Checkpoints of its training.
+    chains : int, default 64
+        Chains of each sampler, at least 4.
+    sweeps : int, default 500
+        Sweeps before anything is recorded.
+    starts : int, default 400
+        Random states from which descent looks for minima.
+    seed : int, default 0
+        Seed of the draws.
+    title : str, default ""
+        Title of the figures.
+    tell : callable, optional
+        Called with the name of each stage.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Diagnosis
+        Table, figures and verdict.
+
+    Raises
+    ------
+    InputError
+        If the machine has several replicas, no couplings, or parameters that are not finite.
     """
     machine.layers.check_spins("a diagnosis")
     if machine.replicas != 1:

@@ -49,7 +49,19 @@ WAIT = 300.0  # seconds that an annealed likelihood is worth
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Displayable):
-    """What `rapidbm evaluate` prints: values per replica, and how they were had."""
+    """What `rapidbm evaluate` prints: measured values per replica.
+
+    `evaluation["name"]` is the row of that name.
+
+    Attributes
+    ----------
+    rows : dict of str to list
+        Values per replica; None where one could not be measured.
+    notes : tuple of str
+        How the values were obtained.
+    of : str
+        Which machine.
+    """
 
     rows: dict[str, list[float | None]]
     notes: tuple[str, ...]
@@ -77,11 +89,40 @@ def evaluate(
     device: str | None = None,
     limit: float | None = None,
 ) -> Evaluation:
-    """What `rapidbm evaluate` prints of a machine, a `Run`, a run folder or a file of a machine.
+    """Likelihood, reconstruction error and energies of a trained machine, as in `rapidbm evaluate`.
 
-    `data` are what it is measured on: a data set, its name, a file, or rows. By default they are those
-    of the run; without any there is neither a likelihood nor a reconstruction. `likelihood` is auto,
-    exact, ais or none. After `limit` seconds it gives up.
+    Parameters
+    ----------
+    machine : Machine, Run, str or Path
+        A machine, a run, a run folder, a file of a machine, or `pretrained:NAME`.
+    data : Dataset, str, Path or array, optional
+        What to measure on; by default the data of the run. Without any there is no likelihood.
+    update : int or {"best", "last"}, optional
+        Which checkpoint; by default the best by validation where there is one, else the last.
+    likelihood : {"auto", "exact", "ais", "none"}, default "auto"
+        How log Z is found.
+    seed : int, default 0
+        Seed of the draws.
+    device : str, optional
+        Where to compute; by default as the run.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Evaluation
+        Rows by name, a value per replica.
+
+    Raises
+    ------
+    InputError
+        If the folder, the checkpoint or the data cannot be used.
+
+    Examples
+    --------
+    >>> found = rb.evaluate(rb.rbm(16, 8, seed=0), "bars4")
+    >>> "log_likelihood_test" in found.rows
+    True
     """
     check_seed(seed)
     with watch("evaluation", limit=limit, remedy="take likelihood='none'"):

@@ -344,8 +344,25 @@ class RunFolder(Trained):
         return path
 
     def machine(self, update: Checkpoint = None, replica: int | None = None) -> Machine:
-        """The machine after a given update, the `best` by its validation part or the `last`; all replicas
-        or one; its average, if one is kept. By default the best, where one was watched."""
+        """The trained machine.
+
+        Parameters
+        ----------
+        update : int or {"best", "last"}, optional
+            Which checkpoint; by default the best by validation where there is one, else the last.
+        replica : int, optional
+            One replica alone.
+
+        Returns
+        -------
+        Machine
+            With averaged parameters where the recipe asks for an average.
+
+        Raises
+        ------
+        InputError
+            If there is no such checkpoint.
+        """
         chosen = self.chosen(update)
         path = self._file_of(chosen)
         averaged = self.recipe.average is not None and chosen != "best"
@@ -355,7 +372,13 @@ class RunFolder(Trained):
         return machine
 
     def metrics(self) -> list[Record]:
-        """The evaluations so far; a last line that a kill cut short is passed over."""
+        """The evaluations so far.
+
+        Returns
+        -------
+        list of dict
+            `epoch`, `update` and values per replica, in order.
+        """
         path = inside(self.folder, "metrics.jsonl")
         if not path.is_file():
             return []

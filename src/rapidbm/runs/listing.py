@@ -89,7 +89,22 @@ KEYS: dict[str, Callable[[RunSummary], Any]] = {
 
 
 class Runs(Sequence[RunSummary]):
-    """The runs below a folder, the newest first; printed, a table."""
+    """The runs below a folder, the newest first; printed, it is a table.
+
+    It is a sequence: `runs[0]` is a summary with name, status, likelihood and size.
+
+    Parameters
+    ----------
+    folder : str or Path, default "runs"
+        Folder to search.
+    sort : str, default "changed"
+        Column to sort by.
+
+    Raises
+    ------
+    InputError
+        If there is no such folder or column.
+    """
 
     def __init__(self, folder: str | Path = "runs", sort: str = "changed") -> None:
         check_choice("order of runs", sort, KEYS)
@@ -114,6 +129,13 @@ class Runs(Sequence[RunSummary]):
         return len(self._runs)
 
     def rows(self) -> list[list[str]]:
+        """The cells of the table.
+
+        Returns
+        -------
+        list of list of str
+            A row per run.
+        """
         return [_row(run) for run in self]
 
     def __repr__(self) -> str:

@@ -45,7 +45,25 @@ TRIED, WIDE = 4000, 2**14  # reconstructions that a Hamming distance is the mean
 
 @dataclass(frozen=True)
 class Metric:
-    """`measure(machine, split, rng)` answers a number per replica, (e,)."""
+    """What a run measures while it trains: a function with a description of what it needs.
+
+    Calling it checks that the answer has one number per replica.
+
+    Parameters
+    ----------
+    measure : callable
+        (machine, split, rng) -> Tensor of shape (e,).
+    of_split : bool, default True
+        Whether it measures a part of the data; False if it looks at the machine alone.
+    check : callable, optional
+        Called with the machine first; raises InputError if the machine is too large.
+
+    Examples
+    --------
+    >>> metric = rb.Metric(lambda machine, split, rng: machine.energy(machine.random(9, rng)).mean(1))
+    >>> metric(rb.rbm(16, 8, replicas=2, seed=0), None, rb.stream(0, "metric")).shape
+    torch.Size([2])
+    """
 
     measure: Measure
     of_split: bool = True  # else of the machine alone
@@ -106,10 +124,44 @@ def reconstruct(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
-    """Images with their unknown pixels filled in, (e, samples, v); `known` marks the others, unless the
-    images are a `Split` that does.
+    """Rows with their unknown values filled in by Gibbs sampling.
 
-    The paper's task is one pass with nothing clamped; `clamp=True` holds the known pixels.
+    The paper's task is one pass with nothing clamped.
+
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    data : Split or array of shape (samples, v)
+        Rows; unknown values are ignored.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    known : array of shape (samples, v) or (v,), bool, optional
+        True where a value is known; by default the mask of the split.
+    passes : int, default 1
+        Gibbs passes from unknown values at 0.
+    clamp : bool, default False
+        Hold the known values.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Tensor of shape (e, samples, v)
+        Spins ±1.
+
+    Raises
+    ------
+    InputError
+        If nothing says which values are known.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, seed=0), rb.load("bars4")
+    >>> rb.reconstruct(machine, data.test, seed=0).shape
+    torch.Size([1, 4, 16])
     """
     rng = rng_from(seed, rng, "reconstruct", device=machine.device)
     split, known = _masked(data if known is None else replace(_split(data), known=known))
@@ -145,16 +197,37 @@ def hamming_distance(
     seed: int | None = None,
     limit: float | None = None,
 ) -> Tensor:
-    """Eq. (1), averaged over images and tries: of all pixels, none of them held.
+    """The share of values that reconstruction gets wrong, averaged over rows and tries, eq. (1).
 
-    By default 100 tries, fewer for more than 40 images, so that about 4,000 reconstructions serve, or
-    of more than 16,384 pixels as many pixels as that; of more than 10,000 images the first 10,000.
+    It counts all values, and none is clamped.
 
-    Examples:
-        >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
-        >>> distance = rb.hamming_distance(machine, data.test, rb.stream(0, "example"))
-        >>> round(float(distance), 1)  # guessing
-        0.5
+    Parameters
+    ----------
+    machine : Machine
+        A machine of spins.
+    data : Split
+        Rows with a mask of known values.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    tries : int, optional
+        Reconstructions of each row; by default 100, fewer for more than 40 rows or 16,384 columns.
+        Without it at most the first 10,000 rows are taken.
+    seed : int, optional
+        Seed of the draws.
+    limit : float, optional
+        Seconds after which `TimeLimit` is raised.
+
+    Returns
+    -------
+    Tensor of shape (e,)
+        0 is perfect, 0.5 is guessing everything.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, scale=1e-6, seed=0), rb.load("bars4")
+    >>> distance = rb.hamming_distance(machine, data.test, rb.stream(0, "example"))
+    >>> round(float(distance), 1)  # guessing
+    0.5
     """
     rng = rng_from(seed, rng, "hamming", device=machine.device)
     split = _split(data)

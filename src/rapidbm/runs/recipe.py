@@ -271,7 +271,13 @@ class Recipe:
         self.check_parts()
 
     def check_parts(self) -> None:
-        """Builds the parts, which say what they cannot take; refuses options that none of them has."""
+        """Checks phases, projection and optimiser, and that every option belongs to one of them.
+
+        Raises
+        ------
+        InputError
+            With the first option that does not fit.
+        """
         self.negative_phase()
         self.positive_phase()
         self.projection_choice()
@@ -284,8 +290,32 @@ class Recipe:
     def made(
         dataset: str, chosen: Mapping[str, Any], preset: str | Mapping[str, Any] | None = None
     ) -> Recipe:
-        """A recipe from what was chosen; a preset, by its name or as settings, fills in the rest. What is
-        no field is an option of a part."""
+        """A recipe from chosen settings; a preset fills in the rest.
+
+        Parameters
+        ----------
+        dataset : str
+            Name or file of the data.
+        chosen : mapping of str to Any
+            Settings by the names of the fields below, or options of a phase or a projection.
+        preset : str or mapping, optional
+            Name of the preset, or its settings; by default the one for the data set.
+
+        Returns
+        -------
+        Recipe
+            Complete and checked.
+
+        Raises
+        ------
+        InputError
+            If a setting or the preset is unknown, or settings do not fit together.
+
+        Examples
+        --------
+        >>> rb.Recipe.made("bars4", {"epochs": 3}).epochs
+        3
+        """
         named = preset or preset_for(dataset, chosen)
         name, base = (named, settings_of(named)) if isinstance(named, str) else ("", named)
         # What a preset says of one part or optimiser does not carry over to another.
@@ -317,7 +347,18 @@ class Recipe:
     # -- what it builds ---------------------------------------------------------------------------
 
     def data(self, given: Dataset | None = None) -> Dataset:
-        """The data that it names, or those given in their place, and what is held out of them."""
+        """The data of this recipe, with a validation part held out if it asks for one.
+
+        Parameters
+        ----------
+        given : Dataset, optional
+            Data to use instead of those that `dataset` names.
+
+        Returns
+        -------
+        Dataset
+            Training and test part, and a validation part.
+        """
         if given is not None:
             share, seed = self.valid, self.data_seed or 0
             return given if share is None else held_out(given, share, seed)
@@ -327,6 +368,20 @@ class Recipe:
         return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
+        """A new machine, before its first update.
+
+        Parameters
+        ----------
+        data : Dataset
+            Data whose width and marginals it starts from.
+        device : torch.device
+            Where its parameters are.
+
+        Returns
+        -------
+        Machine
+            With as many replicas as the recipe says.
+        """
         machine = MODELS[self.model](
             data.visible,
             self.hidden,
@@ -346,8 +401,22 @@ class Recipe:
         return machine
 
     def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:
-        """The training that this recipe describes, before its first update; its shards are shared by the
-        ranks."""
+        """The training that this recipe describes, before its first update.
+
+        Parameters
+        ----------
+        data : Dataset
+            The data.
+        device : torch.device
+            Where to train.
+        ranks : Ranks, optional
+            Processes that share its shards; by default this one alone.
+
+        Returns
+        -------
+        Training
+            Makes the updates.
+        """
         machine, ranks = self.machine(data, device), ranks or Ranks()
         ranks.check_device(device)
         if self.shard_by == "units":
@@ -377,15 +446,40 @@ class Recipe:
         )
 
     def of_replicas(self, some: slice) -> Recipe:
-        """The same with these replicas alone."""
+        """The recipe of some of the replicas.
+
+        Parameters
+        ----------
+        some : slice
+            Which replicas.
+
+        Returns
+        -------
+        Recipe
+            With their rates and other settings per replica.
+        """
         each = {name: getattr(self, name) for name in PER_REPLICA}
         own: Any = {k: v[some] for k, v in each.items() if isinstance(v, tuple) and len(v) > 1}
         return replace(self, replicas=some.stop - some.start, **own)
 
     def negative_phase(self) -> NegativePhase:
+        """The negative phase that was chosen.
+
+        Returns
+        -------
+        NegativePhase
+            With its options.
+        """
         return build(NEGATIVE, self.negative, self._given("negative"))
 
     def positive_phase(self) -> PositivePhase | None:
+        """The positive phase that was chosen.
+
+        Returns
+        -------
+        PositivePhase or None
+            None for "auto": training chooses it for the machine.
+        """
         if self.positive != "auto":
             return build(POSITIVE, self.positive, self._given("positive"))
         if self.positive_steps is not None:
@@ -393,6 +487,13 @@ class Recipe:
         return None
 
     def projection_choice(self) -> Projection:
+        """The projection that was chosen.
+
+        Returns
+        -------
+        Projection
+            With its options.
+        """
         return build(PROJECTIONS, self.projection, self._given("projection"))
 
     def _takes(self, choice: str) -> Mapping[str, Option]:
@@ -418,16 +519,46 @@ class Recipe:
         raise InputError(f"a recipe has no {flag!r}, and no part of it has such an option")
 
     def optimizer_choice(self) -> Optimizer:
+        """The optimiser that was chosen.
+
+        Returns
+        -------
+        Optimizer
+            With rate, weight decay and schedule.
+        """
         return optimizer_of(self)
 
     # -- as a file --------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields; `options` only where there are any."""
+        """The fields as plain values, for `run.json`.
+
+        Returns
+        -------
+        dict
+            `options` only if there are any.
+        """
         return {k: v for k, v in asdict(self).items() if v or k != "options"}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Recipe:
+        """A recipe from the values of `as_dict`.
+
+        Parameters
+        ----------
+        values : mapping
+            Fields by name.
+
+        Returns
+        -------
+        Recipe
+            Checked.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or a value does not fit.
+        """
         values = {k: v for k, v in values.items() if k not in GONE or not GONE[k].fits(v)}
         if extra := sorted(set(values) - FIELDS):
             raise InputError(f"a recipe has no {', '.join(map(repr, extra))}; is it a newer one's?")

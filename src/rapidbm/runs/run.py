@@ -71,7 +71,32 @@ class Step:
 
 
 class Run(RunFolder):
-    """A run folder that can be trained into."""
+    """A run folder that can be trained into, interrupted and resumed to the same bits.
+
+    Parameters
+    ----------
+    folder : str or Path
+        An existing run folder; `Run.create` makes a new one.
+    data : str, Path or Dataset, optional
+        Where its data are now, if the recipe does not say so.
+    recipe : Recipe, optional
+        A recipe that a file cannot hold.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no run, or was written by another version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> recipe = rb.Recipe.made("bars4", {"hidden": (8,), "epochs": 2, "device": "cpu"})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = rb.Run.create(f"{folder}/R", recipe)
+    ...     steps = list(run.go())
+    ...     run.status
+    'finished'
+    """
 
     _own: Look | None = None  # what the caller of `go` looks at
     _ready: tuple[Training, Dataset] | None = None  # by `create`, so that neither is made twice
@@ -96,9 +121,33 @@ class Run(RunFolder):
         data: Dataset | None = None,
         start: Baseline | None = None,
     ) -> Run:
-        """A new run folder; one that holds something is left alone, or with `renamed` one with a number
-        after its name is taken. `data` stand in for those that the recipe names. The machine of a `start`
-        is the best until the training has a better one."""
+        """A new run folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where to make it; it must not exist or be empty.
+        recipe : Recipe
+            What to train.
+        preset : str, optional
+            Name of the preset that was used, for the record.
+        renamed : bool, default False
+            Take another name with a number if the folder is taken.
+        data : Dataset, optional
+            Data to use instead of those that the recipe names.
+        start : Baseline, optional
+            A machine that counts as the best until the training has a better one.
+
+        Returns
+        -------
+        Run
+            Ready for `go`.
+
+        Raises
+        ------
+        InputError
+            If the folder is taken, or the recipe does not fit the data.
+        """
         folder, ranks = Path(folder), here()
         if not renamed:
             ranks.told(lambda: check_free(folder))
@@ -128,7 +177,7 @@ class Run(RunFolder):
 
     @property
     def ranks(self) -> Ranks:
-        """Those that train into this folder."""
+        """The processes that train into this folder."""
         return here()
 
     def _said(self) -> dict[str, Any]:
@@ -147,13 +196,29 @@ class Run(RunFolder):
         epochs: int | None = None,
         look: Look | None = None,
     ) -> Iterator[Step]:
-        """Trains, from the beginning or from the newest checkpoint, and tells after every update, or on a
-        GPU after every few.
+        """Trains, from the beginning or from the newest checkpoint.
 
-        When `stop` says so, the state is saved and the training ends as "interrupted". `epochs`
-        makes the training longer than it was meant to be, as `prolong` does. `look` takes the place of
-        the recipe's metrics: it is asked at the start and at each end of an epoch, before anything is
-        saved, so that it may change the machine, and what it answers is written down to all digits.
+        Parameters
+        ----------
+        stop : callable, optional
+            Asked after updates; when it returns True the state is saved and the run ends as
+            "interrupted".
+        epochs : int, optional
+            Make the training longer than planned, as `prolong` does.
+        look : callable, optional
+            (progress, data) -> values per replica, in place of the recipe's metrics. It is called at the
+            start and after each epoch, before anything is saved, and may change the machine.
+
+        Yields
+        ------
+        Step
+            After every update, on a GPU after every few: epoch, update and, if there was one, the
+            evaluation.
+
+        Raises
+        ------
+        InputError
+            If another process trains into the folder, or the data have changed.
         """
         self._own = look
         with self._alone():
@@ -164,12 +229,27 @@ class Run(RunFolder):
     def prolong(
         self, epochs: int | None = None, rate: str | None = None, *, budget: str | None = None
     ) -> str:
-        """Makes the training longer than it was meant to be, in epochs or in time, and says what becomes
-        of the rate.
+        """Makes the training longer than planned, and says what happens to the learning rate.
 
-        A rate that falls to zero does so as planned and then `again`, from the full rate over the added
-        epochs; with `stretch` it goes on, from here, as if all epochs had been planned at first. Any
-        other rate goes on as it would have.
+        Parameters
+        ----------
+        epochs : int, optional
+            New number of epochs.
+        rate : {"again", "stretch"}, optional
+            For a rate that falls to zero: fall "again" from the full rate over the added epochs, or
+            "stretch" the fall as if all epochs had been planned at first. Any other rate continues.
+        budget : str, optional
+            New wall time, such as "10m", in place of epochs.
+
+        Returns
+        -------
+        str
+            What happens to the rate, in words.
+
+        Raises
+        ------
+        InputError
+            If the training would not become longer, or the choice of `rate` is missing.
         """
         with self._alone():
             return self._extend(epochs, rate, budget)

@@ -60,11 +60,25 @@ def check_installed() -> None:
 
 
 class TensorBoard:
-    """Writes what `Run.go` tells; a resumed run goes on where it was, without a point twice.
+    """Writes the evaluations of a run for TensorBoard; a resumed run continues without duplicate points.
 
-    with TensorBoard(run) as board:
-        for step in run.go():
-            board(step)
+    Parameters
+    ----------
+    run : Run
+        The run that is watched; files go to its folder `tensorboard/`. Needs `rapidbm[tensorboard]`.
+
+    Raises
+    ------
+    InputError
+        If TensorBoard is not installed.
+
+    Notes
+    -----
+    Use it as a context manager and call it with every step:
+
+        with rb.TensorBoard(run) as board:
+            for step in run.go():
+                board(step)
     """
 
     def __init__(self, run: Run) -> None:
@@ -82,6 +96,7 @@ class TensorBoard:
         self.close()
 
     def close(self) -> None:
+        """Closes the files; the context manager does it at its end."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -50,7 +50,18 @@ class Trained(Displayable, ABC):
         """What it was trained on, if that is known."""
 
     def data(self) -> Dataset:
-        """The data to look at it with: other ones, or its own."""
+        """The data to measure on: others if they were named, else its own.
+
+        Returns
+        -------
+        Dataset
+            The data.
+
+        Raises
+        ------
+        InputError
+            If there are none.
+        """
         found = self.own_data() if self.other is None else self.other
         if found is None:
             raise InputError(f"{self} comes without data, which are needed here; name some: --data FILE")

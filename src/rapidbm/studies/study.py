@@ -70,7 +70,46 @@ REFUSED = {  # settings that a study has another word for
 
 @dataclass(frozen=True)
 class Study:
-    """A grid of settings, or some that are drawn from ranges, each point trained `seeds` times."""
+    """A grid of settings, or settings drawn from ranges; each point is trained with several seeds.
+
+    Parameters
+    ----------
+    dataset : str, optional
+        Name or file of the data, unless it is a setting of the grid.
+    grid : mapping of str to sequence, default {}
+        Settings of a `Recipe` and their values; all combinations are trained.
+    fixed : mapping, default {}
+        Settings that all points share.
+    preset : str, optional
+        Preset that fills in the rest; by default the one of the data set.
+    seeds : int, default 3
+        Trainings of each point.
+    measure : str, optional
+        Column that the figure shows; by default the test likelihood if it is measured, else the first.
+    x : str, optional
+        Setting on the figure's axis; by default the one with the most numbers.
+    together : int, default 64
+        Largest number of trainings side by side.
+    search : mapping, optional
+        Ranges to draw from, in place of a grid.
+    ray : mapping, default {}
+        What each batch takes of a Ray cluster: `cpus`, `gpus`, `retries`, `at_once`.
+    name : str, default "study"
+        Name of the study.
+    known : tuple of mapping, optional
+        Points of a search so far; set by `Sweep`.
+
+    Raises
+    ------
+    InputError
+        If a setting is unknown, or both fixed and varied.
+
+    Examples
+    --------
+    >>> study = rb.Study("bars4", grid={"hidden": [8, 16], "rate": [0.01]}, fixed={"epochs": 2})
+    >>> [dict(point) for point in study.points()][0]
+    {'hidden': (8,), 'rate': (0.01,)}
+    """
 
     dataset: str | None = None  # or a setting of the grid
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -119,7 +158,23 @@ class Study:
 
     @staticmethod
     def read(path: str | Path) -> Study:
-        """The study of a file."""
+        """A study from a TOML file (docs/sweeps.md).
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Study
+            Named after the file.
+
+        Raises
+        ------
+        InputError
+            If the file is missing or no study.
+        """
         path = Path(path)
         if not path.is_file():
             raise InputError(f"there is no study {path}; check the path")
@@ -129,7 +184,13 @@ class Study:
         return Study(**told, name=path.stem)
 
     def as_dict(self) -> dict[str, Any]:
-        """As its file has it."""
+        """The study as its TOML file would hold it.
+
+        Returns
+        -------
+        dict
+            Plain values.
+        """
         grid = {name: [written({name: v})[name] for v in values] for name, values in self.grid.items()}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "known"}
         own |= {"fixed": written(self.fixed), "grid": grid}
@@ -145,16 +206,22 @@ class Study:
 
     @property
     def varied(self) -> list[str]:
-        """The settings that tell one row from another."""
+        """Names of the settings that vary."""
         return list(self.search.over if isinstance(self.search, Search) else self.grid)
 
     @property
     def judges(self) -> bool:
-        """Whether what rows come to decides what is trained, as only Ray Tune can."""
+        """Whether results decide what is trained next, which needs Ray Tune."""
         return isinstance(self.search, Search) and self.search.judges
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """The grid, the last setting the fastest; or what was drawn in its place."""
+        """All points, the last setting varying fastest; of a search, those drawn.
+
+        Yields
+        ------
+        dict
+            Settings of a point, as a recipe has them.
+        """
         if self.known is not None:
             yield from (dict(point) for point in self.known)
         elif isinstance(self.search, Search):
@@ -165,16 +232,43 @@ class Study:
                 yield dict(zip(self.grid, values, strict=True))
 
     def point(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings that were drawn, as a recipe has them."""
+        """Drawn settings in the form that a recipe has.
+
+        Parameters
+        ----------
+        given : mapping
+            Setting and value.
+
+        Returns
+        -------
+        dict
+            The same settings with checked values.
+        """
         return {name: _value(name, value) for name, value in given.items()}
 
     @cached_property
     def recipes(self) -> tuple[Recipe, ...]:
-        """One training of every row."""
+        """One recipe per point."""
         return tuple(map(self.recipe, self.points()))
 
     def recipe(self, point: Mapping[str, Any]) -> Recipe:
-        """One training of a row."""
+        """The recipe of one training of a point.
+
+        Parameters
+        ----------
+        point : mapping
+            Settings of the point.
+
+        Returns
+        -------
+        Recipe
+            With one replica.
+
+        Raises
+        ------
+        InputError
+            If the settings do not fit together; the message names the point.
+        """
         chosen = {**self.fixed, **point}
         dataset, preset = chosen.pop("dataset"), self.preset_of(point)
         if "metrics" not in chosen and self.measure is not None:
@@ -187,6 +281,18 @@ class Study:
         return replace(recipe, replicas=1)
 
     def preset_of(self, point: Mapping[str, Any]) -> str:
+        """The preset that fills in a point.
+
+        Parameters
+        ----------
+        point : mapping
+            Settings of the point.
+
+        Returns
+        -------
+        str
+            Name of the preset.
+        """
         chosen = {**self.fixed, **point}
         preset = chosen.get("preset") or preset_for(chosen["dataset"], chosen)
         if preset == "auto":

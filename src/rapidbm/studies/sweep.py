@@ -32,7 +32,28 @@ SAMPLES = Names({"points": Several(Names({}, others=Anything()))})
 
 
 class Sweep:
-    """A study and the folder that it is trained into; nothing is written before `go`."""
+    """A study together with the folder that its trainings go to.
+
+    Points of one shape are trained side by side as replicas. Nothing is written before `go`.
+
+    Parameters
+    ----------
+    study : Study, str or Path
+        The study, or its TOML file.
+    folder : str or Path, optional
+        Where to write; by default `runs/` and the study's name.
+
+    Raises
+    ------
+    InputError
+        If the folder holds a run, or the study does not fit what was trained there.
+
+    Examples
+    --------
+    >>> study = rb.Study("bars4", grid={"hidden": [8, 16]}, fixed={"epochs": 2})
+    >>> len(rb.Sweep(study, "my-sweep").left())  # batches to train
+    2
+    """
 
     def __init__(self, study: Study | str | Path, folder: str | Path | None = None) -> None:
         self.study = study if isinstance(study, Study) else Study.read(study)
@@ -55,7 +76,13 @@ class Sweep:
         return tuple(self.study.point(point) for point in found["points"])
 
     def extend(self, point: Mapping[str, Any]) -> None:
-        """One more row, planned and written down."""
+        """Adds a point to a search, and writes it down.
+
+        Parameters
+        ----------
+        point : mapping
+            Settings of the point.
+        """
         known = (*(self.study.known or ()), dict(point))
         self.study = replace(self.study, known=known)
         write_json(inside(self.folder, "samples.json"), {"points": [written(p) for p in known]})
@@ -63,15 +90,38 @@ class Sweep:
         self.plan.save(self.folder)
 
     def rows_of(self, batch: Batch) -> int:
-        """How many rows of data a batch trains on."""
+        """How many rows of data a batch trains on.
+
+        Parameters
+        ----------
+        batch : Batch
+            A batch of the plan.
+
+        Returns
+        -------
+        int
+            Rows of the training part.
+        """
         return len(data_of(batch.recipe, self._loaded).train)
 
     def left(self) -> list[Batch]:
-        """Batches that are not finished."""
+        """The batches that are not finished.
+
+        Returns
+        -------
+        list of Batch
+            In the order of the plan.
+        """
         return [batch for batch in self.plan.batches if finished(self.folder, batch) is None]
 
     def check(self) -> None:
-        """Says what does not fit, before anything is trained."""
+        """Checks that all that is left can be trained.
+
+        Raises
+        ------
+        InputError
+            With the point that cannot.
+        """
         for batch in self.left():
             try:
                 check(batch, str(self.study.measure), self._loaded)
@@ -80,8 +130,19 @@ class Sweep:
                 raise InputError(f"in {where}: {error}" if where else str(error)) from error
 
     def go(self, stop: Callable[[], bool] = lambda: False) -> Iterator[tuple[Batch, Step]]:
-        """Trains what is left; tells of every few updates. When `stop` says so, all is saved and the
-        sweep ends; called again, it goes on to the same bits."""
+        """Trains what is left and yields every few updates.
+
+        Parameters
+        ----------
+        stop : callable, optional
+            Asked after updates; when it returns True all is saved and the sweep ends. A later call
+            continues with the same bits.
+
+        Yields
+        ------
+        (Batch, Step)
+            The batch that is trained and where it stands.
+        """
         if self.study.judges:
             raise InputError(
                 "this search has a scheduler or an algorithm of Ray Tune's; sweep it with --on ray, or "
@@ -112,9 +173,26 @@ class Sweep:
         tell: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] | None = None,
     ) -> Table:
-        """Trains what is left on Ray, several batches at once, and answers the table; `tell` hears what
-        begins and ends. When `stop` says so, or on Ctrl-C where there is no `stop`, the sweep ends;
-        called again, it goes on to the same bits. Handlers of signals are afterwards what they were."""
+        """Trains what is left on a Ray cluster, several batches at once.
+
+        Parameters
+        ----------
+        tell : callable, optional
+            Called with a line when a batch begins or ends.
+        stop : callable, optional
+            Ends the sweep when it returns True; without it Ctrl-C does. A later call continues with the
+            same bits.
+
+        Returns
+        -------
+        Table
+            What is finished.
+
+        Raises
+        ------
+        InputError
+            If Ray is not installed, or batches failed.
+        """
         from .on_ray import check_installed, sweep_on_ray
 
         check_installed()
@@ -129,7 +207,13 @@ class Sweep:
         return self.table()
 
     def train(self) -> Table:
-        """Trains what is left, with a bar of progress, and answers the table."""
+        """Trains what is left, with a progress bar.
+
+        Returns
+        -------
+        Table
+            A row per point.
+        """
         left = {batch.name: i for i, batch in enumerate(self.left())}
         with watch(f"sweep of {self.study.name}", len(left)) as tick:
             for batch, step in self.go():
@@ -137,11 +221,23 @@ class Sweep:
         return self.table()
 
     def table(self) -> Table:
-        """What is finished so far."""
+        """What is finished so far.
+
+        Returns
+        -------
+        Table
+            A row per point: settings, measured values with errors.
+        """
         return table(self.plan, self.folder)
 
     def write(self, *, drawn: bool = True) -> None:
-        """The table and the figure, from the records of the runs."""
+        """Writes `table.csv`, `table.json` and `figure.png` into the folder.
+
+        Parameters
+        ----------
+        drawn : bool, default True
+            Whether to draw the figure.
+        """
         found = self.table()
         write_bytes(inside(self.folder, "table.csv"), found.as_csv())
         told: dict[str, Any] = {"study": self.study.as_dict(), "rows": found.as_dicts()}

@@ -39,11 +39,34 @@ ENDS_AT_1 = {"beta_range": (0.0, 1.0), "beta_schedule_type": "linear"}
 
 @dataclass(frozen=True)
 class Annealer:
-    """Samples of a dimod sampler, from a model that is scaled so that they come at β = 1.
+    """Negative phase from samples of a dimod sampler, such as a quantum or a simulated annealer.
 
-    `sampler` is anything with `sample(bqm, **parameters)`, or a name: "sa", simulated annealing that ends
-    at β = 1, or "tree", exact for machines with few units on one side. `parameters` go to every call.
-    A chain is the first sample, log β and its variance, (e, 1, n + 2).
+    The model is scaled so that the samples come at β = 1. The chain state is the first sample, log β of
+    the sampler and its variance, (e, 1, n + 2).
+
+    Parameters
+    ----------
+    sampler : dimod sampler or str, default "sa"
+        Anything with `sample(bqm, **parameters)`; or "sa" (simulated annealing that ends at β = 1),
+        "tree" (exact, for few units on one side) or "tabu" of dwave-samplers.
+    reads : int, default 100
+        Samples per update.
+    sweeps : int, default 100
+        Sweeps for each sample, if the sampler takes `num_sweeps`.
+    corrected : bool, default True
+        Estimate the sampler's temperature from its samples and rescale the model by it.
+    parameters : mapping, default {}
+        Passed to every call of the sampler.
+
+    Raises
+    ------
+    InputError
+        If the sampler is none, or its package is not installed.
+
+    Examples
+    --------
+    >>> rb.Annealer(reads=50).sampler
+    'sa'
     """
 
     sampler: str | Any = setting(
@@ -66,7 +89,18 @@ class Annealer:
         return torch.cat([machine.random(1, rng), start.expand(machine.replicas, 1, 2)], 2)
 
     def temperature(self, chains: Tensor) -> Estimate:
-        """β_s of the sampler, (e,): of its samples, when it is given the machine's energy itself."""
+        """The inverse temperature at which the sampler draws from the unscaled energy.
+
+        Parameters
+        ----------
+        chains : Tensor of shape (e, 1, n + 2)
+            State of the phase.
+
+        Returns
+        -------
+        Estimate
+            β of the sampler, (e,).
+        """
         log_beta, variance = chains[:, 0, -2].double(), chains[:, 0, -1].double()
         return Estimate(log_beta.exp(), log_beta.exp() * variance.sqrt())
 
@@ -91,7 +125,20 @@ class Annealer:
         return machine.smoothed(spins), torch.cat([spins[:, :1], state], 2)
 
     def split(self, machine: Machine, count: int) -> list[tuple[Annealer, float]]:
-        """Reads of each shard, which follows the temperature by itself, and their share."""
+        """The phase in parts, one per shard; each shard estimates the temperature from its own samples.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine that is trained.
+        count : int
+            Number of shards.
+
+        Returns
+        -------
+        list of (Annealer, float)
+            A phase with part of the reads, and its share of them.
+        """
         return [(replace(self, reads=n or 1), n / self.reads) for n in portions(self.reads, count)]
 
 

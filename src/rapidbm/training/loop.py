@@ -23,7 +23,30 @@ from .replicas import Divergence, ReplicaStatus, RunningAverage
 
 @dataclass(frozen=True, repr=False)
 class Progress(Displayable):
-    """Where a training stands after an update."""
+    """Where a training stands after an update.
+
+    Attributes
+    ----------
+    epoch : int
+        Complete epochs.
+    update : int
+        Updates done.
+    updates : int
+        Updates of the whole training.
+    epoch_end : bool
+        Whether an epoch ends with this update.
+    machine : Machine
+        The machine that is trained; the next update changes it.
+    trainer : Training
+        What makes the updates.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, seed=0), rb.load("bars4")
+    >>> steps = rb.train(machine, data.train, rb.Exact(), rb.sgd(0.1), epochs=1, batch_size=5, seed=0)
+    >>> [(progress.epoch, progress.update) for progress in steps]
+    [(1, 2)]
+    """
 
     epoch: int  # epochs that are complete
     update: int
@@ -34,21 +57,32 @@ class Progress(Displayable):
 
     @property
     def diverged(self) -> tuple[int, ...]:
-        """Replicas that are frozen by now."""
+        """Numbers of the replicas that diverged and are frozen."""
         return self.trainer.diverged()
 
     @property
     def rng(self) -> torch.Generator:
-        """A stream for evaluation: the same at this update whatever was drawn before, so looking
-        never changes the training."""
+        """A generator for evaluation, which depends on seed and update only, so looking changes nothing."""
         return self.trainer.evaluation_rng()
 
     def averaged(self) -> Machine:
-        """A copy of the machine with the running average of its parameters."""
+        """The machine with the running average of its parameters.
+
+        Returns
+        -------
+        Machine
+            A copy; needs `train(average=…)`.
+        """
         return self.trainer.averaged()
 
     def state(self) -> dict[str, Tensor]:
-        """All that the rest of the training depends on; `train(state=…)` goes on from it."""
+        """All that the rest of the training depends on.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Pass it as `train(state=…)` to continue with the same bits.
+        """
         return self.trainer.state()
 
 

@@ -34,16 +34,65 @@ from .positive import Weighted
 
 
 class NegativePhase(Protocol):
-    """An estimator of the model average; `rapidbm.testing.check_negative_phase` is its contract."""
+    """Protocol of negative phases: estimators of the model average in the gradient.
+
+    `rapidbm.testing.check_negative_phase` tests an implementation. Optional methods: `configurations`,
+    the configurations of a step, and `split`, the phase in parts for several shards.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(4, 3, seed=0)
+    >>> phase, rng = rb.Exact(), rb.stream(0, "phase")
+    >>> average, chains = phase.step(machine, phase.init(machine, rng), None, rng)
+    >>> type(average).__name__
+    'AllStates'
+    """
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
-        """The chains to start with; raises InputError for a machine that it cannot serve."""
+        """The chains to start with.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine to train.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        Tensor of shape (e, c, n) or wider
+            Chains; c is 0 for a phase without any.
+
+        Raises
+        ------
+        InputError
+            If the phase does not work for this machine.
+        """
         ...
 
     def step(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Ensemble, Tensor]:
-        """Weighted configurations, and the chains for the next call; `data` is a batch, (e, b, v) ±1."""
+        """Weighted configurations for one update, and the chains for the next.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine at this update; it is not changed.
+        chains : Tensor
+            From `init` or the last `step`; not changed.
+        data : Tensor of shape (e, b, v)
+            The batch, ±1.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        ensemble : WeightedSpins or another ensemble
+            Configurations whose weights sum to one.
+        chains : Tensor
+            Chains of the same shape.
+        """
         ...
 
 
@@ -72,7 +121,17 @@ class HasConfigurations(Protocol):
 
 @dataclass(frozen=True)
 class Exact:
-    """All states with their Boltzmann weights; what can be summed in closed form is not enumerated."""
+    """Negative phase by summing over all states with their Boltzmann weights.
+
+    Layers that can be summed in closed form are not enumerated. For machines of up to 2^20 states.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, seed=0), rb.load("bars4")
+    >>> steps = rb.train(machine, data.train, rb.Exact(), rb.sgd(0.1), epochs=1, batch_size=10, seed=0)
+    >>> next(steps).update
+    1
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -93,7 +152,18 @@ class Exact:
 
 @dataclass(frozen=True)
 class ContrastiveDivergence:
-    """CD-k: `sweeps` Gibbs passes that start from the batch."""
+    """Negative phase CD-k: Gibbs sweeps that start from the batch.
+
+    Parameters
+    ----------
+    sweeps : int, default 1
+        Gibbs sweeps per update (k).
+
+    Examples
+    --------
+    >>> rb.ContrastiveDivergence(10).sweeps
+    10
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -123,23 +193,43 @@ class ContrastiveDivergence:
 
 @dataclass(frozen=True)
 class Persistent:
-    """PCD-k: `particles` chains that live through the training, `sweeps` passes per update.
+    """Negative phase PCD-k: chains that live through the training.
 
-    Chains that live for ever never see again what they have left: a state far from all of them can come
-    to outweigh the data unnoticed. With a `lifetime` L each chain starts anew, at random spins, after L
-    updates, one after another, and counts again when a `REST` of its life is over. Number i of c chains
-    does so at the update that is, modulo L,
+    Chains that live forever cannot notice a state far from all of them that comes to outweigh the data.
+    Two options help; both put the number of the update beside the spins of a chain, (e, c, n + 1).
+
+    With a `lifetime` L each chain restarts after L updates, one after another, and counts again when a
+    share `REST` of its life is over. Chain i of c restarts at the update that is, modulo L,
 
         t_i = ⌈(i + 1) L / c⌉ − 1                                                            (2)
 
-    Then a chain carries the number of the update beside its spins, (e, c, n + 1).
+    `scouts`, the last of the chains, start at sign(ξ) of one pattern after the other, and at the mirror
+    image the next time. They live for `FORAY` sweeps and count after a share `RELAXED` of these. With
+    `born="patterns"` the other chains restart at patterns, too: chain i at pattern i mod K, mirrored
+    where ⌊i/K⌋ is odd. docs/training.md shows when this matters.
 
-    Random spins do not lead everywhere. Patterns are nearer to what their machine has made deep: a share
-    of the particles, the last ones, are `scouts`. They start at sign(ξ) of one pattern after the other,
-    and at its mirror image the next time, live for `FORAY` sweeps, and count when `RELAXED` of these are
-    over: a state that outgrows the data is seen while it is still small (docs/training.md has what that
-    wins). With `born="patterns"` the other chains, too, start anew at patterns: number i at pattern
-    i mod K, where ⌊i/K⌋ is odd at its mirror image.
+    Parameters
+    ----------
+    particles : int, default 1000
+        Number of chains.
+    sweeps : int, default 1
+        Gibbs sweeps per update (k).
+    lifetime : int, default 0
+        Updates after which a chain restarts; 0 means never.
+    born : {"random", "patterns"}, default "random"
+        Where a chain restarts: at random spins or at the patterns.
+    scouts : float, default 0.0
+        Share of the chains that start at the patterns, every 200 sweeps; below 1.
+
+    Raises
+    ------
+    InputError
+        If scouts would leave no persistent chain, or `born="patterns"` has no lifetime.
+
+    Examples
+    --------
+    >>> rb.Persistent(100, sweeps=5, scouts=0.1).scouting
+    10
     """
 
     capturable: ClassVar[bool] = True
@@ -176,7 +266,7 @@ class Persistent:
 
     @property
     def scouting(self) -> int:
-        """How many of the particles are scouts."""
+        """Number of scouts."""
         return max(1, round(self.scouts * self.particles)) if self.scouts else 0
 
     @property
@@ -281,11 +371,27 @@ def _rested(count: int, now: Tensor, life: int, rest: float) -> Tensor:
 
 @dataclass(frozen=True)
 class PatternInduced:
-    """PID: the patterns stand in for low-energy samples; `sweeps` Gibbs passes refine them.
+    """Negative phase PID: the patterns stand in for low-energy samples.
 
-    `units="visible"` takes sign(ξ_v) and infers the hidden units from it (conditional means, mean
-    field in deep and full machines); `units="all"` takes sign(ξ) on every unit, as the paper's
-    Algorithm 1 reads. `docs/decisions/pid.md` compares the two.
+    docs/decisions/pid.md compares the two choices of `units`.
+
+    Parameters
+    ----------
+    sweeps : int, default 0
+        Gibbs sweeps per update from the patterns; with 0 no Monte Carlo is needed.
+    units : {"visible", "all"}, default "visible"
+        "visible" takes sign(ξ_v) and infers the hidden units (conditional means; mean field in deep and
+        full machines). "all" takes sign(ξ) on every unit, as the paper's Algorithm 1 reads.
+    part : tuple of int, default (0, 1)
+        Which part of the patterns, and of how many; set by `split`.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, patterns=4, seed=0), rb.load("bars4")
+    >>> phase, optimiser = rb.PatternInduced(), rb.sgd(0.01)
+    >>> steps = rb.train(machine, data.train, phase, optimiser, epochs=1, batch_size=10, seed=0)
+    >>> next(steps).update
+    1
     """
 
     capturable: ClassVar[bool] = True
@@ -344,10 +450,24 @@ class PatternInduced:
 
 @dataclass(frozen=True)
 class Tempered:
-    """PT: persistent chains on `rungs` temperatures that trade places; the coldest ones count.
+    """Negative phase PT: persistent chains at several temperatures that are exchanged.
 
-    β runs from 0 (the biases alone) to 1. A pair that exchanges more often than the mean moves apart,
-    so that the ladder follows the machine. A chain carries its β beside its spins, (e, c, n + 1).
+    β runs from 0 (the biases alone) to 1. Temperatures move until all neighbours exchange equally often,
+    so that they follow the machine. A chain carries its β beside its spins, (e, c, n + 1).
+
+    Parameters
+    ----------
+    particles : int, default 100
+        Chains at each temperature.
+    rungs : int, default 10
+        Number of temperatures, at least 2.
+    sweeps : int, default 1
+        Gibbs sweeps per update.
+
+    Examples
+    --------
+    >>> rb.Tempered(particles=20, rungs=5).sweeps
+    1
     """
 
     capturable: ClassVar[bool] = True
@@ -372,7 +492,18 @@ class Tempered:
         return torch.cat([spins, ladder.repeat_interleave(self.particles, 1)[..., None]], 2)
 
     def ladder(self, chains: Tensor) -> Tensor:
-        """β of every rung, (e, t)."""
+        """The inverse temperatures of a state.
+
+        Parameters
+        ----------
+        chains : Tensor of shape (e, c, n + 1)
+            State of the phase.
+
+        Returns
+        -------
+        Tensor of shape (e, rungs)
+            β of every rung, rising.
+        """
         return chains[:, :: self.particles, -1]
 
     def step(

@@ -120,7 +120,29 @@ class Adam:
 
 @dataclass(frozen=True)
 class TorchOptimizer:
-    """An elementwise optimiser of `torch.optim` by its class's name, one rate for all replicas."""
+    """An elementwise optimiser of `torch.optim` by name, with one rate for all replicas.
+
+    Parameters
+    ----------
+    name : str
+        Name of the class, such as "RMSprop".
+    rate : float
+        Learning rate.
+    options : tuple of (str, Any), default ()
+        Further arguments of the class.
+    schedule : Schedule, optional
+        How the rate changes; constant by default.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, not elementwise, or refuses its options.
+
+    Examples
+    --------
+    >>> rb.TorchOptimizer("RMSprop", 1e-3, (("alpha", 0.9),)).rate
+    0.001
+    """
 
     name: str
     rate: Rate  # one number
@@ -138,6 +160,20 @@ class TorchOptimizer:
         _check_rate(self.rate, 0.0)
 
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
+        """The optimiser of given parameters.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Parameter
+            Parameters by name; biases have no weight decay.
+        per_epoch : int, default 1
+            Updates per epoch.
+
+        Returns
+        -------
+        Updater
+            Moves the parameters by gradients.
+        """
         kind = getattr(torch.optim, self.name)
         try:
             made = kind(self._groups(parameters), **dict(self.options))  # every step has its rate
@@ -165,8 +201,42 @@ def sgd(
     floor: float = 0.0,
     fall: Literal["none", "linear", "cosine"] = "none",
 ) -> SGD:
-    """Stochastic gradient descent; `decay`, `after`, `floor` and `fall` make the `Schedule`. `rate`,
-    `momentum` and `weight_decay` are one number, or one per replica."""
+    """Stochastic gradient descent, with momentum and decoupled weight decay.
+
+    Numbers may differ per replica: give a sequence with one number each.
+
+    Parameters
+    ----------
+    rate : float or sequence of float
+        Learning rate.
+    momentum : float or sequence of float, default 0.0
+        Factor on the last step, eq. (1).
+    weight_decay : float or sequence of float, default 0.0
+        Couplings shrink by rate · weight_decay per update; biases do not.
+    decay : float, default 1.0
+        Factor on the rate after each epoch.
+    after : int, default 0
+        Last epoch with the full rate.
+    floor : float, default 0.0
+        The decay ends at this rate.
+    fall : {"none", "linear", "cosine"}, default "none"
+        Fall of the rate to zero over the whole training.
+
+    Returns
+    -------
+    SGD
+        For `train`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> rb.sgd([0.1, 0.01], momentum=0.5).rate  # two replicas
+    (0.1, 0.01)
+    """
     return SGD(_each(rate), _each(momentum), _each(weight_decay), Schedule(decay, after, floor, fall))
 
 
@@ -182,8 +252,46 @@ def adam(
     fall: Literal["none", "linear", "cosine"] = "none",
     clock: Clock = "update",
 ) -> Adam:
-    """Adam; `decay`, `after`, `floor` and `fall` make the `Schedule`; `clock="epoch"` is Adam as the
-    paper's released program has it. `rate` and `weight_decay` are one number, or one per replica."""
+    """The optimiser Adam, with decoupled weight decay.
+
+    Numbers may differ per replica: give a sequence with one number each.
+
+    Parameters
+    ----------
+    rate : float or sequence of float, default 1e-3
+        Learning rate.
+    betas : tuple of float, default (0.9, 0.999)
+        Decay of the running means of gradient and squared gradient.
+    epsilon : float, default 1e-8
+        Added to the root of the squared gradient.
+    weight_decay : float or sequence of float, default 0.0
+        Couplings shrink by rate · weight_decay per update; biases do not.
+    decay : float, default 1.0
+        Factor on the rate after each epoch.
+    after : int, default 0
+        Last epoch with the full rate.
+    floor : float, default 0.0
+        The decay ends at this rate.
+    fall : {"none", "linear", "cosine"}, default "none"
+        Fall of the rate to zero over the whole training.
+    clock : {"update", "epoch"}, default "update"
+        What the bias correction counts; "epoch" is as in the paper's released program.
+
+    Returns
+    -------
+    Adam
+        For `train`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> rb.adam(1e-2, fall="linear").betas
+    (0.9, 0.999)
+    """
     schedule = Schedule(decay, after, floor, fall)
     return Adam(_each(rate), betas, epsilon, _each(weight_decay), schedule, clock)
 

@@ -25,19 +25,53 @@ Weighted = WeightedSpins | GivenVisible
 
 
 class PositivePhase(Protocol):
-    """`step` completes visible spins (e, c, v), ±1 as `train` has checked, to weighted configurations;
-    the weights sum to one."""
+    """Protocol of positive phases: completes visible rows to configurations, for the data average."""
 
     def check(self, machine: Machine, batch_size: int) -> None:
-        """Raises InputError for a machine, or a batch, that it cannot serve."""
+        """Refuses a machine, or a batch, that the phase cannot serve.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine to train.
+        batch_size : int
+            Rows per update.
+
+        Raises
+        ------
+        InputError
+            With the reason, and what to use instead.
+        """
         ...
 
-    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted: ...
+    def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
+        """Visible rows with their hidden units, as weighted configurations.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine at this update.
+        data : Tensor of shape (e, b, v)
+            The batch, ±1.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        WeightedSpins or another ensemble
+            Weights sum to one.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class ConditionalMean:
-    """Hidden units at their exact means given the data; restricted machines only."""
+    """Positive phase with hidden units at their exact conditional means; for restricted machines.
+
+    Examples
+    --------
+    >>> rb.ConditionalMean().check(rb.rbm(16, 8, seed=0), batch_size=10)
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -56,7 +90,18 @@ class ConditionalMean:
 
 @dataclass(frozen=True)
 class MeanField:
-    """Hidden units at the fixed point of mean field (`sampling.mean_field`), or near it."""
+    """Positive phase with hidden units at the fixed point of mean field, or close to it.
+
+    Parameters
+    ----------
+    iterations : int, default 30
+        Mean-field iterations.
+
+    Examples
+    --------
+    >>> rb.MeanField(10).iterations
+    10
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -74,7 +119,18 @@ class MeanField:
 
 @dataclass(frozen=True)
 class ClampedChains:
-    """One chain per image, its visible units clamped, `sweeps` Gibbs passes from unknown hidden units."""
+    """Positive phase with one Gibbs chain per row, visible units clamped, hidden units unknown at first.
+
+    Parameters
+    ----------
+    sweeps : int, default 10
+        Gibbs sweeps per update.
+
+    Examples
+    --------
+    >>> rb.ClampedChains(5).sweeps
+    5
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -95,7 +151,12 @@ class ClampedChains:
 
 @dataclass(frozen=True)
 class Enumerated:
-    """Every hidden state with its exact weight, for each image."""
+    """Positive phase with every hidden state at its exact weight, for each row; for at most 2^10 states.
+
+    Examples
+    --------
+    >>> rb.Enumerated().check(rb.dbm(16, (4, 3), seed=0), batch_size=10)
+    """
 
     capturable: ClassVar[bool] = True
 

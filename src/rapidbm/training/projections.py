@@ -26,21 +26,55 @@ Every = Literal["update", "epoch"]
 
 
 class Projection(Protocol):
-    """`apply` changes ξ in place; `every` says when training calls it."""
+    """Protocol of projections: puts the patterns ξ back in place after the optimiser has moved them."""
 
     @property
-    def every(self) -> Every: ...
-
-    def check(self, machine: Machine) -> None:
-        """Raises InputError for a machine that it cannot serve."""
+    def every(self) -> Every:
+        """When training applies it: after every "update" or every "epoch"."""
         ...
 
-    def apply(self, machine: Machine, rng: torch.Generator) -> None: ...
+    def check(self, machine: Machine) -> None:
+        """Refuses a machine that the projection cannot serve.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine to train.
+
+        Raises
+        ------
+        InputError
+            If the couplings have no patterns.
+        """
+        ...
+
+    def apply(self, machine: Machine, rng: torch.Generator) -> None:
+        """Projects the patterns in place.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine; its patterns are changed.
+        rng : torch.Generator
+            Source of random numbers.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Eq. (1): patterns are spins again."""
+    """Projection to spins: ξ ← sign(ξ), eq. (1).
+
+    Parameters
+    ----------
+    every : {"update", "epoch"}, default "epoch"
+        When it is applied.
+
+    Examples
+    --------
+    >>> rb.Sign(every="update").every
+    'update'
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -59,7 +93,25 @@ class Sign:
 
 @dataclass(frozen=True)
 class Clip:
-    """Eq. (2): patterns are continuous, within [−x, x]; x may be one for each replica."""
+    """Projection to an interval: patterns are continuous within [−x, x], eq. (2).
+
+    Parameters
+    ----------
+    x : float or tuple of float, default 1.0
+        Bound, or one for each replica; above 0.
+    every : {"update", "epoch"}, default "update"
+        When it is applied.
+
+    Raises
+    ------
+    InputError
+        If a bound is not positive.
+
+    Examples
+    --------
+    >>> rb.Clip((0.5, 1.0)).each  # two replicas
+    (0.5, 1.0)
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -75,7 +127,7 @@ class Clip:
 
     @property
     def each(self) -> tuple[float, ...]:
-        """One x, or that of each replica."""
+        """The bounds: one, or one for each replica."""
         return self.x if isinstance(self.x, tuple) else (self.x,)
 
     def check(self, machine: Machine) -> None:
@@ -98,7 +150,20 @@ class Clip:
 
 @dataclass(frozen=True)
 class GibbsProjection:
-    """Eq. (3): patterns are spins again, drawn in the field of each other; `sweeps` times."""
+    """Projection to spins drawn at random: each layer of ξ in the field of the others, eq. (3).
+
+    Parameters
+    ----------
+    sweeps : int, default 1
+        Passes over the layers.
+    every : {"update", "epoch"}, default "update"
+        When it is applied.
+
+    Examples
+    --------
+    >>> rb.GibbsProjection(sweeps=2).every
+    'update'
+    """
 
     capturable: ClassVar[bool] = True
 
@@ -125,7 +190,18 @@ class GibbsProjection:
 
 @dataclass(frozen=True)
 class NoProjection:
-    """The patterns go where the optimiser takes them."""
+    """No projection: the patterns stay where the optimiser puts them.
+
+    Parameters
+    ----------
+    every : {"update", "epoch"}, default "epoch"
+        Without effect; other projections have it.
+
+    Examples
+    --------
+    >>> rb.NoProjection().every
+    'epoch'
+    """
 
     capturable: ClassVar[bool] = True
 

@@ -13,10 +13,34 @@ FALLS = ("none", "linear", "cosine")
 
 @dataclass(frozen=True)
 class Schedule:
-    """The factor on the rate: `decay` per epoch after epoch `after` until the rate has reached
-    `floor`, and a `fall` to zero over the whole training. A training that was made longer has several
-    falls, each from the full rate: `ends` are the epochs at which the earlier ones ended. One that was
-    steered has `changes`, each an update (from 0) and the rate that all replicas start from since."""
+    """How the learning rate changes: decay per epoch, then a fall to zero over the whole training.
+
+    Parameters
+    ----------
+    decay : float, default 1.0
+        Factor on the rate after each epoch, in (0, 1].
+    after : int, default 0
+        Last epoch with the full rate.
+    floor : float, default 0.0
+        The decay ends at this rate.
+    fall : {"none", "linear", "cosine"}, default "none"
+        Fall to zero over the training.
+    ends : tuple of int, default ()
+        Epochs at which earlier falls ended, of a training that was prolonged: each fall starts again
+        from the full rate.
+    changes : tuple of (int, float), default ()
+        Update (from 0) and the rate that all replicas have since then, of a rate set by hand.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range or `ends` do not rise.
+
+    Examples
+    --------
+    >>> rb.Schedule(decay=0.5, after=1).rate(0.1, epoch=3, fraction=0.0)
+    0.025
+    """
 
     decay: float = 1.0
     after: int = 0
@@ -62,12 +86,40 @@ class Schedule:
             )
 
     def starts(self, given: tuple[float, ...], update: int) -> tuple[float, ...]:
-        """The rates of the replicas at an update (from 0), before decay and fall."""
+        """The rates before decay and fall.
+
+        Parameters
+        ----------
+        given : tuple of float
+            Rates of the optimiser, one per replica.
+        update : int
+            Number of the update, from 0.
+
+        Returns
+        -------
+        tuple of float
+            These rates, or the one that was set since.
+        """
         since = [rate for when, rate in self.changes if when <= update]
         return (since[-1],) * len(given) if since else given
 
     def fraction(self, update: int, per_epoch: int, epochs: int) -> float:
-        """How much of the fall that is under way is done before update number `update` (from 0)."""
+        """How much of the current fall is done.
+
+        Parameters
+        ----------
+        update : int
+            Number of the update, from 0.
+        per_epoch : int
+            Updates per epoch.
+        epochs : int
+            Epochs of the whole training.
+
+        Returns
+        -------
+        float
+            From 0 to 1; 0 without a fall.
+        """
         if self.fall == "none":
             return 0.0
         ends = [end * per_epoch for end in (*self.ends, epochs)]
@@ -76,7 +128,22 @@ class Schedule:
         return (update - start) / (end - start)
 
     def rate(self, start: float, epoch: int, fraction: float) -> float:
-        """The rate during epoch number `epoch` (from 0), after `fraction` of a fall."""
+        """The rate of one update.
+
+        Parameters
+        ----------
+        start : float
+            Rate before decay and fall.
+        epoch : int
+            Number of the epoch, from 0.
+        fraction : float
+            How much of the fall is done.
+
+        Returns
+        -------
+        float
+            The learning rate.
+        """
         decayed = start * self.decay ** max(0, epoch - self.after)
         rate = max(decayed, min(self.floor, start))
         if self.fall == "linear":

@@ -43,29 +43,73 @@ def train(
     rng: torch.Generator | None = None,
     state: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Progress]:
-    """Trains the machine in place and yields after every epoch, or after every update.
+    """Trains a machine in place; an iterator that yields after every epoch or every update.
 
-    `data` (samples, visible) holds ±1, {0, 1} or booleans (`to_spins`), or is a `Split`.
-    Replicas may differ in their rate and weight decay, one number each (`sgd`, `adam`).
-    `positive=None` picks the phase for the machine. `batch_mean="nominal"` divides the data's moments by
-    `batch_size` also in the last, smaller batch of an epoch (`docs/training.md`). `average=T` keeps an
-    exponential average of the parameters over about T updates. `precision` rounds products of matrices on
-    a GPU (`rapidbm.precision`), where nobody chooses to the fastest form. `centred` leaves the means of
-    units out of what couplings act on (`centring`), for machines with biases. `pace` is the share of
-    their steps that patterns of hidden units make (docs/deep.md). `shards` cuts batches and chains into
-    parts with random numbers of their own, which the processes that a launcher started share
-    (`rapidbm.in_ranks`, docs/scaling.md).
-    Of a machine with biases, columns that are the same in all rows are biases and nothing else: their
-    couplings are 0 from the first update on (`constants`).
-    `state` is a `Progress.state()` to go on from. A training that provably ends below independent columns
-    warns (`FitWarning`).
+    The caller evaluates, logs, stops or saves inside the loop. In a machine with biases, columns that
+    are equal in all rows are learned by the biases alone: their couplings stay 0.
 
-    Examples:
-        >>> machine, data = rb.rbm(16, 8, biases=True, seed=0), rb.load("bars4")
-        >>> phase, optimiser = rb.Exact(), rb.adam(0.01)
-        >>> steps = rb.train(machine, data.train, phase, optimiser, epochs=2, batch_size=10, seed=0)
-        >>> [progress.update for progress in steps]
-        [1, 2]
+    Parameters
+    ----------
+    machine : Machine
+        The machine to train; its parameters are changed.
+    data : Split or array of shape (samples, v)
+        Training rows: ±1, {0, 1} or booleans.
+    negative : NegativePhase
+        Estimator of the model average, such as `PatternInduced()` or `Persistent(1000)`.
+    optimizer : Optimizer or torch optimiser
+        `sgd(…)`, `adam(…)`, or an elementwise one of `torch.optim`.
+    epochs : int
+        Passes over the data.
+    batch_size : int
+        Rows per update.
+    positive : PositivePhase, optional
+        Estimator of the data average; chosen for the machine by default.
+    projection : Projection, optional
+        What keeps patterns in place; nothing by default.
+    batch_mean : {"true", "nominal"}, default "true"
+        Divide the moments of a smaller last batch by its own size or by `batch_size`.
+    average : int, optional
+        Keep an exponential average of the parameters over about so many updates.
+    precision : {"float32", "tf32", "bf16"}, optional
+        Rounding of matrix products on a GPU; the fastest by default.
+    centred : bool, default False
+        Centred gradients: couplings act on differences from the means. Needs biases.
+    pace : float, default 1.0
+        Factor on the steps of the hidden units' patterns.
+    shards : int, default 1
+        Parts of batch and chains with random numbers of their own, shared by the processes of
+        `in_ranks`.
+    every : {"epoch", "update"}, default "epoch"
+        When to yield.
+    seed : int, optional
+        Seed of the training.
+    rng : torch.Generator, optional
+        Source of random numbers, in place of `seed`.
+    state : mapping, optional
+        A `Progress.state()` to continue from.
+
+    Yields
+    ------
+    Progress
+        Epoch, update, machine and state.
+
+    Raises
+    ------
+    InputError
+        If data, phases or options do not fit the machine.
+
+    Warns
+    -----
+    FitWarning
+        If the training provably ends below independent columns.
+
+    Examples
+    --------
+    >>> machine, data = rb.rbm(16, 8, biases=True, seed=0), rb.load("bars4")
+    >>> phase, optimiser = rb.Exact(), rb.adam(0.01)
+    >>> steps = rb.train(machine, data.train, phase, optimiser, epochs=2, batch_size=10, seed=0)
+    >>> [progress.update for progress in steps]
+    [1, 2]
     """
     check_choice("interval to yield at", every, ("epoch", "update"))
     trainer = Trainer(
@@ -95,5 +139,28 @@ def train(
 def log_likelihood_gradient(
     machine: Machine, positive: Ensemble, negative: Ensemble
 ) -> dict[str, Tensor]:
-    """∂⟨log p⟩/∂θ from the moments of the two phases."""
+    """The gradient of the mean log-likelihood, from the moments of the two phases.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    positive : WeightedSpins or another ensemble
+        Configurations of the positive phase.
+    negative : WeightedSpins or another ensemble
+        Configurations of the negative phase.
+
+    Returns
+    -------
+    dict of str to Tensor
+        ∂⟨log p⟩/∂θ for every parameter, by name.
+
+    Examples
+    --------
+    >>> machine, rng = rb.rbm(4, 3, seed=0), rb.stream(0, "phases")
+    >>> positive = rb.ConditionalMean().step(machine, rb.to_spins([[[1, 0, 0, 1]]]).float(), rng)
+    >>> negative, _ = rb.Exact().step(machine, None, None, rng)
+    >>> list(rb.log_likelihood_gradient(machine, positive, negative))
+    ['couplings.weights.0-1']
+    """
     return {name: -value for name, value in positive.gradient_difference(negative, machine).items()}

@@ -215,5 +215,26 @@ def _opened(run: str | Path | Trained | Machine) -> Trained:
 
 
 def pretrained(name: str) -> Machine:
-    """A trained machine that comes with the package: `mnist`."""
+    """A trained machine that comes with the package.
+
+    Parameters
+    ----------
+    name : str
+        `mnist`: 28 × 28 digits.
+
+    Returns
+    -------
+    Machine
+        One replica.
+
+    Raises
+    ------
+    InputError
+        If there is no machine of that name.
+
+    Examples
+    --------
+    >>> rb.pretrained("mnist").visible
+    784
+    """
     return load_machine(lookup("pretrained machine", name, known()))
