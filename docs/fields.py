@@ -1,46 +1,34 @@
-"""What a class's fields say of themselves, by help texts and comments, is a table in the reference, and
-numbers of equations stand near them."""
+"""For the reference: fields of a class whose docstring has no table get one from their help texts and
+comments, and numbers of equations move close to them."""
 
 import ast
 import re
-from textwrap import indent
 from typing import Any
 
 import griffe
 
-UNDERLINED = re.compile(r"^(\w+)\n-{3,}\n((?:.+\n?)+)", re.MULTILINE)  # as scikit-learn has its sections
+SECTIONS = re.compile(r"^(Parameters|Attributes)\n-{3,}$", re.MULTILINE)
 
 
 class Fields(griffe.Extension):
     def on_class_members(self, *, node: Any, cls: griffe.Class, **more: Any) -> None:
         if not isinstance(node, ast.ClassDef) or cls.docstring is None:
             return
-        cls.docstring.value = UNDERLINED.sub(_section, cls.docstring.value)
         fields = [x for x in node.body if isinstance(x, ast.AnnAssign) and isinstance(x.target, ast.Name)]
         lines = cls.lines_collection[cls.filepath]
         told = [(x.target.id, _help(x.value) or _comment(lines[x.end_lineno - 1])) for x in fields]
         for field in fields:  # a default is what it is, not the call that says so
             if _help(field.value):
                 cls.members[field.target.id].value = ast.unparse(field.value.args[0])
-        rows = [f"    {name}: {text}" for name, text in told if text and not name.startswith("_")]
-        if rows:
-            cls.docstring.value += "\n\nAttributes:\n" + "\n".join(rows)
+        rows = [f"{name}\n    {text}" for name, text in told if text and not name.startswith("_")]
+        if rows and not SECTIONS.search(cls.docstring.value):
+            cls.docstring.value += "\n\nAttributes\n----------\n" + "\n".join(rows)
 
     def on_module_instance(self, *, node: Any, mod: griffe.Module, **more: Any) -> None:
         if mod.docstring is not None:
             mod.docstring.value = re.sub(
                 r" {4,}(\(\d+\))$", r"   \1", mod.docstring.value, flags=re.MULTILINE
             )
-
-
-def _section(found: re.Match[str]) -> str:
-    """A section by indentation, as the other docstrings have theirs; attributes, of which some share a
-    line, as a list."""
-    name, body = found.groups()
-    if name == "Attributes":
-        return "**Attributes:**\n\n" + re.sub(r"^(\w.*?) : ", r"- `\1`: ", body, flags=re.MULTILINE)
-    body = re.sub(r"^(\w+) : ", r"\1: ", body, flags=re.MULTILINE)
-    return name.replace("Parameters", "Args") + ":\n" + indent(body, "    ")
 
 
 def _help(value: ast.expr | None) -> str:

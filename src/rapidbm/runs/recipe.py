@@ -9,7 +9,8 @@ have no field here, such as those of other packages, are in `options`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,10 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The choices of one training; None leaves a choice to the thing it concerns."""
+    """The choices of one training, by the names of the options of `rapidbm train`.
+
+    None leaves a choice to the thing that it concerns. `Recipe.made` fills in a preset.
+    """
 
     dataset: str
     threshold: float | None = None
@@ -575,6 +579,15 @@ FIELDS = frozenset(f.name for f in fields(Recipe))
 GONE: dict[str, Shape] = {"pattern_units": Maybe(OneOf(("visible",)))}  # of older files, as it still is
 IN_A_FILE = of_fields(Recipe)
 IN_A_FILE = replace(IN_A_FILE, may={**(IN_A_FILE.may or {}), **GONE})
+_HELP = {  # where an option's help does not fit all of its parts, or there is none
+    "dataset": "Name or file of the data.",
+    "sweeps": "Gibbs sweeps per update of the negative phase.",
+    "particles": "Chains of pcd, or of each temperature of pt.",
+    "positive_steps": "Iterations or sweeps of the positive phase.",
+    "falls": "Epochs at which earlier falls of the rate ended, of a run that was prolonged.",
+    "rate_changes": "(update, rate since then), of a run whose rate was changed while it trained.",
+    "options": "Options of parts that other packages bring, by name.",
+}
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:
@@ -587,3 +600,21 @@ def _owners() -> dict[str, str]:
     ours = {o.name: o.setting.belongs_to for o in options_of(Recipe).values()}
     parts = {flag: choice for choice in PARTS for flag in _own_flags(choice)}
     return {key: owner for key, owner in (ours | parts).items() if owner}
+
+
+def _parameters() -> str:
+    """The section of a recipe's docstring that explains its fields, from the help of the options."""
+    help_of = {f: next(iter(x.values())).setting.help for c in PARTS for f, x in _own_flags(c).items()}
+    help_of |= {f.name: f.metadata["setting"].help for f in fields(Recipe) if f.metadata} | _HELP
+    rows = ["Parameters", "----------"]
+    for field_ in fields(Recipe):
+        text = help_of[field_.name]
+        registry = {**PARTS, "metrics": METRICS}.get(field_.name)
+        if registry is not None:
+            text = text.replace("{names}", ", ".join(registry.own))
+        default = "" if field_.default is MISSING else f", default {field_.default!r}"
+        rows += [f"{field_.name} : {field_.type}{default}", f"    {text.rstrip('.')}."]
+    return "\n".join(rows)
+
+
+Recipe.__doc__ = f"{cleandoc(Recipe.__doc__ or '')}\n\n{_parameters()}\n"

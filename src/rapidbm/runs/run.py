@@ -249,7 +249,7 @@ class Run(RunFolder):
         Raises
         ------
         InputError
-            If the training would not become longer, or the choice of `rate` is missing.
+            If the training would not become longer, or `rate` would have no effect.
         """
         with self._alone():
             return self._extend(epochs, rate, budget)

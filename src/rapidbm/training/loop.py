@@ -62,7 +62,7 @@ class Progress(Displayable):
 
     @property
     def rng(self) -> torch.Generator:
-        """A generator for evaluation, which depends on seed and update only, so looking changes nothing."""
+        """A generator for evaluation; it depends on seed and update only, so looking changes nothing."""
         return self.trainer.evaluation_rng()
 
     def averaged(self) -> Machine:

@@ -102,21 +102,52 @@ COUNTED = 2**23  # updates that float32 counts exactly
 
 @runtime_checkable
 class Splits(Protocol):
-    """A negative phase that can be cut into shards (`shards.py`)."""
+    """Protocol of negative phases that can be cut into shards (`shards.py`)."""
 
     def split(self, machine: Machine, count: int) -> SplitPhases:
-        """The phase of each of so many shards, and its share in the model's average: None for that of
-        its images, 0 for a shard that has nothing to do."""
+        """The phase of each shard, and its share in the model average.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine that is trained.
+        count : int
+            Number of shards.
+
+        Returns
+        -------
+        list of (NegativePhase, float or None)
+            Shares sum to one; None stands for the share of the shard's rows, 0 for a shard without work.
+        """
         ...
 
 
 @runtime_checkable
 class HasConfigurations(Protocol):
-    """A negative phase that can show the spins it averages over, before any of them become means."""
+    """Protocol of negative phases that can show the spins that they average over."""
 
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """The spins of one step, before any of them become means.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine at this update.
+        chains : Tensor
+            Chains of the phase.
+        data : Tensor of shape (e, b, v)
+            The batch, ±1.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        Tensor of shape (e, c, n)
+            Configurations.
+        """
+        ...
 
 
 @dataclass(frozen=True)

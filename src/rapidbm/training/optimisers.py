@@ -58,20 +58,33 @@ class AtOnce(Protocol):
 
 @runtime_checkable
 class Optimizer(Protocol):
-    """The choice of an optimiser, as a person makes it."""
+    """Protocol of optimisers: a choice of rate and schedule, which `bind` turns into updates."""
 
     @property
     def rate(self) -> Rate: ...
     @property
     def schedule(self) -> Schedule: ...
     def bind(self, parameters: Parameters, per_epoch: int = 1) -> Updater:
-        """The optimiser of these parameters; an epoch has `per_epoch` updates."""
+        """The optimiser of given parameters.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Parameter
+            Parameters by name.
+        per_epoch : int, default 1
+            Updates per epoch.
+
+        Returns
+        -------
+        Updater
+            Moves the parameters by gradients.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class SGD:
-    """Eq. (1)."""
+    """Stochastic gradient descent, eq. (1); `sgd` makes one."""
 
     capturable: ClassVar[bool] = True
 
