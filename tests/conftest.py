@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rapidbm.accel.ranks import Crew
+from rapidbm.accel.ranks import ThreadRanks
 from rapidbm.machines.units import SPIN
 from rapidbm.runs import diagnosis
 from rapidbm.testing import small_machines
@@ -60,15 +60,15 @@ def changes(before: dict[str, object], after: dict[str, object]) -> list[str]:
 
 
 POOLS = []  # of threads that train shards abreast; they would end whenever their trainer is collected
-_crew = Crew.__init__
+_thread_ranks = ThreadRanks.__init__
 
 
-def _recorded(crew, *options):
-    _crew(crew, *options)
-    POOLS.append(crew.pool)
+def _recorded(thread_ranks, *options):
+    _thread_ranks(thread_ranks, *options)
+    POOLS.append(thread_ranks.pool)
 
 
-Crew.__init__ = _recorded
+ThreadRanks.__init__ = _recorded
 
 
 LATE = 10.0  # seconds after which a thread counts as left behind

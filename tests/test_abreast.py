@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rapidbm as rb
-from rapidbm.accel.ranks import Crew, Ranks
+from rapidbm.accel.ranks import Ranks, ThreadRanks
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.machines.layers import Layers
 from rapidbm.runs.recipe import Recipe
@@ -136,17 +136,17 @@ def test_a_sweep_of_units_in_shards_draws_from_the_fields_of_the_whole_machine()
     whose numbers are the shards' side by side."""
     machine = rb.rbm(12, 9, 4, scale=0.5, seed=3, dtype=torch.float64)
     split = ByUnits(machine.layers, 2)
-    crew = Crew(2, Ranks())
-    parts = [split.machine(machine, i, crew.members[i]) for i in range(2)]
+    threads = ThreadRanks(2, Ranks())
+    parts = [split.machine(machine, i, threads.members[i]) for i in range(2)]
     spins = machine.random(50, seed=1)
     own = [split.cut(spins, range(i, i + 1)) for i in range(2)]
     for layer in (0, 1):
-        fields = crew.run([partial(parts[i].field, own[i], layer, means=True) for i in range(2)])
+        fields = threads.run([partial(parts[i].field, own[i], layer, means=True) for i in range(2)])
         sizes = [split.within(range(i, i + 1))[layer] for i in range(2)]
         whole = machine.field(spins, layer)
         for field, part in zip(fields, sizes, strict=True):
             assert torch.allclose(field, whole[..., part], atol=1e-12)
-    swept = crew.run(
+    swept = threads.run(
         [lambda i=i: rb.sweep(parts[i], own[i], rb.stream(7, i), means=True) for i in range(2)]
     )
     streams, spins = [rb.stream(7, i) for i in range(2)], spins.clone()
@@ -162,7 +162,7 @@ def test_a_sweep_of_units_in_shards_draws_from_the_fields_of_the_whole_machine()
     assert torch.equal(split.joined([(range(i, i + 1), swept[i]) for i in range(2)]), spins)
     # and the gradient over them
     whole = machine.gradient(machine.given_visible(spins[..., :12]))["couplings.patterns"]
-    found = crew.run(
+    found = threads.run(
         [
             lambda i=i: parts[i].gradient(parts[i].given_visible(swept[i][..., : parts[i].visible]))
             for i in range(2)
@@ -175,25 +175,27 @@ def test_a_sweep_of_units_in_shards_draws_from_the_fields_of_the_whole_machine()
 def test_energies_of_units_in_shards_are_finite_together():
     """A replica whose patterns grow too large in one shard stops in all."""
     machine = rb.rbm(12, 9, 4, replicas=2, seed=3)
-    crew = Crew(2, Ranks())
-    parts = [ByUnits(machine.layers, 2).machine(machine, i, crew.members[i]) for i in range(2)]
+    threads = ThreadRanks(2, Ranks())
+    parts = [ByUnits(machine.layers, 2).machine(machine, i, threads.members[i]) for i in range(2)]
     parts[1].patterns.data[0, 0, 0] = 1e20
-    for found in crew.run([part.finite for part in parts]):
+    for found in threads.run([part.finite for part in parts]):
         assert found.tolist() == [False, True]
 
 
 def test_an_error_in_one_thread_ends_the_others():
-    crew = Crew(2, Ranks())
+    threads = ThreadRanks(2, Ranks())
 
     def waits():
-        return crew.members[0].add(torch.ones(1))
+        return threads.members[0].add(torch.ones(1))
 
     def fails():
         raise rb.InputError("not this one")
 
     with pytest.raises(rb.InputError, match="not this one"):
-        crew.run([waits, fails])
-    assert crew.run([lambda i=i: int(crew.members[i].add(torch.tensor([i + 1]))) for i in range(2)]) == [
+        threads.run([waits, fails])
+    assert threads.run(
+        [lambda i=i: int(threads.members[i].add(torch.tensor([i + 1]))) for i in range(2)]
+    ) == [
         3,
         3,
     ]

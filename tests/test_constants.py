@@ -123,7 +123,7 @@ def test_of_rows_on_disk_all_count(tmp_path, monkeypatch):
     assert isinstance(data.train, Stored)
     whole = data.train + data.test
     found = constant_means(whole)
-    assert len(whole.some()) < len(whole) == 2000
+    assert len(whole.in_memory()) < len(whole) == 2000
     assert found[[5, 7, 9]].tolist() == [0, 0, 0]
     assert found[3] == pytest.approx(-2000 / 2002)
     assert found.count_nonzero() == 8

@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from torch.distributed import TCPStore
 
 import rapidbm as rb
-import together
+import two_ranks
 from forked import LONG, Forked
 from rapidbm.__main__ import main as command
-from rapidbm.accel.ranks import Ranks, here, in_ranks, launched
+from rapidbm.accel.ranks import Ranks, current_ranks, in_ranks, launched
 from rapidbm.cli.main import main
 from rapidbm.machines.files import load_tensors
 from rapidbm.runs.recipe import Recipe
@@ -69,9 +69,9 @@ def both(tmp_path_factory):
     """What two ranks found, and what one process does."""
     folder = tmp_path_factory.mktemp("together")
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    two = ranks(lambda rank: together.main("two.safetensors"), folder, store)
+    two = ranks(lambda rank: two_ranks.main("two.safetensors"), folder, store)
     assert [rank.wait() for rank in two] == [0, 0], [rank.errors for rank in two]
-    together.main(str(folder / "one.safetensors"))
+    two_ranks.main(str(folder / "one.safetensors"))
     return load_file(folder / "two.safetensors"), load_file(folder / "one.safetensors")
 
 
@@ -86,11 +86,11 @@ def same_parameters(two, one, name: str, updates: int) -> None:
         assert torch.allclose(value.double(), one[key].double(), rtol=0, atol=tolerance), key
 
 
-@pytest.mark.parametrize("name", together.trainings())
+@pytest.mark.parametrize("name", two_ranks.trainings())
 def test_two_ranks_train_to_the_parameters_of_one_process(both, name):
     two, one = both
-    same_parameters(two, one, name, together.UPDATES)
-    start = together.training(together.trainings()[name])
+    same_parameters(two, one, name, two_ranks.UPDATES)
+    start = two_ranks.training(two_ranks.trainings()[name])
     for key, parameter in start.machine.named_parameters():
         assert not torch.allclose(two[f"{name}/parameter/{key}"], parameter.data, atol=1e-4), key
     assert int(one[f"sent/{name}"]) == 0
@@ -99,11 +99,11 @@ def test_two_ranks_train_to_the_parameters_of_one_process(both, name):
 @pytest.mark.slow
 def test_ranks_of_torchrun_after_100_updates(tmp_path):
     """Bar: 10⁻¹⁰ in float64."""
-    done = torchrun([str(HERE / "together.py"), str(tmp_path / "two.safetensors"), "100"])
+    done = torchrun([str(HERE / "two_ranks.py"), str(tmp_path / "two.safetensors"), "100"])
     assert done.returncode == 0, done.stderr
-    together.main(str(tmp_path / "one.safetensors"), 100)
+    two_ranks.main(str(tmp_path / "one.safetensors"), 100)
     two, one = (load_file(tmp_path / f"{count}.safetensors") for count in ("two", "one"))
-    for name in together.trainings():
+    for name in two_ranks.trainings():
         same_parameters(two, one, name, 100)
 
 
@@ -120,14 +120,16 @@ def test_an_annealed_likelihood_is_that_of_one_process(both):
 
 def numbers_summed(name: str) -> int:
     """What the page about scaling derives: numbers that each rank gives into sums, in all updates."""
-    e, v, h, k = together.REPLICAS, together.V, together.H, together.K
-    settings, updates = together.trainings()[name], together.UPDATES
-    rows = [min(together.BATCH, 50 - start) for _ in range(34) for start in range(0, 50, together.BATCH)]
+    e, v, h, k = two_ranks.REPLICAS, two_ranks.V, two_ranks.H, two_ranks.K
+    settings, updates = two_ranks.trainings()[name], two_ranks.UPDATES
+    rows = [
+        min(two_ranks.BATCH, 50 - start) for _ in range(34) for start in range(0, 50, two_ranks.BATCH)
+    ]
     rows, units = rows[:updates], v + h
     if settings.get("shard_by") != "units":  # the gradient, and where it is centred means of hidden units
         couplings = v * h if settings["patterns"] is None else k * units
         return updates * e * (couplings + units + (h if settings.get("centred") else 0))
-    sweeps, chains = settings["sweeps"], {"pcd": together.CHAINS, "pid": k}.get(settings["negative"])
+    sweeps, chains = settings["sweeps"], {"pcd": two_ranks.CHAINS, "pid": k}.get(settings["negative"])
     total = sum(3 * b + (2 * sweeps + 3) * (chains or b) for b in rows) * e * k
     projected = {"sign": updates // 3, "gibbs": updates}.get(settings.get("projection", ""), 0)
     if settings.get("projection") == "gibbs":
@@ -136,7 +138,7 @@ def numbers_summed(name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in together.trainings() if n.split(",")[0] in together.NEGATIVE]
+    "name", [n for n in two_ranks.trainings() if n.split(",")[0] in two_ranks.NEGATIVE]
 )
 def test_the_traffic_is_what_the_formulas_say(both, name):
     assert int(both[0][f"sent/{name}"]) == 8 * numbers_summed(name)
@@ -288,7 +290,7 @@ def test_bad_input_comes_out_once(tmp_path, store):
 def test_a_process_without_a_launcher_is_alone(monkeypatch):
     assert not launched()
     with in_ranks() as ranks:
-        assert ranks is here()
+        assert ranks is current_ranks()
         assert type(ranks) is Ranks
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import together
+import two_ranks
 from rapidbm_bench import scaling
 from rapidbm_bench.scaling import Link, Processor, Work, simulated
 
@@ -23,11 +23,14 @@ def test_a_sum_takes_the_shorter_of_ring_and_tree():
 
 def test_what_is_summed_is_what_ranks_were_seen_to_sum():
     """Eqs. (3) to (5) for the machine of `test_ranks.py`, where bytes are counted."""
-    v, h, k, c = together.V, together.H, together.K, together.CHAINS
-    work = Work(v, h, k, 21, c, together.SWEEPS)
+    v, h, k, c = two_ranks.V, two_ranks.H, two_ranks.K, two_ranks.CHAINS
+    work = Work(v, h, k, 21, c, two_ranks.SWEEPS)
     assert work.summed("chains") == (k * (v + h) + v + h, 1)
     assert work.summed("dense") == (v * h + v + h, 1)
-    assert work.summed("units") == (k * (3 * 21 + (2 * together.SWEEPS + 3) * c), 2 * together.SWEEPS + 4)
+    assert work.summed("units") == (
+        k * (3 * 21 + (2 * two_ranks.SWEEPS + 3) * c),
+        2 * two_ranks.SWEEPS + 4,
+    )
 
 
 def test_a_simulation_without_spread_or_messages_is_a_division():

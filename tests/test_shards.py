@@ -264,7 +264,7 @@ def test_alone_a_process_has_all_shards_and_nothing_travels():
         several.share_of(2)
     tensors = {"a": torch.ones(2)}
     assert ranks.summed(tensors)["a"] is tensors["a"]
-    assert ranks.told(lambda: 3) == 3
+    assert ranks.broadcast(lambda: 3) == 3
     assert not ranks.sent
 
 

@@ -82,8 +82,8 @@ def test_the_same_rows_from_every_kind_of_file(kind, folder, bits):
     assert sorted([*train, *test]) == list(range(ROWS))
     assert (len(data.train), len(data.test)) == (800, 200) == (len(train), len(test))
     for part in ("train", "test"):
-        some = data.parts[part].some()
-        assert torch.equal(some.spins, plain.parts[part].some().spins)
+        some = data.parts[part].in_memory()
+        assert torch.equal(some.spins, plain.parts[part].in_memory().spins)
         if kind != "a.npy":
             assert np.array_equal(some.labels, numbers_in(np.packbits(some.spins.numpy() > 0, axis=1)))
 
@@ -179,17 +179,17 @@ def test_some_rows_are_evenly_spread(folder, monkeypatch):
     monkeypatch.setattr(stored, "ROWS", 50)
     monkeypatch.setattr(stored, "SURVEYED", 5)
     data = rb.load(folder / "a.spins", stream=True)
-    some = data.train.some()
+    some = data.train.in_memory()
     assert (len(some), some.of) == (50, 800)
     chunks = np.unique(some.labels.numpy() // 64)
     assert chunks.tolist() == surveyed(16) == [0, 4, 8, 11, 15]
-    assert data.train.some() is some
+    assert data.train.in_memory() is some
     monkeypatch.setattr(stored, "SPINS", 7 * VISIBLE)
-    assert len(rb.load(folder / "a.spins", stream=True).test.some()) == 7
-    whole = data.some()
+    assert len(rb.load(folder / "a.spins", stream=True).test.in_memory()) == 7
+    whole = data.in_memory()
     assert not whole.train.on_disk
     assert whole.parts.keys() == data.parts.keys()
-    assert whole.some() is whole
+    assert whole.in_memory() is whole
 
 
 def test_a_slice_is_taken_into_memory(folder, monkeypatch):

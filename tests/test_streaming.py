@@ -258,11 +258,13 @@ def test_shards_of_rows_on_disk(path, by):
 def test_some_columns_of_rows_on_disk(split, columns):
     narrow = split.narrowed(columns)
     assert (len(narrow), narrow.visible) == (len(split), columns.stop - columns.start)
-    assert torch.equal(narrow.some().spins, split.some().spins[:, columns])
+    assert torch.equal(narrow.in_memory().spins, split.in_memory().spins[:, columns])
     assert torch.equal(narrow.take(slice(5, 9)).spins, split.take(slice(5, 9)).spins[:, columns])
     assert torch.equal(narrow.known, split.known[columns])
     again = narrow.narrowed(slice(0, 1))
-    assert torch.equal(again.some().spins, split.some().spins[:, columns.start : columns.start + 1])
+    assert torch.equal(
+        again.in_memory().spins, split.in_memory().spins[:, columns.start : columns.start + 1]
+    )
     whole, part = (made_for(x) for x in (split, narrow))
     assert torch.equal(part.spins(part.taken(1, 0, 3)), whole.spins(whole.taken(1, 0, 3))[..., columns])
 
@@ -356,19 +358,19 @@ def test_the_interval_of_a_likelihood_knows_that_rows_were_drawn(split, monkeypa
     assert found.method == "rows"
     assert "100 of 800 rows" in found.effort
     assert found.lower < truth < found.upper
-    each = machine.log_prob_unnormalised(split.some().spins)
+    each = machine.log_prob_unnormalised(split.in_memory().spins)
     error = each.std(1, correction=0) * (0.875 / 100) ** 0.5
     assert torch.allclose(found.error, error)
-    mean = mean_log_p(machine, split.some(), rb.log_z(machine, method="exact"))
+    mean = mean_log_p(machine, split.in_memory(), rb.log_z(machine, method="exact"))
     assert torch.allclose(mean.error, error)
-    plain = rb.log_likelihood(machine, split.some().spins)
+    plain = rb.log_likelihood(machine, split.in_memory().spins)
     assert plain.method == "exact"
     assert torch.equal(plain.value, found.value)
 
 
 def test_measures_take_some_rows(split):
     machine = rb.rbm(VISIBLE, 8, seed=0)
-    some = split.some()
+    some = split.in_memory()
     assert torch.equal(
         rb.hamming_distance(machine, split, seed=0), rb.hamming_distance(machine, some, seed=0)
     )

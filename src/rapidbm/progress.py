@@ -223,12 +223,12 @@ class Watch:
         done = f"{self.done:,.0f}"
         return f"{done} of {self.total:,.0f} done" if self.total else f"{done} done"
 
-    def told(self) -> str:
+    def text(self) -> str:
         return f"{self.what}: {self.count()}" if self.total or self.done else self.what
 
     def line(self, now: float) -> str:
         """All that can be said, from the outermost watch inwards."""
-        told, left = "; ".join(each.told() for each in self.chain), self.left(now)
+        told, left = "; ".join(each.text() for each in self.chain), self.left(now)
         left = f", {left}" if left else ""
         return f"{told}, {duration(now - self.chain[0].started)} so far{left}"
 
@@ -285,7 +285,7 @@ class _Bar:
         self.task: Any = None
 
     def show(self, inner: Watch, now: float) -> None:
-        told = "; ".join(each.told() for each in inner.chain)
+        told = "; ".join(each.text() for each in inner.chain)
         spent, left = now - inner.chain[0].started, inner.left(now)
         share = inner.share(inner.measured(inner.chain[0]))
         if self.task is None:

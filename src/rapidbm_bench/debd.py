@@ -135,10 +135,10 @@ def run(words: Sequence[str] = ()) -> dict[str, Any]:
     except KeyboardInterrupt:
         tell(f"stopped; what was measured is in {given.out}, and the same command goes on")
         sys.exit(130)
-    return told(rows, failed)
+    return as_record(rows, failed)
 
 
-def told(rows: list[Row], failed: Sequence[str] = ()) -> dict[str, Any]:
+def as_record(rows: list[Row], failed: Sequence[str] = ()) -> dict[str, Any]:
     return {"rows": rows, "published": [one._asdict() for one in PUBLISHED], "failed": [*failed]}
 
 
@@ -153,7 +153,7 @@ def write_rows(out: Path, seconds: float) -> dict[str, Any]:
         )
     write(rows)
     tell(f"the table is in {PAGE}")
-    return told(rows)
+    return as_record(rows)
 
 
 def measure_set(

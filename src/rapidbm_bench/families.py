@@ -30,8 +30,8 @@ from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
 
-Member = tuple[Machine, Tensor | None]
-Family = Callable[[int], Member]
+ThreadRank = tuple[Machine, Tensor | None]
+Family = Callable[[int], ThreadRank]
 TOGETHER = 25  # machines of a family that are trained side by side
 
 
@@ -74,23 +74,23 @@ def _graph(number: int, strength: float, biases: float | None) -> Machine:
     return machine if biases is None else _biased(machine, number, biases)
 
 
-def generic(number: int) -> Member:
+def generic(number: int) -> ThreadRank:
     strength = (0.5, 1.0, 1.5, 2.0)[number // 12 % 4]
     return _graph(number, strength, 0.5 if number // 6 % 2 else None), None
 
 
-def cold(number: int) -> Member:
+def cold(number: int) -> ThreadRank:
     """Couplings of two to six times the strength at which order sets in."""
     strength = _uniform(number, 3.0, 10.0, "strength")
     return _graph(number, strength, 2.0 if number // 6 % 2 else None), None
 
 
-def one_sided(number: int) -> Member:
+def one_sided(number: int) -> ThreadRank:
     """No biases, data whose columns lie on one side."""
     return _graph(number, _uniform(number, 0.5, 4.0, "strength"), None), _rows(16, number)
 
 
-def one_sided_biased(number: int) -> Member:
+def one_sided_biased(number: int) -> ThreadRank:
     return _graph(number, _uniform(number, 0.5, 4.0, "strength"), 1.0), _rows(16, number)
 
 
@@ -100,7 +100,7 @@ def _rows(visible: int, number: int) -> Tensor:
     return 2.0 * (torch.rand((500, visible), generator=rng) < up).double() - 1.0
 
 
-def against(number: int) -> Member:
+def against(number: int) -> ThreadRank:
     """Biases that pull the two layers apart, couplings that hold them together."""
     rng = stream(number, "shape")
     v, h = (int(torch.randint(5, 13, (), generator=rng)) for _ in range(2))
@@ -113,7 +113,7 @@ def against(number: int) -> Member:
     return machine, None
 
 
-def first_order(number: int) -> Member:
+def first_order(number: int) -> ThreadRank:
     """A Mattis machine in a random field of two values, near its first-order transition."""
     units = 2 * int(_uniform(number, 10, 40, "units"))
     field, ratio = _uniform(number, 1.0, 4.0, "field"), _uniform(number, 0.85, 1.3, "ratio")
@@ -129,7 +129,7 @@ def first_order(number: int) -> Member:
     return machine, None
 
 
-def holes(number: int) -> Member:
+def holes(number: int) -> ThreadRank:
     """Hidden units that are silent but for one visible state each: narrow holes in a flat landscape, as
     deep as the plain is wide."""
     rng = stream(number, "holes")
@@ -147,7 +147,7 @@ def holes(number: int) -> Member:
     return machine, None
 
 
-def deep(number: int) -> Member:
+def deep(number: int) -> ThreadRank:
     patterns = (None, 3)[number % 2]
     sizes = ((8, 8), (10, 6), (6, 6, 6), (12, 4))[number // 2 % 4]
     strength = _uniform(number, 0.5, 6.0, "strength")
@@ -157,7 +157,7 @@ def deep(number: int) -> Member:
     return (_biased(machine, number, 1.0) if biases else machine), None
 
 
-def full(number: int) -> Member:
+def full(number: int) -> ThreadRank:
     patterns = (None, 1, 2, 4)[number % 4]
     strength = _uniform(number, 0.5, 6.0, "strength")
     scale = strength * (0.2 if patterns is None else 0.5)
@@ -203,7 +203,7 @@ def _net(number: int, units: int) -> float:
     return units * math.log(2.0) * _uniform(number, -0.2, 0.3, "gain")
 
 
-def deep_holes(number: int) -> Member:
+def deep_holes(number: int) -> ThreadRank:
     """Deep machines whose last layer, one or two above the first hidden one, is silent but for one state
     of the layer below for each of its units; dense and with patterns."""
     rng = stream(number, "deep holes")
@@ -231,7 +231,7 @@ def deep_holes(number: int) -> Member:
     return Machine(Patterns(layers, patterns[None]), biases[None]), None
 
 
-def full_holes(number: int) -> Member:
+def full_holes(number: int) -> ThreadRank:
     """Full machines with units that are silent but for one state of the others for each of them."""
     rng = stream(number, "full holes")
     units = int(torch.randint(12, 18, (), generator=rng))
@@ -250,7 +250,7 @@ def _full(units: int, hidden: int) -> Layers:
     return Layers((units - hidden, hidden), ((0, 0), (0, 1), (1, 1)))
 
 
-def paired_holes(number: int) -> Member:
+def paired_holes(number: int) -> ThreadRank:
     """Holes that two units open together: each names a state of half of the others and alone costs more
     than it gains. A coupling (full machines) or a unit above them (deep ones) rewards both."""
     rng = stream(number, "paired holes")
@@ -278,7 +278,7 @@ def paired_holes(number: int) -> Member:
     return _with_matrix(layers, matrix, biases), None
 
 
-def overlapping_holes(number: int) -> Member:
+def overlapping_holes(number: int) -> ThreadRank:
     """Silent units anywhere in deep machines, triangles of layers and full machines. Each names a state
     of some of its neighbours by weights of all sizes, and several may agree."""
     rng = stream(number, "overlapping holes")
@@ -349,7 +349,7 @@ def _trained(name: str, group: int) -> tuple[list[Machine], Tensor]:
 
 
 def _of(name: str) -> Family:
-    def member(number: int) -> Member:
+    def member(number: int) -> ThreadRank:
         machines, data = _trained(name, number // TOGETHER)
         return machines[number % TOGETHER], data
 
@@ -376,7 +376,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def member(family: str, number: int) -> Member:
+def member(family: str, number: int) -> ThreadRank:
     with _quietly():
         machine, data = FAMILIES[family](number)
     return machine.requires_grad_(False), data

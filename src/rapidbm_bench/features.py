@@ -150,10 +150,10 @@ def measured(how: Namespace) -> Iterator[Row]:
                 continue
             done.add(wanted)
             seeds = controls(wanted, count, parts, how)
-            yield {"name": f"random {_told(wanted)}", "seeds": seeds}
+            yield {"name": f"random {_shape_words(wanted)}", "seeds": seeds}
         one = [whole.replica(i) for i in range(count)]
         seeds = [probed(partial(means, m), parts, how) for m in one]
-        yield {"name": f"{path.stem} {_told(shape)}", "seeds": seeds}
+        yield {"name": f"{path.stem} {_shape_words(shape)}", "seeds": seeds}
 
 
 def _shape(path: Path, machine: Machine, data: Split) -> Shape:
@@ -166,7 +166,7 @@ def _shape(path: Path, machine: Machine, data: Split) -> Shape:
     return sizes[0], sizes[1], None if machine.patterns is None else machine.patterns.shape[1]
 
 
-def _told(shape: Shape) -> str:
+def _shape_words(shape: Shape) -> str:
     visible, hidden, patterns = shape
     return f"{visible}×{hidden} " + ("dense" if patterns is None else f"K={patterns}")
 

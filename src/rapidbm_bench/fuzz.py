@@ -84,7 +84,7 @@ class Outcome:
 def packed_read(path: Path) -> None:
     """A packed file, whole and as rows that stay on disk."""
     data = rb.load(path, stream=True)
-    data.some()
+    data.in_memory()
     rows: Any = data.train
     for number in range(len(rows.sizes)):
         rows.chunk(number)

@@ -190,11 +190,11 @@ def work() -> None:
             return {"seconds": min(times)}
         if words["do"] == "updates":
             ranks.sent.clear()
-            ranks.every(True)
+            ranks.all_true(True)
             began = time.perf_counter()
             for _ in range(words["count"]):
                 trainer.step()
-            ranks.every(True)
+            ranks.all_true(True)
             return {"seconds": (time.perf_counter() - began) / words["count"], "count": words["count"]}
         if words["do"] == "sent":
             ranks.sent.clear()
@@ -203,7 +203,7 @@ def work() -> None:
         numbers = torch.ones(words["numbers"])
         times = []
         for _ in range(30):
-            ranks.every(True)
+            ranks.all_true(True)
             began = time.perf_counter()
             ranks.add(numbers)
             times.append(time.perf_counter() - began)
@@ -211,7 +211,7 @@ def work() -> None:
 
     with in_ranks() as ranks:
         while True:
-            words: Result = ranks.told(lambda: json.loads(sys.stdin.readline() or "{}"))
+            words: Result = ranks.broadcast(lambda: json.loads(sys.stdin.readline() or "{}"))
             if not words:
                 return
             answer = done(ranks, words)

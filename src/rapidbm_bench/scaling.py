@@ -201,9 +201,9 @@ def curves(known: Mapping[str, Any], gpu_file: Path) -> dict[str, dict[int, dict
     """Every place, machine, link and scheme: what `simulated` answers, by the number of ranks."""
     cpu, gpu = core(known), h200(gpu_file)
     places = {
-        "cores": (cpu, {"loopback": loopback(known["sums"]), **_some("10 Gb/s Ethernet")}),
-        "H200s": (gpu, _some("NVLink", "100 Gb/s InfiniBand", "10 Gb/s Ethernet")),
-        "anybody": (gpu, _some("internet, 100 Mb/s")),
+        "cores": (cpu, {"loopback": loopback(known["sums"]), **_links("10 Gb/s Ethernet")}),
+        "H200s": (gpu, _links("NVLink", "100 Gb/s InfiniBand", "10 Gb/s Ethernet")),
+        "anybody": (gpu, _links("internet, 100 Mb/s")),
     }
     return {
         f"{place}; {name}; {link_name}; {scheme}": {
@@ -271,7 +271,7 @@ def run(words: Sequence[str] = ()) -> dict[str, Any]:
     return table
 
 
-def _some(*names: str) -> dict[str, Link]:
+def _links(*names: str) -> dict[str, Link]:
     return {name: LINKS[name] for name in names}
 
 

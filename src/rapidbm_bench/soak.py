@@ -204,7 +204,7 @@ def quarters(words: tuple[str, ...]) -> tuple[float, float]:
     return median(seen[quarter : 2 * quarter]), median(seen[-quarter:])
 
 
-def told(soaked: Soaked, steady: Mapping[str, float], seconds: float) -> dict[str, object]:
+def as_record(soaked: Soaked, steady: Mapping[str, float], seconds: float) -> dict[str, object]:
     half = max(1, len(soaked.memory) // 2)
     first, last = (median(part) for part in (soaked.memory[:half], soaked.memory[-half:]))
     return {
@@ -257,4 +257,4 @@ def run(words: Sequence[str] = ()) -> dict[str, object]:
             steady |= {f"{training.name}, second quarter": early, f"{training.name}, last": late}
     for line in soaked.wrong[:20]:
         tell(line)
-    return told(soaked, steady, time.monotonic() - began)
+    return as_record(soaked, steady, time.monotonic() - began)

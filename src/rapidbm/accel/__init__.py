@@ -21,7 +21,8 @@ It knows `errors` and nothing else of this library. Other rooms use
     operands.BipartiteOperands
     fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
     moves.serves, step, Rule, Guard;  executors.executor_for, Executor, Plan, repeated;  recording.unseen
-    ranks.Ranks, Crew, here, in_ranks, portion, portions, restarted, restarts, restarts_left
+    ranks.Ranks, ThreadRanks, current_ranks, in_ranks, portion, portions;  ranks.restarted, restarts,
+    restarts_left
 
 All of them answer on a CPU, too.
 

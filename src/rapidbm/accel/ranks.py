@@ -155,7 +155,7 @@ class Ranks:
         """
         return [tensor]
 
-    def shared(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """Tensors of the first process, given to all.
 
         Parameters
@@ -170,7 +170,7 @@ class Ranks:
         """
         return dict(tensors or {})
 
-    def told(self, what: Callable[[], T]) -> T:
+    def broadcast(self, what: Callable[[], T]) -> T:
         """What a function returns on the first process, given to all.
 
         Parameters
@@ -190,7 +190,7 @@ class Ranks:
         """
         return what()
 
-    def every(self, true: bool) -> bool:
+    def all_true(self, true: bool) -> bool:
         """Whether something holds on every process.
 
         Parameters
@@ -205,7 +205,7 @@ class Ranks:
         """
         return not int(self.add(torch.tensor([int(not true)])))
 
-    def same(self, what: Callable[[], int]) -> bool:
+    def all_equal(self, what: Callable[[], int]) -> bool:
         """Whether a number is equal on all processes.
 
         Parameters
@@ -237,7 +237,7 @@ class Ranks:
             If there are fewer GPUs than processes.
         """
 
-    def speaks(self) -> bool:
+    def reports_error(self) -> bool:
         """Whether this process should print an error that ends all of them.
 
         Returns
@@ -301,15 +301,15 @@ class Joined(Ranks):
             self._dist.all_reduce(tensor)
         return tensor
 
-    def every(self, true: bool) -> bool:
+    def all_true(self, true: bool) -> bool:
         wrong = torch.tensor([int(not true)])
         with self._reaching("waiting for all"):
             self._dist.all_reduce(wrong, group=self._patient)
         return not int(wrong)
 
-    def same(self, what: Callable[[], int]) -> bool:
+    def all_equal(self, what: Callable[[], int]) -> bool:
         mine = what()
-        return self.every(self.told(lambda: mine) == mine)
+        return self.all_true(self.broadcast(lambda: mine) == mine)
 
     def gathered(self, tensor: Tensor) -> list[Tensor]:
         mine = tensor.detach().cpu().contiguous()
@@ -335,9 +335,9 @@ class Joined(Ranks):
             self._dist.all_reduce(own, op=self._dist.ReduceOp.MAX, group=self._patient)
         return [[size for size in row if size >= 0] for row in own.tolist()]
 
-    def shared(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         given = {name: x.detach().cpu().contiguous() for name, x in (tensors or {}).items()}
-        told: dict[str, Any] = self.told(
+        told: dict[str, Any] = self.broadcast(
             lambda: {name: [list(x.shape), str(x.dtype)] for name, x in given.items()}
         )
         found = {}
@@ -347,7 +347,7 @@ class Joined(Ranks):
                 self._broadcast(_bytes(found[name]))
         return found
 
-    def told(self, what: Callable[[], T]) -> T:
+    def broadcast(self, what: Callable[[], T]) -> T:
         message: dict[str, Any] = {}
         error: Exception | None = None
         if self.first:
@@ -392,20 +392,20 @@ class Joined(Ranks):
                 "start as many as there are GPUs, or give --device cpu"
             )
 
-    def speaks(self) -> bool:
+    def reports_error(self) -> bool:
         try:
             return int(self._store.add("error", 1)) == 1
         except RuntimeError:  # whoever kept the count is gone
             return True
 
 
-class Crew:
-    """Threads of one process in the place of ranks, a `Member` each: their sums go on to the ranks."""
+class ThreadRanks:
+    """Threads of one process that act as ranks, a `ThreadRank` each; their sums go on to the ranks."""
 
     def __init__(self, count: int, ranks: Ranks) -> None:
         self.ranks, self.meeting = ranks, threading.Barrier(count)
         self.brought: list[Tensor] = [torch.empty(0)] * count
-        self.members = [Member(self, number) for number in range(count)]
+        self.members = [ThreadRank(self, number) for number in range(count)]
         self.pool = ThreadPoolExecutor(count)
 
     def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
@@ -435,26 +435,26 @@ class Crew:
         return tensor.copy_(self.total)
 
 
-class Member(Ranks):
-    """One thread of a crew."""
+class ThreadRank(Ranks):
+    """One thread of a thread_ranks."""
 
     alone = captures = False
 
-    def __init__(self, crew: Crew, number: int) -> None:
+    def __init__(self, thread_ranks: ThreadRanks, number: int) -> None:
         super().__init__()
-        self.crew, self.number = crew, number
+        self.thread_ranks, self.number = thread_ranks, number
 
     def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return _at_once(parts, self.add)
 
     def add(self, tensor: Tensor) -> Tensor:
-        return self.crew.add(self.number, tensor)
+        return self.thread_ranks.add(self.number, tensor)
 
 
 _here = Ranks()
 
 
-def here() -> Ranks:
+def current_ranks() -> Ranks:
     """The ranks that this process is one of."""
     return _here
 

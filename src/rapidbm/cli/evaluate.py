@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import pictures
-from ..accel.ranks import here
+from ..accel.ranks import current_ranks
 from ..display import spread
 from ..errors import InputError
 from ..runs.evaluation import (
@@ -51,7 +51,7 @@ def evaluate(
     Log-likelihoods and ground states are exact where that can be had; else annealing gives a value
     and its 95 % interval, and a search the best energy, beside one that no state can go below.
     """
-    screen, opened, ranks = Screen(as_json), open_trained(run, file), here()
+    screen, opened, ranks = Screen(as_json), open_trained(run, file), current_ranks()
     shards = shards or (ranks.world if ranks.world > 1 else None)
     if not ranks.first:
         if not curve:

@@ -165,8 +165,8 @@ def _after_loss() -> str:
 
 def _fail(text: str, code: int) -> NoReturn:
     if "rapidbm.accel.ranks" in sys.modules:
-        from ..accel.ranks import here
+        from ..accel.ranks import current_ranks
 
-        Screen.silent = not here().speaks()  # of several that fail, the first to ask
+        Screen.silent = not current_ranks().reports_error()  # of several that fail, the first to ask
     Screen().fail(text)
     sys.exit(code)

@@ -9,7 +9,7 @@ import typer
 
 from .. import pictures
 from ..accel.devices import device_named
-from ..accel.ranks import here
+from ..accel.ranks import current_ranks
 from ..runs.pretrained.packed import open_trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
@@ -83,8 +83,8 @@ def sample(
     **given: Any,
 ) -> None:
     """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
-    screen, opened, ranks = Screen(as_json), open_trained(run, file), here()
-    path = Path(ranks.told(lambda: str(target(out, opened, "samples.png"))))
+    screen, opened, ranks = Screen(as_json), open_trained(run, file), current_ranks()
+    path = Path(ranks.broadcast(lambda: str(target(out, opened, "samples.png"))))
     shards = shards or (ranks.world if ranks.world > 1 else None)
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from .. import interrupts, pictures
-from ..accel.ranks import here, restarted, restarts
+from ..accel.ranks import current_ranks, restarted, restarts
 from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
 from ..registry import by_flag, options_of
@@ -184,7 +184,7 @@ def train(
     By four processes, which are started again when one is lost:
     [bold]torchrun --nproc-per-node 4 --max-restarts 3 -m rapidbm train mnist --out R[/]
     """
-    screen, chosen, ranks = Screen(as_json), chosen_settings(given, dense), here()
+    screen, chosen, ranks = Screen(as_json), chosen_settings(given, dense), current_ranks()
     if resume and out is None:
         raise InputError("--resume needs the run folder to go on with; give --out")
     if dataset is None and not resume:
@@ -197,7 +197,7 @@ def train(
     if out is not None:
         interrupts.go_on_with(lambda: _again(out) if (out / "run.json").is_file() else "")
     with screen.gentle_warnings():
-        there = out is not None and ranks.told((out / "run.json").is_file)
+        there = out is not None and ranks.broadcast((out / "run.json").is_file)
         if resume and out is not None and (dataset is None or there):
             run = _resumed(out, dataset, preset, chosen, prolong, screen)
         else:
@@ -249,14 +249,14 @@ def _begun(
         starts.append(made.start)
         return made.recipe.as_dict()
 
-    ranks = here()
+    ranks = current_ranks()
     name = preset or preset_for(dataset, chosen, trying=auto_settings.is_default_for(chosen))
     chosen = {"shards": ranks.world, **chosen}
     recipe = Recipe.made(dataset, chosen, name)
     if out is not None:
-        ranks.told(lambda: check_free(out))
+        ranks.broadcast(lambda: check_free(out))
     if name == "auto":
-        recipe = Recipe.from_dict(ranks.told(by_trials))
+        recipe = Recipe.from_dict(ranks.broadcast(by_trials))
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = out or Path("runs") / f"{Path(dataset).stem}-{recipe.negative}-{stamp}"
     start = starts[0] if starts else None
@@ -342,7 +342,7 @@ def describe(run: Run) -> str:
 
 
 def _shards(recipe: Recipe) -> str:
-    world = here().world
+    world = current_ranks().world
     if recipe.shards == world == 1:
         return ""
     many = f"{world} process{'es' if world > 1 else ''}"

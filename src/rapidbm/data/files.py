@@ -218,7 +218,7 @@ def _stays(source: Source, stream: bool | None) -> bool:
 
 def on_disk(path: Path, source: Source, *, seed: int | None = None, seeded: bool = False) -> Dataset:
     """The data set of a file whose rows stay there, or in a packed copy."""
-    whole = _told(path, source.arrays(), seed=seed, seeded=seeded)
+    whole = _has_own_split(path, source.arrays(), seed=seed, seeded=seeded)
     names = used(source)
     found: dict[str, RowReader]
     if isinstance(source, Npy) and source.by_rows:
@@ -241,7 +241,7 @@ def _names(arrays: Collection[str]) -> tuple[bool, list[str]]:
     return whole, [name for part in parts for name in (part, labels_of(part))]
 
 
-def _told(path: Path, arrays: Arrays, *, seed: int | None, seeded: bool) -> bool:
+def _has_own_split(path: Path, arrays: Arrays, *, seed: int | None, seeded: bool) -> bool:
     """Whether a file has a split of its own; says what is missing and what nobody reads."""
     whole, names = _names(arrays)
     if not whole and "samples" not in arrays:
@@ -264,7 +264,7 @@ def _told(path: Path, arrays: Arrays, *, seed: int | None, seeded: bool) -> bool
 def from_named(path: Path, arrays: Arrays, *, seed: int | None = None, seeded: bool = False) -> Dataset:
     """A data set from the arrays of a file, those that it knows; `seeded` says that the seed has a use
     beside the split."""
-    whole = _told(path, arrays, seed=seed, seeded=seeded)
+    whole = _has_own_split(path, arrays, seed=seed, seeded=seeded)
     names = {"train": "train", "test": "test"} if whole else {"train": "samples"}
     names["valid"] = "valid"
     parts = {part: arrays[name] for part, name in names.items() if name in arrays}

@@ -140,7 +140,7 @@ class Split(Displayable):
         """What a training takes: the spins, or the split itself when its rows stay on disk."""
         return self.spins
 
-    def some(self) -> Split:
+    def in_memory(self) -> Split:
         """As many rows as fit into memory; of rows in memory, all.
 
         Returns
@@ -303,7 +303,7 @@ class Dataset(Displayable):
         """Number of columns of every part."""
         return self.train.visible
 
-    def some(self) -> Dataset:
+    def in_memory(self) -> Dataset:
         """The data set with as many rows of each part as fit into memory.
 
         Returns
@@ -315,10 +315,10 @@ class Dataset(Displayable):
             return self
         return replace(
             self,
-            train=self.train.some(),
-            test=self.test.some(),
-            valid=None if self.valid is None else self.valid.some(),
-            undivided=None if self.undivided is None else self.undivided.some(),
+            train=self.train.in_memory(),
+            test=self.test.in_memory(),
+            valid=None if self.valid is None else self.valid.in_memory(),
+            undivided=None if self.undivided is None else self.undivided.in_memory(),
             order=None,
         )
 

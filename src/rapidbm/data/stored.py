@@ -177,7 +177,7 @@ class Stored(Split):
         object.__setattr__(self, "bits", slice(first % 8, first % 8 + last - first))
         object.__setattr__(self, "span", slice(first // 8, -(-last // 8)))
         object.__setattr__(self, "known", known)
-        object.__setattr__(self, "_some", None)
+        object.__setattr__(self, "_in_memory", None)
         if not len(self):
             raise InputError(
                 "a split holds at least one sample, and of these rows none is left for it; give more "
@@ -222,7 +222,7 @@ class Stored(Split):
 
     @property
     def share_up(self) -> float:
-        return self.some().share_up
+        return self.in_memory().share_up
 
     __eq__, __hash__ = object.__eq__, object.__hash__
 
@@ -256,14 +256,14 @@ class Stored(Split):
 
     # -- what memory holds ------------------------------------------------------------------------
 
-    def some(self) -> Split:
+    def in_memory(self) -> Split:
         """Rows that memory holds, evenly spread: 10,000 of them, and not more than 2^26 spins."""
-        if self._some is None:  # type: ignore[attr-defined]
-            object.__setattr__(self, "_some", self._read_some())
-        found: Split = self._some  # type: ignore[attr-defined]
+        if self._in_memory is None:  # type: ignore[attr-defined]
+            object.__setattr__(self, "_in_memory", self._read_into_memory())
+        found: Split = self._in_memory  # type: ignore[attr-defined]
         return found
 
-    def _read_some(self) -> Split:
+    def _read_into_memory(self) -> Split:
         wanted = min(len(self), ROWS, max(1, SPINS // self.visible))
         full = [i for i, size in enumerate(self.sizes) if size]
         chosen = full if wanted == len(self) else [full[i] for i in surveyed(len(full))]

@@ -94,7 +94,7 @@ def load_rbms(path: str | Path, update: int | None = None) -> Machine:
     known = rbms_updates(path)
     chosen = known[-1] if update is None else update
     if chosen not in known:
-        raise InputError(f"{path} holds the updates {_some(known)}, not {update!r}; take one of them")
+        raise InputError(f"{path} holds the updates {_listed(known)}, not {update!r}; take one of them")
     return _machines(Path(path), [chosen])[chosen]
 
 
@@ -119,7 +119,7 @@ def rbms_trajectory(path: str | Path) -> dict[int, Machine]:
     return _machines(Path(path), rbms_updates(path))
 
 
-def _some(known: Sequence[int]) -> str:
+def _listed(known: Sequence[int]) -> str:
     return ", ".join(map(str, known if len(known) <= 10 else [*known[:5], "…", *known[-4:]]))
 
 

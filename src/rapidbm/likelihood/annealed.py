@@ -109,7 +109,7 @@ def annealed(
     remedy = "take fewer chains= or temperatures (most=)"
     with watch("annealing log Z", limit=limit, remedy=remedy) as tick:
         paths, proven = paths_to(machine, data, streams("modes"), starts)
-        betas = shards.ranks.told(lambda: _schedules(paths, most, streams, variance))
+        betas = shards.ranks.broadcast(lambda: _schedules(paths, most, streams, variance))
         refused = (len(paths) - len(betas)) * max(2, most // 2)
         pilots = refused + sum(len(x) for x in betas.values())
         parts = len(shards.ranks.share_of(shards.shards))  # each counts its own steps
@@ -186,23 +186,23 @@ def _walk(
     tick: Watch,
     shards: ChainShards,
 ) -> Walk:
-    def some(part: slice, *words: object) -> tuple[Tensor, Tensor]:
+    def draw_part(part: slice, *words: object) -> tuple[Tensor, Tensor]:
         rng = streams("forward", name, *words)
         found = annealing.forward(path, betas, part.stop - part.start, rng, tick)
         tick.foresee()
         return found
 
-    logs, ends = shards(chains, some)
+    logs, ends = shards(chains, draw_part)
     return Walk(path, betas, logs, ends)
 
 
 def _settled(machine: Machine, drawn: Tensor, streams: Streams, shards: ChainShards) -> Tensor:
     """Chains that were drawn again, a while later."""
 
-    def some(part: slice, *words: object) -> tuple[Tensor]:
+    def draw_part(part: slice, *words: object) -> tuple[Tensor]:
         return (run_sweeps(machine, drawn[:, part], streams("settle", *words), SETTLE),)
 
-    return shards(drawn.shape[1], some)[0]
+    return shards(drawn.shape[1], draw_part)[0]
 
 
 def _seeing(walks: dict[str, Walk]) -> dict[str, Tensor]:
@@ -234,10 +234,10 @@ def _joined(
 ) -> Bounds:
     """Both directions along one path."""
 
-    def some(part: slice, *words: object) -> tuple[Tensor]:
+    def draw_part(part: slice, *words: object) -> tuple[Tensor]:
         return (annealing.backward(walk.path, walk.betas, settled[:, part], streams(*words), tick),)
 
-    (back,) = shards(settled.shape[1], some)
+    (back,) = shards(settled.shape[1], draw_part)
     below, above = walk.mean, annealing.LogMean.of(back)
     best = annealing.bennett(walk.logs, back, apart)
     forward, backward = below.value, -above.value

@@ -206,7 +206,7 @@ def log_likelihood(
     """
     check_beta(beta)
     machine.layers.check_spins("the likelihood of data")  # before rows are read from a disk
-    data = data.some() if isinstance(data, Split) else data
+    data = data.in_memory() if isinstance(data, Split) else data
     spins = as_spins(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
@@ -233,7 +233,7 @@ def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
     """The same with the sum over hidden units bounded from below by mean field: what is proven of mean
     log p, as far as log Z is known."""
     machine.layers.check_spins("a bound on the likelihood of data")
-    data = data.some() if isinstance(data, Split) else data
+    data = data.in_memory() if isinstance(data, Split) else data
     logs = bounds_of(machine, as_spins(data))  # (e, rows)
     return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))
 
@@ -287,11 +287,11 @@ def _with_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bou
         torch.where(z.ess.isinf(), torch.nan, z.ess),  # of the hidden sums there is one per image
         z.largest,
         "ais",
-        f"{z.effort}; hidden units over {sums.steps:,} temperatures{_some(sums.images, spins)}",
+        f"{z.effort}; hidden units over {sums.steps:,} temperatures{_how_many(sums.images, spins)}",
         value - sums.mean_field,
         z.note,
     )
 
 
-def _some(annealed: int, spins: Tensor) -> str:
+def _how_many(annealed: int, spins: Tensor) -> str:
     return "" if annealed == len(spins) else f", those of {annealed:,} of {len(spins):,} samples"

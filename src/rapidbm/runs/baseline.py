@@ -65,7 +65,7 @@ def independent_columns(recipe: Recipe, data: Dataset) -> Baseline:
     for parameter in machine.parameters():
         parameter.zero_()
     if machine.biases is not None:
-        machine.start_biases(data.train.some())
+        machine.start_biases(data.train.in_memory())
     free, rest = machine.random(1, stream(0, device=machine.device)), 0.0
     for layer in range(len(machine.layers.sizes)):
         unit = machine.layers.unit(layer)
@@ -87,5 +87,5 @@ def _valid(
     """log p of the validation part, or its bound, with its error."""
     assert data.valid is not None
     z = Estimate(*(torch.tensor([x], dtype=torch.float64, device=machine.device) for x in (log_z, error)))
-    found = mean_log_p(machine, data.valid.some(), z, bound=judging(recipe) == BOUND)
+    found = mean_log_p(machine, data.valid.in_memory(), z, bound=judging(recipe) == BOUND)
     return float(found.value), float(found.error)

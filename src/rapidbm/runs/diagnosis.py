@@ -182,7 +182,7 @@ def opened(
     saved = [u for u in run.checkpoints() if last is not None and u <= last]
     spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
     past = [run.machine(saved[i], replica) for i in sorted(spread)]
-    return machine, run.data().some() if run.has_data else None, past
+    return machine, run.data().in_memory() if run.has_data else None, past
 
 
 def gibbs_series(machine: Machine, chains: int, sweeps: int, rng: torch.Generator) -> Tensor:

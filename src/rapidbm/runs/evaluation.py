@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import pictures
 from ..accel.devices import device_named
-from ..accel.ranks import here
+from ..accel.ranks import current_ranks
 from ..data.splits import Split
 from ..display import Displayable, spread
 from ..errors import InputError, TimeLimit, check_choice, lookup
@@ -260,7 +260,7 @@ def _normaliser(
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):
         z = log_z(machine, method="exact")
         return z, f"log Z is exact, over {z.effort}"
-    limit = WAIT if likelihood == "auto" and here().first else None
+    limit = WAIT if likelihood == "auto" and current_ranks().first else None
     how: Any = {"seed": seed, "data": data, "chains": CHAINS, "limit": limit, "shards": shards}
     z = log_z(machine, method="ais", **how)
     smallest, largest = float(z.ess.min()), float(z.largest.max())

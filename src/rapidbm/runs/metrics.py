@@ -102,7 +102,7 @@ def _masked(data: Any) -> tuple[Split, Tensor]:
 
 
 def _split(data: Any) -> Split:
-    return data.some() if isinstance(data, Split) else Split(data)
+    return data.in_memory() if isinstance(data, Split) else Split(data)
 
 
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> T
 def mean_log_bound(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
     """A lower bound on the same, where the sum over hidden units is bounded by mean field: below log p by
     the variational gap, and known as well as log Z is."""
-    rows = _split(split).some()
+    rows = _split(split).in_memory()
     return mean_log_p(machine, rows, log_z(machine, rng=rng, data=rows.spins), bound=True).value
 
 

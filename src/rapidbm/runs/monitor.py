@@ -69,7 +69,7 @@ class LikelihoodMonitor:
         """`names` are those of `WATCHED` that are measured; the first of them counts."""
         self.names, counts = names, [len(split) for split in data.parts.values()]
         rows = sum(work_of_rows(trainer.machine, counts, bound=name == BOUND) for name in names)
-        self.follower = Follower(data.train.some().spins, trainer.seed, rows, end)
+        self.follower = Follower(data.train.in_memory().spins, trainer.seed, rows, end)
         self.per_update = work_of(trainer)
 
     @property
@@ -136,7 +136,7 @@ class LikelihoodMonitor:
 
 def _parts(machine: Machine, data: Dataset, z: Estimate, name: str) -> dict[str, Estimate]:
     how = name == BOUND
-    return {p: mean_log_p(machine, split.some(), z, bound=how) for p, split in data.parts.items()}
+    return {p: mean_log_p(machine, split.in_memory(), z, bound=how) for p, split in data.parts.items()}
 
 
 def work_of(trainer: Training) -> int:

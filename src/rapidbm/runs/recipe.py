@@ -401,7 +401,7 @@ class Recipe:
             dtype=DTYPES[self.dtype],
         )
         if self.biases and self.bias_start == "marginals":
-            machine.start_biases(data.train.some())
+            machine.start_biases(data.train.in_memory())
         return machine
 
     def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:

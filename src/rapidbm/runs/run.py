@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from ..accel.devices import device_named, words
-from ..accel.ranks import Ranks, here
+from ..accel.ranks import Ranks, current_ranks
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
 from ..disk import append_line, inside, locked, make_folder, write_bytes
@@ -148,9 +148,9 @@ class Run(RunFolder):
         InputError
             If the folder is taken, or the recipe does not fit the data.
         """
-        folder, ranks = Path(folder), here()
+        folder, ranks = Path(folder), current_ranks()
         if not renamed:
-            ranks.told(lambda: check_free(folder))
+            ranks.broadcast(lambda: check_free(folder))
         given, device = data, device_named(recipe.device)
         data = recipe.data(given)
         recipe = suited(recipe, data)
@@ -169,7 +169,7 @@ class Run(RunFolder):
                 trust(Path(recipe.dataset))
             return str(path)
 
-        run = Run(ranks.told(made), given, None if type(recipe) is Recipe else recipe)
+        run = Run(ranks.broadcast(made), given, None if type(recipe) is Recipe else recipe)
         run._ready = ready, data
         if start is not None and run.ranks.first:
             start.save(run, ready.machine)
@@ -178,10 +178,10 @@ class Run(RunFolder):
     @property
     def ranks(self) -> Ranks:
         """The processes that train into this folder."""
-        return here()
+        return current_ranks()
 
     def _said(self) -> dict[str, Any]:
-        return self.ranks.told(super()._said)
+        return self.ranks.broadcast(super()._said)
 
     def _write(self) -> None:
         if self.ranks.first:
@@ -271,7 +271,7 @@ class Run(RunFolder):
         if ready is None:
             data = self.own_data()
             ready = self.recipe.trainer(data, device, self.ranks), data
-        trainer, data = ready[0], ready[1].some()  # what is looked at is in memory
+        trainer, data = ready[0], ready[1].in_memory()  # what is looked at is in memory
         self._best = self._monitor = self._guard = None
         if self.ranks.first:
             inside(self.folder, "checkpoints").mkdir(exist_ok=True)
@@ -285,7 +285,7 @@ class Run(RunFolder):
                 self._save(trainer, seconds, history=True)
             self._started = self._wall(), trainer.update  # the first look has no part in the speed
             saved = began = time.monotonic()
-            over = self.ranks.told(lambda: self._late(trainer) or self._impatient(trainer))
+            over = self.ranks.broadcast(lambda: self._late(trainer) or self._impatient(trainer))
             for progress in () if over else trainer.together(self._halts):
                 history = self._keeps(progress)
                 if progress.epoch_end or self._halts(progress):
@@ -293,7 +293,7 @@ class Run(RunFolder):
                 seconds += time.monotonic() - began
                 last = self._plan(trainer, seconds)
                 yield self._guarded(trainer, self._look(trainer, data, seconds, last), seconds)
-                last, halt, late = self.ranks.told(partial(self._judged, trainer, last, stop, saved))
+                last, halt, late = self.ranks.broadcast(partial(self._judged, trainer, last, stop, saved))
                 if history or last or halt or late:
                     self._save(trainer, seconds, history=history or last)
                     saved = time.monotonic()
@@ -384,9 +384,9 @@ class Run(RunFolder):
             tensors.update({} if found is None else found[0])
             return None if found is None else found[1]
 
-        header = self.ranks.told(read)
+        header = self.ranks.broadcast(read)
         if header is not None:
-            tensors = self.ranks.shared(tensors)
+            tensors = self.ranks.broadcast_tensors(tensors)
             trainer.load(tensors)
             self._check_seed(tensors)
         if self.ranks.first:
@@ -538,7 +538,7 @@ class Run(RunFolder):
         down, so that a resumed run goes on with it."""
         late = False
         if self.recipe.budget is not None:
-            epochs, late = self.ranks.told(lambda: (self._planned(trainer), self._late(trainer)))
+            epochs, late = self.ranks.broadcast(lambda: (self._planned(trainer), self._late(trainer)))
             if epochs is not None:
                 trainer.epochs = epochs
                 self.recipe = replace(self.recipe, epochs=epochs)

@@ -130,7 +130,7 @@ def samples(
         machine = scaled(machine, beta)
     steps = sampler.steps if sweeps is None else sweeps
 
-    def some(part: slice, *words: object) -> tuple[Tensor, Tensor]:
+    def draw_part(part: slice, *words: object) -> tuple[Tensor, Tensor]:
         rng = stream(seed, "sample", *words, device=machine.device)
         own = sampler
         if words and getattr(sampler, "start", None) is not None:  # chains start side by side
@@ -141,8 +141,8 @@ def samples(
             state = own.step(machine, state, rng)
         return own.spins(state)[:, :, : machine.visible], _walked(state)
 
-    spins, walked = ChainShards.over(shards)(count, some)
-    return spins[0].cpu(), steps, _told(walked[0], count) if steps > 1 else ""
+    spins, walked = ChainShards.over(shards)(count, draw_part)
+    return spins[0].cpu(), steps, _exchange_words(walked[0], count) if steps > 1 else ""
 
 
 def _walked(state: Any) -> Tensor:
@@ -154,7 +154,7 @@ def _walked(state: Any) -> Tensor:
     return torch.tensor([[[state.rungs.shape[1], *rates, int(state.trips[0])]]], dtype=torch.float64)
 
 
-def _told(walked: Tensor, count: int) -> str:
+def _exchange_words(walked: Tensor, count: int) -> str:
     """The same in words, of all shards (s, 4)."""
     if not len(walked):
         return ""

@@ -75,8 +75,8 @@ class Trained(Displayable, ABC):
         """What is measured on, under its names: the parts of its own data; other data as they are in
         their file; nothing where there are none. Of rows on disk these are some."""
         if self.other is not None:
-            return self.other.some().original_parts
-        return self.data().some().parts if self.has_data else {}
+            return self.other.in_memory().original_parts
+        return self.data().in_memory().parts if self.has_data else {}
 
     def measure_on(self, data: Dataset, name: str) -> None:
         """From now on these data are measured on, which it was not trained on."""

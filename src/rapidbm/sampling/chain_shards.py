@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ..accel.ranks import Ranks, here, portion
+from ..accel.ranks import Ranks, current_ranks, portion
 from ..errors import InputError, TimeLimit, check_count
 
 # The chains of a part, which of all they are, and words that name its random numbers.
@@ -33,7 +33,7 @@ class ChainShards:
         if shards is None:
             return ChainShards()
         check_count("the number of shards", shards)
-        return ChainShards(shards, here())
+        return ChainShards(shards, current_ranks())
 
     def __call__(self, count: int, work: Work) -> tuple[Tensor, ...]:
         """What `work(part, *words)` answers of each part of so many chains, a slice, side by side,
@@ -52,7 +52,7 @@ class ChainShards:
                 found.append(work(part, "shard", number, self.shards))
         except InputError as raised:
             error = raised
-        if not self.ranks.every(error is None):
+        if not self.ranks.all_true(error is None):
             raise error or TimeLimit("another process came to a limit, or to bad input")
         return self._gathered(found)
 
@@ -62,4 +62,4 @@ class ChainShards:
             return tuple(here)
         each = [self.ranks.gathered(part) for part in here]
         whole = {str(i): torch.cat(parts, 1) for i, parts in enumerate(each) if parts}
-        return tuple(x.to(here[0].device) for x in self.ranks.shared(whole).values())
+        return tuple(x.to(here[0].device) for x in self.ranks.broadcast_tensors(whole).values())

@@ -43,7 +43,7 @@ class Batches(ABC):
         """The rows of what was taken as a phase gets them, (e, b, v)."""
 
     @abstractmethod
-    def some(self) -> Tensor:
+    def rows_in_memory(self) -> Tensor:
         """Rows to look at, (samples, v), all of them where memory holds them."""
 
     def together(self, seed: int, epoch: int, number: int) -> int | None:
@@ -73,7 +73,7 @@ class InMemory(Batches):
         rows = self.stored.index_select(0, taken.reshape(-1))  # quicker than stored[taken]
         return rows.view(*taken.shape, -1).to(self.dtype)
 
-    def some(self) -> Tensor:
+    def rows_in_memory(self) -> Tensor:
         return self.stored
 
     def replace(self, spins: Tensor) -> None:
@@ -127,8 +127,8 @@ class Streamed(Batches):
         spins = embedding(rows, self.table).view(*taken.shape, -1)
         return spins if spins.shape[-1] == self.visible else spins[..., self.split.bits].contiguous()
 
-    def some(self) -> Tensor:
-        return self.split.some().spins
+    def rows_in_memory(self) -> Tensor:
+        return self.split.in_memory().spins
 
     def together(self, seed: int, epoch: int, number: int) -> int:
         """Those whose rows lie in the group of the first, and in the one after it."""

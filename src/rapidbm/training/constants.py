@@ -26,7 +26,7 @@ def constant_means(data: Tensor | Split) -> Tensor:
 
     All rows count: those on disk are read until no column can be constant any more.
     """
-    some = data if isinstance(data, Tensor) else data.some().spins
+    some = data if isinstance(data, Tensor) else data.in_memory().spins
     sums = column_sums(some)
     found = torch.where(sums.abs() == len(some), sums.sign(), 0.0)
     if isinstance(data, Stored) and len(some) < len(data):

@@ -207,13 +207,13 @@ class Training(ABC):
         return self.averaged() if self.average else self.machine
 
     @abstractmethod
-    def some_rows(self) -> Tensor:
+    def rows_in_memory(self) -> Tensor:
         """Rows of the data to look at, (samples, v), all of them where memory holds them."""
 
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
         rng = stream(self.seed, "fit", device=self.machine.device)
-        return fit(self.current(), self.some_rows(), rng)
+        return fit(self.current(), self.rows_in_memory(), rng)
 
     @abstractmethod
     def state(self, *, copied: bool = True) -> dict[str, Tensor]:

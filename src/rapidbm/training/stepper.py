@@ -18,10 +18,10 @@ from ..accel.ranks import Ranks
 from ..accel.recording import unseen
 from ..errors import InputError
 from ..machines.machine import Machine
+from .check_inputs import check_each
 from .constants import Constants
 from .coordinates.pace import Slowed, check_pace
 from .coordinates.strengths import Measured
-from .given import check_each
 from .optimisers import AtOnce, Optimizer, Rates, Updater, bind_torch
 from .projections import Clip, Projection
 from .replicas import ReplicaStatus
@@ -43,7 +43,7 @@ class Stepper:
         self.constants, self.status, self.others = constants, status, others
         self.parameters = dict(machine.named_parameters())
         self.kind = (machine.dtype, machine.device)
-        self.settled = others.every(self._dead_stay_projected())
+        self.settled = others.all_true(self._dead_stay_projected())
 
     def check(self) -> None:
         """Refuses to move parameters that are no longer the machine's."""
@@ -129,7 +129,7 @@ class Stepper:
             parameter.data.copy_(parameters[name])
         if self.constants is not None:  # of a state of before constant columns were left out
             self.constants.uncouple()
-        self.settled = self.others.every(self._dead_stay_projected())
+        self.settled = self.others.all_true(self._dead_stay_projected())
 
     def _dead_stay_projected(self) -> bool:
         """Whether the projection leaves in place what no update moves, so that it needs no copy."""

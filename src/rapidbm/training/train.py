@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..accel.ranks import here
+from ..accel.ranks import current_ranks
 from ..accel.rounding import Precision
 from ..errors import check_choice
 from ..machines.ensembles import Ensemble
@@ -127,7 +127,7 @@ def train(
         centred=centred,
         pace=pace,
         shards=shards,
-        ranks=here(),
+        ranks=current_ranks(),
         seed=seed_from(seed, rng),
     )
     if state is not None:

@@ -36,9 +36,9 @@ from ..errors import check_choice, check_count
 from ..machines.machine import Machine
 from ..random import stream
 from .batches import batches_for
+from .check_inputs import check_objects, fitting, rows_for
 from .constants import Constants, constant_means
 from .coordinates.centring import Centring
-from .given import check_objects, fitting, rows_for
 from .load import warn_of_load
 from .loop import Training
 from .negative import NegativePhase, PatternInduced, Persistent
@@ -112,7 +112,7 @@ class Trainer(Training):
         updater = updater_for(machine, optimizer, self.per_epoch, pace)
         others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
         self.stepper = Stepper(machine, updater, projection, constants, self.status, others)
-        some = rows.some().spins if isinstance(rows, Stored) else rows
+        some = rows.in_memory().spins if isinstance(rows, Stored) else rows
         self.centring = Centring(machine, some, persistent=self.persists) if centred else None
         self.executor = executor_for(
             machine.device,
@@ -200,8 +200,8 @@ class Trainer(Training):
 
     # -- what it is asked -------------------------------------------------------------------------
 
-    def some_rows(self) -> Tensor:
-        return self.batches.some()
+    def rows_in_memory(self) -> Tensor:
+        return self.batches.rows_in_memory()
 
     def wait(self) -> None:
         wait(self.machine.device)
@@ -221,7 +221,7 @@ class Trainer(Training):
         return sum(self.shards.counts)
 
     def configurations(self, rng: torch.Generator) -> Tensor:
-        return self.shards.configurations(self.machine, self.some_rows(), rng)
+        return self.shards.configurations(self.machine, self.rows_in_memory(), rng)
 
     # -- saving -----------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from ..lab import Lab, Part, by_scale
 from ..observables import SPLITS
 from ..records import Records, Values, any_tiny
 from .reconstruction import LEARNT
-from .variants import DATA, BothSets, called, course, last, needs, recipe_on, told
+from .variants import DATA, BothSets, called, course, last, needs, recipe_on, summary
 
 # part: (what PID averages over, what the moments are divided by)
 READINGS = {
@@ -144,8 +144,8 @@ def readings(records: Records) -> Figure:
     return fig
 
 
-def _told(records: Records, names: tuple[str, ...]) -> str:
-    return told(records, {n: NAMES[n].replace("$_v$", "_v") for n in names}, "readings")
+def _summary(records: Records, names: tuple[str, ...]) -> str:
+    return summary(records, {n: NAMES[n].replace("$_v$", "_v") for n in names}, "readings")
 
 
 def _learnt(records: Records, name: str) -> bool | None:
@@ -162,7 +162,7 @@ def algorithm_1_as_printed(records: Records) -> Finding:
     Read as: RAPID with sign(ξ) on all units in the negative phase and the mean over each batch, as
     printed, with the rates of the released program.
     Rule: All four last distances, of two data sets, below {LEARNT}, by 2 σ."""
-    return Finding(_learnt(records, "all-true"), _told(records, ("all", "all-true", "visible")))
+    return Finding(_learnt(records, "all-true"), _summary(records, ("all", "all-true", "visible")))
 
 
 @claim(needs("readings", "visible-true", "visible"))
@@ -170,7 +170,7 @@ def true_batch_mean(records: Records) -> Finding:
     """Algorithm 1: The phases are averages of the gradient of the free energy.
     Read as: RAPID with the positive phase of a smaller last batch divided by its own size.
     Rule: All four last distances, of two data sets, below {LEARNT}, by 2 σ."""
-    return Finding(_learnt(records, "visible-true"), _told(records, ("visible-true", "visible")))
+    return Finding(_learnt(records, "visible-true"), _summary(records, ("visible-true", "visible")))
 
 
 @claim(needs("readings", "drift"), needs("readings", "raw", "visible"))
@@ -192,7 +192,7 @@ def patterns_stay_close_to_spins(records: Records) -> Finding:
         )
     more = ""
     if set(needs("readings", "raw", "visible")) <= set(records):
-        more = f"Patterns averaged over as they are, {_told(records, ('raw', 'visible'))}."
+        more = f"Patterns averaged over as they are, {_summary(records, ('raw', 'visible'))}."
     return Finding(
         None if any_tiny(records) else all_of(*answers),
         f"share of components within {CLOSE} of ±1: {'; '.join(told)}",

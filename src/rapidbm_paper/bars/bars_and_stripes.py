@@ -98,7 +98,7 @@ def _framed(axes: Axes, image: np.ndarray, colour: str, dash: str) -> None:
         spine.set(visible=True, edgecolor=colour, linewidth=1.6, linestyle=dash)
 
 
-def _told(records: Records) -> str:
+def _summary(records: Records) -> str:
     record = records["bas.rapid"]
     pairs = zip(KINDS, record.array("shares").mean(0), strict=True)
     size = record.settings["size"]
@@ -110,7 +110,7 @@ def _told(records: Records) -> str:
     )
 
 
-@item("12×12 bars and stripes", ("bas",), _told)
+@item("12×12 bars and stripes", ("bas",), _summary)
 def fig5(records: Records) -> Figure:
     from matplotlib.ticker import MaxNLocator
 

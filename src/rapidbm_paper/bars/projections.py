@@ -24,7 +24,7 @@ from ..lab import Lab, Part, by_scale
 from ..observables import SPLITS
 from ..records import Record, Records, Values, any_tiny
 from .reconstruction import HALF, LEARNT
-from .variants import DATA, BothSets, called, course, last, needs, recipe_on, told
+from .variants import DATA, BothSets, called, course, last, needs, recipe_on, summary
 
 BOUNDS = {"half": 0.5, "one": 1.0, "two": 2.0}
 # part: what it does, as a figure says it
@@ -134,7 +134,7 @@ def _judge(
 ) -> Finding:
     words = {n: NAMES[n].format(**_every(records[f"projections.bars-{n}"])) for n in names}
     holds = together(*(check(data) for data in where)) if where else None
-    return Finding(None if any_tiny(records) else holds, told(records, words, "projections"), note)
+    return Finding(None if any_tiny(records) else holds, summary(records, words, "projections"), note)
 
 
 @claim(needs("projections", "sign-update", "sign-epoch"))

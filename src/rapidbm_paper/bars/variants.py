@@ -74,7 +74,7 @@ def last(records: Records, name: str, part: str = "test") -> Number:
     return Number.of(records[name].array(f"hamming_{part}")[-1])
 
 
-def told(records: Records, words: dict[str, str], study: str) -> str:
+def summary(records: Records, words: dict[str, str], study: str) -> str:
     """The distances of some parts at the end, on both data sets."""
     lines = []
     for data in DATA:

@@ -189,7 +189,7 @@ def _rows(axes: Axes, records: Records, names: Mapping[str, str], key: str, *, n
     axes.set_yticks([-i for i in range(len(names))], names.values() if named else [""] * len(names))
 
 
-def _told(records: Records) -> str:
+def _summary(records: Records) -> str:
     return (
         "Machines of about as many parameters, but for the two that say otherwise, trained alike on "
         "digits. (a) log p of test images in nats; (b) by how much the bound of mean field lies below "
@@ -198,7 +198,9 @@ def _told(records: Records) -> str:
     )
 
 
-@item("What depth and couplings within layers add", tuple(f"deep-digits.{name}" for name in NAMES), _told)
+@item(
+    "What depth and couplings within layers add", tuple(f"deep-digits.{name}" for name in NAMES), _summary
+)
 def deep_digits(records: Records) -> Figure:
     seen = {n: words for n, words in NAMES.items() if f"deep-digits.{n}" in records}
     fig, axes = panels(3, height=1.0 + 0.18 * len(seen))

@@ -212,7 +212,7 @@ def _nll(record: Record, key: str = "test") -> tuple[float, float, float]:
     return value, high, low
 
 
-def _told(records: Records) -> str:
+def _summary(records: Records) -> str:
     rows = []
     for name, words in NAMES.items():
         record = records.get(f"deep-mnist.{name}")
@@ -235,7 +235,7 @@ def _told(records: Records) -> str:
     )
 
 
-@item("Deep and full machines on MNIST", ("deep-mnist",), _told)
+@item("Deep and full machines on MNIST", ("deep-mnist",), _summary)
 def deep_mnist(records: Records) -> Figure:
     seen = {n: r for n in NAMES if (r := records.get(f"deep-mnist.{n}")) is not None}
     fig, axes = panels(2, -(-len(seen) // 2), height=0.8)

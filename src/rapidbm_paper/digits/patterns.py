@@ -14,7 +14,7 @@ from ..records import Records
 LEAST = 0.05  # of the ends of chains must be digits, for their classes to mean something
 
 
-def _told(records: Records) -> str:
+def _summary(records: Records) -> str:
     record = records["mnist.patterns"]
     ends = zip(record["chosen_labels"], record["chosen_digits"], strict=True)
     labels = sorted({label for label, digit in ends if digit})
@@ -27,7 +27,7 @@ def _told(records: Records) -> str:
     )
 
 
-@item("Patterns after training on MNIST", ("mnist.patterns", "mnist.binarized"), _told)
+@item("Patterns after training on MNIST", ("mnist.patterns", "mnist.binarized"), _summary)
 def fig7(records: Records) -> Figure:
     record = records["mnist.patterns"]
     fig, (left, middle, right) = panels(3, height=2.5)

@@ -142,7 +142,7 @@ def _percent(records: Records, name: str, part: str = "test") -> Number:
     return Number.of(100 * records[f"probe.{name}"].array(part))
 
 
-def _told(records: Records, name: str) -> str:
+def _summary(records: Records, name: str) -> str:
     train, test = (_percent(records, name, part) for part in SPLITS)
     return f"{NAMES[name]} {train} % (training), {test} % (test)"
 
@@ -158,7 +158,7 @@ def probe_accuracy(records: Records) -> Finding:
     spread = " and ".join(f"{100 * x.std(ddof=1):.2f}" for x in rows.values() if len(x) > 1)
     return Finding(
         all_of(*(number.within(POINT) for number in off)),
-        f"{_told(records, 'rapid')}; standard deviations over machines {spread or 'unknown'}",
+        f"{_summary(records, 'rapid')}; standard deviations over machines {spread or 'unknown'}",
         "The paper says neither what its ± is nor how its probe was regularised.",
     )
 
@@ -172,7 +172,8 @@ def probe_beats_control(records: Records) -> Finding:
     gain = _percent(records, "rapid") - _percent(records, "control")
     return Finding(
         gain.above(0.0),
-        f"{_told(records, 'rapid')}; {_told(records, 'control')}; test gain {gain} percentage points",
+        f"{_summary(records, 'rapid')}; {_summary(records, 'control')}; "
+        f"test gain {gain} percentage points",
         "The control is ours: biases, PCD-10 and the usual Adam.",
     )
 
@@ -188,7 +189,7 @@ def probe_shows_learning(records: Records) -> Finding:
     pixels = float(np.mean(records["probe.pixels"].array("test")))
     return Finding(
         gain.above(0.0),
-        f"{_told(records, 'rapid')}; {_told(records, 'random')}; raw pixels {pixels:.2%} (test); "
+        f"{_summary(records, 'rapid')}; {_summary(records, 'random')}; raw pixels {pixels:.2%} (test); "
         f"gain of training on the test set {gain} percentage points",
         "The paper has no such control: a probe on many random features is accurate by itself.",
     )

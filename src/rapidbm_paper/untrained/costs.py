@@ -174,7 +174,7 @@ def _size(lab: Lab, scale: Scale) -> Values:
 PARTS = {"cd": Part(_cd), "pid": Part(_pid), "size": Part(_size)}
 
 
-def _told(records: Records) -> str:
+def _summary(records: Records) -> str:
     where = next((f"{r['device']}, {r['threads']} threads" for r in records.values()), "")
     return (
         "Time of one negative phase with its gradient, medians of repeats, against the numbers of "
@@ -183,7 +183,7 @@ def _told(records: Records) -> str:
     )
 
 
-@item("The cost of a negative phase", ("costs",), _told)
+@item("The cost of a negative phase", ("costs",), _summary)
 def costs(records: Records) -> Figure:
     fig, axes = panels(3, height=2.4)
     for way, pen in LOOK.items():
@@ -240,7 +240,7 @@ def _exponents(record: Record, way: str, names: str) -> dict[str, Number]:
     return {n: exponent(record.array(f"sizes_{n}"), record.array(f"{way}_{n}")) for n in names}
 
 
-def _told_of(found: dict[str, Number]) -> str:
+def _summary_of(found: dict[str, Number]) -> str:
     return ", ".join(f"{name}: {number}" for name, number in found.items())
 
 
@@ -296,8 +296,8 @@ def pid_cost(records: Records) -> Finding:
     record = records["costs.pid"]
     first, second = (_exponents(record, way, "VHK") for way in ("built", "overlaps"))
     measured = (
-        f"exponents of the time with the couplings built: {_told_of(first)} (1 predicted); through "
-        f"overlaps: {_told_of(second)} (at most 1, 1 and 2 predicted)"
+        f"exponents of the time with the couplings built: {_summary_of(first)} (1 predicted); through "
+        f"overlaps: {_summary_of(second)} (at most 1, 1 and 2 predicted)"
     )
     if record.scale == "tiny":
         return Finding(None, measured, _SMALL)
@@ -320,10 +320,10 @@ def cd_cost(records: Records) -> Finding:
     found = _exponents(record, "cd", "VHfk")
     holds = all_of(*(_near(n, 1) for n in found.values()))
     if record.scale == "tiny":
-        return Finding(None, f"exponents of the time: {_told_of(found)}", _SMALL)
+        return Finding(None, f"exponents of the time: {_summary_of(found)}", _SMALL)
     return Finding(
         holds,
-        f"exponents of the time: {_told_of(found)}; 1 is predicted",
+        f"exponents of the time: {_summary_of(found)}; 1 is predicted",
         "± is that of a straight line's slope. The gradient and the last hidden means are no sweep "
         "and lower the exponent of k.",
     )

@@ -193,7 +193,7 @@ def _as_data(data: Any) -> Dataset:
     if isinstance(data, (str, Path)):
         return load(str(data))
     if isinstance(data, Split):
-        some = data.some()
+        some = data.in_memory()
         return from_arrays(some.spins, train_labels=some.labels, name="rows")
     return data if isinstance(data, Dataset) else from_arrays(data, name="rows")
 

@@ -14,7 +14,7 @@ from ...schema import Names, Several, Text
 from ..diagnosis import diagnose, opened
 from ..folder import RunFolder
 from ..trained import Checkpoint
-from . import learning, shown, words
+from . import learning, results, words
 from .html import PNG, embedded, render
 from .measured import Measured, measure
 
@@ -76,7 +76,7 @@ def write_report(
 
 def _data(run: RunFolder) -> tuple[Dataset | None, list[str]]:
     try:
-        return run.data().some(), []
+        return run.data().in_memory(), []
     except InputError as error:
         return None, [f"Without the data: {error}."]
 
@@ -128,17 +128,17 @@ def _page(
         replicas=run.recipe.replicas,
         remarks=words.remarks(run),
         missing=missing,
-        numbers=shown.numbers(run, records, found.found),
+        numbers=results.numbers(run, records, found.found),
         recipe=words.recipe_in_words(run),
         findings=words.findings(run),
         settings=words.settings(run.recipe),
         charts=learning.charts(run, records),
         looks=learning.looks(records),
-        likelihood=shown.likelihood(run, records, found.found),
-        samples=shown.samples_of(run, data, found.found),
-        filled=shown.filled_of(run, data, found.found),
-        fields=shown.fields_of(run, machine),
-        sizes=shown.sizes_of(found.found, run),
+        likelihood=results.likelihood(run, records, found.found),
+        samples=results.samples_of(run, data, found.found),
+        filled=results.filled_of(run, data, found.found),
+        fields=results.fields_of(run, machine),
+        sizes=results.sizes_of(found.found, run),
         diagnosis=_diagnosis(run, target),
         commands=words.commands(run),
         folder=repr(str(run.folder)),

@@ -46,7 +46,7 @@ class Ladder:
         """A turn: pairs trade, then all sweep."""
         self.walkers = tempering_step(self.path, self.walkers, self.rng, sweeps)
         self.turns += 1
-        told, walkers = self._told(), self.walkers
+        told, walkers = self._state(), self.walkers
         arrays: dict[str, Any] = {
             "spins": spins(walkers.spins[0, :, : self.machine.visible]),
             "rungs": numbers(walkers.rungs[0]),
@@ -58,7 +58,7 @@ class Ladder:
             self.rounds += 1
         return told, arrays
 
-    def _told(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {
             "ladder": True,
             "turn": self.walkers.turns,

@@ -11,8 +11,8 @@ the visible one. Fields, draws, gradients and steps are those of a smaller machi
     m_l^k = Σ_shards Σ_{i∈l, shard} ξ_i^k s_i                                             (1)
 
 which is chains × K numbers for each time that a layer is drawn or looked at. Shards of one process are
-threads of it (`accel.ranks.Crew`). Either way a training depends on its seed and the number of shards,
-and not on how many processes there are.
+threads of it (`accel.ranks.ThreadRanks`). Either way a training depends on its seed and the number of
+shards, and not on how many processes there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ...accel.ranks import Crew, Ranks, portion
+from ...accel.ranks import Ranks, ThreadRanks, portion
 from ...data import splits
 from ...errors import InputError, LoadWarning
 from ...machines.layers import Layers
@@ -196,8 +196,8 @@ class Abreast(Training):
     ) -> None:
         self.spins, self.choice, self.split, self.ranks, self.seed = spins, choice, split, ranks, seed
         self.mine = ranks.share_of(split.count)
-        self.crew = Crew(len(self.mine), ranks) if split.meets and len(self.mine) > 1 else None
-        others = [ranks] if self.crew is None else self.crew.members
+        self.threads = ThreadRanks(len(self.mine), ranks) if split.meets and len(self.mine) > 1 else None
+        others = [ranks] if self.threads is None else self.threads.members
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LoadWarning)  # told once, of the whole
             pairs = zip(self.mine, others * len(self.mine), strict=False)
@@ -214,7 +214,7 @@ class Abreast(Training):
 
     def _all(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Of every trainer here; those that meet go at once."""
-        return [each() for each in work] if self.crew is None else self.crew.run(work)
+        return [each() for each in work] if self.threads is None else self.threads.run(work)
 
     def most(self) -> int:
         return self.trainers[0].most()
@@ -235,8 +235,8 @@ class Abreast(Training):
     def configurations(self, rng: torch.Generator) -> Tensor | None:
         return None if self.split.meets else self.trainers[0].configurations(rng)
 
-    def some_rows(self) -> Tensor:
-        return self.spins if isinstance(self.spins, Tensor) else self.spins.some().spins
+    def rows_in_memory(self) -> Tensor:
+        return self.spins if isinstance(self.spins, Tensor) else self.spins.in_memory().spins
 
     # -- the parts and the whole ------------------------------------------------------------------
 

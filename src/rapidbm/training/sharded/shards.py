@@ -92,7 +92,7 @@ class Shards:
             chains = phase.init(machine, own)
             chains = chains[:, :0] if share == 0.0 else chains
             self.mine.append(Shard(number, count, phase, share, own, chains))
-        ranks.every(True)  # one of them may have had to wait for its data
+        ranks.all_true(True)  # one of them may have had to wait for its data
         self.rngs = (rng,) if count == 1 else (rng, *(shard.rng for shard in self.mine))
         counts = torch.zeros(count, dtype=torch.int64)
         for shard in self.mine:
@@ -142,7 +142,7 @@ class Shards:
                 found = zlib.crc32(parameter.detach().cpu().contiguous().numpy().data, found)
             return found
 
-        if not self.ranks.same(checksum):
+        if not self.ranks.all_equal(checksum):
             raise LostRank(
                 "the parameters of the ranks have come apart, which computers of one kind never do; the "
                 "last checkpoint is from before that"

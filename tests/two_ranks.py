@@ -1,6 +1,6 @@
 """What `test_ranks.py` has two ranks do together, and one process alone: the same work in as many shards.
 
-python together.py OUT.safetensors UPDATES
+python two_ranks.py OUT.safetensors UPDATES
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 import rapidbm as rb
-from rapidbm.accel.ranks import Ranks, here, in_ranks
+from rapidbm.accel.ranks import Ranks, current_ranks, in_ranks
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.errors import LoadWarning, TimeLimit
 from rapidbm.runs.recipe import Recipe
@@ -68,7 +68,7 @@ def training(settings: dict):
     }
     base |= {"optimizer": "adam", "rate": (0.01,), "dtype": "float64", "device": "cpu", "metrics": ()}
     recipe = Recipe.made("bars4", {**base, "shards": SHARDS, **settings}, "small")
-    return recipe.trainer(data(), torch.device("cpu"), here())
+    return recipe.trainer(data(), torch.device("cpu"), current_ranks())
 
 
 def estimates() -> dict[str, torch.Tensor]:
@@ -87,17 +87,17 @@ def exchanges(ranks: Ranks) -> None:
     assert [x.tolist() for x in ragged] == ([[[0], [0]], [[1, 1], [1, 1]]] if ranks.first else [])
     assert len(ranks.gathered(torch.empty((0, 3)))) == (2 if ranks.first else 0)
     given = {"x": torch.tensor([True, False]), "y": torch.tensor(7), "none": torch.empty(0)}
-    found = ranks.shared(given if ranks.first else None)
+    found = ranks.broadcast_tensors(given if ranks.first else None)
     assert {k: v.tolist() for k, v in found.items()} == {"x": [True, False], "y": 7, "none": []}
-    assert ranks.told(lambda: ["first", 0.1] if ranks.first else 1 / 0) == ["first", 0.1]
+    assert ranks.broadcast(lambda: ["first", 0.1] if ranks.first else 1 / 0) == ["first", 0.1]
     long = "√" * 1000
-    assert ranks.told(lambda: long) == long
-    assert ranks.every(True)
-    assert not ranks.every(ranks.first)
+    assert ranks.broadcast(lambda: long) == long
+    assert ranks.all_true(True)
+    assert not ranks.all_true(ranks.first)
     for kind in (rb.InputError, TimeLimit):
         with pytest.raises(kind, match=r"^why$"):
-            ranks.told(lambda kind=kind: _raised(kind))
-    assert sum(len(x) for x in ranks.gathered(torch.ones(int(ranks.speaks())))) in (0, 1)
+            ranks.broadcast(lambda kind=kind: _raised(kind))
+    assert sum(len(x) for x in ranks.gathered(torch.ones(int(ranks.reports_error())))) in (0, 1)
 
 
 def _raised(kind):
