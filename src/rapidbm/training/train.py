@@ -70,8 +70,8 @@ def train(
         Divide the moments of a smaller last batch by its own size or by `batch_size`.
     average : int, optional
         Keep an exponential average of the parameters over about so many updates.
-    precision : {"float32", "tf32", "bf16"}, optional
-        Rounding of matrix products on a GPU; the fastest by default.
+    precision : str, optional
+        Rounding of matrix products on a GPU, as in `rapidbm.precision`; the fastest by default.
     centred : bool, default False
         Centred gradients: couplings act on differences from the means. Needs biases.
     pace : float, default 1.0
