@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # A name is imported when it is first used, so that `rapidbm --help` does not wait for torch. __init__.pyi
 # says which module has it, to type checkers as well.
