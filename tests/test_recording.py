@@ -215,6 +215,32 @@ def test_what_cannot_be_repeated_runs_as_it_is(phase, why):
     assert why in made.executor.replay.refused
 
 
+def test_memory_that_nothing_reads_any_more_serves_again():
+    start, ends = torch.arange(1000.0), torch.zeros(2, 1000)
+
+    def work(end, factor):
+        ones, value = start > -1, start
+        for _ in range(9):
+            value = value * factor + 1.0
+        ends[end].copy_(value * ones)
+
+    recorded, wanted = recording.Recorded(), torch.zeros(2, 1000)
+    for _ in range(6):
+        for end, factor in enumerate((0.5, 2.0)):
+            recorded.run(end, lambda end=end, factor=factor: work(end, factor))
+    for end, factor in enumerate((0.5, 2.0)):
+        ends.zero_()
+        start += 1.0
+        recorded.run(end, lambda: 1 / 0)
+        wanted.copy_(ends)
+        work(end, factor)
+        assert torch.equal(ends, wanted)
+        assert bool(ends[end].any())
+    assert len(recorded.trusted) == 2
+    # `ones` is needed to the end. Of the values two at a time are, whoever makes them.
+    assert sorted(memory.nbytes() for memory in recorded.lent) == [1000, 4000, 4000]
+
+
 def test_much_memory_is_not_held(monkeypatch):
     monkeypatch.setattr(recording, "MOST", 1000)
     made = trainer(CASES["pcd"])

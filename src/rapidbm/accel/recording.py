@@ -1,9 +1,11 @@
 """What torch is asked to do in work that comes again and again on a CPU, as calls that can be repeated.
 
 The same calls in the same order give the same bits and skip all that led to them: for a small machine
-that is most of the time. Every call writes where it wrote when it was recorded, so that views need no
-call, nor does what never changes. What the host does between two calls is not repeated: work that looks
-at a value is refused, and a recording is trusted when it has once done exactly what the work did.
+that is most of the time. Every call writes to the same memory each time, so that views need no call, nor
+does what never changes. Memory that nothing reads any more serves what is made later, in this recording
+and in others of the same work: as much of it as possible stays in the caches. What the host does between
+two calls is not repeated: work that looks at a value is refused, and a recording is trusted when it has
+once done exactly what the work did.
 """
 
 from __future__ import annotations
@@ -57,6 +59,9 @@ class Call:
     def read(self) -> list[Tensor]:
         return list(_tensors([*self.args, *self.options.values()]))
 
+    def tensors(self) -> list[Tensor]:
+        return [*self.read(), *_tensors(self.made)]
+
     def written(self) -> list[Tensor]:
         given = dict(zip((a.name for a in self.function._schema.arguments), self.args, strict=False))
         given |= self.options
@@ -77,6 +82,9 @@ class Unseen:
     function: Callable[..., None]
     into: Tensor | list[Tensor]
     args: tuple[Any, ...]
+
+    def tensors(self) -> list[Tensor]:
+        return list(_tensors([self.into, *self.args]))
 
     def written(self) -> list[Tensor]:
         return list(_tensors(self.into))
@@ -129,9 +137,15 @@ def unseen(function: Callable[..., None], into: Tensor | list[Tensor], *args: An
 
 
 class Recording:
-    """Calls that can be made again; they may draw from these generators alone."""
+    """Calls that can be made again; they may draw from these generators alone. What they make on the way
+    lies in `lent` memory, to which they add what they lack."""
 
-    def __init__(self, calls: list[Call | Unseen], rngs: Sequence[torch.Generator]) -> None:
+    def __init__(
+        self,
+        calls: list[Call | Unseen],
+        rngs: Sequence[torch.Generator],
+        lent: list[torch.UntypedStorage],
+    ) -> None:
         if not calls:
             raise Refused("it takes too much memory")
         self.rngs = rngs
@@ -141,6 +155,7 @@ class Recording:
         self.changed = {_place(x) for x in written}
         self.steps = [step for call in calls for step in self._steps(call)]
         self.lasting = {_place(x): x.untyped_storage() for x in written if _place(x) not in self.made}
+        _lend(calls, self.made - self.constant, lent)
         self.calls = calls  # whose tensors stay where they are
 
     def run(self) -> None:
@@ -210,6 +225,7 @@ class Recordings:
         self.times: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, Recording] = {}
         self.trusted: dict[Hashable, Recording] = {}
+        self.lent: list[torch.UntypedStorage] = []  # memory that all recordings use
         self.refused = ""  # why
 
     def run(self, key: Hashable, work: Callable[[], None]) -> None:
@@ -234,7 +250,7 @@ class Recordings:
         with Recorder() as recorder:
             work()
         try:
-            self.recordings[key] = Recording(recorder.calls, self.rngs)
+            self.recordings[key] = Recording(recorder.calls, self.rngs, self.lent)
         except Refused as why:
             self._refuse(str(why))
 
@@ -242,6 +258,7 @@ class Recordings:
         self.refused = why
         self.recordings.clear()
         self.trusted.clear()
+        self.lent.clear()
 
 
 def _overheard() -> bool:
@@ -251,6 +268,37 @@ def _overheard() -> bool:
         or torch.is_inference_mode_enabled()
         or torch.is_autocast_enabled("cpu")
     )
+
+
+# -- memory --------------------------------------------------------------------------------------------
+
+
+def _lend(calls: Sequence[Call | Unseen], places: set[int], lent: list[torch.UntypedStorage]) -> None:
+    """Moves what lies in these places to lent memory: two of them to the same if the last call that has
+    one comes before the first that has the other."""
+    tensors: dict[int, list[Tensor]] = {}
+    calls_of: dict[int, list[int]] = {}
+    for i, call in enumerate(calls):
+        for x in call.tensors():
+            if (place := _place(x)) in places:
+                tensors.setdefault(place, []).append(x)
+                calls_of.setdefault(place, []).append(i)
+    free = list(lent)
+    used: list[tuple[int, torch.UntypedStorage]] = []  # until which call
+    for place, known in calls_of.items():  # in the order of their first calls
+        free += [memory for last, memory in used if last < known[0]]
+        used = [(last, memory) for last, memory in used if last >= known[0]]
+        size = tensors[place][0].untyped_storage().nbytes()
+        fitting = [memory for memory in free if size <= memory.nbytes() <= 2 * size]
+        if fitting:
+            memory = min(fitting, key=torch.UntypedStorage.nbytes)
+            free = [each for each in free if each is not memory]
+        else:
+            memory = torch.empty(size, dtype=torch.uint8).untyped_storage()
+            lent.append(memory)
+        used.append((known[-1], memory))
+        for x in tensors[place]:
+            x.set_(memory, x.storage_offset(), x.size(), x.stride())
 
 
 # -- the shortest way to the same bits ----------------------------------------------------------------
