@@ -33,7 +33,7 @@ def test_what_is_not_known_has_no_error(monkeypatch):
     watched = object.__new__(monitor.LikelihoodMonitor)
     watched.names, watched.per_update = ("log_likelihood",), 1
     watched.follower = SimpleNamespace(asked=0, look=lambda *_, **__: None)
-    data = SimpleNamespace(parts={"test": SimpleNamespace(some=lambda: None)})
+    data = SimpleNamespace(parts={"test": SimpleNamespace(in_memory=lambda: None)})
     record = watched.look(SimpleNamespace(update=0), None, data, last=False)
     assert record["log_likelihood_test"] == [1.0, None, None]
     assert record["log_likelihood_error_test"] == [0.5, None, None]
