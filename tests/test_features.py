@@ -8,7 +8,7 @@ import torch
 
 import rapidbm as rb
 from rapidbm.machines.layers import Layers
-from rapidbm.runs.linear_probe import fit_probe
+from rapidbm_paper.linear_probe import fit_probe
 
 WORDS = ["--data", "digits", "--valid", "300", "--iterations", "30", "--device", "cpu"]
 

@@ -12,8 +12,8 @@ from rapidbm.data.splits import Split
 from rapidbm.glass.neighbours import adversarial_accuracy
 from rapidbm.glass.sample_moments import moments
 from rapidbm.random import stream
-from rapidbm.runs.linear_probe import hidden_samples
 from rapidbm.runs.metrics import corrupt, mean_free_energy, mean_log_likelihood
+from rapidbm_paper.linear_probe import hidden_samples
 
 SPINS = rb.load("bars4").train.spins[:8, 4:13].contiguous()  # some of the pixels: few states
 KNOWN = torch.arange(9) < 4

@@ -14,8 +14,9 @@ from rapidbm.glass.sample_moments import moments, projections
 from rapidbm.likelihood.counting import log_z_by_counting
 from rapidbm.likelihood.quadrature import log_z_by_quadrature
 from rapidbm.random import stream
-from rapidbm.runs import diagnosis, linear_probe
+from rapidbm.runs import diagnosis
 from rapidbm.runs.metrics import mean_free_energy
+from rapidbm_paper import linear_probe
 
 DATA = rb.load("bars4")
 SPINS = DATA.train.spins

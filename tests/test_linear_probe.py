@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 import rapidbm as rb
 from rapidbm.random import stream
-from rapidbm.runs.linear_probe import fit_probe, hidden_samples
+from rapidbm_paper.linear_probe import fit_probe, hidden_samples
 
 
 def problem(samples=300, features=12, classes=4, seed=0):

@@ -32,7 +32,7 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_machine
 from rapidbm.machines.machine import Machine
 from rapidbm.progress import quiet
-from rapidbm.runs.linear_probe import fit_probe
+from rapidbm_paper.linear_probe import fit_probe
 
 from .running import Row, option_parser, write
 

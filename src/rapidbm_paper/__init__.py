@@ -5,6 +5,8 @@
     drawing, page        figures, and the page with all of it
     registry             which module has which study and item
     reproduction         the folder: measured, drawn and judged piece by piece
+    command              `rapidbm reproduce`
+    linear_probe         logistic regression on features, on their own device
     untrained/ bars/ digits/    the studies, items and claims themselves
 
 A package of its own beside `rapidbm`, which never imports it. `rapidbm reproduce` runs it.

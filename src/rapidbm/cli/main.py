@@ -33,7 +33,11 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "datasets": "What can be trained on, and where it comes from.",
     "pack": "Write data as packed spins, eight to a byte, to train on from disk; or check such a file.",
 }
-HOMES = {"pack": ".datasets", "bench": "rapidbm_bench.command"}  # commands that lie elsewhere
+HOMES = {  # commands that lie elsewhere
+    "pack": ".datasets",
+    "bench": "rapidbm_bench.command",
+    "reproduce": "rapidbm_paper.command",
+}
 SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
 STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",

@@ -68,7 +68,9 @@ def report(
                 f"{folder} is a reproduction; leave out --quick, --diagnose, --update and --data, which "
                 "are for runs"
             )
-        _reproduced(folder, out, screen)
+        from rapidbm_paper.command import write_again
+
+        write_again(folder, out, screen)
         return
     check_limit(limit)
     with screen.gentle_warnings(), screen.watching("report"):
@@ -88,26 +90,3 @@ def report(
         screen.warn(line)
     screen.say(f"everything on one page: {page}")
     screen.result({"event": "finished", "report": str(page), "missing": missing})
-
-
-def _reproduced(folder: Path, out: Path | None, screen: Screen) -> None:
-    """Draws, judges and writes anew, from the records."""
-    from rapidbm_paper import ITEMS
-    from rapidbm_paper.reproduction import Event, Reproduction
-
-    from .reproduce import tell_claims, tell_passed_over
-
-    reproduction = Reproduction(folder, out)
-    tell_passed_over(reproduction, screen)
-
-    def tell(event: Event) -> None:
-        if event.kind == "failed":
-            screen.warn(f"{event.name} could not be drawn: {event.text}")
-
-    well = reproduction.draw(ITEMS, tell, anew=True)
-    tell_claims(reproduction.judge(), screen, brief=True)
-    page = reproduction.report()
-    screen.say(f"everything on one page: {page}")
-    screen.result({"event": "finished" if well else "failed", "report": str(page)})
-    if not well:
-        raise typer.Exit(1)

@@ -2,12 +2,12 @@
 
 A `Recipe` holds every choice, `presets` names some, `auto_settings` finds some by trials, a `Run` is the
 only engine that trains with evaluations, checkpoints and resume, and goes back if it is lost (`guard`);
-`evaluation`, `samples` and `diagnosis` look at what came out, `metrics` and `linear_probe` measure it,
+`evaluation`, `samples` and `diagnosis` look at what came out, `metrics` measure it,
 `report` puts it on a page. `pretrained` has trained machines that come with the package; `tensorboard`
 and `listing` show runs to others.
 
 Knows everything below it, from machines to glass; neither the paper's figures nor the command.
-Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose`, `evaluation` and `linear_probe`.
+Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose` and `evaluation`.
 
 Others take besides
 
@@ -16,7 +16,6 @@ Others take besides
     diagnosis: gibbs_series
     folder: PRETRAINED, Record, RunFolder, check_free
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
-    linear_probe: fit_probe, hidden_samples
     listing: KEYS, LOW, RunSummary, Runs, machine_words, with_spread
     metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, measured, reconstruct
     monitor: left_out

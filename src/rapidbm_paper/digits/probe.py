@@ -19,11 +19,11 @@ from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Dataset, Split
 from rapidbm.machines.machine import Machine
 from rapidbm.pictures import PENS, label, panels
-from rapidbm.runs.linear_probe import fit_probe, hidden_samples
 
 from ..claims import Finding, Number, all_of, claim
 from ..drawing import Figure, item
 from ..lab import Lab, Part, Settings, by_scale, shortened
+from ..linear_probe import fit_probe, hidden_samples
 from ..observables import SPLITS
 from ..records import Records, Values
 from . import mnist

@@ -62,26 +62,6 @@ class Card:
             f"{low:.2f} to {high:.2f}"
         )
 
-    def table(self) -> str:
-        """The card for a page."""
-        rows = {
-            "data": f"`{self.data}`, {self.shape[0]}×{self.shape[1]} pixels",
-            "machine": f"{self.machine}; {self.parameters:,} parameters",
-            "trained by": f"`{self.command}`",
-            "replica": self.replica,
-            "seed": str(self.recipe["seed"]),
-            "training": f"{self.updates:,} updates, {self.seconds:.0f} s on {self.device}",
-            **{
-                f"log p, {part} images": f"{value:.2f} nats ({low:.2f} to {high:.2f})"
-                for part, (value, low, high) in self.log_p.items()
-            },
-            "log Z": "{:.2f} ({:.2f} to {:.2f})".format(*self.log_z),
-            "half precision": "moves log p of the test images by {:+.4f} to {:+.4f} nats".format(
-                *self.rounding
-            ),
-        }
-        return "\n".join(["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows.items())])
-
 
 CARD = of_fields(Card)
 

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..display import Displayable
-from ..errors import InputError
-from ..machines import trusted
-from ..machines.machine import Machine
-from ..machines.spins import as_spins
-from ..machines.units import SPIN
-from ..progress import Watch, report_progress, watch, watched
+from rapidbm.display import Displayable
+from rapidbm.errors import InputError
+from rapidbm.machines import trusted
+from rapidbm.machines.machine import Machine
+from rapidbm.machines.spins import as_spins
+from rapidbm.machines.units import SPIN
+from rapidbm.progress import Watch, report_progress, watch, watched
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 PATIENCE = 2  # weaker ones in a row that do no better, and the rest is not tried

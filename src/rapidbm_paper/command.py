@@ -1,4 +1,5 @@
-"""`rapidbm reproduce`: one progress display over all parts, and what it says at the end."""
+"""`rapidbm reproduce`, and `rapidbm report` of a reproduction: one bar over all parts, and what is said at
+the end."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from typing import Annotated, Any
 import typer
 from rich.progress import TextColumn, TimeElapsedColumn
 
-import rapidbm_paper as paper
-from rapidbm_paper.claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
-from rapidbm_paper.lab import SCALE_NAMES
-from rapidbm_paper.reproduction import Event, Interrupted, Reproduction, item_names
+from rapidbm import interrupts
+from rapidbm.accel.devices import device_named
+from rapidbm.cli.terminal.console import Screen, Stopper
+from rapidbm.cli.terminal.options import Device, Json, Seed, offers
+from rapidbm.progress import quiet
+from rapidbm.runs.report.html import duration
 
-from .. import interrupts
-from ..accel.devices import device_named
-from ..progress import quiet
-from ..runs.report.html import duration
-from .terminal.console import Screen, Stopper
-from .terminal.options import Device, Json, Seed, offers
+from . import ITEMS, item
+from .claims import FAILS, HOLDS, MISSED, OPEN, UNDECIDED, Verdict
+from .lab import SCALE_NAMES
+from .reproduction import Event, Interrupted, Reproduction, item_names
 
 
 def reproduce(
@@ -30,7 +31,7 @@ def reproduce(
             metavar="ITEM…",
             help="all, a figure or table (fig1, fig2a, …, probe, costs: [bold]list[/] shows them), or "
             "[bold]claims[/]: the verdicts on what --out holds.",
-            autocompletion=offers(["all", *paper.ITEMS, "list", "claims"]),
+            autocompletion=offers(["all", *ITEMS, "list", "claims"]),
             show_default=False,
         ),
     ],
@@ -62,10 +63,10 @@ def reproduce(
     screen = Screen(as_json)
     folder = out or Path("runs") / f"reproduction-{scale}"
     if items == ["list"]:
-        for name in paper.ITEMS:
-            item = paper.item(name)
-            screen.say(f"{name:<12} {item.title}")
-            screen.result({"item": name, "title": item.title, "records": list(item.needs)})
+        for name in ITEMS:
+            shown = item(name)
+            screen.say(f"{name:<12} {shown.title}")
+            screen.result({"item": name, "title": shown.title, "records": list(shown.needs)})
     elif items == ["claims"]:
         tell_claims(Reproduction(folder).verdicts(), screen, brief=False)
     elif code := _reproduced(items, folder, scale, seed, device, screen):
@@ -109,6 +110,24 @@ def _reproduced(
     event = "finished" if well else "failed"
     screen.result({"event": event, "out": str(folder), "report": str(page), "failed": failed})
     return 0 if well else 1
+
+
+def write_again(folder: Path, out: Path | None, screen: Screen) -> None:
+    """`rapidbm report` of a reproduction: draws, judges and writes its page, from the records."""
+    reproduction = Reproduction(folder, out)
+    tell_passed_over(reproduction, screen)
+
+    def tell(event: Event) -> None:
+        if event.kind == "failed":
+            screen.warn(f"{event.name} could not be drawn: {event.text}")
+
+    well = reproduction.draw(ITEMS, tell, anew=True)
+    tell_claims(reproduction.judge(), screen, brief=True)
+    page = reproduction.report()
+    screen.say(f"everything on one page: {page}")
+    screen.result({"event": "finished" if well else "failed", "report": str(page)})
+    if not well:
+        raise typer.Exit(1)
 
 
 def tell_passed_over(reproduction: Reproduction, screen: Screen) -> None:
