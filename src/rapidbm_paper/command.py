@@ -1,5 +1,5 @@
-"""`rapidbm reproduce`, and `rapidbm report` of a reproduction: one bar over all parts, and what is said at
-the end."""
+"""`rapidbm reproduce`, and `rapidbm report` of a reproduction: one bar over all parts, and what is
+said at the end."""
 
 from __future__ import annotations
 
