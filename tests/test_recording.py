@@ -224,7 +224,7 @@ def test_memory_that_nothing_reads_any_more_serves_again():
             value = value * factor + 1.0
         ends[end].copy_(value * ones)
 
-    recorded, wanted = recording.Recorded(), torch.zeros(2, 1000)
+    recorded, wanted = recording.Recordings(), torch.zeros(2, 1000)
     for _ in range(6):
         for end, factor in enumerate((0.5, 2.0)):
             recorded.run(end, lambda end=end, factor=factor: work(end, factor))
