@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rapidbm.accel.ranks import ThreadRanks
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.runs import diagnosis
 from rapidbm.testing import small_machines
 

@@ -246,7 +246,7 @@ def test_trainers_abreast_go_on_from_a_state_of_the_whole(name):
     half.step()
     half.step()
     state = half.state()
-    n = whole.machine.layers.units
+    n = whole.machine.layers.columns
     assert state["parameter/couplings.patterns"].shape == (whole.machine.replicas, 4, n)
     assert state["training/chains"].shape[2] in (n, n + 1)  # scouts carry the number of the update
     rest = training(**settings)

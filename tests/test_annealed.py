@@ -17,7 +17,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm.sampling import annealing, bases
 from rapidbm.sampling.chain_shards import ChainShards
@@ -151,7 +151,7 @@ def one_sided(machine, count=200):
 def test_a_machine_without_biases_is_annealed_to_both_sides(machine):
     data = one_sided(machine)
     path = bases.path_to(machine, data)
-    assert path.bases.shape == (2, machine.replicas, 1, machine.layers.units)
+    assert path.bases.shape == (2, machine.replicas, 1, machine.layers.columns)
     assert torch.equal(path.bases[0], -path.bases[1])
     exact = log_z(machine, method="exact").value
     found = log_z(machine, method="ais", data=data, seed=0)
@@ -191,7 +191,7 @@ def test_samples_of_both_sides_are_those_of_the_machine():
     machine = rbm(4, 3, scale=0.9, seed=3, dtype=torch.float64).requires_grad_(False)
     _, exact = exact_distribution(machine)
     spins = sample(machine, 20_000, sampler=Annealing(50, data=one_sided(machine)), seed=0)
-    powers = 2 ** torch.arange(machine.layers.units - 1, -1, -1)
+    powers = 2 ** torch.arange(machine.layers.columns - 1, -1, -1)
     numbers = ((spins[0] > 0).long() * powers).sum(1)
     assert chi_squared(numbers.bincount(minlength=2**7), exact[0]) > SMALLEST_P
 
@@ -440,7 +440,7 @@ def test_a_path_of_one_component_with_given_units_has_no_mirror():
     machine = rbm(4, 3, scale=0.5, seed=0, dtype=torch.float64).requires_grad_(False)
     given = machine.with_visible(states(4, 0, 5))
     base = torch.zeros((1, 1, 5, 7), dtype=torch.float64)
-    path = Cooling(machine, base, given=given)
+    path = Cooling(machine, base, given=given, held=given != 0)
     logs, ends = annealing.forward(path, [0.0, 1.0], 5, stream(0))
     assert torch.equal(ends[..., :4], given[..., :4])
     # The hidden layer is summed, so that a step is exact at once.
@@ -480,7 +480,7 @@ def silent(layers, unit, others, net, seed=0):
     """A dense machine, weakly coupled but for a unit that is silent except at one state of the others,
     which weighs e^net times as much as all states in which the unit is silent."""
     rng = stream(seed, "silent")
-    n = layers.units
+    n = layers.columns
     matrix = 0.02 * torch.randn((n, n), generator=rng, dtype=torch.float64).triu(1)
     weights = 3.0 * (2.0 * torch.randint(2, (len(others),), generator=rng).double() - 1.0)
     matrix[others, unit] = weights * (others < unit)
@@ -571,15 +571,15 @@ def test_what_is_known_stays_as_it_is_where_units_open_nothing_else():
     again = known + 0.01
     both = torch.cat([known, again], 1)
     bounds = torch.tensor([[5.0, 4.0, 5.1, 4.1]], dtype=torch.float64)
-    means, kept = bases._best(both, bounds, known=2)
+    means, kept = bases._best(both, bounds, 2.0, known=2)
     assert torch.equal(means, known)
     assert kept.tolist() == [[5.0, 4.0]]
-    means, kept = bases._best(both, bounds)
+    means, kept = bases._best(both, bounds, 2.0)
     assert torch.equal(means, again)
     far = torch.tensor([[5.0, 4.0, 5.0 + bases.FAR + 1.0, 0.0]], dtype=torch.float64)
     apart = both.clone()
     apart[0, 2] = torch.tensor([0.9, -0.9, 0.9])
-    means, kept = bases._best(apart, far, known=2)  # a better one: those far below it do not count
+    means, kept = bases._best(apart, far, 2.0, known=2)  # a better one: those far below it do not count
     assert kept.tolist() == [[22.0]]
     assert torch.equal(means[0, 0], apart[0, 2])
 

@@ -135,7 +135,7 @@ def test_a_wrong_temperature_is_corrected(beta, corrected):
     rng = rb.stream(0)
     chains = phase.init(machine, rng)
     counts, (every, p) = 0, exact_distribution(machine)
-    powers = 2 ** torch.arange(machine.layers.units - 1, -1, -1)
+    powers = 2 ** torch.arange(machine.layers.columns - 1, -1, -1)
     for update in range(14):
         average, chains = phase.step(machine, chains, chains, rng)
         if update >= 4:

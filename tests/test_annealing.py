@@ -233,7 +233,7 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     free = [
         i for layer in machine.layers.inferred for i in range(*machine.layers.slices[layer].indices(99))
     ]
-    kept = [i for i in range(machine.layers.units) if i not in free]
+    kept = [i for i in range(machine.layers.columns) if i not in free]
     for beta in (0.0, 0.4, 1.0):
         minus = brute(path, every, beta)
         found = path.weights(every[None].expand(2, -1, -1))(beta).detach()
@@ -329,7 +329,7 @@ def exact_samples(machine, count):
     rows = torch.multinomial(whole.weights, count, True, generator=stream(7))
     known = whole.spins.gather(1, rows[..., None].expand(-1, -1, whole.spins.shape[2]))
     cover = machine.layers.cover()
-    clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+    clamp = torch.zeros(machine.layers.columns, dtype=torch.bool)
     for layer in cover:
         clamp[machine.layers.slices[layer]] = True
     return sweep(machine, known, stream(8), clamp=clamp, means=True)

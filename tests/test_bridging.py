@@ -90,8 +90,8 @@ def test_f_is_the_sum_over_the_free_layers(machine):
     there = other(machine)
     every, _ = exact_distribution(machine)
     layers = machine.layers
-    free = {i for layer in layers.inferred for i in range(layers.units)[layers.slices[layer]]}
-    kept = [i for i in range(layers.units) if i not in free]
+    free = {i for layer in layers.inferred for i in range(layers.columns)[layers.slices[layer]]}
+    kept = [i for i in range(layers.columns) if i not in free]
     whole = every[None].expand(machine.replicas, -1, -1)
     log_f = Crossing(machine, there, whole).weights(whole)
     for x in (0.0, 0.35, 1.0):

@@ -22,7 +22,7 @@ from rapidbm.machines.machine import Machine, stack
 
 
 def brute(machine, beta=1.0):
-    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns)
     return torch.logsumexp(-beta * machine.energy(every).detach(), 1)
 
 

@@ -62,7 +62,7 @@ def test_the_field_of_the_couplings_includes_a_layers_own(machine):
 def test_patterns_equal_their_dense_matrix(machine):
     dense = Machine(machine.couplings.dense(), machine.biases.data)
     spins = some_spins(machine)
-    means = 0.9 * torch.tanh(spins * torch.arange(1, machine.layers.units + 1))
+    means = 0.9 * torch.tanh(spins * torch.arange(1, machine.layers.columns + 1))
     for x in (spins, means):
         a, b = machine.energy(x, means=True), dense.energy(x, means=True)
         assert torch.allclose(a, b, atol=1e-12)

@@ -12,7 +12,7 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm_paper import item, parts
 from rapidbm_paper.bars import few_patterns

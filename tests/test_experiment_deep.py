@@ -320,7 +320,7 @@ def test_a_deep_machine_starts_from_a_restricted_one(tmp_path):
     trainer = recipe.trainer(data, torch.device("cpu"))
     before = trainer.machine.patterns.detach().clone()
     start(trainer)
-    n = first.layers.units
+    n = first.layers.columns
     assert torch.equal(trainer.machine.patterns[..., :n], first.patterns)
     assert torch.equal(trainer.machine.biases[..., :n], first.biases)
     assert torch.equal(trainer.machine.patterns[..., n:], before[..., n:])

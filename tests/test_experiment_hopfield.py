@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import states
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm_paper.claims import claims_of
 from rapidbm_paper.lab import Lab
 from rapidbm_paper.records import Record

@@ -9,7 +9,7 @@ import torch
 from rapidbm.glass.minima import minima
 from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm_paper.claims import claims_of
 from rapidbm_paper.lab import Lab
 from rapidbm_paper.records import Record, plain

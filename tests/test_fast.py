@@ -193,7 +193,7 @@ def compare_roads(sizes, special, layer_cuts, *chain_cuts):
     these = machine(*sizes)
     start = these.random(21, stream(3, device=DEVICE))
     beta = torch.rand((2, 21), generator=stream(5)).to(DEVICE) + 0.5
-    mask = torch.rand((2, 21, these.layers.units), generator=stream(6)) < 0.2
+    mask = torch.rand((2, 21, these.layers.columns), generator=stream(6)) < 0.2
     settings = {
         "plain": {},
         "pushed": {"push": these.biases[:, None].detach().expand(2, 21, -1)},
@@ -430,7 +430,7 @@ def test_units_of_a_deep_machine_stay_or_are_pushed_where_they_are(
     nothing_plain, one_block, patterns, hidden
 ):
     these = deep_machine(patterns, hidden)
-    units = these.layers.units
+    units = these.layers.columns
     start = these.random(20, stream(0, device=DEVICE))
     clamp = torch.arange(units, device=DEVICE) % 2 == 0
     push = torch.where(torch.arange(units, device=DEVICE) % 3 == 0, 1e4, -1e4)

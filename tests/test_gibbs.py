@@ -6,7 +6,7 @@ import torch
 from conftest import machines
 from rapidbm.errors import InputError
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.units import SPIN, Ising
+from rapidbm.machines.units.spin import SPIN, Spin
 from rapidbm.random import stream
 from rapidbm.sampling import gibbs
 from rapidbm.sampling.gibbs import resample, sweep, sweeps
@@ -23,7 +23,7 @@ def test_sweep_samples_the_boltzmann_distribution(machine, beta):
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_that_test_fails_when_2_beta_becomes_beta(machine, monkeypatch):
-    monkeypatch.setattr(Ising, "up", lambda _, field, beta=1.0, **__: torch.sigmoid(field * beta))
+    monkeypatch.setattr(Spin, "up", lambda _, field, beta=1.0, **__: torch.sigmoid(field * beta))
     assert max(sampler_p_values(sweep, machine)) < SMALLEST_P
 
 
@@ -70,7 +70,7 @@ def test_each_chain_may_have_its_own_temperature(machine):
 @pytest.mark.parametrize("machine", machines(2))
 def test_clamped_units_stay_and_the_rest_is_conditional(machine):
     every, p = exact_distribution(machine)
-    clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+    clamp = torch.zeros(machine.layers.columns, dtype=torch.bool)
     clamp[[0, machine.visible]] = True  # a visible and a hidden unit
     fixed = torch.tensor([1.0, -1.0], dtype=torch.float64)
     match = (every[:, clamp] == fixed).all(1)

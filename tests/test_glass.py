@@ -23,7 +23,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweep
 from rapidbm.testing import exact_distribution
@@ -37,7 +37,7 @@ def exact_draws(machine, chains, rng):
 def exact_overlaps(machine):
     """Values of q and their probabilities (e, values), by all pairs of states."""
     every, p = exact_distribution(machine)
-    n = machine.layers.units
+    n = machine.layers.columns
     agree = ((every @ every.T + n) / 2).round().long()  # 0 … n
     joint = p[:, :, None] * p[:, None]
     mass = torch.stack([torch.bincount(agree.flatten(), one.flatten(), n + 1) for one in joint])
@@ -261,7 +261,7 @@ def test_error_of_triangles_is_what_repetition_gives():
 def test_mean_energy_is_the_enumerated_one(machine):
     every, p = exact_distribution(machine)
     found = energies_per_unit(machine, exact_draws(machine, 2000, stream(0)))
-    exact = (p * machine.energy(every)).sum(1) / machine.layers.units
+    exact = (p * machine.energy(every)).sum(1) / machine.layers.columns
     assert found.shape == (2, 2000)
     assert z(Estimate.of(found), exact) < 5.5
 

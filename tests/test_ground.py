@@ -30,7 +30,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, stack
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.progress import watch
 from rapidbm.random import stream
 from rapidbm.sampling import tempering
@@ -62,7 +62,7 @@ def patterns_of(kind, shape, rng):
 
 def machine_of(graph, k, kind, biases, seed, replicas=1):
     layers, rng = GRAPHS[graph], stream(seed, graph, k, kind)
-    xi = patterns_of(kind, (replicas, k, layers.units), rng)
+    xi = patterns_of(kind, (replicas, k, layers.columns), rng)
     b = patterns_of("integer" if kind == "integer" else "continuous", xi.shape, rng)[:, 0]
     if biases == "visible":
         b[:, layers.sizes[0] :] = 0
@@ -72,7 +72,7 @@ def machine_of(graph, k, kind, biases, seed, replicas=1):
 
 
 def lowest(machine):
-    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns)
     return machine.energy(every).detach().amin(1)
 
 
@@ -245,7 +245,7 @@ def test_general_position_is_not_shaken(monkeypatch):
 )
 def test_small_integers(graph, xi, k, biases):
     layers = GRAPHS[graph]
-    n = layers.units
+    n = layers.columns
     b = None if biases is None else torch.from_numpy(biases)[None, :n].double()
     machine = Machine(Patterns(layers, torch.from_numpy(xi)[None, :k, :n].double()), b)
     with pytest.MonkeyPatch.context() as patch:
@@ -263,8 +263,8 @@ LARGER = {
 
 def larger(graph, k, kind, biased, seed=0):
     rng, layers = stream(seed, graph, kind), LARGER[graph]
-    xi = patterns_of(kind, (1, k, layers.units), rng)
-    b = torch.randn((1, layers.units), generator=rng, dtype=torch.float64)
+    xi = patterns_of(kind, (1, k, layers.columns), rng)
+    b = torch.randn((1, layers.columns), generator=rng, dtype=torch.float64)
     return Machine(Patterns(layers, xi), b if biased else None)
 
 
@@ -655,7 +655,7 @@ def test_rounding_lifts_no_bound_above_the_ground_state():
             for parameter in machine.couplings.parameters():
                 parameter.abs_()
         if seed % 2:
-            noise = torch.randn((1, machine.layers.units), generator=stream(seed)).double()
+            noise = torch.randn((1, machine.layers.columns), generator=stream(seed)).double()
             machine = Machine(machine.couplings, noise)
         energy = ground_state(machine, method="enumeration").energy
         assert bool((edge_bound(machine) <= energy).all()), (seed, machine)
@@ -707,7 +707,7 @@ def test_generators_that_are_not_in_general_position_are_noticed():
 @pytest.mark.parametrize(("make", "sizes"), [(bm, (7, 0)), (bm, (5, 3)), (rbm, (7, 4))])
 def test_a_climb_ends_where_every_sign_follows_the_slope(make, sizes):
     made = make(*sizes, 3, seed=1, scale=0.5)
-    made = Machine(made.couplings, torch.randn((1, made.layers.units), generator=stream(3)))
+    made = Machine(made.couplings, torch.randn((1, made.layers.columns), generator=stream(3)))
     zonotope = zonotopes(made)[0]
 
     def heights(p):  # eq. (1)

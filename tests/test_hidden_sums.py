@@ -14,7 +14,7 @@ from rapidbm.likelihood.hidden_sums import hidden_sums, variational_bound
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.machine import Machine, scaled
-from rapidbm.machines.units import Ising
+from rapidbm.machines.units.spin import Spin
 from rapidbm.random import stream
 from rapidbm.sampling import annealing, paths
 from rapidbm.sampling.mean_field import mean_field
@@ -51,7 +51,7 @@ def many(kind, biases=False, replicas=100):
     }[kind]()
     if not biases:
         return made
-    noise = torch.randn((replicas, made.layers.units), generator=stream(2))
+    noise = torch.randn((replicas, made.layers.columns), generator=stream(2))
     return Machine(made.couplings, 0.3 * noise)
 
 
@@ -186,7 +186,7 @@ def test_the_bound_holds_for_any_means(machine):
     visible = images(machine, 5)
     exact = exact_sums(machine, visible)
     means = machine.with_visible(visible).clone()
-    width = machine.layers.units - machine.visible
+    width = machine.layers.columns - machine.visible
     for seed in range(5):
         noise = torch.rand((2, 5, width), generator=stream(seed), dtype=means.dtype)
         means[..., machine.visible :] = 2 * noise - 1
@@ -229,8 +229,8 @@ def test_a_wrong_base_shows(monkeypatch):
     machine = many("dbm-dense", replicas=30)
     visible = images(machine, 6)
     exact = exact_sums(machine, visible).mean(1)
-    plain = Ising.log_sum
-    monkeypatch.setattr(Ising, "log_sum", lambda self, field: plain(self, field) + 0.05)
+    plain = Spin.log_sum
+    monkeypatch.setattr(Spin, "log_sum", lambda self, field, beta=1.0: plain(self, field, beta) + 0.05)
     found = hidden_sums(machine, visible, stream(0))
     assert int(((found.forward.value - exact).abs() > FAR * found.forward.error).sum()) > 15
 

@@ -109,6 +109,6 @@ def test_a_deep_machine_is_built_trained_and_sampled():
     spins = rb.to_spins([[0, 1, 1, 0], [1, 1, 0, 0]])
     for _ in rb.train(machine, spins, rb.Persistent(4), rb.sgd(0.01), epochs=1, batch_size=1, seed=0):
         pass
-    assert rb.sample(machine, 2, steps=2, seed=0).shape == (1, 2, layers.units)
+    assert rb.sample(machine, 2, steps=2, seed=0).shape == (1, 2, layers.columns)
     with pytest.raises(rb.InputError, match="enumerates at most"):
         rb.log_z(machine, method="exact")

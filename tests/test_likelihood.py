@@ -17,7 +17,7 @@ EVERY = machines(1) + machines(3) + machines(2, biases=False)
 @pytest.mark.parametrize("beta", [0.5, 1.0])
 @pytest.mark.parametrize("machine", EVERY)
 def test_log_z(machine, beta):
-    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns)
     wanted = torch.logsumexp(-beta * machine.energy(every).detach(), 1)
     found = log_z(machine, beta=beta)
     assert torch.allclose(found.lower, wanted, atol=1e-12)
@@ -42,7 +42,7 @@ def test_probabilities_sum_to_one(machine):
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_ground_state(machine):
-    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns)
     energy = machine.energy(every).detach()
     found = ground_state(machine)
     assert torch.allclose(found.energy, energy.min(1).values, atol=1e-12)

@@ -9,7 +9,7 @@ from rapidbm.errors import InputError
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine, stack
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm.testing import exact_distribution
 from rapidbm.training.load import critical_patterns

@@ -205,7 +205,7 @@ def test_hidden_units_are_drawn_as_by_sweeps_that_hold_the_image(hidden, pattern
     machine, tries = rbm(16, hidden, patterns, seed=0, replicas=3, biases=True), 3
     rng, mine = stream(4), stream(4)
     start = machine.with_visible(corrupt(DATA.train).nan_to_num(), means=True)
-    keep = torch.arange(machine.layers.units) < 16
+    keep = torch.arange(machine.layers.columns) < 16
     wrong = torch.zeros(3, dtype=torch.float64)
     for _ in range(tries):
         spins = sweep(machine, start, rng, clamp=keep, means=True)

@@ -20,14 +20,14 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweep
 
 
 def brute_force(machine):
     """The valleys of replica 0: connected sets of equal energy that no single flip leaves downwards."""
-    n = machine.layers.units
+    n = machine.layers.columns
     every = states(n, 0, 2**n).to(machine.dtype)
     energy = machine.energy(every)[0]
     flips = 2 ** torch.arange(n - 1, -1, -1)
@@ -57,7 +57,7 @@ EXACT = [
 @pytest.mark.parametrize("machine", EXACT)
 @pytest.mark.parametrize("biases", [False, True])
 def test_minima_are_all_states_that_no_flip_lowers(machine, biases):
-    noise = torch.randn((1, machine.layers.units), generator=stream(0), dtype=torch.float64)
+    noise = torch.randn((1, machine.layers.columns), generator=stream(0), dtype=torch.float64)
     machine = Machine(machine.couplings, 0.5 * noise if biases else None)
     every, _, closed = brute_force(machine)
     exact = {tuple(row) for row in every[closed].long().tolist()}
@@ -72,7 +72,7 @@ def test_minima_are_all_states_that_no_flip_lowers(machine, biases):
     else:
         assert rows | {tuple(-x for x in row) for row in rows} == exact
         assert found.distinct.tolist() == [len(exact) // 2]
-    energy = machine.energy(valley.spins.double()[None])[0] / machine.layers.units
+    energy = machine.energy(valley.spins.double()[None])[0] / machine.layers.columns
     assert torch.allclose(valley.energies, energy)
 
 
@@ -221,7 +221,7 @@ def test_a_cut_machine_has_the_energy_of_those_units_alone(machine):
     ]
     units = torch.cat([k + s.start for k, s in zip(kept, machine.layers.slices, strict=True)], 1)
     spins = small.random(10, stream(1))
-    whole = torch.zeros((2, 10, machine.layers.units), dtype=machine.dtype)
+    whole = torch.zeros((2, 10, machine.layers.columns), dtype=machine.dtype)
     whole.scatter_(2, units[:, None].expand(-1, 10, -1), spins)  # units at 0 do not count
     assert torch.allclose(small.energy(spins), machine.energy(whole, means=True))
     if machine.patterns is not None:

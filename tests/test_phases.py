@@ -11,7 +11,7 @@ from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.machines.constructors import bm, dbm, rbm
 from rapidbm.machines.ensembles import AllStates, WeightedSpins
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN, Ising
+from rapidbm.machines.units.spin import SPIN, Spin
 from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.mean_field import mean_field
@@ -110,7 +110,7 @@ def test_moment_gradient_is_autograd_of_the_enumerated_likelihood(machine):
     negative, _ = Exact().step(machine, Exact().init(machine, rng), data, rng)
     found = log_likelihood_gradient(machine, positive, negative)
 
-    every = states(machine.layers.units, 0, 2**machine.layers.units).double()
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns).double()
     energy = machine.energy(every)  # (e, x)
     total = torch.zeros((), dtype=torch.float64)
     for row in data:
@@ -239,7 +239,7 @@ def test_pid_uses_the_patterns_and_draws_nothing(machine):
         pytest.skip("dense couplings have no patterns")
     rng = stream(0)
     before = rng.get_state()
-    chains = torch.zeros(2, 0, machine.layers.units)
+    chains = torch.zeros(2, 0, machine.layers.columns)
     data = torch.ones(2, 3, machine.visible)
     xi = SPIN.nearest(machine.patterns.detach())
     weighted, _ = PatternInduced().step(machine, chains, data, rng)
@@ -366,7 +366,7 @@ def test_a_wrong_factor_in_the_field_shows_in_the_gradient(monkeypatch):
     """The mutation that the sampler tests apply, seen by the identity of the gradient."""
     machine = next(m.values[0] for m in machines(1))
     right = machine.gradient(AllStates(machine))
-    monkeypatch.setattr(Ising, "mean", lambda _, field, beta=1.0: torch.tanh(field * beta / 2))
+    monkeypatch.setattr(Spin, "mean", lambda _, field, beta=1.0: torch.tanh(field * beta / 2))
     wrong = machine.gradient(AllStates(machine))
     assert float((right["couplings.weights.0-1"] - wrong["couplings.weights.0-1"]).abs().max()) > 1e-3
     assert isinstance(machine, Machine)

@@ -35,7 +35,7 @@ class Warm:
     sweeps: int = rb.setting(1, "Gibbs sweeps from the data, warm")
 
     def init(self, machine, rng):
-        return torch.zeros((machine.replicas, 0, machine.layers.units), dtype=machine.dtype)
+        return torch.zeros((machine.replicas, 0, machine.layers.columns), dtype=machine.dtype)
 
     def step(self, machine, chains, data, rng):
         spins = machine.with_visible(data, means=True)
@@ -52,7 +52,7 @@ class Frozen:
     up: float = rb.setting(1.0, "share of units that point up")
 
     def init(self, machine, chains, rng):
-        units = torch.arange(machine.layers.units) < self.up * machine.layers.units
+        units = torch.arange(machine.layers.columns) < self.up * machine.layers.columns
         return (2.0 * units - 1).expand(machine.replicas, chains, -1)
 
     def step(self, machine, state, rng):

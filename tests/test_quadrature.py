@@ -20,12 +20,12 @@ EVERY = machines(1) + machines(3) + machines(2, biases=False)
 
 
 def brute(machine, beta=1.0):
-    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns)
     return torch.logsumexp(-beta * machine.energy(every).detach(), 1)
 
 
 def tilted(machine, size=0.4):
-    shape = (machine.replicas, machine.layers.units)
+    shape = (machine.replicas, machine.layers.columns)
     noise = torch.randn(shape, generator=stream(9), dtype=torch.float64)
     return Machine(machine.couplings, size * noise)
 
@@ -102,7 +102,7 @@ def test_moments_by_every_route(biases, beta):
         dbm(4, (4, 4), 2, seed=0, dtype=torch.float64),
     ):
         if biases:
-            steps = 0.2 * (torch.arange(machine.layers.units) % 2).double()
+            steps = 0.2 * (torch.arange(machine.layers.columns) % 2).double()
             machine = Machine(machine.couplings, steps.expand(machine.replicas, -1).clone())
         found = exact_moments(machine, beta=beta)
         seen.add(found.method)

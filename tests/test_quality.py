@@ -13,7 +13,7 @@ from rapidbm.glass.neighbours import AdversarialAccuracy, _nearest, adversarial_
 from rapidbm.glass.relaxation import relaxation
 from rapidbm.glass.sample_moments import _wasserstein, moments, projections
 from rapidbm.machines.constructors import rbm
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import figure, save
 from rapidbm.random import stream
 from rapidbm.sampling.gibbs import sweeps

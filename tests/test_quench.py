@@ -28,7 +28,7 @@ def lowest_flip(machine, spins):
 
 @pytest.mark.parametrize("machine", EVERY)
 def test_from_every_state_to_a_state_that_no_flip_improves(machine):
-    every = states(machine.layers.units, 0, 2**machine.layers.units)
+    every = states(machine.layers.columns, 0, 2**machine.layers.columns)
     before = machine.energy(every).detach()
     ends = descend(machine, every)
     after = machine.energy(ends).detach()

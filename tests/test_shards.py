@@ -234,7 +234,7 @@ def test_saved_chains_come_apart_by_their_phases():
 def test_what_cannot_be_cut_is_refused():
     class Whole:
         def init(self, machine, rng):
-            return torch.empty((machine.replicas, 0, machine.layers.units))
+            return torch.empty((machine.replicas, 0, machine.layers.columns))
 
         def step(self, machine, chains, data, rng):
             raise AssertionError

@@ -12,7 +12,7 @@ from rapidbm.accel.elementwise import MANY
 from rapidbm.errors import InputError
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.spins import to_bits, to_spins
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import seed_from, stream
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, max_side=6)

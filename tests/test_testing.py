@@ -30,7 +30,7 @@ class Broken:
         self.calls = 0
 
     def init(self, machine, rng):
-        shape = (machine.replicas + (self.fault == "replicas"), 3, machine.layers.units)
+        shape = (machine.replicas + (self.fault == "replicas"), 3, machine.layers.columns)
         return torch.ones(shape, dtype=machine.dtype)
 
     def step(self, machine, chains, data, rng):

@@ -39,7 +39,7 @@ def one_by_one(machine, beta):
     def variance(x):
         return mean((x - mean(x)[:, None]).square())
 
-    u, n = mean(energy), machine.layers.units
+    u, n = mean(energy), machine.layers.columns
     free = -z / beta if beta else torch.full_like(z, math.nan)
     return {
         "log_z": z,

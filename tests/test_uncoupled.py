@@ -38,11 +38,11 @@ def machine_of(layers, kind, biases, replicas=2):
         return torch.randn(replicas, *shape, generator=rng, dtype=torch.float64)
 
     if kind == "patterns":
-        couplings = Patterns(layers, 0.8 * normal(2, layers.units))
+        couplings = Patterns(layers, 0.8 * normal(2, layers.columns))
     else:
         sizes = layers.sizes
         couplings = Dense(layers, {(a, b): 0.6 * normal(sizes[a], sizes[b]) for a, b in layers.edges})
-    return Machine(couplings, 0.4 * normal(layers.units) if biases else None)
+    return Machine(couplings, 0.4 * normal(layers.columns) if biases else None)
 
 
 EVERY = [

@@ -7,7 +7,7 @@ import torch
 
 import rapidbm as rb
 from conftest import machines, states
-from rapidbm.machines.units import Ising
+from rapidbm.machines.units.spin import Spin
 from rapidbm.machines.weights import bqm_layers
 
 LEVELS = [(0, 1), (-1, 1), (-0.5, 2.0)]
@@ -62,7 +62,7 @@ def test_patterns_have_weights():
     assert torch.allclose(machine.energy(every), other.energy(every), atol=1e-12)
 
 
-class Other(Ising):
+class Other(Spin):
     """Spins by another name."""
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_converted_says_so(call, words):
 @pytest.mark.parametrize("vartype", ["SPIN", dimod.BINARY])
 @pytest.mark.parametrize("machine", machines(1) + machines(1, biases=False))
 def test_a_binary_quadratic_model_has_the_machines_energies(machine, vartype):
-    n = machine.layers.units
+    n = machine.layers.columns
     names = [f"unit {i}" for i in range(n)]
     bqm = machine.to_bqm(names=names, vartype=vartype)
     assert list(bqm.variables) == names

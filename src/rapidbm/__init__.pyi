@@ -68,6 +68,12 @@ from .machines.machine import stack as stack
 from .machines.patterns import Patterns as Patterns
 from .machines.spins import to_bits as to_bits
 from .machines.spins import to_spins as to_spins
+from .machines.units.binary import Binary as Binary
+from .machines.units.categorical import Categorical as Categorical
+from .machines.units.gaussian import Gaussian as Gaussian
+from .machines.units.levels import Levels as Levels
+from .machines.units.spin import Spin as Spin
+from .machines.units.unit import Unit as Unit
 from .machines.weights import Weights as Weights
 from .machines.weights import bqm_layers as bqm_layers
 from .random import stream as stream

@@ -27,7 +27,7 @@ from .errors import InputError
 from .machines.constructors import bm, dbm, rbm
 from .machines.enumeration import check_states
 from .machines.machine import Machine, scaled
-from .machines.units import SPIN
+from .machines.units.spin import SPIN
 from .random import stream
 from .sampling.samplers import Moves, Sampler, as_sampler
 from .training.negative import NegativePhase, SplitPhases, Splits
@@ -67,7 +67,7 @@ def small_machines(
         }
         for name, machine in made.items():
             if biases:
-                shape = (replicas, machine.layers.units)
+                shape = (replicas, machine.layers.columns)
                 noise = torch.randn(shape, generator=stream(4, name, kind), dtype=dtype)
                 machine = Machine(machine.couplings, 0.3 * noise)
             yield f"{name}-{kind}", machine
@@ -96,7 +96,7 @@ def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Ten
     InputError
         If the machine has more than 20 units.
     """
-    units = machine.layers.units
+    units = machine.layers.columns
     if units > 20:
         raise InputError(f"brute force is for machines of at most 20 units, not {units}")
     everything = machine.layers.states(
@@ -132,7 +132,7 @@ def check_negative_phase(
         With what was broken.
     """
     machine.layers.check_spins("this contract")
-    e, n, v = machine.replicas, machine.layers.units, machine.visible
+    e, n, v = machine.replicas, machine.layers.columns, machine.visible
     data = SPIN.random((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
 
@@ -289,7 +289,7 @@ def _final(
 ) -> Tensor:
     """The spins of all chains in the end; from draws of the `exact` states and probabilities where the
     state of a sampler is its spins."""
-    shape, dtype = (machine.replicas, chains, machine.layers.units), machine.dtype
+    shape, dtype = (machine.replicas, chains, machine.layers.columns), machine.dtype
     state = sampler.init(machine, chains, stream(seed, "start", device=machine.device))
     rng = stream(seed, "sampler", device=machine.device)
     own = not isinstance(state, Tensor)

@@ -151,7 +151,7 @@ def exact_samples(machine: Machine, count: int, rng: torch.Generator) -> Tensor:
     whole = AllStates(machine).whole()
     rows = torch.multinomial(whole.weights, count, True, generator=rng)
     drawn = whole.spins.gather(1, rows[..., None].expand(-1, -1, whole.spins.shape[2]))
-    clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+    clamp = torch.zeros(machine.layers.columns, dtype=torch.bool)
     for layer in machine.layers.cover():
         clamp[machine.layers.slices[layer]] = True
     return sweeps(machine, drawn, rng, 1, clamp=clamp, means=True)

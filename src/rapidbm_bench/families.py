@@ -24,7 +24,7 @@ from rapidbm.machines.dense import Dense
 from rapidbm.machines.layers import Layers
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
@@ -215,16 +215,16 @@ def deep_holes(number: int) -> ThreadRank:
         middle = int(torch.randint(11, 16, (), generator=rng))
         sizes = (int(torch.randint(3, 5, (), generator=rng)), first, middle, silent)
     layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
-    matrix, biases = _noise(layers.units, 0.1, rng)
-    below = torch.arange(layers.units)[layers.slices[-2]]
-    last = range(layers.units - silent, layers.units)
+    matrix, biases = _noise(layers.columns, 0.1, rng)
+    below = torch.arange(layers.columns)[layers.slices[-2]]
+    last = range(layers.columns - silent, layers.columns)
     for unit in last:
         weights = 3.0 * _signs(len(below), rng)
         _silence(matrix, biases, unit, below, weights, _net(number, len(below)))
     if number // 2 % 2 == 0:
         return _with_matrix(layers, matrix, biases), None
     # J = ξᵀξ / √K with a pattern for each silent unit; the other layers' ξ are weak.
-    patterns = 0.1 * torch.randn((silent, layers.units), generator=rng, dtype=torch.float64)
+    patterns = 0.1 * torch.randn((silent, layers.columns), generator=rng, dtype=torch.float64)
     strong = (9.0 * silent) ** 0.25
     patterns[:, layers.slices[-1]] = strong * torch.eye(silent, dtype=torch.float64)
     patterns[:, below] = strong * matrix[layers.slices[-1], below].sign()
@@ -294,10 +294,10 @@ def overlapping_holes(number: int) -> ThreadRank:
         layers = Layers((12, 4, 4), ((0, 1), (0, 2), (1, 2)))
     else:
         layers = _full(17, (0, 4)[number // 3 % 2])
-    matrix, biases = _noise(layers.units, 0.1, rng)
+    matrix, biases = _noise(layers.columns, 0.1, rng)
     hubs = layers.sizes.index(max(layers.sizes))  # the layer whose states are named
-    named = torch.arange(layers.units)[layers.slices[hubs]]
-    others = torch.arange(layers.units)
+    named = torch.arange(layers.columns)[layers.slices[hubs]]
+    others = torch.arange(layers.columns)
     if layers.self_coupled(hubs):
         named = named[torch.randperm(len(named), generator=rng)[:13]]
     others = others[~torch.isin(others, named)]

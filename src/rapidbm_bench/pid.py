@@ -14,7 +14,7 @@ import torch
 
 from rapidbm.machines.constructors import rbm
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.random import stream
 from rapidbm.training.negative import PatternInduced
 from rapidbm.training.optimisers import sgd

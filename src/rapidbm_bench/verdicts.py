@@ -57,7 +57,7 @@ def bipartite(units: int, t: float, ferro: float = 0.0, seed: int = 0) -> Machin
 
 
 def in_field(machine: Machine, strength: float) -> Machine:
-    shape = (1, machine.layers.units)
+    shape = (1, machine.layers.columns)
     return Machine(machine.couplings, strength * torch.randn(shape, generator=stream(0, "field")))
 
 

@@ -21,7 +21,7 @@ from rapidbm.errors import InputError
 from rapidbm.machines import trusted
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.spins import as_spins
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.progress import Watch, report_progress, watch, watched
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -161,7 +161,7 @@ def hidden_samples(machine: Machine, visible: Any, rng: torch.Generator) -> Tens
         )
     images = as_spins(visible, what="visible data")
     drawn = []
-    step = max(1, 2**26 // machine.layers.units)
+    step = max(1, 2**26 // machine.layers.columns)
     for some in torch.split(images, step):
         report_progress()
         spins = trusted.with_visible(machine, some)

@@ -59,6 +59,16 @@ def signs(up: Tensor, rng: torch.Generator, out: Tensor | None = None) -> Tensor
     return torch.copysign(one, left, out=up if out is None else out)
 
 
+def uniform(like: Tensor, rng: torch.Generator) -> Tensor:
+    """Numbers between 0 and 1, 1 excluded, in the shape and type of `like`."""
+    if like.is_cuda or _few(like):
+        return torch.rand(like.shape, generator=rng, dtype=like.dtype, device=like.device)
+    found = torch.empty(like.shape)
+    unseen(_words, found, rng)
+    # Of 32 bits the highest 24 are a float32 that is never rounded up to 1.
+    return found.mul_(2.0**-8).floor_().mul_(2.0**-24)
+
+
 def signs_ahead(up: Tensor, rng: torch.Generator, pool: Executor) -> Callable[[Tensor], Tensor]:
     """`signs` of this tensor, on a CPU, into one that is given later: `rng` moves on now, and where many
     random numbers are needed a thread of the pool draws them meanwhile."""

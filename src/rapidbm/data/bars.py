@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machines.spins import to_spins
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..random import check_seed, stream
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split
 

@@ -43,7 +43,7 @@ from ..likelihood.independent import gain, warn_of_fit
 from ..likelihood.log_z import log_z
 from ..machines import trusted
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import quiet
 from ..random import stream
 from ..runs.auto_settings import usual_decay, usual_hidden
@@ -478,7 +478,7 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def _log_weights(self, bits: Array) -> Array:
         """log Σ_h exp(−E) of binary rows, in float64."""
         machine = copy.deepcopy(self.machine_).double()
-        step = max(1, STEP // machine.layers.units)
+        step = max(1, STEP // machine.layers.columns)
         parts = [machine.log_prob_unnormalised(b)[0] for b in torch.split(torch.from_numpy(bits), step)]
         found: Array = torch.cat(parts).numpy()
         return found
@@ -641,7 +641,7 @@ def _is_auto(value: Any) -> bool:
 
 def _configurations(machine: Machine, values: Array) -> Iterator[Tensor]:
     """Configurations with these probabilities of visible units, (1, c, n), some at a time."""
-    step = max(1, STEP // machine.layers.units)
+    step = max(1, STEP // machine.layers.columns)
     for start in range(0, len(values), step):
         yield trusted.with_visible(machine, torch.from_numpy(2.0 * values[start : start + step] - 1.0))
 

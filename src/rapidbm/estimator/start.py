@@ -20,7 +20,7 @@ from ..errors import InputError, check_count
 from ..machines import trusted
 from ..machines.constructors import rbm
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..sampling.gibbs import run_sweeps
 
 RARE = -1.5  # the field of a hidden unit
@@ -73,7 +73,7 @@ def going_on(machine: Machine, **asked: int | None) -> Machine:
                 f"the machine to go on from has {there[name] or 'no'} {name}, and {wanted or 'none'} are "
                 "asked for; fit with warm_start=False to begin anew"
             )
-    zeros = torch.zeros((1, machine.layers.units), dtype=machine.dtype, device=machine.device)
+    zeros = torch.zeros((1, machine.layers.columns), dtype=machine.dtype, device=machine.device)
     return machine if machine.biases is not None else Machine(machine.couplings, zeros)
 
 

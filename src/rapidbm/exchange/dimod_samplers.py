@@ -82,7 +82,7 @@ def read_spins(
         except ValueError as error:  # so they say that a model or a parameter does not fit
             why = next(iter(str(error).splitlines()), "it does not say why")
             raise InputError(
-                f"{type(sampler).__name__} refuses this machine of {machine.layers.units} units: "
+                f"{type(sampler).__name__} refuses this machine of {machine.layers.columns} units: "
                 f"{why[:200].rstrip(' .:')}; take another sampler, other parameters or a smaller machine"
             ) from error
         found.append(_spins(sampler, answer, reads, machine))
@@ -91,7 +91,7 @@ def read_spins(
 
 def _spins(sampler: Any, answer: Any, reads: int, machine: Machine) -> Tensor:
     """The samples of one replica, (c, n), units in the order of the machine."""
-    units = machine.layers.units
+    units = machine.layers.columns
     if answer.vartype.name != "SPIN":
         answer = answer.change_vartype("SPIN", inplace=False)
     order = [answer.variables.index(unit) for unit in range(units) if unit in answer.variables]

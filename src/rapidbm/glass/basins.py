@@ -21,7 +21,7 @@ from ..display import Displayable
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
 from .minima import RETRIEVED, minima_below

@@ -127,7 +127,7 @@ def growth(
             for small in row:
                 rows[-1].append(minima(small, starts, rng))
                 tick()
-    units = torch.tensor([small.layers.units for small in machines[0]], dtype=torch.float64)
+    units = torch.tensor([small.layers.columns for small in machines[0]], dtype=torch.float64)
     distinct = torch.stack([torch.stack([m.distinct for m in row], -1) for row in rows], 1)
     total = torch.stack([torch.stack([m.total.value for m in row], -1) for row in rows], 1)
     away = units - units.mean()

@@ -27,7 +27,7 @@ from ..errors import check_count
 from ..estimates import Estimate, jackknife
 from ..machines import trusted
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
 from ..sampling.quench import quench
@@ -174,7 +174,7 @@ def minima(
     first = (keys != 0).to(torch.int8).argmax(-1, keepdim=True)
     turn = keys.gather(-1, first).where(keys.gather(-1, first) != 0, 1)
     one = keys * turn if machine.symmetric else keys
-    energy = machine.energy(spins).double() / machine.layers.units
+    energy = machine.energy(spins).double() / machine.layers.columns
     best = _largest_overlap(machine, spins)
     valleys = []
     for e in range(machine.replicas):
@@ -196,7 +196,7 @@ def minima_below(machine: Machine, spins: Tensor, rng: torch.Generator) -> tuple
     spins = exact.configuration(spins).clone()
     biases = 0.0 if exact.biases is None else exact.biases.detach()
     scale = trusted.fields(exact, spins).abs().amax((1, 2))  # (e,)
-    shape = (exact.replicas, exact.layers.units)
+    shape = (exact.replicas, exact.layers.columns)
     tied = torch.ones_like(spins, dtype=torch.bool)
     with watch("rounds of descent") as tick:
         for _ in range(ROUNDS):

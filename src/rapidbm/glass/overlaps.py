@@ -298,7 +298,7 @@ def ultrametricity(
 @torch.no_grad()
 def energies_per_unit(machine: Machine, spins: Tensor) -> Tensor:
     """E/N of each configuration (e, c, n), (e, c)."""
-    return machine.energy(spins).double() / machine.layers.units
+    return machine.energy(spins).double() / machine.layers.columns
 
 
 def _triangles(gram: Tensor, chosen: Tensor) -> Triangles:

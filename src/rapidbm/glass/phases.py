@@ -46,7 +46,7 @@ from ..errors import InputError, check_beta, check_choice, is_number
 from ..machines.couplings import Couplings
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import report_progress, watch, watched
 from .spectra import whole_matrix
 
@@ -127,7 +127,7 @@ def phase_point(machine: Machine, beta: float = 1.0) -> PhasePoint:
 def _compared(layers: Layers) -> tuple[int, int, str]:
     """The sizes that make the load, and the theory."""
     if layers.full:
-        return layers.units, layers.units, HOPFIELD
+        return layers.columns, layers.columns, HOPFIELD
     if (0, 1) not in layers.edges:
         raise InputError(
             "a place among the phases needs full connectivity or couplings between the visible and "
@@ -140,7 +140,7 @@ def _strength(couplings: Couplings, theory: str) -> tuple[Tensor, Tensor]:
     """Mean square coupling and number of patterns, (e,) each, in float64."""
     layers = couplings.layers
     full = theory == HOPFIELD
-    a, b = (layers.units, layers.units) if full else layers.sizes[:2]
+    a, b = (layers.columns, layers.columns) if full else layers.sizes[:2]
     pairs = a * (a - 1) if full else a * b
     patterned = couplings.patterned
     if patterned is not None:

@@ -149,7 +149,7 @@ def whole_matrix(couplings: Couplings) -> Tensor:
     layers, slices = couplings.layers, couplings.layers.slices
     blocks = {(a, b): couplings.matrix(a, b).double() for a, b in layers.edges}
     one = next(iter(blocks.values()))
-    whole = one.new_zeros((len(one), layers.units, layers.units))
+    whole = one.new_zeros((len(one), layers.columns, layers.columns))
     for (a, b), block in blocks.items():
         whole[:, slices[a], slices[b]] = block
         whole[:, slices[b], slices[a]] = block.mT

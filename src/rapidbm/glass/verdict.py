@@ -226,10 +226,10 @@ def glassiness(
     """
     rng = rng_from(seed, rng, "glassiness", device=machine.device)
     series = as_tensor(series, what="a series")
-    if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
+    if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.columns):
         raise InputError(
             f"a series of this machine is ({machine.replicas}, chains, times, "
-            f"{machine.layers.units}), not {tuple(series.shape)}; stack the states of its sweeps"
+            f"{machine.layers.columns}), not {tuple(series.shape)}; stack the states of its sweeps"
         )
     times = freezing(series, fold=machine.symmetric)
     pairs = overlap_distribution(series[:, :, -1], fold=machine.symmetric)

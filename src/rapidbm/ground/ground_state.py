@@ -39,7 +39,7 @@ from ..machines.enumeration import (
     states_of,
 )
 from ..machines.machine import Machine, scaled
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch, watched
 from ..random import seed_from, stream
 from ..sampling.bases import path_to
@@ -209,7 +209,7 @@ def _by_enumeration(machine: Machine) -> GroundState:
     exact = copy.deepcopy(machine).double()
     free = free_layers(exact.layers)
     best = torch.full((exact.replicas,), torch.inf, dtype=exact.dtype, device=exact.device)
-    spins = torch.zeros((exact.replicas, exact.layers.units)).to(best)  # (e, n)
+    spins = torch.zeros((exact.replicas, exact.layers.columns)).to(best)  # (e, n)
     count = 0
     with watch("enumeration", states_of(exact.layers) // (1 + exact.symmetric)) as tick:
         for states in enumerate_spins(exact, half=exact.symmetric):

@@ -55,7 +55,7 @@ class LowerBound:
 def lower_bound(machine: Machine) -> LowerBound:
     """The tightest of eqs. (1) and (2), in float64."""
     simple = edge_bound(machine)
-    units = machine.layers.units
+    units = machine.layers.columns
     if units > LARGEST:
         return LowerBound(
             simple, f"edge by edge; the semidefinite bound is for {LARGEST:,} units, not {units:,}"
@@ -85,7 +85,7 @@ def _rounding(machine: Machine) -> Tensor:
         total += math.sqrt(sizes[a] * sizes[b]) * couplings.norm(a, b)
     if machine.biases is not None:
         total += machine.biases.abs().sum(1)
-    return 4 * EPS * machine.layers.units * total
+    return 4 * EPS * machine.layers.columns * total
 
 
 @torch.no_grad()
@@ -109,7 +109,7 @@ def _semidefinite(machine: Machine, replica: int, passes: int) -> Tensor:
 def coupling_matrix(machine: Machine, replica: int) -> Tensor:
     """M of one replica, (n, n); with biases (n + 1, n + 1), the last spin is the one up."""
     layers = machine.layers
-    size = layers.units + (machine.biases is not None)
+    size = layers.columns + (machine.biases is not None)
     matrix = torch.zeros((size, size), dtype=machine.dtype, device=machine.device)
     for a, b in layers.edges:
         part = machine.couplings.matrix(a, b)[replica]
@@ -129,7 +129,7 @@ def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:
             blocks += [slice(i, i + 1) for i in range(where.start, where.stop)]
         else:  # its units do not see each other: they turn at once
             blocks.append(where)
-    blocks += [slice(layers.units, size)] if size > layers.units else []
+    blocks += [slice(layers.columns, size)] if size > layers.columns else []
     rank = min(size, math.isqrt(2 * size) + 2)  # from √2N on the primal has no false maxima
     shape = (size, rank)
     x = torch.randn(shape, generator=stream(0, "bound"), dtype=torch.float64).to(matrix.device)

@@ -37,7 +37,7 @@ from ..accel.devices import by_device, prepare
 from ..errors import InputError
 from ..machines.layers import Layers
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import Watch, watch
 from ..random import stream
 
@@ -188,7 +188,7 @@ def _zonotope(
     assert couplings is not None  # `zonotopes`
     xi = couplings.patterns[replica].detach().double().T  # (n, k)
     k = xi.shape[1]
-    biases = xi.new_zeros(layers.units)
+    biases = xi.new_zeros(layers.columns)
     if machine.biases is not None:
         biases = machine.biases[replica].detach().double()
     rest = [i for i in range(len(layers.sizes)) if i not in chosen]
@@ -295,7 +295,7 @@ def lowest_spins(machine: Machine, plan: list[Zonotope] | None) -> tuple[Tensor,
             "patterns, or method='auto', which settles for a heuristic"
         )
     spins = torch.zeros(
-        (machine.replicas, machine.layers.units), dtype=torch.float64, device=machine.device
+        (machine.replicas, machine.layers.columns), dtype=torch.float64, device=machine.device
     )
     prepare(machine.device)
     for replica, zonotope in enumerate(plan):

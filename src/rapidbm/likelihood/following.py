@@ -38,9 +38,9 @@ from ..accel.devices import by_device
 from ..data.splits import Split
 from ..errors import InputError, TimeLimit
 from ..estimates import WIDE, Bounds, Estimate
+from ..machines import trusted
 from ..machines.enumeration import log_prob_unnormalised, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins
 from ..random import seed_from, stream
 from ..sampling.bases import STARTS, UNIT_STATES
 from ..sampling.gibbs import run_sweeps
@@ -165,14 +165,14 @@ class Follower:
         """The same machine without couplings, of which all is known."""
         free, rng = copy.deepcopy(machine), self._streams(machine)("begin")
         for name, parameter in free.named_parameters():
-            if name != "biases":
+            if name.startswith("couplings."):
                 parameter.data.zero_()
         count = by_device(machine.device, CHAINS, 5 * CHAINS)
         self.chains = run_sweeps(free, free.random(count, rng), rng)
         value = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
         for layer in range(len(free.layers.sizes)):
-            field = free.field(self.chains[:, :1], layer).double()
-            value += free.layers.unit(layer).log_sum(field).sum((1, 2))
+            field = trusted.field(free, self.chains[:, :1], layer).double()
+            value += free.unit(layer).log_sum(field).sum((1, 2))
         self._know(value, torch.zeros_like(value))
         return free
 
@@ -381,7 +381,7 @@ def least_of_annealing(machine: Machine) -> int:
     """Sweeps of a chain that annealing takes before its first temperature: the search for its bases, and
     the sweeps between its two directions."""
     patterns = machine.patterns
-    hints = machine.layers.units - machine.visible if patterns is None else 2 * patterns.shape[1]
+    hints = machine.layers.columns - machine.visible if patterns is None else 2 * patterns.shape[1]
     starts = STARTS + 2 * NAMED + 2 * min(hints, UNIT_STATES)
     search = by_device(machine.device, *MODES) * _price(machine, starts)
     return search + SETTLE * _price(machine, chains_of(machine))
@@ -399,20 +399,22 @@ def _price(machine: Machine, chains: int) -> int:
 def _free(machine: Machine) -> float:
     """Sweeps of a chain that cost nobody anything."""
     count = sum(p.numel() for p in machine.parameters())
-    return FREE / (2 * count + DRAW * machine.replicas * machine.layers.units)
+    return FREE / (2 * count + DRAW * machine.replicas * machine.layers.columns)
 
 
 def most_rows(machine: Machine, *, bound: bool) -> int:
     """Rows of a part of the data that `mean_log_p` looks at, at most."""
     if bound:
         return by_device(machine.device, BOUNDED, ROWS)
-    return min(ROWS, max(FEWEST, SUMMED // states_of(machine.layers, (0,))))
+    return min(ROWS, max(FEWEST, SUMMED // states_of(machine.layers, machine.layers.visible)))
 
 
 def work_of_rows(machine: Machine, counts: Iterable[int], *, bound: bool) -> int:
     """Sweeps of a chain that take as long as `mean_log_p` of parts of so many rows."""
     most = most_rows(machine, bound=bound)
-    each = ITERATIONS // 2 + 1 if bound else states_of(machine.layers, (0,))  # visible units are held
+    each = (
+        ITERATIONS // 2 + 1 if bound else states_of(machine.layers, machine.layers.visible)
+    )  # visible units are held
     return each * sum(min(count, most) for count in counts)
 
 
@@ -423,7 +425,7 @@ def mean_log_p(
     """Mean log p of some data, in nats per row, or the lower `bound` on it that mean field proves; of
     very many rows some, evenly spaced, and the error says so, as it does of rows that were taken from
     many on disk."""
-    spins = as_spins(data)
+    spins = machine.layers.encode(data)
     rows = data.of if isinstance(data, Split) and data.of else len(spins)
     some = spins[:: -(-len(spins) // most_rows(machine, bound=bound))]
     logs = bounds_of(machine, some) if bound else _log_sums(machine, some)  # (e, rows)
@@ -434,5 +436,5 @@ def mean_log_p(
 
 def _log_sums(machine: Machine, spins: Tensor) -> Tensor:
     double = copy.deepcopy(machine).double()
-    step = max(1, 2**22 // (machine.layers.units * machine.replicas))
+    step = max(1, 2**22 // (machine.layers.columns * machine.replicas))
     return torch.cat([log_prob_unnormalised(double, x) for x in torch.split(spins, step)], 1)

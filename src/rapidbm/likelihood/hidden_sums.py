@@ -13,6 +13,7 @@ the visible units, far from all.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,7 @@ from ..errors import check_count
 from ..estimates import Estimate
 from ..machines import trusted
 from ..machines.machine import Machine
+from ..machines.units.unit import Unit
 from ..progress import report_progress
 from ..sampling import annealing
 from ..sampling.gibbs import run_sweeps
@@ -64,7 +66,7 @@ def hidden_sums(
     check_count("the number of chains", chains, least=2)
     stride = -(-len(visible) // most_annealed(machine))
     some = visible[::stride]
-    step = max(1, AT_ONCE // (machine.replicas * machine.layers.units * chains))
+    step = max(1, AT_ONCE // (machine.replicas * machine.layers.columns * chains))
     parts = [_of_images(machine, images, rng, chains) for images in torch.split(some, step)]
     below, above, below_error, above_error, bound = torch.cat([numbers for numbers, _ in parts], 2)
     proven = bound.mean(1)
@@ -86,14 +88,14 @@ def hidden_sums(
 
 def most_annealed(machine: Machine) -> int:
     """Images for each of which the sum is annealed, at most."""
-    return max(FEWEST, by_device(machine.device, *ANNEALED) // machine.layers.units)
+    return max(FEWEST, by_device(machine.device, *ANNEALED) // machine.layers.columns)
 
 
 @torch.no_grad()
 def bounds_of(machine: Machine, visible: Tensor) -> Tensor:
     """Eq. (2) for images (d, v) in float64, (e, d): log p* is not smaller, and that of a restricted
     machine no larger."""
-    step = max(1, AT_ONCE // (machine.layers.units * machine.replicas))
+    step = max(1, AT_ONCE // (machine.layers.columns * machine.replicas))
     parts = []
     for images in torch.split(visible, step):
         parts.append(variational_bound(machine, mean_field(machine, images, ITERATIONS)))
@@ -108,11 +110,20 @@ def _of_images(
     means = mean_field(machine, visible, iterations=50)  # (e, d, n)
     e, images, n = means.shape
     given = trusted.with_visible(machine, visible)
-    held = given.repeat_interleave(chains, 1)
     bases = _bases(machine, given, means)
-    paths = [Cooling(machine, base.repeat_interleave(chains, 1)[None], given=held) for base in bases]
-    apart = (e * images, chains)
     clamp = torch.arange(n, device=machine.device) < machine.visible
+    held = clamp.expand(e, images * chains, n)
+    paths = [
+        Cooling(
+            machine,
+            base.repeat_interleave(chains, 1)[None],
+            None,
+            given.repeat_interleave(chains, 1),
+            held,
+        )
+        for base in bases
+    ]
+    apart = (e * images, chains)
     steps = 50
     while True:
         betas = [i / steps for i in range(steps + 1)]
@@ -142,7 +153,15 @@ def _of_images(
 def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     """b⁰ of the two paths, (e, d, n): near the mean-field mode, and far from every mode."""
     edge = 1.0 - 1e-4  # a base that is certain could not be left
-    near = machine.layers.by_layer(lambda unit, m: unit.field_of(m), means.clamp(-edge, edge))
+    strongest = math.log(2.0 / 1e-4)  # the same of other units, as a field
+
+    def field_of(unit: Unit, mean: Tensor) -> Tensor:
+        if unit.mirrored:
+            return unit.field_of(mean.clamp(-edge, edge))
+        field = unit.field_of(mean)
+        return field if unit.count(mean.shape[-1]) is None else field.clamp(-strongest, strongest)
+
+    near = machine.by_layer(field_of, means)
     near[..., : machine.visible] = 0.0
     far = torch.zeros_like(near)
     for layer in machine.layers.hidden:

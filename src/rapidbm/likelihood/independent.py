@@ -33,8 +33,8 @@ from ..errors import FitWarning
 from ..machines import trusted
 from ..machines.enumeration import log_prob_unnormalised, log_weight, states_of
 from ..machines.machine import Machine
-from ..machines.spins import as_spins, smoothed_means
-from ..machines.units import SPIN
+from ..machines.spins import column_sums
+from ..machines.units.spin import SPIN
 from ..sampling import annealing
 from ..sampling.bases import path_to
 from ..sampling.gibbs import run_sweeps
@@ -71,24 +71,41 @@ class Fit(Displayable):
 def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     """An upper bound on the log-likelihood beside that of independent columns; None where the sum over
     hidden units, or the bound, would take long."""
-    if machine.layers.units > UNITS:
+    if machine.layers.columns > UNITS:
         return None
-    spins = as_spins(data)
-    mean = smoothed_means(spins)
+    spins = machine.layers.encode(data)
     images = spins[:: -(-len(spins) // IMAGES)]
-    if len(images) * states_of(machine.layers, (0,)) > STATES:
+    if len(images) * states_of(machine.layers, machine.layers.visible) > STATES:
         return None
-    up = (images == 1).double()
-    p = (1.0 + mean) / 2.0
-    columns = float((up * p.log() + (1.0 - up) * (1.0 - p).log()).sum(1).mean())
+    columns = float(log_columns(machine, spins, images).mean())
     double = copy.deepcopy(machine).double().requires_grad_(False)
-    step = max(1, 2**22 // (double.layers.units * double.replicas))
+    step = max(1, 2**22 // (double.layers.columns * double.replicas))
     parts = [log_prob_unnormalised(double, x).sum(1) for x in torch.split(images, step)]
     seen = torch.stack(parts).sum(0) / len(images)
-    cost = states_of(machine.layers) * machine.layers.units * machine.replicas
+    cost = states_of(machine.layers) * machine.layers.columns * machine.replicas
     exact = cost <= EXACT
     one = log_z(machine, method="exact").value if exact else least_log_z(machine, double, images, rng)
     return Fit((seen - one).cpu(), columns, len(images), one.cpu(), exact)
+
+
+def log_columns(machine: Machine, rows: Tensor, images: Tensor) -> Tensor:
+    """log p of some rows, (samples,), if the visible units of a machine knew nothing of each other: by
+    the smoothed marginals of all rows, encoded ones (samples, v)."""
+    layers, total = machine.layers, torch.zeros(len(images), dtype=torch.float64)
+    sums = column_sums(rows)
+    for layer in layers.visible:
+        where, unit = layers.slices[layer], layers.kinds[layer]
+        if unit.parameters:
+            unit = unit.with_parameters(unit.fitted(rows[:, where]))
+        mean, seen = unit.smoothed_mean(sums[where], len(rows)), images[:, where].double()
+        if unit == SPIN:
+            up, p = (seen + 1.0) / 2.0, (1.0 + mean) / 2.0
+            each = up * p.log() + (1.0 - up) * (1.0 - p).log()
+        else:
+            field = unit.field_of(mean[None])
+            each = unit.per_unit(seen * field) - unit.energy(seen) - unit.log_sum(field)
+        total = total + each.sum(1).cpu()
+    return total
 
 
 @torch.no_grad()
@@ -110,6 +127,13 @@ def gain(machine: Machine, data: Any, rng: torch.Generator) -> Tensor | None:
 def least_log_z(machine: Machine, double: Machine, images: Tensor, rng: torch.Generator) -> Tensor:
     """The larger of eq. (2), (e,); `double` is the machine in float64."""
     ends = _settled(machine, images, rng).double()
+    if (
+        machine.layers.count(
+            i for i in range(len(machine.layers.sizes)) if i not in machine.layers.inferred
+        )
+        is None
+    ):
+        return log_z_by_means(double, ends)  # of real units a sum over some states bounds no integral
     return torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
 
 
@@ -117,7 +141,8 @@ def _settled(machine: Machine, visible: Tensor, rng: torch.Generator) -> Tensor:
     """Chains a few sweeps after random spins, data and patterns, (e, c, n)."""
     starts = [machine.random(CHAINS, rng), trusted.with_visible(machine, visible[:CHAINS])]
     if machine.patterns is not None:
-        starts.append(SPIN.nearest(machine.patterns.detach()[:, :CHAINS]))
+        xi = machine.patterns.detach()[:, :CHAINS]
+        starts.append(machine.by_layer(lambda unit, x: unit.nearest(x), xi))
     return run_sweeps(machine, torch.cat(starts, 1), rng, SWEEPS)
 
 

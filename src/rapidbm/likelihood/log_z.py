@@ -29,7 +29,6 @@ from ..machines.enumeration import (
     states_of,
 )
 from ..machines.machine import Machine, scaled
-from ..machines.spins import as_spins
 from ..progress import report_progress, watch
 from ..random import seed_from, stream
 from ..sampling.chain_shards import ChainShards
@@ -171,10 +170,10 @@ def log_likelihood(
     Parameters
     ----------
     machine : Machine
-        A machine of spins.
+        The machine. Where visible units are real numbers p(v) is a density.
     data : Split or array of shape (samples, v)
-        Rows to evaluate. Of a split on disk some rows are taken, and the interval covers the mean over
-        all.
+        Rows to evaluate, as `Layers.encode` takes them. Of a split on disk some rows are taken, and the
+        interval covers the mean over all.
     method : {"auto", "exact", "ais"}, default "auto"
         How log Z is found, as in `log_z`.
     beta : float, default 1.0
@@ -205,9 +204,8 @@ def log_likelihood(
     -11.09
     """
     check_beta(beta)
-    machine.layers.check_spins("the likelihood of data")  # before rows are read from a disk
     data = data.in_memory() if isinstance(data, Split) else data
-    spins = as_spins(data)
+    spins = machine.layers.encode(data)
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
             f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
@@ -215,10 +213,10 @@ def log_likelihood(
     seed = seed_from(seed, rng)
     with watch("log-likelihood", limit=limit, remedy="take fewer samples or method='exact'"):
         z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
-        if states_of(machine.layers, (0,)) > HIDDEN:
+        if states_of(machine.layers, machine.layers.visible) > HIDDEN:
             return _of_rows(_with_hidden(machine, spins, beta, seed, z), data, None)
         double = copy.deepcopy(machine).double()
-        step = max(1, 2**24 // (machine.layers.units * machine.replicas))
+        step = max(1, 2**24 // (machine.layers.columns * machine.replicas))
         total, squares = torch.zeros_like(z.value), torch.zeros_like(z.value)
         for images in torch.split(spins, step):
             each = log_prob_unnormalised(double, images, beta)
@@ -232,9 +230,8 @@ def log_likelihood(
 def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
     """The same with the sum over hidden units bounded from below by mean field: what is proven of mean
     log p, as far as log Z is known."""
-    machine.layers.check_spins("a bound on the likelihood of data")
     data = data.in_memory() if isinstance(data, Split) else data
-    logs = bounds_of(machine, as_spins(data))  # (e, rows)
+    logs = bounds_of(machine, machine.layers.encode(data))  # (e, rows)
     return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))
 
 

@@ -23,7 +23,7 @@ from ..errors import check_beta
 from ..machines import trusted
 from ..machines.enumeration import enumerate_spins, free_layers, log_weight
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import Watch, watch, watched
 from .counting import sides
 from .counting import terms as terms_by_kinds
@@ -58,7 +58,7 @@ def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = 
     Parameters
     ----------
     machine : Machine
-        A machine of spins within reach of an exact sum.
+        A machine within reach of an exact sum.
     beta : float, default 1.0
         Inverse temperature.
     limit : float, optional
@@ -80,27 +80,45 @@ def exact_moments(machine: Machine, *, beta: float = 1.0, limit: float | None = 
     torch.Size([1, 7, 7])
     """
     check_beta(beta)
-    machine.layers.check_spins("exact_moments")
     method, terms = exact_method(machine, beta, half=False, what="exact moments")
     double = copy.deepcopy(machine).double()
     with watch(f"moments by {method}", terms * machine.replicas) as tick:
         both = [METHODS[method](double, e, beta, tick) for e in range(machine.replicas)]
     mean = torch.stack([m for m, _ in both])
     pairs = torch.stack([p for _, p in both])
-    pairs.diagonal(dim1=1, dim2=2).fill_(1.0)
+    if machine.layers.spins:
+        pairs.diagonal(dim1=1, dim2=2).fill_(1.0)
     return Moments(mean, pairs, method)
 
 
 def _by_enumeration(machine: Machine, replica: int, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:
     machine = machine.replica(replica)
-    free = free_layers(machine.layers)
+    layers, free = machine.layers, free_layers(machine.layers)
+    others = [i for i in free if machine.unit(i).square == "other"]
 
     def parts() -> Iterator[tuple[Tensor, Tensor]]:
         for spins in enumerate_spins(machine, half=False):
             logs = log_weight(machine, spins, free, beta)[0]
-            yield logs, trusted.infer(machine, spins.clone(), free, beta)[0]
+            rows = trusted.infer(machine, spins.clone(), free, beta)[0]
+            # What the squares of units, known by their means alone, have more than those of the means.
+            more = [machine.unit(i).variance(trusted.field(machine, spins, i), beta)[0] for i in others]
+            yield logs, torch.cat([rows, *more], 1)
 
-    return _average(parts(), tick)
+    n = layers.columns
+    mean, pairs = _average(parts(), tick)
+    spread, mean, pairs = mean[n:], mean[:n], pairs[:n, :n]
+    for layer in free:
+        where, same = layers.slices[layer], layers.same_unit(layer)
+        if layer in others:
+            pairs[where, where].diagonal().add_(spread[: layers.sizes[layer]])
+            spread = spread[layers.sizes[layer] :]
+        elif machine.unit(layer).square == "linear":
+            block = torch.eye(layers.sizes[layer], dtype=torch.bool) if same is None else same
+            pairs[where, where].masked_fill_(block.to(pairs.device), 0.0)
+            pairs[where, where].diagonal().copy_(mean[where])
+        else:
+            pairs[where, where].diagonal().fill_(1.0)
+    return mean, pairs
 
 
 def _by_quadrature(machine: Machine, replica: int, beta: float, tick: Watch) -> tuple[Tensor, Tensor]:

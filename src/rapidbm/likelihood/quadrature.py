@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch
 from .counting import Kinds, log_sum, rows_of
 

@@ -35,7 +35,7 @@ from ..machines.enumeration import (
     states_of,
 )
 from ..machines.machine import Machine, scaled
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch, watched
 from ..random import seed_from, stream
 from ..sampling.bases import mirrored, path_to
@@ -287,9 +287,9 @@ def _exact(machine: Machine, betas: Tensor) -> Thermodynamics:
             tick.add(spins.shape[1])
     sums = (peak + total[..., 0].log() + math.log(2.0 if half else 1.0)).T.cpu()  # (e, b)
     means = (total[..., 1:] / total[..., :1]).movedim(0, 1).cpu()
-    found = _of_sums(betas, sums, means, layers.units, machine.symmetric)
+    found = _of_sums(betas, sums, means, layers.columns, machine.symmetric)
     exact = [Estimate(value, torch.zeros_like(value)) for value in found]
-    return _result(betas, exact, layers.units, "exact", f"{states:,} states at each β")
+    return _result(betas, exact, layers.columns, "exact", f"{states:,} states at each β")
 
 
 def _given(
@@ -321,7 +321,7 @@ def _tempered(
     coldest = float(betas.max())
     rng = stream(seed, "thermodynamics", device=machine.device)
     path = path_to(scaled(machine, coldest), exact=False)
-    double, units = copy.deepcopy(machine).double(), machine.layers.units
+    double, units = copy.deepcopy(machine).double(), machine.layers.columns
     with watch("tempering", skip + steps) as tick:
         walkers = start_walkers(path, chains, rng)
         if walkers.rungs.shape[1] < LEAST:

@@ -1,6 +1,6 @@
 """What a Boltzmann machine is: units, layers, couplings, energies, sums over states, and files of them.
 
-    units          what one kind of unit is, with all its formulas: `SPIN`, `Unit`, `Beta`
+    units/         what one kind of unit is, with all its formulas, a file for each kind
     spins          what counts as spins: `to_spins`, `as_spins`, `to_bits`; as text: `pack`, `unpack`
     layers         which layers there are and which are coupled: `Layers`
     couplings      what all couplings can do: `Couplings`, `Patterned`
@@ -9,6 +9,7 @@
     trusted        energies, fields and means of tensors that were checked where they came in
     machine        couplings and biases: `Machine`, `stack`, `scaled`
     constructors   from sizes: `rbm`, `dbm`, `bm`
+    gauge          parameters that change no probability, kept at 0: `fix_gauge`
     enumeration    sums over states that need no sampling
     ensembles      weighted states and the gradient over them: `Ensemble`, `WeightedSpins`
     weights        as others write them: `Weights`, `bqm_layers`

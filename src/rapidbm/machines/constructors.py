@@ -13,17 +13,23 @@ from ..errors import InputError, check_count, is_number
 from ..random import seed_from, stream
 from .couplings import Couplings
 from .dense import Dense
+from .gauge import has_gauge
 from .layers import Layers
 from .machine import Machine
 from .patterns import Patterns, checked_strengths
-from .units import SPIN
+from .units.spin import SPIN
+from .units.unit import Unit
+
+Units = Unit | Sequence[Unit]
 
 
 def rbm(
-    visible: int,
+    visible: int | Sequence[int],
     hidden: int,
     patterns: int | None = None,
     *,
+    units: Units = SPIN,
+    hidden_units: Unit = SPIN,
     replicas: int = 1,
     biases: bool = False,
     scale: float | Sequence[float] | None = None,
@@ -42,21 +48,30 @@ def rbm(
     layer, are what patterns are measured in: they start at ±`scale` times that of their layer, and
     projections put them back to it. Biases start at 0.
 
+    `units` is the kind of the visible units, spins by default, `hidden_units` that of the hidden ones.
+    Visible units of several kinds are several layers: `visible` has the number of units of each and
+    `units` their kinds. Own parameters of units start where their kind says.
+
     Examples:
         >>> machine = rb.rbm(visible=16, hidden=50, patterns=4, replicas=3, seed=0)
         >>> machine.layers.sizes, machine.replicas
         ((16, 50), 3)
+        >>> kinds = (rb.Spin(), rb.Categorical((3, 5)), rb.Gaussian())
+        >>> rb.rbm((4, 2, 3), 10, units=kinds, seed=0).layers.sizes
+        (4, 8, 3, 10)
     """
-    layers = Layers((visible, hidden), ((0, 1),))
+    layers = _layers(visible, (hidden,), units, hidden_units)
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype)
 
 
 def dbm(
-    visible: int,
+    visible: int | Sequence[int],
     hidden: Sequence[int],
     patterns: int | None = None,
     *,
+    units: Units = SPIN,
+    hidden_units: Units = SPIN,
     replicas: int = 1,
     biases: bool = False,
     scale: float | Sequence[float] | None = None,
@@ -81,11 +96,11 @@ def dbm(
         raise InputError(
             f"a deep machine takes the sizes of its hidden layers, ({hidden},) for one, not {hidden!r}"
         )
-    sizes = (visible, *hidden)
-    layers = Layers(sizes, tuple((i, i + 1) for i in range(len(sizes) - 1)))
-    if len(sizes) < 2:
+    hidden = tuple(hidden)
+    if not hidden:
         raise InputError("a deep machine needs at least one hidden layer; hidden is empty")
-    check_deep_start(deep_start, len(sizes) - 1)
+    layers = _layers(visible, hidden, units, hidden_units)
+    check_deep_start(deep_start, len(hidden))
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
     return _machine(
         layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype, deep_start
@@ -93,10 +108,12 @@ def dbm(
 
 
 def bm(
-    visible: int,
+    visible: int | Sequence[int],
     hidden: int = 0,
     patterns: int | None = None,
     *,
+    units: Units = SPIN,
+    hidden_units: Unit = SPIN,
     replicas: int = 1,
     biases: bool = False,
     scale: float | Sequence[float] | None = None,
@@ -114,12 +131,44 @@ def bm(
         torch.Size([1, 2, 12])
     """
     check_count("the number of hidden units", hidden, least=0)
-    sizes = (visible, hidden) if hidden else (visible,)
-    edges = ((0, 0), (0, 1), (1, 1)) if hidden else ((0, 0),)
+    layers = _layers(visible, (hidden,) if hidden else (), units, hidden_units, full=True)
     rng = stream(seed_from(seed, rng), "machine", device=usable(device))
-    return _machine(
-        Layers(sizes, edges), patterns, replicas, biases, scale, continuous, strengths, rng, dtype
-    )
+    return _machine(layers, patterns, replicas, biases, scale, continuous, strengths, rng, dtype)
+
+
+def _layers(
+    visible: int | Sequence[int],
+    hidden: tuple[int, ...],
+    units: Units,
+    hidden_units: Units,
+    *,
+    full: bool = False,
+) -> Layers:
+    """Visible layers, each coupled to the first hidden one, and hidden layers in a chain; all coupled to
+    all and to themselves in a `full` machine."""
+    counts = (*(tuple(visible) if isinstance(visible, list | tuple) else (visible,)), *hidden)
+    seen = len(counts) - len(hidden)
+    for count in counts:
+        check_count("the size of a layer", count)
+    kinds = (*_each(units, seen, "visible"), *_each(hidden_units, len(hidden), "hidden"))
+    sizes = tuple(unit.columns(count) for unit, count in zip(kinds, counts, strict=True))
+    if full:
+        edges = tuple((a, b) for a in range(len(sizes)) for b in range(a, len(sizes)))
+    else:
+        chain = tuple((i, i + 1) for i in range(seen, len(sizes) - 1))
+        edges = (*((i, seen) for i in range(seen)), *chain)
+    return Layers(sizes, edges, kinds, seen)
+
+
+def _each(units: Units, count: int, which: str) -> tuple[Unit, ...]:
+    """A kind for each of so many layers."""
+    kinds = (units,) * count if isinstance(units, Unit) else tuple(units)
+    if len(kinds) != count or not all(isinstance(unit, Unit) for unit in kinds):
+        raise InputError(
+            f"give one kind of unit for the {which} layers, such as rb.Spin(), or one for each of "
+            f"{count}, not {units!r}"
+        )
+    return kinds
 
 
 def check_deep_start(share: float, hidden: int) -> None:
@@ -169,7 +218,7 @@ def _machine(
     each = (
         sum(layers.sizes[a] * layers.sizes[b] for a, b in layers.edges)
         if patterns is None
-        else patterns * layers.units
+        else patterns * layers.columns
     )
     check_room(
         f"a machine of {layers.describe()} units and {replicas:,} replicas",
@@ -188,7 +237,7 @@ def _machine(
         couplings = Dense(
             layers,
             {
-                (a, b): (size * deep_start if a else size)
+                (a, b): (size * deep_start if a >= layers.seen else size)
                 * torch.randn(
                     (replicas, layers.sizes[a], layers.sizes[b]),
                     generator=rng,
@@ -199,14 +248,16 @@ def _machine(
             },
         )
     else:
-        shape = (replicas, patterns, layers.units)
+        shape = (replicas, patterns, layers.columns)
         if continuous:
             xi = torch.rand(shape, generator=rng, dtype=dtype, device=rng.device) * 2 - 1
         else:
             xi = SPIN.random(shape, rng, dtype)
-        xi[..., sum(layers.sizes[:2]) :] *= deep_start
+        xi[..., sum(layers.sizes[: layers.seen + 1]) :] *= deep_start
         couplings = Patterns(layers, xi * size, strengths=strengths)
         if couplings.unit_strengths is not None:
             couplings.patterns.data.mul_(couplings.unit_strengths)
-    start = torch.zeros((replicas, layers.units), dtype=dtype, device=rng.device)
+    start = torch.zeros((replicas, layers.columns), dtype=dtype, device=rng.device)
+    if has_gauge(layers):
+        couplings.project(lambda values, layer: layers.kinds[layer].gauge(values))
     return Machine(couplings, start if biases else None)

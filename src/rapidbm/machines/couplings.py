@@ -2,6 +2,8 @@
 
     E(s) = − Σ_pairs J_ij s_i s_j,        field_i = Σ_j J_ij s_j                          (1)
 
+Pairs are those of columns; two columns of one unit are never coupled.
+
 `Dense` (dense.py) stores J, `Patterns` (patterns.py) builds it from ξ. What differs between the two is
 asked for here, by a method; what only patterns have, through `patterned`.
 """
@@ -9,7 +11,7 @@ asked for here, by a method; what only patterns have, through `patterned`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -122,6 +124,11 @@ class Couplings(nn.Module, ABC):
     @abstractmethod
     def mixed(self, other: Couplings, x: float) -> Couplings:
         """Those of the energy (1 − x) E + x E', the other's of the same kind."""
+
+    @abstractmethod
+    def project(self, mean: Callable[[Tensor, int], Tensor | None]) -> None:
+        """Takes off the parameters, in place, what `mean` answers of them for the columns of a layer, the
+        last dimension; None is nothing."""
 
     @abstractmethod
     def part(self, layers: Layers, kept: Sequence[Tensor]) -> Couplings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -17,7 +17,8 @@ from .layers import Layers
 
 
 class Dense(Couplings):
-    """Every coupling is a parameter. Of a layer coupled to itself the strict upper triangle counts."""
+    """Every coupling is a parameter. Of a layer coupled to itself the strict upper triangle counts, but
+    for two columns of one unit."""
 
     kind, degree = "dense", 1
 
@@ -44,7 +45,7 @@ class Dense(Couplings):
                     f"{tuple(weight.shape)}"
                 )
         self.weights = nn.ParameterDict(
-            {f"{a}-{b}": nn.Parameter(_upper(w) if a == b else w) for (a, b), w in given.items()}
+            {f"{a}-{b}": nn.Parameter(self._pairs(a, w) if a == b else w) for (a, b), w in given.items()}
         )
         vars(self)["weights"] = self.weights  # found at once: the cost of a small machine is calls
 
@@ -60,9 +61,14 @@ class Dense(Couplings):
         sums = [sum_of_sizes(w) for w in self.weights.values()]
         return sum(sums[1:], sums[0]) < math.inf
 
+    def _pairs(self, layer: int, matrix: Tensor) -> Tensor:
+        """Of a square of a layer's columns the pairs that count."""
+        upper, same = matrix.triu(1), self.layers.same_unit(layer)
+        return upper if same is None else upper.masked_fill(same.to(upper.device), 0.0)
+
     def matrix(self, a: int, b: int) -> Tensor:
         if a == b:
-            upper = _upper(self.weights[f"{a}-{a}"])
+            upper = self._pairs(a, self.weights[f"{a}-{a}"])
             return upper + upper.mT
         weight: Tensor = self.weights[f"{min(a, b)}-{max(a, b)}"]
         return weight if a < b else weight.mT
@@ -83,7 +89,7 @@ class Dense(Couplings):
         total = spins.new_zeros(spins.shape[:-1])
         for a, b in self.layers.edges:
             weight = self.weights[f"{a}-{b}"]
-            weight = _upper(weight) if a == b else weight
+            weight = self._pairs(a, weight) if a == b else weight
             total = total - ((spins[..., slices[a]] @ weight) * spins[..., slices[b]]).sum(-1)
         return total  # (e, c)
 
@@ -94,14 +100,14 @@ class Dense(Couplings):
         gradients = {}
         for a, b in self.layers.edges:
             moment = signed[..., slices[a]].mT @ spins[..., slices[b]]
-            gradients[f"weights.{a}-{b}"] = _upper(moment) if a == b else moment
+            gradients[f"weights.{a}-{b}"] = self._pairs(a, moment) if a == b else moment
         return gradients
 
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         return {"weights.0-1": -product}
 
     def operands(self, biases: Tensor | None) -> BipartiteOperands:
-        j = self.first.detach() if self.layers.is_restricted else self.across()
+        j = self.first.detach() if self.layers.two_layers else self.across()
         names = ("couplings.weights.0-1", "biases")
         return BipartiteOperands((j.shape[1], j.shape[2]), j, None, biases, names)
 
@@ -117,6 +123,16 @@ class Dense(Couplings):
                 for edge, key in edges.items()
             },
         )
+
+    def project(self, mean: Callable[[Tensor, int], Tensor | None]) -> None:
+        for a, b in self.layers.edges:
+            whole = self.matrix(a, b).detach().clone()
+            of_b = mean(whole, b)
+            whole = whole if of_b is None else whole - of_b
+            of_a = mean(whole.mT, a)
+            whole = whole if of_a is None else whole - of_a.mT
+            if of_a is not None or of_b is not None:
+                self.weights[f"{a}-{b}"].data.copy_(self._pairs(a, whole) if a == b else whole)
 
     def part(self, layers: Layers, kept: Sequence[Tensor]) -> Dense:
         replica = torch.arange(self.replicas, device=self.first.device)[:, None, None]
@@ -166,7 +182,3 @@ class RunningMatrix:
 
     def changed(self, unit: int, change: Tensor) -> None:
         return
-
-
-def _upper(matrix: Tensor) -> Tensor:
-    return matrix.triu(1)

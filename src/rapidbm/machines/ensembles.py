@@ -53,10 +53,11 @@ class Ensemble(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class WeightedSpins(Displayable):
-    """Configurations and their weights; a unit may hold its conditional mean instead of ±1."""
+    """Configurations and their weights; a unit may hold its conditional mean in place of a state."""
 
     spins: Tensor  # (e, c, n)
     weights: Tensor  # (e, c)
+    means: tuple[int, ...] = ()  # the layers whose units hold their means in their fields
 
     def __post_init__(self) -> None:
         for name in ("spins", "weights"):
@@ -69,20 +70,21 @@ class WeightedSpins(Displayable):
             )
 
     @staticmethod
-    def equal(spins: Tensor) -> WeightedSpins:
+    def equal(spins: Tensor, means: tuple[int, ...] = ()) -> WeightedSpins:
         """Equal weights that sum to one."""
         e, c, _ = spins.shape
         check_count("the number of configurations to average over", c)
-        return WeightedSpins(spins, spins.new_full((e, c), 1.0 / c))
+        return WeightedSpins(spins, spins.new_full((e, c), 1.0 / c), means)
 
     def gradient(self, machine: Machine) -> dict[str, Tensor]:
-        return machine.gradient_over(self.spins, self.weights)
+        return machine.gradient_over(self.spins, self.weights, self.means)
 
     def gradient_difference(
         self, model: Ensemble, machine: Machine, mine: dict[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
-        if mine is None and isinstance(model, WeightedSpins) and fused.joined(self.spins, model.spins):
-            return self.minus(model).gradient(machine)
+        if mine is None and isinstance(model, WeightedSpins) and self.means == model.means:
+            if fused.joined(self.spins, model.spins):
+                return self.minus(model).gradient(machine)
         return _difference(self, model, machine, mine)
 
     def gradient_comes_first(self, machine: Machine) -> bool:
@@ -90,12 +92,12 @@ class WeightedSpins(Displayable):
 
     def times(self, factor: float) -> WeightedSpins:
         """The same with all weights times a factor."""
-        return WeightedSpins(self.spins, self.weights * factor)
+        return replace(self, weights=self.weights * factor)
 
     def minus(self, other: WeightedSpins) -> WeightedSpins:
         """Both, the weights of the other negative."""
         spins = torch.cat([self.spins, other.spins], 1)
-        return WeightedSpins(spins, torch.cat([self.weights, -other.weights], 1))
+        return replace(self, spins=spins, weights=torch.cat([self.weights, -other.weights], 1))
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,14 @@ class GivenVisible:
         if fused_sum is not None:
             return fused_sum
         if self.visible.numel() < LARGE:
-            return machine.gradient_over(self.spins, self.weights)
+            return machine.gradient_over(self.spins, self.weights, machine.layers.hidden)
         return self._in_parts(machine)
 
     def _in_parts(self, machine: Machine) -> dict[str, Tensor]:
         """The same of some configurations at a time: hidden units are written beside a copy of them."""
         total = {name: torch.zeros_like(p.data) for name, p in machine.named_parameters()}
-        of_couplings = {k.removeprefix("couplings."): v for k, v in total.items() if k != "biases"}
+        start = "couplings."
+        of_couplings = {k.removeprefix(start): v for k, v in total.items() if k.startswith(start)}
         step = max(1, PART // (self.visible.shape[0] * self.visible.shape[2]))
         parts = zip(*(torch.split(x, step, 1) for x in (self.visible, self.weights)), strict=True)
         for visible, weights in parts:
@@ -131,6 +134,9 @@ class GivenVisible:
             machine.couplings.add_gradient(of_couplings, spins, weights)
             if "biases" in total:
                 total["biases"] -= (weights[:, None] @ spins).squeeze(1)
+            of_units = machine.gradient_of_units(spins, weights, machine.layers.hidden)
+            for name, value in of_units.items():
+                total[name] += value
         return total
 
     def gradient_difference(
@@ -173,7 +179,7 @@ class AllStates:
         for spins in enumerate_spins(self.machine, half=half):
             stop = start + spins.shape[1]
             filled = trusted.infer(self.machine, spins.clone(), free)
-            yield WeightedSpins(filled, weights[:, start:stop])
+            yield WeightedSpins(filled, weights[:, start:stop], free)
             start = stop
 
     @torch.no_grad()
@@ -183,7 +189,7 @@ class AllStates:
         The same sums as those over `chunks`, without writing configurations down.
         """
         machine, layers = self.machine, self.machine.layers
-        if not layers.is_restricted:
+        if not layers.two_layers:
             raise InputError(
                 "products are of two layers that are coupled to each other alone, this machine has "
                 f"layers {layers.sizes} and edges {layers.edges}; use chunks()"
@@ -195,13 +201,13 @@ class AllStates:
         weights = torch.softmax(torch.cat(logs, 1), 1).to(machine.dtype)  # (e, c)
         sizes = (machine.replicas, layers.sizes[given], layers.sizes[free])
         product = torch.zeros(sizes, dtype=machine.dtype, device=machine.device)
-        mean = torch.zeros((machine.replicas, layers.units), dtype=machine.dtype, device=machine.device)
+        mean = torch.zeros((machine.replicas, layers.columns), dtype=machine.dtype, device=machine.device)
         start = 0
         for spins in enumerate_spins(machine, half=half):
             share = weights[:, start : start + spins.shape[1], None]
             start += spins.shape[1]
             signed = spins[..., layers.slices[given]] * share
-            inferred = layers.unit(free).mean(trusted.field(machine, spins, free))
+            inferred = machine.unit(free).mean(trusted.field(machine, spins, free))
             product.baddbmm_(signed.mT, inferred)
             if not half:  # by symmetry 0 otherwise
                 mean[:, layers.slices[given]] += signed.sum(1)
@@ -210,7 +216,7 @@ class AllStates:
 
     @torch.no_grad()
     def gradient(self, machine: Machine) -> dict[str, Tensor]:
-        if machine.layers.is_restricted:
+        if machine.layers.two_layers and machine.own is None:
             pair = machine.operands() if machine is self.machine else None
             sums = None if pair is None else fused.products(pair)
             return machine.gradient_of(*(sums or self.products()))
@@ -235,9 +241,8 @@ class AllStates:
 
     def whole(self) -> WeightedSpins:
         parts = list(self._parts(half=False))
-        return WeightedSpins(
-            torch.cat([p.spins for p in parts], 1), torch.cat([p.weights for p in parts], 1)
-        )
+        spins, weights = (torch.cat([getattr(p, x) for p in parts], 1) for x in ("spins", "weights"))
+        return WeightedSpins(spins, weights, parts[0].means)
 
     @property
     def spins(self) -> Tensor:
@@ -251,7 +256,7 @@ class AllStates:
 def given_visible(machine: Machine, visible: Tensor) -> WeightedSpins | GivenVisible:
     """Equal weights for visible rows that are known to be right, hidden units at their means."""
     if not machine.layers.is_restricted:
-        return WeightedSpins.equal(trusted.complete(machine, visible))
+        return WeightedSpins.equal(trusted.complete(machine, visible), machine.layers.hidden)
     visible = trusted.shaped(machine, visible, machine.visible, "a visible configuration")
     e, c, _ = visible.shape
     check_count("the number of configurations to average over", c)

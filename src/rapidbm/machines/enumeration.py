@@ -39,8 +39,9 @@ def free_layers(layers: Layers, given: tuple[int, ...] = ()) -> tuple[int, ...]:
 
 
 def states_of(layers: Layers, given: tuple[int, ...] = ()) -> int:
-    """How many states an exact sum runs through."""
-    return layers.count(layers.cover(given))
+    """How many states an exact sum runs through; beyond all limits where some have no list."""
+    count = layers.count(layers.cover(given))
+    return 2**10_000 if count is None else count
 
 
 def most_states(device: torch.device) -> int:
@@ -53,6 +54,12 @@ def check_states(
 ) -> None:
     """Refuses an enumeration that would not end."""
     count = states_of(layers, given)
+    if layers.count(layers.cover(given)) is None:
+        raise InputError(
+            f"{what} lists the states of some layers and sums the others in closed form, but in this "
+            f"machine of {layers.words} layers without a list are coupled to layers that are coupled to "
+            "each other; use a sampled method"
+        )
     if count > largest:
         per = "per image " if given else ""
         raise InputError(
@@ -66,19 +73,16 @@ def log_weight(machine: Machine, spins: Tensor, free: tuple[int, ...], beta: flo
     """The logarithm of eq. (1) in float64, (e, c); the free layers of `spins` hold 0."""
     total = -beta * given_energy(machine, spins, free).double()
     for layer in free:
-        field = trusted.field(machine, spins, layer)
-        if beta != 1.0:
-            field = field * beta
-        machine.layers.unit(layer).add_log_sums(total, field)
+        machine.unit(layer).add_log_sums(total, trusted.field(machine, spins, layer), beta)
     return total
 
 
 def given_energy(machine: Machine, spins: Tensor, free: tuple[int, ...]) -> Tensor:
-    """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases alone."""
-    touched = all(a in free or b in free for a, b in machine.layers.edges)
-    if touched:
-        return trusted.bias_energy(machine, spins)
-    return trusted.energy(machine, spins)
+    """E(s; free = 0), (e, c): where every coupling has a free end, that of the biases and units alone."""
+    energy = trusted.bias_energy(machine, spins)
+    if not all(a in free or b in free for a, b in machine.layers.edges):
+        energy = machine.couplings.energy(spins) + energy
+    return energy if machine.layers.spins else energy + trusted.unit_energy(machine, spins, free)
 
 
 def _place(spins: Tensor, layers: Layers, chosen: tuple[int, ...], values: Tensor) -> None:
@@ -94,14 +98,14 @@ def enumerate_spins(machine: Machine, *, half: bool) -> Iterator[Tensor]:
     """All states in chunks (e, c, n) with the free layers at 0; `half` leaves out the negatives."""
     layers = machine.layers
     chosen = layers.cover()
-    count = layers.count(chosen) // (2 if half and chosen else 1)
-    row = machine.replicas * layers.units * machine.dtype.itemsize
+    count = states_of(layers) // (2 if half and chosen else 1)
+    row = machine.replicas * layers.columns * machine.dtype.itemsize
     prepare(machine.device)
     step = max(1, min(count, by_device(machine.device, CHUNK_BYTES, LARGE_CHUNK_BYTES) // row))
     for start in range(0, count, step):
         numbers = torch.arange(start, min(start + step, count), device=machine.device)
         some = layers.states(chosen, numbers)
-        spins = torch.zeros((len(some), layers.units), dtype=machine.dtype, device=machine.device)
+        spins = torch.zeros((len(some), layers.columns), dtype=machine.dtype, device=machine.device)
         _place(spins, layers, chosen, some)
         yield spins.expand(machine.replicas, -1, -1)
         report_progress()
@@ -111,11 +115,11 @@ def clamped_states(machine: Machine, visible: Tensor, beta: float = 1.0) -> tupl
     """For every visible row (e, c, v) all states of the hidden units: spins (e, c, x, n) with the
     free layers at 0, and log weights (e, c, x)."""
     layers = machine.layers
-    chosen = layers.cover((0,))
-    free = free_layers(layers, (0,))
+    chosen = layers.cover(layers.visible)
+    free = free_layers(layers, layers.visible)
     e, c, v = visible.shape
-    count = layers.count(chosen)
-    spins = torch.zeros((e, c, count, layers.units), dtype=machine.dtype, device=machine.device)
+    count = states_of(layers, layers.visible)
+    spins = torch.zeros((e, c, count, layers.columns), dtype=machine.dtype, device=machine.device)
     spins[..., :v] = visible[:, :, None]
     _place(spins, layers, chosen, layers.states(chosen, torch.arange(count, device=machine.device)))
     logs = log_weight(machine, spins.flatten(1, 2), free, beta).reshape(e, c, count)
@@ -125,11 +129,11 @@ def clamped_states(machine: Machine, visible: Tensor, beta: float = 1.0) -> tupl
 def log_prob_unnormalised(machine: Machine, visible: Tensor, beta: float = 1.0) -> Tensor:
     """log Σ_h exp(−β E(v, h)) of visible rows that are known to be right, in float64, (e, c)."""
     layers = machine.layers
-    check_states(layers, (0,), largest=2**16, what="the sum over hidden states")
+    check_states(layers, layers.visible, largest=2**16, what="the sum over hidden states")
     if layers.hidden_independent:
         return log_weight(machine, trusted.with_visible(machine, visible), layers.hidden, beta)
     visible = trusted.visible(machine, visible)
-    step = max(1, 2**22 // (states_of(layers, (0,)) * layers.units * machine.replicas))
+    step = max(1, 2**22 // (states_of(layers, layers.visible) * layers.columns * machine.replicas))
     parts = []
     with watch("sum over hidden states", visible.shape[1]) as tick:
         for some in torch.split(visible, step, 1):

@@ -28,6 +28,7 @@ from .dense import Dense
 from .layers import Layers
 from .machine import Machine
 from .patterns import Patterns
+from .units.kinds import described, kind_of
 
 FORMAT = 1
 FLOATS = (torch.float32, torch.float64)
@@ -47,6 +48,8 @@ HEADER = Names(
         "sha256": Text(64),
         "precision": OneOf(("half",)),
         "strengths": Several(Real(0)),
+        "units": Several(Anything(), most=1000),  # the kind of each layer; all spins if left out
+        "visible_layers": Whole(1, 1000),
         "card": Anything(),  # of a machine of the package: `runs/pretrained`
     },
 )
@@ -61,12 +64,14 @@ def save_tensors(
     before: Path | None = None,
 ) -> None:
     """Tensors with a header that says which machine they belong to; what there was is then `before`."""
-    machine.layers.check_spins("a file of a machine")
+    layers = machine.layers
     header = {
         "format": FORMAT,
-        "sizes": machine.layers.sizes,
-        "edges": machine.layers.edges,
+        "sizes": layers.sizes,
+        "edges": layers.edges,
         "couplings": machine.couplings.kind,
+        **({} if layers.spins else {"units": [described(unit) for unit in layers.kinds]}),
+        **({} if layers.seen == 1 else {"visible_layers": layers.seen}),
         **({} if machine.couplings.strengths is None else {"strengths": machine.couplings.strengths}),
         **extra,
     }
@@ -179,7 +184,7 @@ def load_machine(path: str | Path, *, averaged: bool = False, replica: int | Non
     found = {k.removeprefix(part): v for k, v in tensors.items() if k.startswith(part)}
     if not found:
         raise InputError(f"{path} holds no {part.rstrip('/')}; it has {', '.join(tensors)}")
-    layers = Layers(tuple(header["sizes"]), tuple((a, b) for a, b in header["edges"]))
+    layers = layers_of(path, header)
     kind, half = header["couplings"], header.get("precision") == "half"
     _check_parameters(Path(path), found, layers, kind, (HALF,) if half else FLOATS)
     if replica is not None:
@@ -197,9 +202,22 @@ def load_machine(path: str | Path, *, averaged: bool = False, replica: int | Non
         couplings = Patterns(layers, xi, strengths=strengths)
     else:
         couplings = Dense(layers, {(a, b): found[f"couplings.weights.{a}-{b}"] for a, b in layers.edges})
-    machine = Machine(couplings, found.get("biases"))
+    own = {k.removeprefix("own."): v for k, v in found.items() if k.startswith("own.")}
+    machine = Machine(couplings, found.get("biases"), own)
     _check_finite(path, machine.finite(), replica)
     return machine
+
+
+def layers_of(path: str | Path, header: Mapping[str, Any]) -> Layers:
+    """The layers that a header names."""
+    units = header.get("units", [])
+    if not all(isinstance(unit, dict) and isinstance(unit.get("kind"), str) for unit in units):
+        raise InputError(
+            f"{path} does not say the kinds of its units: {units!r}; take another checkpoint"
+        )
+    kinds = tuple(kind_of(unit) for unit in units)
+    edges = tuple((a, b) for a, b in header["edges"])
+    return Layers(tuple(header["sizes"]), edges, kinds, header.get("visible_layers", 1))
 
 
 def _check_finite(path: str | Path, finite: Tensor, replica: int | None) -> None:
@@ -220,12 +238,18 @@ def _check_parameters(
     types: tuple[torch.dtype, ...] = FLOATS,
 ) -> None:
     """Refuses tensors that are not the parameters of these layers."""
-    sizes, n = layers.sizes, layers.units
+    sizes, n = layers.sizes, layers.columns
     wanted: dict[str, tuple[int | None, ...]]  # sizes after the replicas
     if kind == "patterns":
         wanted = {"couplings.patterns": (None, n)}
     else:
         wanted = {f"couplings.weights.{a}-{b}": (sizes[a], sizes[b]) for a, b in layers.edges}
+    of_units = {
+        f"own.{i}": (len(unit.parameters), count)
+        for i, (unit, count) in enumerate(zip(layers.kinds, layers.counts, strict=True))
+        if unit.parameters
+    }
+    wanted |= of_units
     rules = {**wanted, "biases": (n,)}
     if lost := [name for name in wanted if name not in found]:
         raise InputError(f"{path} lacks the tensor {lost[0]}; take another checkpoint")

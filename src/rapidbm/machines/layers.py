@@ -1,14 +1,15 @@
 """Which layers a machine has and which of them are coupled.
 
-Layer 0 is the visible one. A configuration holds all layers side by side, (e, c, n); each layer is a
-slice of it. A layer may be coupled to itself: then every pair of its units is coupled, once. The units of
-a layer are of one kind (`units.py`).
+The first layers are visible: one, or several where the visible units are of several kinds. A
+configuration holds the columns of all layers side by side, (e, c, n); each layer is a slice of it. A layer
+may be coupled to itself: then every pair of its units is coupled, once. The units of a layer are of one
+kind (`units/`); `sizes` counts their columns, `counts` the units themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -16,18 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arrays import as_tensor, finite
 from ..errors import InputError, check_count, is_whole
-from .spins import as_spins
-from .units import SPIN, Unit
+from .spins import values_of
+from .units.spin import SPIN
+from .units.unit import Unit
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Sizes of the layers and the pairs that are coupled; the order within a pair is free."""
+    """Sizes of the layers in columns and the pairs that are coupled; the order within a pair is free."""
 
     sizes: tuple[int, ...]
     edges: tuple[tuple[int, int], ...]
     kinds: tuple[Unit, ...] = ()  # of the units of each layer; all spins if left out
+    seen: int = 1  # how many of the layers, the first ones, are visible
 
     def __post_init__(self) -> None:
         if not isinstance(self.sizes, Iterable):
@@ -52,10 +56,48 @@ class Layers:
         if len(kinds) != len(self.sizes):
             raise InputError(f"give a kind of unit for each of {len(self.sizes)} layers, not {kinds}")
         object.__setattr__(self, "kinds", kinds)
+        if not is_whole(self.seen) or not 1 <= self.seen <= len(self.sizes):
+            raise InputError(
+                f"of {len(self.sizes)} layers 1 to {len(self.sizes)} are visible, not {self.seen!r}"
+            )
+        for unit, size in zip(kinds, self.sizes, strict=True):
+            unit.units(size)  # refuses columns that no whole number of units has
+        for a, b in edges:
+            if kinds[a].count(self.sizes[a]) is None and kinds[b].count(self.sizes[b]) is None:
+                raise InputError(
+                    f"units without a list of states, {kinds[a]} and {kinds[b]}, are not coupled to each "
+                    f"other, as the edge {(a, b)} would: their energies may have no lowest value; couple "
+                    "them through a layer of spins, binary or categorical units"
+                )
+
+    @cached_property
+    def columns(self) -> int:
+        """Columns of all layers together: n of a configuration."""
+        return sum(self.sizes)
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """How many units each layer has."""
+        return tuple(unit.units(size) for unit, size in zip(self.kinds, self.sizes, strict=True))
 
     @cached_property
     def units(self) -> int:
-        return sum(self.sizes)
+        """Units of all layers together."""
+        return sum(self.counts)
+
+    @cached_property
+    def visible(self) -> tuple[int, ...]:
+        """The visible layers."""
+        return tuple(range(self.seen))
+
+    @cached_property
+    def visible_columns(self) -> int:
+        """Columns of the visible layers, the first ones of a configuration."""
+        return sum(self.sizes[: self.seen])
+
+    @cached_property
+    def visible_units(self) -> int:
+        return sum(self.counts[: self.seen])
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
@@ -71,43 +113,81 @@ class Layers:
         """True when every unit is a spin."""
         return all(unit == SPIN for unit in self.kinds)
 
-    def check_spins(self, what: str) -> None:
-        """Refuses what is known for spins alone: what reads or answers ±1, or has formulas of theirs."""
+    @cached_property
+    def visible_spins(self) -> bool:
+        """True when every visible unit is a spin."""
+        return all(self.kinds[layer] == SPIN for layer in self.visible)
+
+    def check_spins(self, what: str, needed: str = "formulas of such units") -> None:
+        """Refuses what is for spins alone by its nature; `needed` is what other units would take."""
         if not self.spins:
             raise InputError(
-                f"{what} is for spins, ±1, but the units of this machine are {self.kinds}; take spins. "
-                "Other units have random states, sweeps and energies with means=True, the exact log Z, "
-                "and the gradient over weighted configurations"
+                f"{what} is for spins, ±1, but the layers of this machine have {self.words}; other units "
+                f"would need {needed}"
             )
 
-    def encode(self, visible: Any, *, what: str = "data", asked_by: str) -> Tensor:
-        """Visible rows in the states of the visible units, checked: the one place where data come in.
+    @property
+    def words(self) -> str:
+        """The kinds of the units in words."""
+        return ", ".join(dict.fromkeys(str(unit) for unit in self.kinds))
 
-        `what` names them in errors; `asked_by` is what `check_spins` refuses for other units.
+    def encode(self, visible: Any, *, what: str = "data") -> Tensor:
+        """Visible rows (…, visible columns), checked: the one place where data come in.
+
+        Values of units are (…, visible units): spins as ±1, {0, 1} or booleans, binary units as {0, 1},
+        categorical ones as codes from 0, real ones as they are. Columns, as configurations have them, do
+        as well. `what` names the data in errors.
         """
-        self.check_spins(asked_by)
-        return as_spins(visible, what=what)
+        if self.seen == 1 and self.kinds[0] == SPIN:
+            return self.kinds[0].encode(visible, what=what)
+        values = finite(as_tensor(values_of(visible), what=what), what=what)
+        width = values.shape[-1] if values.dim() else 0
+        if width not in (self.visible_units, self.visible_columns):
+            both = sorted({self.visible_units, self.visible_columns})
+            raise InputError(
+                f"{what} have {' or '.join(map(str, both))} values in a row, one for each visible unit "
+                f"or column, not {width}"
+            )
+        sizes = self.counts if width == self.visible_units else self.sizes
+        parts = torch.split(values, list(sizes[: self.seen]), -1)
+        coded = [unit.encode(part, what=what) for unit, part in zip(self.kinds, parts, strict=False)]
+        return coded[0] if len(coded) == 1 else torch.cat([x.to(values.dtype) for x in coded], -1)
 
-    def count(self, chosen: Iterable[int]) -> int:
-        """How many states the units of these layers have together."""
-        return int(math.prod(self.kinds[i].levels ** self.sizes[i] for i in chosen))
+    def decode(self, visible: Tensor) -> Tensor:
+        """Values of the visible units, (…, visible units), of their columns; the inverse of `encode`."""
+        parts = torch.split(visible, list(self.sizes[: self.seen]), -1)
+        values = [unit.decode(part) for unit, part in zip(self.kinds, parts, strict=False)]
+        return values[0] if len(values) == 1 else torch.cat([x.to(visible.dtype) for x in values], -1)
+
+    def column_mask(self, units: Tensor) -> Tensor:
+        """A mask of the visible units or of all units, (…, units), on their columns."""
+        count = len(self.sizes) if units.shape[-1] == self.units else self.seen
+        parts = torch.split(units, list(self.counts[:count]), -1)
+        kinds = zip(self.kinds, self.sizes, parts, strict=False)
+        return torch.cat([unit.on_columns(part, size) for unit, size, part in kinds], -1)
+
+    def count(self, chosen: Iterable[int]) -> int | None:
+        """How many states the units of these layers have together; None if some have no list."""
+        counts = [self.kinds[i].count(self.sizes[i]) for i in chosen]
+        return None if None in counts else math.prod(x for x in counts if x is not None)
 
     def states(self, chosen: tuple[int, ...], numbers: Tensor) -> Tensor:
-        """The states of these numbers of the chosen layers side by side, (c, units) in int8."""
+        """The states of these numbers of the chosen layers side by side, (c, columns)."""
         parts = []
         for layer in reversed(chosen):  # the last one changes fastest
             count = self.count((layer,))
+            assert count is not None
             parts.append(self.kinds[layer].states(self.sizes[layer], numbers % count))
             numbers = torch.div(numbers, count, rounding_mode="floor")
         none = torch.empty((len(numbers), 0), dtype=torch.int8, device=numbers.device)
         return torch.cat([none, *reversed(parts)], 1)
 
-    def by_layer(self, what: Callable[[Unit, Tensor], Tensor], values: Tensor) -> Tensor:
-        """Something that each unit does, for whole configurations (…, n)."""
-        if len(set(self.kinds)) == 1:
-            return what(self.kinds[0], values)
-        parts = zip(self.kinds, self.slices, strict=True)
-        return torch.cat([what(unit, values[..., where]) for unit, where in parts], -1)
+    def same_unit(self, layer: int) -> Tensor | None:
+        """Which two columns of a layer are of one unit, (n_l, n_l); None where each unit has one."""
+        if self.counts[layer] == self.sizes[layer]:
+            return None
+        unit = self.kinds[layer].unit_of_column(self.sizes[layer])
+        return unit[:, None] == unit
 
     def self_coupled(self, layer: int) -> bool:
         return (layer, layer) in self.edges
@@ -119,9 +199,9 @@ class Layers:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """Steps from the visible layer; 0 for a layer that it does not reach."""
-        depths = {0: 0}
-        front = [0]
+        """Steps from the visible layers; 0 for a layer that they do not reach."""
+        depths = dict.fromkeys(self.visible, 0)
+        front = list(self.visible)
         while front:
             reached = [b for a in front for b in self.neighbours(a) if b not in depths]
             depths |= {b: depths[a] + 1 for a in front for b in self.neighbours(a) if b in reached}
@@ -130,7 +210,7 @@ class Layers:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The order of a sweep: odd depths, then even ones, the visible layer last."""
+        """The order of a sweep: odd depths, then even ones, the visible layers last."""
         return tuple(
             sorted(range(len(self.sizes)), key=lambda i: (1 - self.depths[i] % 2, -self.depths[i], -i))
         )
@@ -141,7 +221,7 @@ class Layers:
 
     @cached_property
     def hidden(self) -> tuple[int, ...]:
-        return tuple(range(1, len(self.sizes)))
+        return tuple(range(self.seen, len(self.sizes)))
 
     @cached_property
     def hidden_independent(self) -> bool:
@@ -150,8 +230,13 @@ class Layers:
 
     @cached_property
     def is_restricted(self) -> bool:
-        """True for two layers in all, coupled to each other and not to themselves: an RBM."""
-        return len(self.sizes) == 2 and self.edges == ((0, 1),)
+        """True for one hidden layer, coupled to each visible one, and no other couplings: an RBM."""
+        return len(self.hidden) == 1 and self.edges == tuple((i, self.seen) for i in self.visible)
+
+    @cached_property
+    def two_layers(self) -> bool:
+        """True for a restricted machine of one visible layer."""
+        return self.seen == 1 and self.is_restricted
 
     @cached_property
     def sides(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -182,7 +267,7 @@ class Layers:
 
     @cached_property
     def full(self) -> bool:
-        """True when every pair of units is coupled."""
+        """True when every pair of units is coupled, but for several visible layers among each other."""
         return len(self.edges) == len(self.sizes) * (len(self.sizes) + 1) // 2
 
     @cached_property
@@ -199,7 +284,8 @@ class Layers:
         return _cover(self, given)
 
     def describe(self) -> str:
-        return "×".join(str(size) for size in self.sizes)
+        seen = "+".join(str(size) for size in self.counts[: self.seen])
+        return "×".join([seen, *(str(size) for size in self.counts[self.seen :])])
 
 
 @lru_cache(1024)
@@ -208,11 +294,15 @@ def _cover(layers: Layers, given: tuple[int, ...]) -> tuple[int, ...]:
     or all of its neighbours are. What falls apart is covered part by part, and no part twice, so that a
     chain of layers takes a time that grows with a power of its length.
 
-    A weight n_i 2^L − 2^(L−1−i) makes the choice unique: fewer units first, and of two covers of as many
-    the one that holds the first layer in which they differ.
+    A weight b_i 2^L − 2^(L−1−i), with b_i the bits of a layer's states, makes the choice unique: fewer
+    states first, and of two covers of as many the one that holds the first layer in which they differ. A
+    layer without a list weighs more than all others.
     """
     count = len(layers.sizes)
-    weight = [size * 2**count - 2 ** (count - 1 - i) for i, size in enumerate(layers.sizes)]
+    states = [unit.count(size) for unit, size in zip(layers.kinds, layers.sizes, strict=True)]
+    bits = [math.inf if x is None else round(_log2(x), 9) for x in states]
+    most = 1.0 + sum(x for x in bits if x < math.inf)
+    weight = [min(x, most) * 2**count - 2 ** (count - 1 - i) for i, x in enumerate(bits)]
     near = [frozenset(layers.neighbours(i)) for i in range(count)]
     forced = frozenset(i for i in range(count) if i not in given and layers.self_coupled(i))
 
@@ -234,6 +324,11 @@ def _cover(layers: Layers, given: tuple[int, ...]) -> tuple[int, ...]:
 
     rest = frozenset(range(count)) - forced - frozenset(given)
     return tuple(sorted(forced | lightest(rest)))
+
+
+def _log2(count: int) -> float:
+    """Of whole numbers of any size; exact for powers of two."""
+    return count.bit_length() - 1 if count & (count - 1) == 0 else math.log2(count)
 
 
 def _reached(first: int, left: frozenset[int], near: list[frozenset[int]]) -> frozenset[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from ..accel import fused
 from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import BipartiteOperands
-from ..arrays import as_tensor
+from ..arrays import as_tensor, finite
 from ..display import Displayable, of_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..random import rng_from
@@ -32,8 +32,9 @@ from .couplings import Couplings, as_parameter
 from .ensembles import Ensemble, GivenVisible, WeightedSpins, given_visible
 from .enumeration import log_prob_unnormalised
 from .layers import Layers
-from .spins import as_spins, smoothed_means
-from .units import Beta
+from .spins import as_spins, column_sums
+from .units.spin import SPIN
+from .units.unit import Beta, Unit
 
 if TYPE_CHECKING:
     from . import weights
@@ -45,25 +46,33 @@ _fixed: WeakKeyDictionary[Machine, BipartiteOperands] = WeakKeyDictionary()
 class Machine(Displayable, nn.Module):
     """A Boltzmann machine, or `replicas` independent ones of the same shape side by side.
 
-    Visible data are ±1, {0, 1} or booleans, recognised by `to_spins`. A configuration of all units is ±1
-    or booleans; a hidden unit may be 0, unknown. Anything else is refused, but for numbers that come with
-    `means=True`: they are taken as they are, a mean of each unit in [−1, 1], 0 for one that is unknown.
+    Visible data are values of the units (`Layers.encode`): of spins ±1, {0, 1} or booleans. A
+    configuration holds the columns of all units, states of each; a hidden unit may be 0, unknown.
+    Anything else is refused, but for numbers that come with `means=True`: they are taken as they are, a
+    mean of each unit, 0 for one that is unknown.
     """
 
     couplings: Couplings
     biases: nn.Parameter | None
+    own: nn.ParameterDict | None  # of units with parameters, by the number of their layer, (e, p, units)
 
-    def __init__(self, couplings: Couplings, biases: Any = None) -> None:
+    def __init__(
+        self, couplings: Couplings, biases: Any = None, own: Mapping[str, Any] | None = None
+    ) -> None:
+        """`own` are the parameters of units that have some, by the number of their layer; left out, they
+        start where their kind says."""
         super().__init__()
         self.couplings = couplings
         vars(self)["couplings"] = couplings  # found at once: the cost of a small machine is calls
         self.biases = None
         if biases is not None:
             given = as_parameter(biases, what="biases", like=couplings.first)
-            shape = (couplings.replicas, couplings.layers.units)
+            shape = (couplings.replicas, couplings.layers.columns)
             if tuple(given.shape) != shape:
                 raise InputError(f"biases must be {shape}, (replicas, units), not {tuple(given.shape)}")
             self.biases = nn.Parameter(given)
+        self.own = _own_parameters(couplings, own or {})
+        vars(self)["own"] = self.own
 
     @property
     def layers(self) -> Layers:
@@ -75,8 +84,8 @@ class Machine(Displayable, nn.Module):
 
     @property
     def visible(self) -> int:
-        """Visible units."""
-        return self.layers.sizes[0]
+        """Visible columns, the first ones of a configuration; of spins the visible units."""
+        return self.layers.visible_columns
 
     @property
     def patterns(self) -> Tensor | None:
@@ -97,6 +106,22 @@ class Machine(Displayable, nn.Module):
         """True when E(s) = E(−s)."""
         return self.biases is None and all(unit.mirrored for unit in self.layers.kinds)
 
+    # -- units ------------------------------------------------------------------------------------
+
+    def unit(self, layer: int) -> Unit:
+        """What the units of a layer are, with their own parameters."""
+        kind = self.layers.kinds[layer]
+        if self.own is None or str(layer) not in self.own:
+            return kind
+        return kind.with_parameters(self.own[str(layer)])
+
+    def by_layer(self, what: Callable[[Unit, Tensor], Tensor], values: Tensor) -> Tensor:
+        """Something that each unit does, for whole configurations (…, n)."""
+        if self.layers.spins:
+            return what(self.layers.kinds[0], values)
+        slices = self.layers.slices
+        return torch.cat([what(self.unit(i), values[..., x]) for i, x in enumerate(slices)], -1)
+
     def describe(self) -> str:
         """The machine in a few words."""
         kind = "dense" if self.patterns is None else f"K={self.patterns.shape[1]}"
@@ -108,55 +133,69 @@ class Machine(Displayable, nn.Module):
     def _facts(self) -> list[tuple[str, str]]:
         size = sum(p.numel() for p in self.parameters()) // self.replicas
         return [
-            ("units", self.layers.describe()),
+            ("units", self._units()),
             ("couplings", "dense" if self.patterns is None else f"{self.patterns.shape[1]} patterns"),
             ("biases", "none" if self.biases is None else of_tensor(self.biases)),
             ("parameters", f"{size:,}, {str(self.dtype).removeprefix('torch.')} on {self.device}"),
             ("replicas", str(self.replicas)),
         ]
 
+    def _units(self) -> str:
+        sizes = self.layers.describe()
+        return sizes if self.layers.spins else f"{sizes}: {self.layers.words}"
+
     # -- configurations ---------------------------------------------------------------------------
 
     def configuration(self, spins: Any, *, means: bool = False) -> Tensor:
         """`spins` as (e, c, n) of this machine's type and device; (c, n) serves every replica."""
         if not means:
-            self.layers.check_spins("a configuration without means=True")
             spins = self._known(spins)
         whole = _tensor(spins, "a configuration")
-        return trusted.shaped(self, whole, self.layers.units, "a configuration").to(self.dtype)
+        return trusted.shaped(self, whole, self.layers.columns, "a configuration").to(self.dtype)
 
     def visible_spins(self, visible: Any, *, means: bool = False) -> Tensor:
-        """Visible data as (e, c, v) of this machine's type and device, ±1."""
+        """Visible data as (e, c, v) of this machine's type and device, columns."""
         return trusted.visible(self, self._rows(visible, means))
 
     def _rows(self, visible: Any, means: bool = False) -> Tensor:
         """Visible data as a tensor, encoded; with `means` numbers as they are."""
         if means:
             return _tensor(visible, "a visible configuration")
-        return self.layers.encode(
-            visible, what="visible data", asked_by="visible data without means=True"
-        )
+        return self.layers.encode(visible, what="visible data")
 
     def _known(self, spins: Any) -> Tensor:
-        """A configuration that is ±1, but for hidden units at 0."""
-        if not self.layers.hidden:
+        """A configuration of states, but for hidden units at 0."""
+        if self.layers.spins and not self.layers.hidden:
             return as_spins(spins, what="a configuration")
         given = as_tensor(spins, what="a configuration")
         if given.dtype == torch.bool:
-            return as_spins(given)
-        if given.shape[-1:] != (self.layers.units,):  # of another machine: the shape says so
+            return as_spins(given) if self.layers.spins else given
+        if given.shape[-1:] != (self.layers.columns,):  # of another machine: the shape says so
             return given
-        size = given.abs()
-        unknown = size == 0
-        unknown[..., : self.visible] = False
-        if not bool(((size == 1) | unknown).all()):
-            wrong = given[(size != 1) & ~unknown].flatten()[0].item()
-            raise InputError(
-                f"a configuration of all units is ±1, and 0 where a hidden unit is unknown, but it holds "
-                f"{wrong:g}; `to_spins` converts {{0, 1}}, `with_visible` takes visible data alone, and "
-                "means of units come with means=True"
-            )
+        for layer, where in enumerate(self.layers.slices):
+            part = given[..., where]
+            unknown = self.unit(layer).unknown(part) | (part.abs().sum(-1, keepdim=True) == 0)
+            if layer in self.layers.hidden:
+                part = torch.where(
+                    unknown, self.unit(layer).nearest(torch.zeros_like(part.double())), part
+                )
+            self._check_states(layer, part)
         return given
+
+    def _check_states(self, layer: int, part: Tensor) -> None:
+        """Refuses columns (…, n_l) that are no states of a layer's units."""
+        unit = self.layers.kinds[layer]
+        if unit == SPIN:
+            wrong = part.abs() != 1
+            if bool(wrong.any()):
+                raise InputError(
+                    "a configuration of all units is ±1, and 0 where a hidden unit is unknown, but it "
+                    f"holds {part[wrong].flatten()[0].item():g}; `to_spins` converts {{0, 1}}, "
+                    "`with_visible` takes visible data alone, and means of units come with means=True"
+                )
+        else:
+            finite(part, what="a configuration")
+            unit.encode(part, what=f"the columns of layer {layer}")
 
     def with_visible(self, visible: Any, *, means: bool = False) -> Tensor:
         """A new configuration with this visible layer and every hidden unit at 0, unknown."""
@@ -172,17 +211,17 @@ class Machine(Displayable, nn.Module):
         """Units without a field, of spins fair ones, (e, c, n)."""
         rng = rng_from(seed, rng, "random", device=self.device)
         self.check_chains(chains)
-        shape = torch.empty(()).expand(self.replicas, chains, self.layers.units)
-        return self.layers.by_layer(lambda unit, x: unit.random(x.shape, rng, self.dtype), shape)
+        shape = torch.empty(()).expand(self.replicas, chains, self.layers.columns)
+        return self.by_layer(lambda unit, x: unit.random(x.shape, rng, self.dtype), shape)
 
     def check_chains(self, chains: int, *, steps: int = 1, least: int = 1) -> None:
         """Refuses a number of chains that is none, or that no memory holds; with `steps` a record."""
         check_count("the number of chains", chains, least=least)
-        count = self.replicas * chains * steps * self.layers.units
+        count = self.replicas * chains * steps * self.layers.columns
         what = f"{chains:,} chains" if steps == 1 else f"{steps:,} steps of {chains:,} chains"
         size = self.couplings.first.element_size() if steps == 1 else 1  # a record is int8
         check_room(
-            f"{what}, of {self.layers.units:,} units and {self.replicas:,} replicas,",
+            f"{what}, of {self.layers.columns:,} units and {self.replicas:,} replicas,",
             count,
             size=size,
             device=self.device,
@@ -202,24 +241,33 @@ class Machine(Displayable, nn.Module):
         """Equal weights for the chains of a negative phase, their `layers.inferred` at their means."""
         if self.layers.is_restricted:
             return given_visible(self, spins[..., : self.visible])
-        return WeightedSpins.equal(trusted.infer(self, spins.clone(), self.layers.inferred))
+        inferred = self.layers.inferred
+        return WeightedSpins.equal(trusted.infer(self, spins.clone(), inferred), means=inferred)
 
     # -- energies ---------------------------------------------------------------------------------
 
     def energy(self, spins: Any, *, means: bool = False) -> Tensor:
         """E(s), (e, c); with `means` that of independent units, on average."""
         spins = self.configuration(spins, means=means)
-        if not means and not bool((spins != 0).all()):
+        if not means and bool(self.unknown(spins).any()):
             raise InputError(
                 "the energy of a configuration needs all units, but a hidden one is 0, unknown; draw it "
                 "with `sweep`, sum over it with `free_energy`, or give means=True, where 0 is a mean"
             )
         return trusted.energy(self, spins)
 
+    def unknown(self, spins: Tensor) -> Tensor:
+        """Which columns of configurations (e, c, n) belong to units that are 0 and have no such state."""
+        return self.by_layer(lambda unit, x: unit.unknown(x), spins)
+
     @torch.no_grad()
     def finite(self) -> Tensor:
-        """Which replicas have finite energies in all their configurations, (e,)."""
+        """Which replicas have finite energies in all their configurations, (e,); of real units, within
+        numbers of the size of 1."""
         finite = self.couplings.finite()
+        for layer in self.own or ():
+            of_units = self.unit(int(layer)).finite()
+            finite = finite if of_units is None else finite & of_units
         if self.biases is None:
             return finite
         return finite & (self.couplings.over_all_units(sum_of_sizes(self.biases)) < math.inf)
@@ -229,7 +277,8 @@ class Machine(Displayable, nn.Module):
         return trusted.bias_energy(self, self.configuration(spins, means=means))
 
     def field(self, spins: Any, layer: int, *, own: bool = True, means: bool = False) -> Tensor:
-        """The field on a layer, biases included, (e, c, n_l): E(s_i=−1) − E(s_i=+1) = 2 field_i."""
+        """The field on a layer, biases included, (e, c, n_l): what its columns x add to the energy is
+        −field·x; of spins E(s_i=−1) − E(s_i=+1) = 2 field_i."""
         return trusted.field(self, self.configuration(spins, means=means), layer, own=own)
 
     def log_prob_unnormalised(self, visible: Any, beta: float = 1.0) -> Tensor:
@@ -253,8 +302,8 @@ class Machine(Displayable, nn.Module):
                 f"{self.layers.edges}: use a positive phase, such as MeanField, instead"
             )
         check_beta(beta)
-        spins, layers = self.with_visible(visible), self.layers
-        each = [layers.unit(i).mean(trusted.field(self, spins, i), beta) for i in layers.hidden]
+        spins = self.with_visible(visible)
+        each = [self.unit(i).mean(trusted.field(self, spins, i), beta) for i in self.layers.hidden]
         return torch.cat(each, -1)
 
     # -- training ---------------------------------------------------------------------------------
@@ -282,23 +331,38 @@ class Machine(Displayable, nn.Module):
 
     def operands(self) -> BipartiteOperands | None:
         """The two sides of a machine of spins (`layers.sides`) as kernels read them; None for any other,
-        and for a deep one where they do not run: it would be put together for nobody."""
+        and for a deep one where no kernel would use it."""
         if self in _fixed:
             return _fixed[self]
         layers = self.layers
-        if layers.sides is None or not layers.spins:
+        if layers.sides is None or not layers.spins or layers.seen > 1:
             return None
-        if not layers.is_restricted and not fused.runs(self.couplings.first, layers.units**2):
+        if not layers.two_layers and not fused.runs(self.couplings.first, layers.columns**2):
             return None
         biases = None if self.biases is None else layers.bipartite_order(self.biases.detach())
         return self.couplings.operands(biases)
 
     @torch.no_grad()
-    def gradient_over(self, spins: Tensor, weights: Tensor) -> dict[str, Tensor]:
-        """The same over configurations (e, c, n) with weights (e, c)."""
+    def gradient_over(
+        self, spins: Tensor, weights: Tensor, means: tuple[int, ...] = ()
+    ) -> dict[str, Tensor]:
+        """The same over configurations (e, c, n) with weights (e, c); units of the layers `means` hold
+        their means in their fields."""
         found = {f"couplings.{k}": v for k, v in self.couplings.gradient(spins, weights).items()}
         if self.biases is not None:
             found["biases"] = -(weights[:, None] @ spins).squeeze(1)
+        return found if self.own is None else found | self.gradient_of_units(spins, weights, means)
+
+    @torch.no_grad()
+    def gradient_of_units(
+        self, spins: Tensor, weights: Tensor, means: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """∂⟨u⟩/∂θ of the units' own parameters."""
+        found = {}
+        for name in self.own or ():
+            layer = int(name)
+            part = spins[..., self.layers.slices[layer]]
+            found[f"own.{name}"] = self.unit(layer).parameter_gradient(part, weights, layer in means)
         return found
 
     @torch.no_grad()
@@ -308,19 +372,35 @@ class Machine(Displayable, nn.Module):
         return found if self.biases is None else {**found, "biases": -mean}
 
     def start_biases(self, visible: Any) -> None:
-        """Sets the visible biases to the data's marginals, ⟨v_i⟩ = tanh b_i, smoothed by one
-        observation of each spin."""
+        """Sets the visible biases to the data's marginals, of spins ⟨v_i⟩ = tanh b_i, smoothed by one
+        observation of each state, and own parameters of visible units, such as precisions, to the data's."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
-        spins = self.layers.encode(
-            visible, what="visible data", asked_by="a start from the data's marginals"
-        )
-        if spins.dim() != 2 or spins.shape[1] != self.visible:
+        rows = self.layers.encode(visible, what="visible data")
+        if rows.dim() != 2:
+            raise InputError(f"biases start from data (samples, {self.visible}), not {tuple(rows.shape)}")
+        for name, own in (self.own or {}).items():
+            if int(name) in self.layers.visible:
+                fitted = self.layers.kinds[int(name)].fitted(rows[:, self.layers.slices[int(name)]])
+                own.data.copy_(fitted.to(own).expand_as(own))
+        self.biases.data[:, : self.visible] = self.marginal_fields(rows).to(self.dtype)
+
+    @torch.no_grad()
+    def marginal_fields(self, rows: Tensor) -> Tensor:
+        """The fields on the visible columns in which units have the smoothed means of these rows, encoded
+        ones (samples, v): (v,), or (e, v) where units have parameters of their own."""
+        if rows.dim() != 2 or rows.shape[1] != self.visible:
             raise InputError(
-                f"biases start from data (samples, {self.visible}), not {tuple(spins.shape)}"
+                f"marginals are those of data (samples, {self.visible}), not {tuple(rows.shape)}"
             )
-        mean = smoothed_means(spins).to(self.device)
-        self.biases.data[:, : self.visible] = self.layers.unit(0).field_of(mean).to(self.dtype)
+        sums, fields = column_sums(rows), []
+        for layer in self.layers.visible:
+            unit = self.unit(layer)
+            mean = unit.smoothed_mean(sums[self.layers.slices[layer]], len(rows)).to(self.device)
+            fields.append(unit.field_of(mean).reshape(-1, len(mean)))
+        whole = max(map(len, fields))
+        found = torch.cat([x.expand(whole, -1) for x in fields], -1)
+        return found if whole > 1 else found[0]
 
     # -- other packages ---------------------------------------------------------------------------
 
@@ -409,8 +489,45 @@ def stack(machines: Sequence[Machine]) -> Machine:
 
 def scaled(machine: Machine, beta: float) -> Machine:
     """A machine whose energy is β times this one's."""
+    other = weakened(machine, beta)
+    for name in other.own or ():
+        own = other.own[name]  # type: ignore[index]
+        own.data.copy_(other.layers.kinds[int(name)].tempered(own.data, beta))
+    for unit in other.layers.kinds:
+        if unit.has_energy and not unit.parameters and beta != 1:
+            raise InputError(
+                f"{unit} has energies of its own without a field, which a temperature would change, and "
+                "no parameter for that; take β = 1"
+            )
+    return other
+
+
+def weakened(machine: Machine, share: float) -> Machine:
+    """A machine with this share of the couplings and biases; the units' own energies are as they were."""
     other = copy.deepcopy(machine)
     for name, parameter in other.named_parameters():
-        degree = 1 if name == "biases" else other.couplings.degree
-        parameter.data.mul_(beta ** (1.0 / degree))
+        if not name.startswith("own."):
+            degree = 1 if name == "biases" else other.couplings.degree
+            parameter.data.mul_(share ** (1.0 / degree))
     return other
+
+
+def _own_parameters(couplings: Couplings, given: Mapping[str, Any]) -> nn.ParameterDict | None:
+    """The units' own parameters, given or where they start."""
+    layers, like, found = couplings.layers, couplings.first, {}
+    for layer, (unit, count) in enumerate(zip(layers.kinds, layers.counts, strict=True)):
+        if unit.parameters:
+            shape = (couplings.replicas, len(unit.parameters), count)
+            own = given.get(str(layer), unit.start(count))
+            own = as_parameter(own, what=f"the parameters of layer {layer}", like=like)
+            if tuple(own.shape) not in (shape, shape[1:]):
+                raise InputError(
+                    f"the parameters {', '.join(unit.parameters)} of layer {layer} must be {shape}, "
+                    f"(replicas, parameters, units), not {tuple(own.shape)}"
+                )
+            found[str(layer)] = nn.Parameter(own.expand(shape).clone())
+    if unused := set(given) - set(found):
+        raise InputError(
+            f"the units of layers {', '.join(sorted(unused))} have no parameters of their own"
+        )
+    return nn.ParameterDict(found) if found else None

@@ -9,7 +9,8 @@ of V·H per configuration:
     field_l = (1/√K) Σ_{l'~l} m_l' · ξ_l                                                  (3)
     ∂⟨E⟩/∂ξ_l = −(1/√K) ⟨ (Σ_{l'~l} m_l') ⊗ s_l ⟩                                        (4)
 
-A layer coupled to itself has its self-terms taken out:
+A layer coupled to itself has its self-terms taken out, those between the columns of one unit (of a spin
+there is one):
 
     −E_l = (1/2√K) Σ_k [ (m_l^k)² − Σ_i (ξ_i^k s_i)² ]                                    (5)
     field_i = (1/√K) ( Σ_k m_l^k ξ_i^k − s_i Σ_k (ξ_i^k)² )                               (6)
@@ -28,7 +29,7 @@ vectors (Eckart and Young 1936); what they leave is Σ_{k>K} σ_k²:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -61,9 +62,10 @@ class Patterns(Couplings):
         super().__init__()
         self.layers, self.others = layers, others
         patterns = as_parameter(patterns, what="patterns")
-        if patterns.dim() != 3 or patterns.shape[2] != layers.units or 0 in patterns.shape:
+        if patterns.dim() != 3 or patterns.shape[2] != layers.columns or 0 in patterns.shape:
             raise InputError(
-                f"patterns must be (replicas, K, {layers.units}) with K ≥ 1, not {tuple(patterns.shape)}"
+                f"patterns must be (replicas, K, {layers.columns}) with K ≥ 1, not "
+                f"{tuple(patterns.shape)}"
             )
         self.patterns = nn.Parameter(patterns)
         self.strengths = None if strengths is None else checked_strengths(layers, strengths)
@@ -75,14 +77,14 @@ class Patterns(Couplings):
         """The `patterns` patterns nearest to couplings between two layers in mean square, eq. (8)."""
         check_count("the number of patterns K", patterns)
         layers = dense.layers
-        if not layers.is_restricted:
+        if not layers.two_layers:
             raise InputError(
                 "patterns from dense couplings need a restricted machine, two layers that are coupled "
                 f"to each other and not to themselves; this one has layers {layers.sizes} and edges "
                 f"{layers.edges}"
             )
         matrix = dense.matrix(0, 1)
-        count = dense.replicas * patterns * layers.units
+        count = dense.replicas * patterns * layers.columns
         check_room(f"{patterns:,} patterns", count, size=matrix.element_size(), device=matrix.device)
         u, sigma, v = torch.linalg.svd(matrix.double(), full_matrices=False)
         root = patterns**0.25 * sigma[:, :patterns, None].sqrt()  # (e, k, 1)
@@ -146,9 +148,19 @@ class Patterns(Couplings):
 
     def matrix(self, a: int, b: int) -> Tensor:
         product = (self.of_layer(a).mT @ self.of_layer(b)) * self.scale
-        if a == b:
-            return product - torch.diag_embed(product.diagonal(dim1=-2, dim2=-1))
-        return product
+        if a != b:
+            return product
+        same = self.layers.same_unit(a)
+        if same is not None:
+            return product.masked_fill(same.to(product.device), 0.0)
+        return product - torch.diag_embed(product.diagonal(dim1=-2, dim2=-1))
+
+    def own_terms(self, spins: Tensor, layer: int) -> Tensor:
+        """Σ_k ξ_i^k Σ_j ξ_j^k x_j over the columns j of the unit of i, from a layer's columns (e, c, n_l)."""
+        xi, same = self.of_layer(layer), self.layers.same_unit(layer)
+        if same is None:
+            return spins * xi.square().sum(1, keepdim=True)
+        return spins @ (xi.mT @ xi).masked_fill(~same.to(xi.device), 0.0)
 
     def _matrix_is_cheaper(self, chains: int, a: int, b: int) -> bool:
         k, na, nb = self.patterns.shape[1], self.layers.sizes[a], self.layers.sizes[b]
@@ -172,8 +184,7 @@ class Patterns(Couplings):
             part = (through * self.scale) @ self.of_layer(layer)  # eq. (3)
             total = part if total is None else total + part
         if own and total is not None:  # eq. (6)
-            square = self.of_layer(layer).square().sum(1, keepdim=True)  # (e, 1, n_l)
-            total = total - self.scale * spins[..., slices[layer]] * square
+            total = total - self.scale * self.own_terms(spins[..., slices[layer]], layer)
         return torch.zeros_like(spins[..., slices[layer]]) if total is None else total
 
     def energy(self, spins: Tensor) -> Tensor:
@@ -182,8 +193,8 @@ class Patterns(Couplings):
         total = spins.new_zeros(spins.shape[:-1])
         for a, b in self.layers.edges:
             if a == b:  # eq. (5)
-                square = self.of_layer(a).square().sum(1, keepdim=True)
-                itself = (spins[..., slices[a]].square() * square).sum(-1)
+                part = spins[..., slices[a]]
+                itself = (part * self.own_terms(part, a)).sum(-1)
                 total = total + 0.5 * (m[a].square().sum(-1) - itself)
             else:  # eq. (2)
                 total = total + (m[a] * m[b]).sum(-1)
@@ -212,14 +223,20 @@ class Patterns(Couplings):
                 continue
             part = around.mT @ spins[..., where]  # eq. (4)
             if mine:  # eq. (7)
-                square = (signed * spins[..., where].square()).sum(1, keepdim=True)
-                part = part - self.of_layer(layer) * square
+                part = part - self._own_gradient(signed, spins[..., where], layer)
             parts.append(part)
         return {"patterns": torch.cat(parts, -1)}
 
+    def _own_gradient(self, signed: Tensor, part: Tensor, layer: int) -> Tensor:
+        """What (7) takes off, (e, k, n_l)."""
+        xi, same = self.of_layer(layer), self.layers.same_unit(layer)
+        if same is None:
+            return xi * (signed * part.square()).sum(1, keepdim=True)
+        return xi @ ((signed * part).mT @ part).masked_fill(~same.to(xi.device), 0.0)
+
     @torch.no_grad()
     def add_gradient(self, total: dict[str, Tensor], spins: Tensor, weights: Tensor) -> None:
-        if not self.layers.is_restricted:
+        if not self.layers.two_layers:
             super().add_gradient(total, spins, weights)
             return
         signed = (-self.scale * weights)[..., None]  # (e, c, 1)
@@ -241,6 +258,13 @@ class Patterns(Couplings):
         shares = (2.0**0.25 * (1 - x) ** 0.5, 2.0**0.25 * x**0.5)
         both = [share * c.patterns.detach() for share, c in zip(shares, (self, theirs), strict=True)]
         return Patterns(self.layers, torch.cat(both, 1))
+
+    def project(self, mean: Callable[[Tensor, int], Tensor | None]) -> None:
+        for layer in range(len(self.layers.sizes)):
+            part = self.of_layer(layer).data
+            of_units = mean(part, layer)
+            if of_units is not None:
+                part.sub_(of_units)
 
     def part(self, layers: Layers, kept: Sequence[Tensor]) -> Patterns:
         starts = [where.start for where in self.layers.slices]

@@ -27,7 +27,7 @@ def to_spins(values: Any, *, what: str = "data") -> Tensor:
         >>> rb.to_spins([[0, 1, 1]])
         tensor([[-1,  1,  1]], dtype=torch.int8)
     """
-    array = as_array(_spins_of(values), what=what)
+    array = as_array(values_of(values), what=what)
     if array.size == 0:
         raise InputError(f"{what} must hold at least one value, its shape is {array.shape}")
     spins = np.empty(array.shape, np.int8)
@@ -67,15 +67,15 @@ def _no_spins(array: Array, what: str) -> InputError:
     )
 
 
-def _spins_of(values: Any) -> Any:
+def values_of(values: Any) -> Any:
     """Those of a `Split`; a frame of pandas may have a column of that name."""
-    spins = getattr(values, "spins", None)
-    return spins if isinstance(spins, Tensor) else values
+    found = getattr(values, "spins", None)
+    return found if isinstance(found, Tensor) else values
 
 
 def as_spins(values: Any, *, what: str = "data") -> Tensor:
     """The same where the values are: a tensor of ±1 comes back as it is."""
-    values = _spins_of(values)
+    values = values_of(values)
     if not isinstance(values, Tensor):
         return to_spins(values, what=what)
     given = as_tensor(values, what=what)

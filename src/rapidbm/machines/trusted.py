@@ -1,6 +1,8 @@
 """Energies, fields and means of tensors that are known to be right.
 
-    E(s) = − Σ_pairs J_ij s_i s_j − Σ_i b_i s_i,        field_i = Σ_j J_ij s_j + b_i      (1)
+    E(x) = − Σ_pairs J_ij x_i x_j − Σ_i b_i x_i + Σ u(x),        field_i = Σ_j J_ij x_j + b_i      (1)
+
+with u the units' own energies, 0 of spins.
 
 The public methods of `Machine` check and encode what they are given, then call these. Code inside the
 package calls these directly: its tensors were checked where they came in. Configurations are (e, c, n) of
@@ -16,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .units import Beta
+from .units.unit import Beta
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -38,7 +40,19 @@ def fields(machine: Machine, spins: Tensor) -> Tensor:
 def energy(machine: Machine, spins: Tensor) -> Tensor:
     """E(s), (e, c); of means the average over independent units."""
     energy = machine.couplings.energy(spins)
-    return energy if machine.biases is None else energy + bias_energy(machine, spins)
+    if machine.biases is not None:
+        energy = energy + bias_energy(machine, spins)
+    return energy if machine.layers.spins else energy + unit_energy(machine, spins)
+
+
+def unit_energy(machine: Machine, spins: Tensor, skipped: tuple[int, ...] = ()) -> Tensor:
+    """The part of E(x) that units have without a field, (e, c), but for layers that are `skipped`."""
+    total = spins.new_zeros(spins.shape[:-1])
+    for layer, where in enumerate(machine.layers.slices):
+        unit = machine.unit(layer)
+        if unit.has_energy and layer not in skipped:
+            total = total + unit.energy(spins[..., where]).sum(-1)
+    return total
 
 
 def bias_energy(machine: Machine, spins: Tensor) -> Tensor:
@@ -68,7 +82,7 @@ def visible(machine: Machine, rows: Tensor) -> Tensor:
 def with_visible(machine: Machine, rows: Tensor) -> Tensor:
     """A new configuration with these visible rows and every hidden unit at 0, unknown, (e, c, n)."""
     seen = visible(machine, rows)
-    spins = seen.new_zeros((*seen.shape[:2], machine.layers.units))
+    spins = seen.new_zeros((*seen.shape[:2], machine.layers.columns))
     spins[..., : machine.visible] = seen
     return spins
 
@@ -77,7 +91,7 @@ def complete(machine: Machine, rows: Tensor, beta: Beta = 1.0) -> Tensor:
     """The same with the hidden units at their means given the visible ones; they are independent."""
     seen = visible(machine, rows)
     # No need to clear it: hidden units are not coupled to each other.
-    spins = seen.new_empty((*seen.shape[:2], machine.layers.units))
+    spins = seen.new_empty((*seen.shape[:2], machine.layers.columns))
     spins[..., : machine.visible] = seen
     return infer(machine, spins, machine.layers.hidden, beta)
 
@@ -87,6 +101,6 @@ def infer(machine: Machine, spins: Tensor, layers: tuple[int, ...], beta: Beta =
     """`spins` itself, these layers set to their means given the rest; no coupling joins two of them."""
     for layer in layers:
         place = spins[..., machine.layers.slices[layer]]
-        unit = machine.layers.unit(layer)
+        unit = machine.unit(layer)
         unit.mean(field(machine, spins, layer), beta, overwrite=True, out=place)
     return spins

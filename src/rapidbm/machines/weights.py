@@ -66,7 +66,7 @@ def to_weights(machine: Machine, levels: tuple[float, float] = (0, 1)) -> Weight
     middle, half = _of_levels(levels)
     layers = machine.layers
     layers.check_spins("a conversion to weights")
-    if not layers.is_restricted:
+    if not layers.two_layers:
         raise InputError(
             "weights W, b and c are those of a restricted machine, two layers that are coupled to each "
             f"other; this one has layers {layers.sizes} and edges {layers.edges}: use to_bqm"
@@ -103,7 +103,7 @@ def _biases(machine: Machine) -> Tensor:
     """(e, n) in float64; zeros where there are none."""
     if machine.biases is not None:
         return machine.biases.detach().double()
-    shape = (machine.replicas, machine.layers.units)
+    shape = (machine.replicas, machine.layers.columns)
     return torch.zeros(shape, dtype=torch.float64, device=machine.device)
 
 
@@ -124,11 +124,11 @@ def to_bqm(machine: Machine, *, names: Sequence[Hashable] | None = None, vartype
             f"a binary quadratic model is of one machine, and here are {machine.replicas} replicas; take "
             "one of them, machine.replica(0)"
         )
-    labels = list(range(layers.units)) if names is None else list(names)
+    labels = list(range(layers.columns)) if names is None else list(names)
     known = {label for label in labels if isinstance(label, Hashable)}
-    if len(labels) != layers.units or len(known) != layers.units:
+    if len(labels) != layers.columns or len(known) != layers.columns:
         raise InputError(
-            f"give {layers.units} different names, one for each unit, not {labels[:20]}; a name is a "
+            f"give {layers.columns} different names, one for each unit, not {labels[:20]}; a name is a "
             "text, a number or a tuple"
         )
     firsts, seconds = [np.empty(0, int)], [np.empty(0, int)]

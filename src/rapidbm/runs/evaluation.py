@@ -28,7 +28,7 @@ from ..likelihood.log_z import HIDDEN, log_bound, log_likelihood, log_z
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch
 from ..random import check_seed, stream
 from ..training.negative import HasConfigurations, NegativePhase

@@ -30,7 +30,7 @@ from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..machines import trusted
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
 from ..registry import Registry
@@ -237,9 +237,9 @@ def hamming_distance(
     check_count("the number of tries", tries)
     truth = trusted.visible(machine, split.spins)
     room = by_device(machine.device, ROOM, 2**8 * ROOM)
-    step = max(1, room // (machine.layers.units * machine.replicas))
+    step = max(1, room // (machine.layers.columns * machine.replicas))
     wrong = torch.zeros(machine.replicas, dtype=torch.float64, device=machine.device)
-    few = min(step, len(split)) * machine.layers.units * machine.replicas <= FEW
+    few = min(step, len(split)) * machine.layers.columns * machine.replicas <= FEW
     lone = few or _draws_ahead(machine)  # where a thread draws ahead, torch's own would wait for it
     with watch("reconstructions", tries * len(split)) as tick, lone_thread() if lone else nullcontext():
         for start in range(0, len(split), step):
@@ -260,7 +260,7 @@ def _mismatches(
             yield (reconstruct(machine, split, rng) != truth).sum((1, 2))
         return
     spins = _started(machine, *_masked(split))
-    keep = torch.arange(layers.units, device=machine.device) < machine.visible
+    keep = torch.arange(layers.columns, device=machine.device) < machine.visible
     again = (run_sweeps(machine, spins, rng, clamp=keep) for _ in range(tries))
     for filled in _hidden_draws(machine, spins, rng, tries) if _draws_ahead(machine) else again:
         # The last half-step in expectation: the probability of a wrong pixel instead of a draw.
@@ -318,7 +318,7 @@ def mean_free_energy(
 ) -> Tensor:
     """Mean F(v)."""
     split = _split(data)
-    step = max(1, 2**4 * ROOM // (machine.layers.units * machine.replicas))
+    step = max(1, 2**4 * ROOM // (machine.layers.columns * machine.replicas))
     parts = []
     with watch("free energies", len(split), limit=limit) as tick:
         for some in torch.split(split.spins, step):
@@ -342,11 +342,11 @@ def _check_likelihood(machine: Machine) -> None:
 
 
 def _check_size(machine: Machine) -> None:
-    if machine.layers.units > UNITS:
+    if machine.layers.columns > UNITS:
         raise InputError(
             f"the likelihood is followed for up to {UNITS:,} units, and this machine has "
-            f"{machine.layers.units:,}: it would cost more than the training; give --metric hamming, and "
-            "a --preset other than auto"
+            f"{machine.layers.columns:,}: it would cost more than the training; give --metric hamming, "
+            "and a --preset other than auto"
         )
 
 

@@ -19,7 +19,7 @@ from ..data.tables import write_table
 from ..disk import write_bytes
 from ..errors import InputError, check_beta, check_choice, lookup
 from ..machines.machine import Machine, scaled
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..random import stream
 from ..registry import build
 from ..sampling.chain_shards import ChainShards

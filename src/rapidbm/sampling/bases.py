@@ -27,11 +27,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from ..machines import trusted
 from ..machines.machine import Machine
-from ..machines.spins import smoothed_means
-from ..machines.units import SPIN
+from ..machines.units.unit import Unit
 from ..progress import report_progress
 from .gibbs import run_sweeps
 from .mean_field import relax, variational_bound
@@ -58,7 +56,7 @@ FURTHER = 64  # of which so many relax further
 
 def free_spins(machine: Machine) -> Tensor:
     """b = 0, (1, e, 1, n)."""
-    shape = (1, machine.replicas, 1, machine.layers.units)
+    shape = (1, machine.replicas, 1, machine.layers.columns)
     return torch.zeros(shape, dtype=machine.dtype, device=machine.device)
 
 
@@ -71,10 +69,9 @@ def own_biases(machine: Machine) -> Tensor:
 def marginals(machine: Machine, data: Any) -> Tensor:
     """The fields of the data's marginals, smoothed by one observation of each spin, and their mirror
     image, (2, e, 1, n); hidden units have their biases."""
-    spins = machine.layers.encode(data, what="the data of the base", asked_by="annealing from data")
-    if spins.dim() != 2 or spins.shape[1] != machine.visible:
-        raise InputError(f"the base needs data (samples, {machine.visible}), not {tuple(spins.shape)}")
-    field = machine.layers.unit(0).field_of(smoothed_means(spins)).to(machine.device, machine.dtype)
+    rows = machine.layers.encode(data, what="the data of the base")
+    field = machine.marginal_fields(rows).to(machine.device, machine.dtype)
+    field = field if field.dim() == 1 else field[:, None]  # (v,) or (e, 1, v)
     bases = own_biases(machine).repeat(2, 1, 1, 1)
     bases[0, ..., : machine.visible] = field
     bases[1, ..., : machine.visible] = -field
@@ -119,8 +116,7 @@ def paths_to(
 def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor, *, summing: bool = True) -> Cooling:
     """From mean-field solutions (e, j, n) and their bounds (e, j)."""
     layers = machine.layers
-    fields = layers.by_layer(lambda unit, m: unit.field_of(m), means.double())
-    fields = fields.clamp(-STRONGEST, STRONGEST).to(machine.dtype)
+    fields = machine.by_layer(_base_field, means.double()).to(machine.dtype)
     bases = free_spins(machine).repeat(means.shape[1], 1, 1, 1)
     for layer, where in enumerate(layers.slices):
         if not (summing and layer in layers.inferred):
@@ -130,6 +126,12 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor, *, summing:
     if mirrored(machine):
         bases, parts = torch.cat([bases, -bases]), parts.repeat(2, 1)
     return Cooling(machine, bases, parts, summing=summing)
+
+
+def _base_field(unit: Unit, means: Tensor) -> Tensor:
+    """The field of these means; where states are listed, one that leaves each of them within reach."""
+    field = unit.field_of(means)
+    return field if unit.count(means.shape[-1]) is None else field.clamp(-STRONGEST, STRONGEST)
 
 
 # -- modes --------------------------------------------------------------------------------------------
@@ -156,16 +158,18 @@ def _search_modes(
     exact = copy.deepcopy(machine).double()
     found = [_states_of_parameters(exact), _cooled(machine, rng).double()]
     spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
-    means = relax(exact, quench(exact, spins), exact.layers.order, ITERATIONS)
+    if exact.layers.count(range(len(exact.layers.sizes))) is not None:
+        spins = quench(exact, spins)
+    means = relax(exact, spins, exact.layers.order, ITERATIONS)
     cooled = means[:, found[0].shape[1] :][:, :STARTS]
-    near = torch.cdist(cooled, cooled, p=1.0).le(2.0).sum(2)  # itself with it
+    near = torch.cdist(cooled, cooled, p=1.0).le(_closest(exact)).sum(2)  # itself with it
     whole = bool((near == 1).double().mean(1).max() <= ALONE)
-    known = _best(means, variational_bound(exact, means))
+    known = _best(means, variational_bound(exact, means), _closest(exact))
     units = _strongly_coupled(exact)
     known = _with_new_solutions(exact, known, _relaxed_around(exact, *_states_of_units(exact, units)))
     used = means[:, :0]
     for _ in range(ROUNDS):
-        sources = _unused(known[0], used)
+        sources = _unused(known[0], used, _closest(exact))
         if not sources.shape[1]:
             break
         used = torch.cat([used, sources], 1)
@@ -173,9 +177,9 @@ def _search_modes(
     return known[0].to(machine.dtype), known[1], whole
 
 
-def _best(means: Tensor, bounds: Tensor, known: int = 0) -> tuple[Tensor, Tensor]:
-    """The solutions of largest bound that differ from each other, (e, j, n) and (e, j). Of those alike
-    it is one of the `known`, which stand in front, or the best."""
+def _best(means: Tensor, bounds: Tensor, closest: float, known: int = 0) -> tuple[Tensor, Tensor]:
+    """The solutions of largest bound that differ from each other by more than `closest`, (e, j, n) and
+    (e, j). Of those alike it is one of the `known`, which stand in front, or the best."""
     front = bounds.clone()
     front[:, :known] = torch.inf
     order = front.argsort(dim=1, descending=True, stable=True)
@@ -183,7 +187,7 @@ def _best(means: Tensor, bounds: Tensor, known: int = 0) -> tuple[Tensor, Tensor
     chosen = []
     for m, b, o, w in zip(means, bounds, order, worth, strict=True):
         rows = o[w][: known + 4 * MODES]
-        rows = rows[_distinct(m[rows])]
+        rows = rows[_distinct(m[rows], closest)]
         chosen.append(rows[b[rows].argsort(dim=0, descending=True, stable=True)][:MODES])
     return _rows(means, chosen), bounds.gather(1, _side_by_side(chosen))
 
@@ -205,18 +209,40 @@ def _states_of_parameters(machine: Machine) -> Tensor:
     each hidden unit's couplings, the other units unknown; the signs of the biases."""
     visible = machine.visible
     if machine.patterns is not None:
-        whole = SPIN.nearest(machine.patterns.detach())
-        rows = trusted.with_visible(machine, whole[..., :visible])
-        hints = [whole, rows]
+        whole = _both(machine, machine.patterns.detach())
+        hints = [[x, trusted.with_visible(machine, x[..., :visible])] for x in whole]
     else:
-        ends = [b for a, b in machine.layers.edges if a == 0]
-        columns = [machine.couplings.matrix(0, layer).detach().mT for layer in sorted(ends)]
-        signs = [SPIN.nearest(_strongest(torch.cat(columns, 1)))] if columns else []
-        hints = [trusted.with_visible(machine, x) for x in signs]
+        signs = _both(machine, _seen_columns(machine))
+        hints = [[trusted.with_visible(machine, x[..., :visible])] for x in signs]
     if machine.biases is not None:
-        hints.append(SPIN.nearest(machine.biases.detach())[:, None])
-    whole = torch.cat(hints, 1) if hints else free_spins(machine)[0, :, :0]
-    return torch.cat([whole, -whole], 1)
+        of_biases = _both(machine, machine.biases.detach()[:, None])
+        hints = [[*some, x] for some, x in zip(hints, of_biases, strict=True)]
+    return torch.cat([x for some in hints for x in some], 1)
+
+
+def _both(machine: Machine, fields: Tensor) -> tuple[Tensor, Tensor]:
+    """The states of lowest energy in fields (e, c, n) and in their negatives; of spins one is the mirror
+    image of the other."""
+    near = machine.by_layer(lambda unit, x: unit.nearest(x), fields)
+    if machine.layers.spins:
+        return near, -near
+    return near, machine.by_layer(lambda unit, x: unit.nearest(x), -fields)
+
+
+def _seen_columns(machine: Machine) -> Tensor:
+    """The couplings of single units to the visible columns, (e, c, n), those of the strongest units."""
+    layers, parts = machine.layers, []
+    for a in layers.visible:
+        ends = sorted(b for x, b in layers.edges if x == a and (b in layers.hidden or b == a))
+        columns = [machine.couplings.matrix(a, layer).detach().mT for layer in ends]
+        if columns:
+            parts.append(_strongest(torch.cat(columns, 1)))
+    least = min((x.shape[1] for x in parts), default=0)
+    seen = [x[:, :least] for x in parts]
+    whole = machine.couplings.first.new_zeros((machine.replicas, least, layers.columns))
+    if seen:
+        whole[..., : machine.visible] = torch.cat(seen, -1)
+    return whole
 
 
 def _strongest(columns: Tensor) -> Tensor:
@@ -234,9 +260,14 @@ def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
     return spins
 
 
-def _distinct(means: Tensor) -> list[int]:
-    """Rows (c, n), in their order, that differ by a spin or more from all before them."""
-    near = torch.cdist(means, means, p=1.0).le(2.0).cpu().numpy()
+def _closest(machine: Machine) -> float:
+    """How far apart two different states are, at least; solutions that are nearer are one."""
+    return min(unit.closest for unit in machine.layers.kinds)
+
+
+def _distinct(means: Tensor, closest: float) -> list[int]:
+    """Rows (c, n), in their order, that differ by a unit or more from all before them."""
+    near = torch.cdist(means, means, p=1.0).le(closest).cpu().numpy()
     rows: list[int] = []
     for i in range(len(means)):
         if not near[i, rows].any():
@@ -250,7 +281,7 @@ def _distinct(means: Tensor) -> list[int]:
 def _strongly_coupled(machine: Machine) -> Tensor:
     """The units of the strongest couplings of every layer, (e, u), layer after layer."""
     layers = machine.layers
-    sizes = torch.zeros((machine.replicas, layers.units), dtype=machine.dtype, device=machine.device)
+    sizes = torch.zeros((machine.replicas, layers.columns), dtype=machine.dtype, device=machine.device)
     if machine.patterns is not None:
         sizes += machine.patterns.detach().abs().sum(1)
     else:
@@ -267,8 +298,8 @@ def _states_of_units(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
     """The states that units name, and their negatives: by its couplings each unit gives signs to its
     neighbours, those to the next layers; and which unit it was, both (e, c, n)."""
     layers = machine.layers
-    held = torch.nn.functional.one_hot(units, layers.units).bool()
-    spins = held.to(machine.dtype)
+    held = _whole_units(machine, torch.nn.functional.one_hot(units, layers.columns).bool())
+    spins = torch.nn.functional.one_hot(units, layers.columns).to(machine.dtype)
     stop = 0
     for layer, size in enumerate(layers.sizes):
         start, stop = stop, stop + min(size, FLIPPED)
@@ -278,18 +309,32 @@ def _states_of_units(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
             for other in front:
                 where = layers.slices[other]
                 if other != layer or layers.self_coupled(layer):
-                    signs = SPIN.nearest(machine.couplings.field(part, other))
-                    part[..., where] = torch.where(held[:, start:stop, where], 1.0, signs)
+                    field = machine.couplings.field(part, other)
+                    kept = part[..., where] if other == layer else 0.0
+                    signs = machine.unit(other).nearest(field)
+                    part[..., where] = torch.where(held[:, start:stop, where], kept, signs)
             front = sorted({b for a in front for b in layers.neighbours(a)} - reached)
             reached |= set(front)
-    return torch.cat([spins, -spins], 1), torch.cat([held, held], 1)
+    turned = -spins if layers.spins else _both(machine, -spins)[0]
+    return torch.cat([spins, turned], 1), torch.cat([held, held], 1)
 
 
-def _unused(means: Tensor, used: Tensor) -> Tensor:
+def _whole_units(machine: Machine, columns: Tensor) -> Tensor:
+    """A mask (…, n) with all columns of the units of which it has one."""
+    if machine.layers.spins:
+        return columns
+
+    def of_units(unit: Unit, mask: Tensor) -> Tensor:
+        return unit.on_columns(unit.per_unit(mask.to(torch.float32)), mask.shape[-1]) > 0
+
+    return machine.by_layer(of_units, columns)
+
+
+def _unused(means: Tensor, used: Tensor, closest: float) -> Tensor:
     """The first solutions that are none of the used ones, (e, j, n), at most SOURCES of each replica."""
     chosen = []
     for m, u in zip(means, used, strict=True):
-        chosen.append(torch.cdist(m, u, p=1.0).gt(2.0).all(1).nonzero()[:SOURCES, 0])
+        chosen.append(torch.cdist(m, u, p=1.0).gt(closest).all(1).nonzero()[:SOURCES, 0])
     if not any(len(rows) for rows in chosen):
         return means[:, :0]
     chosen = [rows if len(rows) else rows.new_zeros(1) for rows in chosen]
@@ -299,24 +344,31 @@ def _unused(means: Tensor, used: Tensor) -> Tensor:
 def _after_flips(machine: Machine, sources: Tensor, units: Tensor) -> Tensor:
     """Where other units follow when these units of the sources (e, j, n), or pairs of those that
     change most, are turned over, (e, c, n)."""
-    masks = torch.nn.functional.one_hot(units, sources.shape[2]).bool()  # (e, u, n)
+    masks = _whole_units(
+        machine, torch.nn.functional.one_hot(units, sources.shape[2]).bool()
+    )  # (e, u, n)
     most = min(FLIPPED_PAIRS, units.shape[1])
     one, two = torch.triu_indices(most, most, 1, device=masks.device)
     replica = torch.arange(len(masks), device=masks.device)[:, None]
     found = []
     for source in sources.unbind(1):
-        alone = _relaxed_around(machine, *_flipped(source, masks))
+        alone = _relaxed_around(machine, *_flipped(machine, source, masks))
         found.append(alone)
         change = (alone - source[:, None]).abs().sum(2).argsort(dim=1, descending=True, stable=True)
         pairs = masks[replica, change[:, one]] | masks[replica, change[:, two]]
-        found.append(_relaxed_around(machine, *_flipped(source, pairs)))
+        found.append(_relaxed_around(machine, *_flipped(machine, source, pairs)))
     return torch.cat(found, 1)
 
 
-def _flipped(source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """A source (e, n) with the units of each mask (e, c, n) turned over, and the masks."""
+def _flipped(machine: Machine, source: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    """A source (e, n) with the units of each mask (e, c, n) turned over, and the masks: a spin to the
+    other state, any other unit to that of the lowest energy in its reversed field."""
     means = source[:, None].expand_as(masks)
-    return torch.where(masks, -SPIN.nearest(means), means), masks
+
+    def over(unit: Unit, mean: Tensor) -> Tensor:
+        return -unit.nearest(mean) if unit.mirrored else unit.nearest(-unit.field_of(mean))
+
+    return torch.where(masks, machine.by_layer(over, means), means), masks
 
 
 def _relaxed_around(machine: Machine, means: Tensor, held: Tensor) -> Tensor:
@@ -339,6 +391,7 @@ def _with_new_solutions(
     bounds = variational_bound(machine, relax(machine, means, order, HELD_ITERATIONS))
     chosen = []
     for m, o in zip(means, bounds.argsort(dim=1, descending=True, stable=True), strict=True):
-        chosen.append(o[_distinct(m[o])][:FURTHER])
+        chosen.append(o[_distinct(m[o], _closest(machine))][:FURTHER])
     means = torch.cat([found[0], relax(machine, _rows(means, chosen), order, ITERATIONS)], 1)
-    return _best(means, torch.cat([found[1], variational_bound(machine, means[:, known:])], 1), known)
+    bounds = torch.cat([found[1], variational_bound(machine, means[:, known:])], 1)
+    return _best(means, bounds, _closest(machine), known)

@@ -64,10 +64,10 @@ def statistics(machine: Machine, series: Tensor) -> dict[str, Tensor]:
     """Scalar time series (e, c, t) of recorded configurations (e, c, t, n)."""
     machine.layers.check_spins("a record")
     series = as_tensor(series, what="a record")
-    if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.units):
+    if series.dim() != 4 or series.shape[::3] != (machine.replicas, machine.layers.columns):
         raise InputError(
             f"a record of this machine is ({machine.replicas}, chains, steps, "
-            f"{machine.layers.units}), as `record` gives it, not {tuple(series.shape)}"
+            f"{machine.layers.columns}), as `record` gives it, not {tuple(series.shape)}"
         )
     series = as_spins(series, what="a record")
     e, c, t, _ = series.shape

@@ -7,8 +7,13 @@ A layer of patterns coupled to itself gets a Gaussian field per pattern (Hubbard
     z_k | s ~ N( √β K^(−1/4) m_k, 1 ),
     p(s_i = +1 | z, rest) = σ( 2 (β outside_i + √β K^(−1/4) Σ_k ξ_i^k z_k) )              (2)
 
-with `outside` the field of the biases and the other layers: exact, and parallel over the layer.
-A dense layer coupled to itself is drawn unit by unit.
+with `outside` the field of the biases and the other layers: exact, and parallel over the layer. m² holds
+the square of each unit, which is no coupling: of spins a constant, of columns at 0 and 1 linear in x, so
+that their fields lose
+
+    (1/2√K) Σ_k (ξ_i^k)²                                                                  (3)
+
+Any other layer coupled to itself is drawn unit by unit.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from ..errors import InputError, check_beta, check_count
 from ..machines import trusted
 from ..machines.couplings import Patterned
 from ..machines.machine import Machine
-from ..machines.units import SPIN, Beta, Unit
+from ..machines.units.unit import Beta, Unit
 from ..progress import report_progress
 from ..random import check_rng, rng_from
 
@@ -47,7 +52,8 @@ def sweep(
     `beta` may be a tensor with one value per chain, (c,) or (e, c). `clamp` marks the units that
     stay: a mask of (n,), (c, n) or (e, c, n). A hidden unit at 0 counts as unknown; with `means` any
     unit, and no tensor is looked at, as loops over sweeps want it. `push` is added to β·field, (e, c, n)
-    or a shape that widens to it: the distribution is ∝ exp(−βE + push·s).
+    or a shape that widens to it: the distribution is ∝ exp(−βE + push·s). A push takes β = 1 where units
+    have energies of their own, as real ones do.
     """
     return sweeps(machine, spins, rng, 1, beta, clamp, push, means=means, seed=seed)
 
@@ -71,6 +77,11 @@ def sweeps(
     spins = machine.configuration(spins, means=means)
     per_chain = _per_chain(spins, beta, checked=not means)
     keep = None if clamp is None else _mask(machine, spins, clamp)
+    energies = any(unit.has_energy for unit in machine.layers.kinds)
+    if push is not None and energies and not (isinstance(per_chain, float) and per_chain == 1.0):
+        raise InputError(
+            f"a push of {machine.layers.words} takes β = 1, not {beta}; leave one of them out"
+        )
     return _swept(machine, spins, rng, count, per_chain, keep, push)
 
 
@@ -110,8 +121,7 @@ def _swept(
         where = machine.layers.slices[layer]
         if keep is None and push is None and not machine.layers.self_coupled(layer):
             field = trusted.field(machine, spins, layer)
-            unit = machine.layers.unit(layer)
-            unit.draw(field, rng, beta, overwrite=True, out=spins[..., where])
+            machine.unit(layer).draw(field, rng, beta, overwrite=True, out=spins[..., where])
             continue
         stay = None if keep is None else keep[..., where]
         more = None if push is None else push[..., where]
@@ -150,10 +160,10 @@ def resample(
 ) -> Tensor:
     """New spins of one layer given all the others, (e, c, n_l)."""
     old = spins[..., machine.layers.slices[layer]]
-    unit, patterned = machine.layers.unit(layer), machine.couplings.patterned
+    unit, patterned = machine.unit(layer), machine.couplings.patterned
     if not machine.layers.self_coupled(layer):
         new = _draw(unit, trusted.field(machine, spins, layer), rng, beta, push)
-    elif patterned is not None and unit == SPIN:  # (1) needs s² = 1
+    elif patterned is not None and unit.square != "other":
         new = _by_gaussian_fields(machine, patterned, spins, layer, rng, beta, push)
     else:
         return _unit_by_unit(machine, spins, layer, rng, beta, stay, push)
@@ -161,7 +171,7 @@ def resample(
 
 
 def _draw(unit: Unit, field: Tensor, rng: torch.Generator, beta: Beta, push: Tensor | None) -> Tensor:
-    if push is not None:
+    if push is not None:  # u is not scaled by β: paths of annealing push, from units that are themselves
         field, beta = field * beta + push, 1.0
     return unit.draw(field, rng, beta, overwrite=True)
 
@@ -180,9 +190,12 @@ def _by_gaussian_fields(
     noise = torch.randn(m.shape, generator=rng, dtype=m.dtype, device=m.device)
     z = root * m + noise
     outside = trusted.field(machine, spins, layer, own=False)
-    own = (root * z) @ couplings.of_layer(layer)
+    unit, xi = machine.unit(layer), couplings.of_layer(layer)
+    if unit.square == "linear":
+        outside = outside - 0.5 * couplings.scale * xi.square().sum(1, keepdim=True)  # eq. (3)
+    own = (root * z) @ xi
     field = beta * outside + own + (0.0 if push is None else push)
-    return machine.layers.unit(layer).draw(field, rng, overwrite=True)  # eq. (2)
+    return unit.draw(field, rng, overwrite=True)  # eq. (2)
 
 
 def _unit_by_unit(
@@ -196,13 +209,11 @@ def _unit_by_unit(
 ) -> Tensor:
     new = spins[..., machine.layers.slices[layer]].clone()
     outside = trusted.field(machine, spins, layer, own=False)
-    matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), zero diagonal
-    unit = machine.layers.unit(layer)
-    for i in range(new.shape[-1]):
-        field = outside[..., i : i + 1] + new @ matrix[:, :, i : i + 1]  # (e, c, 1)
-        one = _draw(unit, field, rng, beta, None if push is None else push[..., i : i + 1])
-        old = new[..., i : i + 1]
-        new[..., i : i + 1] = one if stay is None else torch.where(stay[..., i : i + 1], old, one)
+    matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), 0 within a unit
+    for x, unit in machine.unit(layer).one_by_one(new.shape[-1]):
+        field = outside[..., x] + new @ matrix[:, :, x]  # (e, c, columns of the unit)
+        one = _draw(unit, field, rng, beta, None if push is None else push[..., x])
+        new[..., x] = one if stay is None else torch.where(stay[..., x], new[..., x], one)
     return new
 
 
@@ -226,6 +237,9 @@ def _per_chain(spins: Tensor, beta: Any, *, checked: bool) -> Beta:
 
 
 def _mask(machine: Machine, spins: Tensor, clamp: Any) -> Tensor:
-    shapes = tuple(tuple(spins.shape[i:]) for i in (2, 1, 0))
-    what = f"the mask clamp of all {machine.layers.units} units"
-    return as_mask(clamp, shapes, what=what).to(spins.device).expand(spins.shape)
+    layers, before = machine.layers, [tuple(spins.shape[i:2]) for i in (2, 1, 0)]
+    widths = dict.fromkeys((layers.columns, layers.units))
+    shapes = tuple((*shape, width) for width in widths for shape in before)
+    mask = as_mask(clamp, shapes, what=f"the mask clamp of all {layers.units} units")
+    mask = mask if mask.shape[-1] == layers.columns else layers.column_mask(mask)
+    return mask.to(spins.device).expand(spins.shape)

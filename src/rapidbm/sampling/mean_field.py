@@ -1,6 +1,6 @@
 """Mean field: every unit at its mean in the field of the others' means.
 
-    μ_i = tanh(field_i(μ)),      visible units held at the data                           (1)
+    μ_i = mean in field_i(μ), of spins tanh,      visible units held at the data          (1)
 
 Any means give a bound on a sum over states (Jensen), the best ones where (1) holds:
 
@@ -31,7 +31,7 @@ def mean_field(machine: Machine, visible: Tensor, iterations: int) -> Tensor:
         means = fused.mean_field(pair, trusted.visible(machine, visible), iterations)
         if means is not None:
             return machine.layers.layer_order(means)
-    hidden = tuple(layer for layer in machine.layers.order if layer != 0)
+    hidden = tuple(layer for layer in machine.layers.order if layer in machine.layers.hidden)
     return relax(machine, trusted.with_visible(machine, visible), hidden, iterations)
 
 
@@ -41,7 +41,7 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
     for _ in range(iterations):
         for layer in layers:
             where = machine.layers.slices[layer]
-            new = machine.layers.unit(layer).mean(trusted.field(machine, means, layer))
+            new = machine.unit(layer).mean(trusted.field(machine, means, layer))
             if machine.layers.self_coupled(layer):  # a parallel step would oscillate
                 new = 0.5 * (new + means[..., where])
             means[..., where] = new
@@ -49,7 +49,8 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
 
 
 def variational_bound(machine: Machine, means: Tensor) -> Tensor:
-    """The right side of eq. (2) in float64, (e, c); units whose means are ±1 are held."""
-    entropy = machine.layers.by_layer(lambda unit, m: unit.entropy(m), means)
-    bound: Tensor = entropy.sum(-1) - trusted.energy(copy.deepcopy(machine).double(), means.double())
+    """The right side of eq. (2) in float64, (e, c); spins whose means are ±1 are held."""
+    double = copy.deepcopy(machine).double()
+    entropy = double.by_layer(lambda unit, m: unit.entropy(m), means)
+    bound: Tensor = entropy.sum(-1) - trusted.energy(double, means.double())
     return bound

@@ -2,14 +2,15 @@
 
 `Cooling` leads from a mixture q of independent units, one component per base b_j, to the machine,
 
-    q(s) = Σ_j π_j q_j(s),        q_j(s) = exp(b_j·s) / Π_i 2 cosh b_ji                   (1)
+    q(s) = Σ_j π_j q_j(s),        q_j(s) = exp(b_j·s − Σ u(s_i)) / Π_i exp A_i(b_ji)      (1)
     f_β(s) = exp(−β E(s)) Σ_j π_j q_j(s)^(1 − β),        β from 0 to 1                    (2)
 
-so that f_0 = q has the sum 1, and f_1 = exp(−E) whatever the bases. A chain draws its component given its
-spins, then sweeps in that component's field. The free layers (`layers.inferred`) are summed in closed
-form, unless bases differ on them. A machine without biases has E(s) = E(−s): a base that leans to one
-side comes with its mirror image, or half of the states would never be seen. `Trajectory` leads through
-machines of the same shape, such as the checkpoints of a run, by the parameters in between,
+so that f_0 = q has the sum 1, and f_1 = exp(−E) whatever the bases; of spins u = 0 and exp A = 2 cosh b.
+The units' own energies u are in E and in q alike: no position changes them. A chain draws its component
+given its spins, then sweeps in that component's field. The free layers (`layers.inferred`) are summed in
+closed form, unless bases differ on them. A machine without biases has E(s) = E(−s): a base that leans to
+one side comes with its mirror image, or half of the states would never be seen. `Trajectory` leads
+through machines of the same shape, such as the checkpoints of a run, by the parameters in between,
 
     θ_x = (1 − x + j) θ_j + (x − j) θ_{j+1},        j ≤ x ≤ j + 1                         (3)
 
@@ -75,8 +76,8 @@ class Path(Protocol):
 @dataclass(frozen=True)
 class Cooling:
     """Eq. (2). `bases` are the b_j, (j, e, 1, n), alike on the layers that are summed, and `parts` the
-    log π_j, (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n); units
-    where `given` is not 0 are then held there."""
+    log π_j, (j, e), equal by default. One base alone may differ from chain to chain, (1, e, c, n);
+    columns that are `held` then stay as in `given`, all those of a unit."""
 
     capturable: ClassVar[bool] = True
 
@@ -84,11 +85,9 @@ class Cooling:
     bases: Tensor
     parts: Tensor | None = None
     given: Tensor | None = None  # (e, c, n)
+    held: Tensor | None = None  # bool, the columns of `given` that stay, (e, c, n)
     exact: bool = True  # weights in float64
     summing: bool = True  # over the free layers in closed form; if not, bases may differ there
-
-    def __post_init__(self) -> None:
-        self.machine.layers.check_spins("annealing or tempering")
 
     @property
     def end(self) -> float:
@@ -110,9 +109,19 @@ class Cooling:
 
     @cached_property
     def masses(self) -> Tensor:
-        """The log of eq. (1)'s products of 2 cosh, (j, e, 1) or (1, e, c)."""
-        each = self.machine.layers.by_layer(lambda unit, b: unit.log_sum(b), self.bases.double())
-        return (each if self.given is None else torch.where(self.given == 0, each, 0.0)).sum(-1)
+        """The log of eq. (1)'s products, (j, e, 1) or (1, e, c)."""
+        total = self.bases.new_zeros(self.bases.shape[:-1], dtype=torch.float64)
+        if self.machine.layers.spins:
+            each = self.machine.unit(0).log_sum(self.bases.double())
+            return (each if self.held is None else torch.where(self.held, 0.0, each)).sum(-1)
+        for layer, where in enumerate(self.machine.layers.slices):
+            unit = self.precise.unit(layer)
+            each = unit.log_sum(self.bases[..., where].double())
+            if self.held is not None:
+                here = unit.per_unit(self.held[..., where].to(torch.float64)) > 0
+                each = torch.where(here, 0.0, each)
+            total = total + each.sum(-1)
+        return total
 
     @cached_property
     def shares(self) -> Tensor:
@@ -126,14 +135,17 @@ class Cooling:
     def kept(self) -> list[tuple[slice, Tensor]]:
         """The layers that are not summed, and the bases on their units, 0 where one is held."""
         bases = self.bases.to(self.precise.dtype)
-        if self.given is not None:
-            bases = torch.where(self.given == 0, bases, 0.0)
+        if self.held is not None:
+            bases = torch.where(self.held, 0.0, bases)
         kept = (x for i, x in enumerate(self.machine.layers.slices) if i not in self.free)
         return [(where, bases[..., where]) for where in kept]
 
     def log_q(self, spins: Tensor) -> Tensor:
         """log q_j of eq. (1) with the summed layers at 0, (j, e, c)."""
         total = -self.masses
+        if not self.machine.layers.spins:  # of those that are held u is in E alone, and no draw
+            loose = spins if self.held is None else torch.where(self.held, 0.0, spins)
+            total = total - trusted.unit_energy(self.precise, loose.to(self.precise.dtype), self.free)
         for where, bases in self.kept:
             seen = spins[..., where].to(bases.dtype)
             if len(bases) == 1:
@@ -153,8 +165,10 @@ class Cooling:
             level = (torch.arange(chains, device=base.device) + offset) / chains  # (e, c)
             base = _of(self.bases, (total[:-1] < level).sum(0))
         base = base.expand(-1, chains, -1)
-        spins = self.machine.layers.by_layer(lambda unit, b: unit.draw(b, rng), base)
-        return spins if self.given is None else torch.where(self.given == 0, spins, self.given)
+        spins = self.machine.by_layer(lambda unit, b: unit.draw(b, rng), base)
+        if self.held is None or self.given is None:
+            return spins
+        return torch.where(self.held, self.given, spins)
 
     def move(self, spins: Tensor, rng: torch.Generator, at: Position) -> Tensor:
         beta = _per_chain(at, spins)
@@ -164,8 +178,7 @@ class Cooling:
         push = bases[0] if len(bases) == 1 else _of(bases, self._component(spins, rng, beta))
         if _differs(beta):
             push = push * (1.0 - _by_unit(beta))
-        clamp = None if self.given is None else self.given != 0
-        return run_sweeps(self.machine, spins, rng, 1, beta, clamp, push)
+        return run_sweeps(self.machine, spins, rng, 1, beta, self.held, push)
 
     def _component(self, spins: Tensor, rng: torch.Generator, beta: Position) -> Tensor:
         """j given s with the free layers summed, (e, c)."""
@@ -192,7 +205,8 @@ class Cooling:
             total = pulled - (beta * energy).double()
             inner = _by_unit(beta)
             for layer, field, b in free:
-                total = total + layers.unit(layer).log_sum(field * inner + b * (1.0 - inner)).sum(-1)
+                unit = self.precise.unit(layer)
+                total = total + unit.log_sum(field * inner + b * (1.0 - inner)).sum(-1)
             return total
 
         return log_f
@@ -214,7 +228,6 @@ def _of(bases: Tensor, component: Tensor) -> Tensor:
 
 def check_one_shape(machines: Sequence[Machine]) -> None:
     """Refuses machines that do not lie on one way."""
-    machines[0].layers.check_spins("a way along a training")
     shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in machines]
     for i, machine in enumerate(machines):
         if machine.layers != machines[0].layers or shapes[i] != shapes[0]:
@@ -275,7 +288,7 @@ class Trajectory:
 
         def log_f(at: Position) -> Tensor:
             machine = self.at(at).double()
-            apart = kept.reshape(machine.replicas, -1, machine.layers.units)
+            apart = kept.reshape(machine.replicas, -1, machine.layers.columns)
             return log_weight(machine, apart, machine.layers.inferred, 1.0).reshape(kept.shape[:2])
 
         return log_f
@@ -322,8 +335,10 @@ class Crossing:
         def log_f(at: Position) -> Tensor:
             x = float(at)
             total = -torch.lerp(*energies, x)
+            between = None if one.own is None else mixed(one, two, x)
             for layer, here, there in fields:
-                total = total + layers.unit(layer).log_sum(torch.lerp(here, there, x)).sum(-1)
+                unit = one.unit(layer) if between is None else between.unit(layer)
+                total = total + unit.log_sum(torch.lerp(here, there, x)).sum(-1)
             return total
 
         return log_f
@@ -332,9 +347,13 @@ class Crossing:
 def mixed(here: Machine, there: Machine, x: float) -> Machine:
     """The machine of eq. (4); its couplings are those of both, so 2K patterns where there were K."""
     made = here.couplings.mixed(there.couplings, x)
+    own = {}
+    for name, mine in (here.own or {}).items():
+        assert there.own is not None  # of the same layers
+        own[name] = here.layers.kinds[int(name)].mixed(mine.detach(), there.own[name].detach(), x)
     if here.biases is None or there.biases is None:
-        return Machine(made)
-    return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x))
+        return Machine(made, own=own)
+    return Machine(made, torch.lerp(here.biases.detach(), there.biases.detach(), x), own)
 
 
 def repeat_chains(spins: Tensor, chains: int) -> Tensor:

@@ -2,6 +2,8 @@
 
     s_i ← sign(field_i),        stable when s_i field_i ≥ 0 for all i                     (1)
 
+and a unit of another kind goes to its state of lowest energy.
+
 A layer that is not coupled to itself turns at once, a layer that is coupled to itself unit by unit. The
 energy never rises; a unit without a field stays as it is.
 """
@@ -17,7 +19,7 @@ from torch import Tensor
 from ..errors import InputError, check_count
 from ..machines import trusted
 from ..machines.machine import Machine
-from ..machines.units import Unit
+from ..machines.units.unit import Unit
 from ..progress import report_progress
 
 
@@ -50,7 +52,11 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
     True
     """
     check_count("the number of passes", passes)
-    machine.layers.check_spins("descent")
+    if machine.layers.count(range(len(machine.layers.sizes))) is None:
+        raise InputError(
+            f"descent goes from state to state, and of {machine.layers.words} some have no list of them; "
+            "take a machine of spins, binary or categorical units"
+        )
     return quench(machine, machine.configuration(spins, means=means), passes)
 
 
@@ -68,8 +74,9 @@ def quench(machine: Machine, spins: Tensor, passes: int = 1000) -> Tensor:
                 spins[..., where] = _unit_by_unit(machine, spins, layer, noise[..., where])
             else:
                 field = trusted.field(machine, spins, layer)
-                unit = machine.layers.unit(layer)
-                spins[..., where] = _follow(unit, field, spins[..., where], noise[..., where])
+                spins[..., where] = _follow(
+                    machine.unit(layer), field, spins[..., where], noise[..., where]
+                )
         if torch.equal(spins, before):
             return spins
     raise InputError(f"descent has not come to rest in {passes:,} passes; allow more of them")
@@ -81,19 +88,25 @@ def _rounding(machine: Machine) -> Tensor:
     absolute = copy.deepcopy(machine)
     for parameter in absolute.parameters():
         parameter.data.abs_()
-    ones = torch.ones(1, machine.layers.units)
-    reach = torch.cat([absolute.field(ones, i) for i in range(len(machine.layers.sizes))], -1)
-    return reach * (torch.finfo(machine.dtype).eps * math.sqrt(machine.layers.units))
+    ones = torch.ones((machine.replicas, 1, machine.layers.columns)).to(absolute.couplings.first)
+    reach = trusted.fields(absolute, ones)
+    return reach * (torch.finfo(machine.dtype).eps * math.sqrt(machine.layers.columns))
 
 
 def _follow(unit: Unit, field: Tensor, spins: Tensor, noise: Tensor) -> Tensor:
-    turns = (unit.flip_cost(spins, field) < -2.0 * noise) | (spins == 0)
+    turns = (unit.flip_cost(spins, field) < -2.0 * noise) | unit.unknown(spins)
     return torch.where(turns, unit.nearest(field), spins)
 
 
 def _unit_by_unit(machine: Machine, spins: Tensor, layer: int, noise: Tensor) -> Tensor:
-    new, kind = spins[..., machine.layers.slices[layer]].clone(), machine.layers.unit(layer)
+    new, kind = spins[..., machine.layers.slices[layer]].clone(), machine.unit(layer)
     outside = trusted.field(machine, spins, layer, own=False)
+    if kind.units(new.shape[-1]) != new.shape[-1]:
+        matrix = machine.couplings.matrix(layer, layer)
+        for x, unit in kind.one_by_one(new.shape[-1]):
+            field = outside[..., x] + new @ matrix[:, :, x]
+            new[..., x] = _follow(unit, field, new[..., x].clone(), noise[..., x])
+        return new
     own = machine.couplings.running(spins, layer)
     for i in range(new.shape[-1]):
         old = new[..., i].clone()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, check_beta, check_count
-from ..machines.machine import Machine, scaled
+from ..machines.machine import Machine, scaled, weakened
 from ..progress import Watch, watch
 from ..random import seed_from, stream
 from ..registry import Registry, a_class_with
@@ -333,7 +333,7 @@ class TrajectoryTempering(Tempering):
     @cached_property
     def trajectory(self) -> Trajectory:
         """The machines of the path, with heated copies of the first before it."""
-        heated = [scaled(self.machines[0], beta) for beta in HEATED]
+        heated = [weakened(self.machines[0], beta) for beta in HEATED]
         return Trajectory([*heated, *self.machines])
 
     def path(self, machine: Machine) -> Trajectory:
@@ -374,7 +374,6 @@ def _states(
     tick: Watch,
 ) -> Iterator[State]:
     """The sampler's state at the start and after each step."""
-    machine.layers.check_spins("sampling")
     state = sampler.init(machine, chains, rng)
     tick()
     yield state
@@ -423,7 +422,8 @@ def sample(
     Returns
     -------
     Tensor of shape (e, chains, n)
-        Spins ±1 of all layers; `[..., :machine.visible]` are the visible ones.
+        Columns of all layers, of spins ±1; `[..., :machine.visible]` are the visible ones, whose values
+        `machine.layers.decode` gives.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from ..data.packed import bytes_of
 from ..data.shuffle import Groups, Key
 from ..data.stored import Stored
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..random import stream
 
 ALL = slice(None)
@@ -55,8 +55,9 @@ class InMemory(Batches):
     """Rows (samples, v) that the executor's device holds; a batch takes their numbers, (e, b)."""
 
     def __init__(self, spins: Tensor, machine: Machine, executor: Executor, size: int) -> None:
-        self.stored = spins if executor.batch_dtype is None else spins.to(executor.batch_dtype)
-        self.dtype = executor.batch_dtype or machine.dtype
+        narrow = None if spins.is_floating_point() else executor.batch_dtype  # states, not reals
+        self.stored = spins if narrow is None else spins.to(narrow)
+        self.dtype = narrow or machine.dtype
         self.replicas, self.size, self.count = machine.replicas, size, len(spins)
         self.order, self.order_of = torch.empty(0), (-1, -1)
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..data.stored import Stored
 from ..errors import InputError
 from ..machines.machine import Machine
-from ..machines.spins import as_spins
 from .optimisers import Optimizer
 
 if TYPE_CHECKING:
@@ -47,14 +46,16 @@ def check_each(optimizer: Optimizer, replicas: int) -> None:
 
 
 def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
-    """Spins (samples, v) of this machine on its device, a copy; rows that stay on disk as they are."""
-    machine.layers.check_spins("training")
+    """Visible columns (samples, v) of this machine on its device, a copy; rows that stay on disk as they
+    are."""
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
             "train needs spins (samples, visible) or a Split, such as data.train, not "
             f"{type(data).__name__}"
         )
-    spins = data if isinstance(data, Stored) else as_spins(data, what="training data")
+    if isinstance(data, Stored):
+        machine.layers.check_spins("training on rows that stay on disk", "a file of their values")
+    spins = data if isinstance(data, Stored) else machine.layers.encode(data, what="training data")
     shape = (len(data), data.visible) if isinstance(spins, Stored) else tuple(spins.shape)
     if len(shape) != 2 or shape[1] != machine.visible or not shape[0]:
         raise InputError(f"the data of this machine is (samples, {machine.visible}), not {shape}")

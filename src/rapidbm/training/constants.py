@@ -19,6 +19,7 @@ from ..data.splits import Split
 from ..data.stored import Stored
 from ..machines.machine import Machine
 from ..machines.spins import column_sums
+from ..machines.units.spin import SPIN
 
 
 def constant_means(data: Tensor | Split) -> Tensor:
@@ -48,7 +49,7 @@ class Constants:
     def __init__(self, machine: Machine, means: Tensor) -> None:
         self.machine, self.means = machine, means.to(machine.device)
         layers, here = machine.layers, self.means != 0
-        units = torch.nn.functional.pad(here, (0, layers.units - layers.sizes[0]))  # (n,)
+        units = torch.nn.functional.pad(here, (0, layers.columns - len(here)))  # (n,)
         self.held = {"biases": units}  # entries of each parameter that stay
         if machine.patterns is not None:
             self.held["couplings.patterns"] = units
@@ -60,7 +61,9 @@ class Constants:
     @staticmethod
     def of(machine: Machine, means: Tensor) -> Constants | None:
         """None where no column is constant, or the machine has no biases."""
-        return Constants(machine, means) if machine.biases is not None and bool(means.any()) else None
+        if machine.biases is None or not machine.layers.visible_spins:
+            return None
+        return Constants(machine, means) if bool(means.any()) else None
 
     @torch.no_grad()
     def start(self) -> None:
@@ -72,7 +75,7 @@ class Constants:
         fields = [machine.couplings.field(spins, layer) for layer in range(len(layers.sizes))]
         biases.data += torch.cat(fields, -1)[:, 0]
         here = self.held["biases"][: machine.visible]
-        own = layers.unit(0).field_of(self.means).to(machine.dtype)
+        own = SPIN.field_of(self.means).to(machine.dtype)
         biases.data[:, : machine.visible] = torch.where(here, own, biases.data[:, : machine.visible])
         self.uncouple()
 
@@ -84,4 +87,7 @@ class Constants:
 
     def masked(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
         """The gradient, 0 where parameters stay."""
-        return {name: g.masked_fill(self.held[name], 0.0) for name, g in gradient.items()}
+        held = self.held
+        return {
+            name: g.masked_fill(held[name], 0.0) if name in held else g for name, g in gradient.items()
+        }

@@ -19,10 +19,11 @@ def critical_patterns(layers: Layers) -> float:
     """K_c of random ±1 patterns."""
     sizes = layers.sizes
     if layers.full:
-        return 0.138 * layers.units
-    pairs = [(sizes[0], sizes[i]) for i in layers.neighbours(0)]
+        return 0.138 * layers.columns
+    near = {i for layer in layers.visible for i in layers.neighbours(layer)}
+    pairs = [(layers.visible_columns, sizes[i]) for i in near]
     limits = [min(0.2 * math.sqrt(a * b), 0.7 * min(a, b)) for a, b in pairs]
-    return max(limits, default=0.138 * sizes[0])
+    return max(limits, default=0.138 * layers.visible_columns)
 
 
 def warn_of_load(layers: Layers, patterns: int) -> None:

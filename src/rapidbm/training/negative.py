@@ -22,7 +22,7 @@ from ..machines import trusted
 from ..machines.ensembles import AllStates, Ensemble, WeightedSpins, given_visible
 from ..machines.enumeration import check_states
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..registry import Registry, a_class_with, setting
 from ..sampling.bases import own_biases
 from ..sampling.gibbs import run_sweeps
@@ -372,7 +372,7 @@ class Persistent:
     def configurations(
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> Tensor:
-        return chains[..., : machine.layers.units]
+        return chains[..., : machine.layers.columns]
 
     def split(self, machine: Machine, count: int) -> SplitPhases:
         each = portions(self.particles, count)
@@ -389,7 +389,10 @@ def _at_patterns(machine: Machine, numbers: Tensor) -> Tensor:
     xi = machine.patterns.detach()  # (e, k, n)
     count = xi.shape[1]
     signs = 1 - 2 * (torch.div(numbers, count, rounding_mode="floor") % 2)
-    return SPIN.nearest(xi.index_select(1, numbers % count)) * signs[:, None].to(xi.dtype)
+    chosen = xi.index_select(1, numbers % count)
+    if machine.layers.spins:
+        return SPIN.nearest(chosen) * signs[:, None].to(xi.dtype)
+    return nearest_states(machine, chosen * signs[:, None].to(xi.dtype))
 
 
 def _rested(count: int, now: Tensor, life: int, rest: float) -> Tensor:
@@ -436,7 +439,6 @@ class PatternInduced:
         check_choice("choice of pattern units", self.units, ("visible", "all"))
 
     def init(self, machine: Machine, rng: torch.Generator) -> Tensor:
-        machine.layers.check_spins("the negative phase 'pid'")
         if machine.patterns is None:
             raise InputError(
                 "pattern-induced correlations need couplings built from patterns, but these are "
@@ -449,10 +451,11 @@ class PatternInduced:
         self, machine: Machine, chains: Tensor, data: Tensor, rng: torch.Generator
     ) -> tuple[Weighted, Tensor]:
         if self.units == "visible" and not self.sweeps:
-            visible = SPIN.nearest(self._patterns(machine)[..., : machine.visible])  # k configurations
+            visible = self._visible(machine)  # k configurations
             if machine.layers.hidden_independent:
                 return given_visible(machine, visible), chains
-            return WeightedSpins.equal(mean_field(machine, visible, iterations=30)), chains
+            means = mean_field(machine, visible, iterations=30)
+            return WeightedSpins.equal(means, machine.layers.hidden), chains
         spins = self.configurations(machine, chains, data, rng)
         return (machine.smoothed(spins) if self.sweeps else WeightedSpins.equal(spins)), chains
 
@@ -461,12 +464,19 @@ class PatternInduced:
     ) -> Tensor:
         xi = self._patterns(machine)
         if not self.sweeps:
-            return SPIN.nearest(xi)
+            return nearest_states(machine, xi)
         if self.units == "visible":
-            spins = trusted.with_visible(machine, SPIN.nearest(xi[..., : machine.visible]))
+            spins = trusted.with_visible(machine, self._visible(machine))
         else:
-            spins = SPIN.nearest(xi)
+            spins = nearest_states(machine, xi)
         return run_sweeps(machine, spins, rng, self.sweeps)
+
+    def _visible(self, machine: Machine) -> Tensor:
+        """The states of the patterns on the visible columns, (e, k, v)."""
+        xi = self._patterns(machine)
+        if machine.layers.visible_spins:
+            return SPIN.nearest(xi[..., : machine.visible])
+        return nearest_states(machine, xi)[..., : machine.visible]
 
     def _patterns(self, machine: Machine) -> Tensor:
         assert machine.patterns is not None  # init refuses dense couplings
@@ -558,9 +568,19 @@ class Tempered:
         return [(replace(self, particles=n or 1), n / self.particles) for n in each]
 
 
+def nearest_states(machine: Machine, xi: Tensor) -> Tensor:
+    """The states of patterns (e, k, n): of units whose states are listed the state of lowest energy in
+    the field ξ, sign(ξ) of spins, arg max over the columns of a categorical unit; of real units the mean
+    given the others, of which there is a field in place of a state."""
+    near = machine.by_layer(lambda unit, x: unit.nearest(x), xi)
+    layers = machine.layers
+    real = tuple(i for i in layers.order if layers.kinds[i].count(layers.sizes[i]) is None)
+    return trusted.infer(machine, near, real) if real else near
+
+
 def _no_chains(machine: Machine) -> Tensor:
     return torch.empty(
-        (machine.replicas, 0, machine.layers.units), dtype=machine.dtype, device=machine.device
+        (machine.replicas, 0, machine.layers.columns), dtype=machine.dtype, device=machine.device
     )
 
 

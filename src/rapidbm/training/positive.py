@@ -114,7 +114,7 @@ class MeanField:
         return
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
-        return WeightedSpins.equal(mean_field(machine, data, self.iterations))
+        return WeightedSpins.equal(mean_field(machine, data, self.iterations), machine.layers.hidden)
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,10 @@ class ClampedChains:
 
     def step(self, machine: Machine, data: Tensor, rng: torch.Generator) -> Weighted:
         spins = trusted.with_visible(machine, data)
-        clamp = torch.arange(machine.layers.units, device=machine.device) < machine.visible
+        clamp = torch.arange(machine.layers.columns, device=machine.device) < machine.visible
         spins = run_sweeps(machine, spins, rng, self.sweeps, clamp=clamp)
-        return WeightedSpins.equal(trusted.infer(machine, spins, machine.layers.inferred))
+        inferred = machine.layers.inferred
+        return WeightedSpins.equal(trusted.infer(machine, spins, inferred), inferred)
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,14 @@ class Enumerated:
     capturable: ClassVar[bool] = True
 
     def check(self, machine: Machine, batch_size: int) -> None:
-        check_states(machine.layers, (0,), largest=2**10, what="the enumerated positive phase")
-        numbers = batch_size * machine.replicas * states_of(machine.layers, (0,))
-        if numbers * machine.layers.units > 2**29:
+        check_states(
+            machine.layers, machine.layers.visible, largest=2**10, what="the enumerated positive phase"
+        )
+        numbers = batch_size * machine.replicas * states_of(machine.layers, machine.layers.visible)
+        if numbers * machine.layers.columns > 2**29:
             raise InputError(
                 f"the enumerated positive phase would hold {numbers:,} configurations of "
-                f"{machine.layers.units} units at once; take smaller batches, fewer replicas, or "
+                f"{machine.layers.columns} units at once; take smaller batches, fewer replicas, or "
                 "'meanfield' or 'clamped'"
             )
 
@@ -176,15 +179,17 @@ class Enumerated:
         spins, logs = clamped_states(machine, trusted.visible(machine, data))
         weights = torch.softmax(logs, -1) / data.shape[-2]  # (e, c, x)
         spins = spins.flatten(1, 2)
-        free = tuple(i for i in machine.layers.hidden if i not in machine.layers.cover((0,)))
-        return WeightedSpins(trusted.infer(machine, spins, free), weights.flatten(1).to(spins.dtype))
+        cover = machine.layers.cover(machine.layers.visible)
+        free = tuple(i for i in machine.layers.hidden if i not in cover)
+        spins = trusted.infer(machine, spins, free)
+        return WeightedSpins(spins, weights.flatten(1).to(spins.dtype), free)
 
 
 def positive_for(machine: Machine) -> PositivePhase:
     """The phase that `train` takes when none is named: exact where that is cheap, else mean field."""
     if machine.layers.hidden_independent:
         return ConditionalMean()
-    return Enumerated() if states_of(machine.layers, (0,)) <= 64 else MeanField()
+    return Enumerated() if states_of(machine.layers, machine.layers.visible) <= 64 else MeanField()
 
 
 POSITIVE: Registry[type[PositivePhase]] = Registry(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import InputError, check_choice, check_count, is_number
 from ..machines.machine import Machine
-from ..machines.units import SPIN
+from ..machines.units.spin import SPIN
 from ..random import check_rng
 from ..registry import Registry, a_class_with, setting
 from ..sampling.gibbs import resample
@@ -176,6 +176,7 @@ class GibbsProjection:
 
     def check(self, machine: Machine) -> None:
         _patterns(machine, "gibbs")
+        machine.layers.check_spins("the projection 'gibbs'", "patterns that are their states")
 
     def apply(self, machine: Machine, rng: torch.Generator) -> None:
         xi = _patterns(machine, "gibbs")

@@ -3,6 +3,8 @@
 θ ← θ − rate · direction(g),      g = 0 for what belongs to constant columns               (1)
 ξ ← projection(ξ)                 where it is due                                          (2)
 θ ← θ as before                   of a replica whose energies could overflow, for good     (3)
+
+Parameters of units whose columns sum to one then go back to their gauge (`machines/gauge.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from ..accel.moves import Guard
 from ..accel.ranks import Ranks
 from ..accel.recording import unseen
 from ..errors import InputError
+from ..machines.gauge import fix_gauge, has_gauge
 from ..machines.machine import Machine
 from .check_inputs import check_each
 from .constants import Constants
@@ -43,6 +46,7 @@ class Stepper:
         self.constants, self.status, self.others = constants, status, others
         self.parameters = dict(machine.named_parameters())
         self.kind = (machine.dtype, machine.device)
+        self.gauged = has_gauge(machine.layers)
         self.settled = others.all_true(self._dead_stay_projected())
 
     def check(self) -> None:
@@ -69,6 +73,8 @@ class Stepper:
             gradient = self.constants.masked(gradient)
         if not self.by_kernels(gradient, rates, project, rng):
             self.plainly(gradient, rates, project, rng)
+        if self.gauged:
+            fix_gauge(self.machine)
         self.status.lived += self.status.alive
 
     def plainly(

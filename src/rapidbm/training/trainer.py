@@ -90,7 +90,7 @@ class Trainer(Training):
         check_objects(negative, positive, projection, optimizer)
         prepare(machine.device)
         rows = rows_for(machine, spins)
-        if constant is None and machine.biases is not None:
+        if constant is None and machine.biases is not None and machine.layers.visible_spins:
             constant = constant_means(rows)
         constants = None if constant is None else Constants.of(machine, constant)
         if constants is not None and not part:  # of a part the whole has been started

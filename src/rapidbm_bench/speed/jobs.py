@@ -125,7 +125,7 @@ def gibbs(
     made = machine(size, device, seed, biases=biases).requires_grad_(False)
     rng = stream(seed, "sweeps", device=device)
     spins = made.random(size.chains, rng)
-    clamp = torch.arange(made.layers.units, device=device) % held == 0 if held else None
+    clamp = torch.arange(made.layers.columns, device=device) % held == 0 if held else None
     return lambda: gibbs_sweeps(made, spins, rng, sweeps, clamp=clamp, means=True)
 
 

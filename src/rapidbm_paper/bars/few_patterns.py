@@ -36,7 +36,7 @@ from rapidbm.machines.couplings import Couplings
 from rapidbm.machines.enumeration import enumerate_spins, free_layers, log_weight
 from rapidbm.machines.machine import Machine
 from rapidbm.machines.patterns import Patterns
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 from rapidbm.runs.metrics import hamming_distance
 

@@ -26,7 +26,7 @@ from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Dataset
 from rapidbm.likelihood.log_z import log_bound, log_likelihood, log_z
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 from rapidbm.sampling.gibbs import sweeps
 

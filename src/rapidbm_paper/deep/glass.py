@@ -108,7 +108,7 @@ def glassiness(
     images = data.train.spins[torch.randperm(len(data.train), generator=torch.Generator().manual_seed(0))]
     near = machine.with_visible(images[:chains], means=True)
     near = run_sweeps(machine, near, rng, 2 * sweeps, means=True)
-    lost = (machine.energy(spins).mean(1) - machine.energy(near).mean(1)) / machine.layers.units
+    lost = (machine.energy(spins).mean(1) - machine.energy(near).mean(1)) / machine.layers.columns
     return {
         "frozen": order.within.value,
         "apart": order.gap.value,

@@ -24,7 +24,7 @@ from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Dataset
 from rapidbm.glass.minima import minima
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 from rapidbm.sampling.quench import descend
 

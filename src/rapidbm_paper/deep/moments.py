@@ -33,7 +33,7 @@ from rapidbm.likelihood.log_z import log_likelihood
 from rapidbm.likelihood.moments import exact_moments
 from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 from rapidbm.sampling.gibbs import sweeps
 from rapidbm.sampling.mean_field import mean_field
@@ -130,7 +130,7 @@ def _energies(sweeps_: int) -> Callable[[Progress, Dataset, torch.Generator], di
         assert machine.patterns is not None
         signs = SPIN.nearest(machine.patterns.detach())
         visible = signs[..., : machine.visible]
-        held = torch.arange(machine.layers.units, device=machine.device) < machine.visible
+        held = torch.arange(machine.layers.columns, device=machine.device) < machine.visible
         start = machine.with_visible(visible, means=True)
         states = {
             "all": signs,

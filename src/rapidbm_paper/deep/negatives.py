@@ -28,7 +28,7 @@ from torch import Tensor
 
 from rapidbm.data.splits import Dataset
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 from rapidbm.training.loop import Progress
 from rapidbm.training.trainer import Trainer

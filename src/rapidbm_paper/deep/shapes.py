@@ -93,7 +93,7 @@ def first_layer(lab: Lab, recipe: Recipe, data: Dataset) -> Any:
     first = lab.machine(run)
 
     def start(trainer: Trainer) -> None:
-        machine, n = trainer.machine, first.layers.units
+        machine, n = trainer.machine, first.layers.columns
         assert machine.patterns is not None
         assert machine.biases is not None
         assert first.patterns is not None

@@ -23,7 +23,7 @@ from rapidbm.errors import InputError
 from rapidbm.glass.neighbours import adversarial_accuracy
 from rapidbm.likelihood.annealed import annealed
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.runs.metrics import mean_free_energy
 from rapidbm.sampling import annealing
 from rapidbm.sampling.bases import path_to

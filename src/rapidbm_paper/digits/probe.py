@@ -84,7 +84,7 @@ def _measure(lab: Lab, scale: Scale, name: str) -> Values:
             features = hidden_samples(machine.replica(i), images, lab.rng("hidden", i))
             found.append(_probe(features, rows))
             lab.tell((i + 1) / count)
-        values["hidden"] = machine.layers.units - machine.visible
+        values["hidden"] = machine.layers.columns - machine.visible
     train, tested, strength = zip(*found, strict=True)
     return {**values, "train": train, "test": tested, "strength": strength}
 

@@ -27,7 +27,7 @@ from rapidbm.accel.devices import wait
 from rapidbm.estimates import power_law
 from rapidbm.machines.ensembles import WeightedSpins
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, Pen, label, panels
 from rapidbm.training.negative import ContrastiveDivergence, NegativePhase, PatternInduced
 

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 
 from ..claims import Finding, Number, all_of, claim, crossing

@@ -36,7 +36,7 @@ from rapidbm.glass.overlaps import ultrametricity
 from rapidbm.ground.ground_state import ground_state
 from rapidbm.likelihood.log_z import log_likelihood, log_z
 from rapidbm.machines.machine import Machine
-from rapidbm.machines.units import SPIN
+from rapidbm.machines.units.spin import SPIN
 from rapidbm.sampling.samplers import ParallelTempering
 
 from ..claims import Number
@@ -316,13 +316,13 @@ def _between(machine: Machine, images: Tensor, rng: torch.Generator, scale: Scal
     −E_ground ≤ log Z ≤ N log 2 − E_bound.
     """
     double = copy.deepcopy(machine).double()
-    step = max(1, 2**24 // (machine.layers.units * machine.replicas))
+    step = max(1, 2**24 // (machine.layers.columns * machine.replicas))
     parts = [double.log_prob_unnormalised(some).sum(1) for some in torch.split(images, step)]
     mean = torch.stack(parts).sum(0) / len(images)
     ground = ground_state(machine, starts=50, rng=rng)
     found: Values = {
         "proven_low": -ground.energy - mean,
-        "proven_high": machine.layers.units * math.log(2) - ground.bound - mean,
+        "proven_high": machine.layers.columns * math.log(2) - ground.bound - mean,
     }
     try:
         z = log_z(machine, method="ais", rng=rng, chains=100, most=scale.temperatures)

@@ -195,7 +195,7 @@ def overlaps_of(found: Subject) -> Answer:
         "between": _pair(times.between),
         "chains": CHAINS,
         "sweeps": SWEEPS,
-        "units": machine.layers.units,
+        "units": machine.layers.columns,
     }, {}
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...errors import InputError, check_beta, is_number
 from ...machines.machine import Machine
-from ...machines.units import SPIN
+from ...machines.units.spin import SPIN
 from ...random import stream
 from ...sampling.gibbs import sweeps
 from .arrays import Arrays, numbers, spins
@@ -122,7 +122,7 @@ class Dream:
                 "columns": list(found.trained.columns),
                 "patterns": 0 if machine.patterns is None else machine.patterns.shape[1],
                 "symmetric": machine.symmetric,
-                "units": machine.layers.units,
+                "units": machine.layers.columns,
                 "replicas": found.trained.replicas,
                 "data": data is not None,
                 "labels": [] if labels is None else labels.tolist()[:100],
@@ -192,7 +192,7 @@ class Dream:
                 machine,
                 machine.with_visible(visible),
                 self.rng,
-                clamp=torch.arange(machine.layers.units) < machine.visible,
+                clamp=torch.arange(machine.layers.columns) < machine.visible,
             )
         v = machine.visible
         self.spins[..., :v] = torch.where(self.held, self.drawn, self.spins[..., :v])
@@ -239,15 +239,15 @@ class Dream:
         machine, v = self.machine, self.machine.visible
         clamp = push = None
         if bool(self.held.any()):
-            clamp = torch.zeros(machine.layers.units, dtype=torch.bool)
+            clamp = torch.zeros(machine.layers.columns, dtype=torch.bool)
             clamp[:v] = self.held
         if self.field:
-            push = torch.zeros(1, 1, machine.layers.units)
+            push = torch.zeros(1, 1, machine.layers.columns)
             push[..., :v] = self.beta * self.field
         self.spins = sweeps(
             machine, self.spins, self.rng, self.sweeps, self.beta, clamp, push, means=True
         )
-        energy = machine.energy(self.spins, means=True)[0] / machine.layers.units
+        energy = machine.energy(self.spins, means=True)[0] / machine.layers.columns
         arrays: dict[str, Any] = {"spins": spins(self.spins[0, :, :v]), "energy": numbers(energy)}
         if self.count % EVERY == 0 and self.chains > 1:
             arrays["overlaps"] = numbers(_overlaps(self.spins[0, :, :v]))

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...glass.maps import overlap_plane
 from ...glass.minima import minima
 from ...machines.machine import Machine
-from ...machines.units import SPIN
+from ...machines.units.spin import SPIN
 from ...random import stream
 from .arrays import spins
 from .machines import Subject
@@ -30,7 +30,7 @@ DATA, PATTERNS = 60, 40
 @torch.no_grad()
 def landscape(found: Subject) -> Answer:
     machine = found.machine
-    starts = STARTS if machine.layers.units < LARGE else SMALLER
+    starts = STARTS if machine.layers.columns < LARGE else SMALLER
     valleys = minima(machine, starts, stream(0, "studio", "landscape"))
     (one,) = valleys.valleys
     shown = min(SHOWN, len(one.counts))
@@ -48,7 +48,9 @@ def landscape(found: Subject) -> Answer:
         groups.append(("data", _resting(machine, some.to(machine.dtype))))
     states = torch.cat([group for _, group in groups])
     plane = overlap_plane(states, fold=machine.symmetric)
-    random = machine.energy(machine.random(200, stream(0, "studio", "random")))[0] / machine.layers.units
+    random = (
+        machine.energy(machine.random(200, stream(0, "studio", "random")))[0] / machine.layers.columns
+    )
     told: dict[str, Any] = {
         "groups": [[name, len(group)] for name, group in groups],
         "places": plane.places.tolist(),
@@ -85,6 +87,6 @@ def _energies(machine: Machine, of_minima: Tensor, groups: list[tuple[str, Tenso
     found = of_minima.tolist()
     for name, group in groups:
         if name != "minima":
-            energy = machine.energy(group[None], means=True)[0] / machine.layers.units
+            energy = machine.energy(group[None], means=True)[0] / machine.layers.columns
             found += energy.double().tolist()
     return found

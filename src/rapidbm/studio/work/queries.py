@@ -201,7 +201,7 @@ class Queries:
             "temperature": temperature,
             "theory": here.theory,
             **lines,
-            "units": found.machine.layers.units,
+            "units": found.machine.layers.columns,
             "exact": found.trained.has_data and can_be_exact(found.machine, WORTH),
         }, {}
 

@@ -45,6 +45,11 @@ class Centring:
                 "the means of hidden units by persistent chains; use the negative phase 'pcd' "
                 "(--negative pcd), or leave --centred out"
             )
+        if any(machine.layers.same_unit(i) is not None for i, j in machine.layers.edges if i == j):
+            raise InputError(
+                "centred gradients take units of one column where a layer is coupled to itself, and this "
+                f"machine has {machine.layers.words}; leave --centred out"
+            )
         self.machine = machine
         self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # μ, (e, 1, n)
         self.offsets[..., : machine.visible] = column_sums(spins).to(machine.dtype) / len(spins)

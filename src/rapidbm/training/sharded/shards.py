@@ -62,7 +62,7 @@ class Shard:
         """Means of the hidden units, (e, 1, h), times its share: of the chains, and without any that stay
         those given the images."""
         if isinstance(self.negative, Persistent):
-            spins, share = self.chains[..., : machine.layers.units], self.share or 0.0
+            spins, share = self.chains[..., : machine.layers.columns], self.share or 0.0
         else:
             spins, share = trusted.complete(machine, batch.to(machine.dtype)), batch.shape[1] / size
         mean = spins[..., machine.visible :].mean(1, keepdim=True)

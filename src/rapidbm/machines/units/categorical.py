@@ -1,0 +1,257 @@
+"""Units that are in one of q states, written as q columns of which one is 1 and the others are 0.
+
+    p(a) = exp(βf_a) / Σ_b exp(βf_b),        A = log Σ_a exp(βf_a),        ⟨x_a⟩ = p(a)       (1)
+
+The columns of a unit sum to one: what is the same on all of them changes no probability. Machines keep
+their parameters where it is 0, each unit's columns sum to zero (`gauge`, machines/gauge.py).
+
+Where q differs from unit to unit, fields are laid out as (…, units, largest q), −∞ where a unit has no
+such state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ...accel import elementwise
+from ...errors import InputError, is_whole
+from .unit import Beta, Unit, refuse
+
+LEAST = 1e-30  # of a mean whose field is asked for
+
+
+@dataclass(frozen=True)
+class Categorical(Unit):
+    """Units in one of q states: eq. (1). Data are codes 0 … q − 1, (…, units), or one-hot columns.
+
+    Parameters
+    ----------
+    q : int or sequence of int
+        Number of states: one for all units, or one for each.
+
+    Examples
+    --------
+    >>> machine = rb.rbm(3, 10, units=rb.Categorical((2, 4, 3)), seed=0)
+    >>> machine.visible  # columns
+    9
+    >>> machine.layers.encode([[1, 3, 0]]).tolist()
+    [[0, 1, 0, 0, 0, 1, 1, 0, 0]]
+    """
+
+    kind: ClassVar[str] = "categorical"
+    closest: ClassVar[float] = 2.0
+    square: ClassVar[Literal["constant", "linear", "other"]] = "linear"
+
+    q: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        each = tuple(self.q) if isinstance(self.q, list | tuple) else (self.q,)
+        if not each or not all(is_whole(x) and x >= 2 for x in each):
+            raise InputError(
+                f"a categorical unit has two states or more, given as one number or one for each unit, "
+                f"not q = {self.q!r}"
+            )
+        each = tuple(int(x) for x in each)
+        # One number for equal units: the same kind whichever way it was written.
+        object.__setattr__(self, "q", each if isinstance(self.q, list | tuple) else each[0])
+
+    # -- how it is written -----------------------------------------------------------------------
+
+    def units(self, columns: int) -> int:
+        if isinstance(self.q, int):
+            if columns % self.q:
+                raise InputError(
+                    f"units of {self.q} states take {self.q} columns each, and {columns} columns are no "
+                    "multiple of that"
+                )
+            return columns // self.q
+        if columns != sum(self.q):
+            raise InputError(
+                f"units of {self.q} states take {sum(self.q)} columns together, not {columns}"
+            )
+        return len(self.q)
+
+    def columns(self, units: int) -> int:
+        if isinstance(self.q, int):
+            return self.q * units
+        if units != len(self.q):
+            raise InputError(
+                f"q = {self.q} has the states of {len(self.q)} units, and the layer has {units}; give q "
+                "for each unit, or one number for all"
+            )
+        return sum(self.q)
+
+    def each(self, columns: int) -> tuple[int, ...]:
+        """q of every unit of so many columns."""
+        return (self.q,) * self.units(columns) if isinstance(self.q, int) else self.q
+
+    def unit_of_column(self, columns: int) -> Tensor:
+        return _of_column(self.each(columns), torch.device("cpu"))
+
+    def one_by_one(self, columns: int) -> Iterator[tuple[slice, Categorical]]:
+        start = 0
+        for q in self.each(columns):
+            yield slice(start, start + q), Categorical(q)
+            start += q
+
+    def settings(self) -> dict[str, Any]:
+        return {"q": self.q if isinstance(self.q, int) else list(self.q)}
+
+    def encode(self, values: Tensor, *, what: str) -> Tensor:
+        width = values.shape[-1]
+        columns = sum(self.q) if isinstance(self.q, tuple) else width
+        if isinstance(self.q, tuple) and width == columns:
+            return self._one_hot(values, what)
+        if isinstance(self.q, int) and width % self.q == 0 and self._is_one_hot(values):
+            return values.to(torch.int8)
+        q = torch.tensor(self.q, device=values.device)
+        wrong = (values < 0) | (values >= q) | (values != values.round())
+        if bool(wrong.any()):
+            raise refuse(
+                what,
+                f"of categorical units are codes 0 … q − 1 with q = {self._words()}, or one-hot columns",
+                values,
+                wrong,
+                "number the states from 0",
+            )
+        return self.of_codes(values)
+
+    def of_codes(self, codes: Tensor) -> Tensor:
+        """Columns (…, columns) in int8 of codes (…, units) that are known to be right."""
+        units = codes.shape[-1]
+        each = self.each(self.columns(units))
+        first = _first_column(each, codes.device)
+        found = torch.zeros((*codes.shape[:-1], sum(each)), dtype=torch.int8, device=codes.device)
+        return found.scatter_(-1, codes.long() + first, 1)
+
+    def decode(self, columns: Tensor) -> Tensor:
+        return self.padded(columns, -math.inf).argmax(-1)
+
+    def _is_one_hot(self, values: Tensor) -> bool:
+        ones = values == 1
+        right = (ones | (values == 0)).all()
+        return bool(right) and bool((self.per_unit(ones.to(torch.int32)) == 1).all())
+
+    def _one_hot(self, values: Tensor, what: str) -> Tensor:
+        if not self._is_one_hot(values):
+            raise InputError(
+                f"{what} are one-hot columns, one 1 and else 0 for each unit of {self._words()} states, "
+                "but some rows are not; codes 0 … q − 1, one for each unit, serve too"
+            )
+        return values.to(torch.int8)
+
+    def _words(self) -> str:
+        return str(self.q) if isinstance(self.q, int) else f"({', '.join(map(str, self.q[:20]))})"
+
+    # -- states ----------------------------------------------------------------------------------
+
+    def count(self, columns: int) -> int:
+        return math.prod(self.each(columns))
+
+    def states(self, columns: int, numbers: Tensor) -> Tensor:
+        digits = []
+        for q in reversed(self.each(columns)):
+            digits.append(numbers % q)
+            numbers = torch.div(numbers, q, rounding_mode="floor")
+        return self.of_codes(torch.stack(digits[::-1], -1))
+
+    def unknown(self, states: Tensor) -> Tensor:
+        return self.on_columns(self.per_unit(states) == 0, states.shape[-1])
+
+    def nearest(self, field: Tensor) -> Tensor:
+        return self.of_codes(self.decode(field.detach())).to(field.dtype)
+
+    # -- in a field ------------------------------------------------------------------------------
+
+    def padded(self, values: Tensor, fill: float) -> Tensor:
+        """(…, columns) as (…, units, largest q)."""
+        if isinstance(self.q, int):
+            return values.reshape(*values.shape[:-1], self.units(values.shape[-1]), self.q)
+        wide: Tensor = torch.nn.functional.pad(values, (0, 1), value=fill)
+        return wide[..., _padding(self.q, values.device)[0]]
+
+    def flat(self, padded: Tensor) -> Tensor:
+        """The same back."""
+        if isinstance(self.q, int):
+            return padded.flatten(-2)
+        return padded.flatten(-2).index_select(-1, _padding(self.q, padded.device)[1])
+
+    def draw(
+        self,
+        field: Tensor,
+        rng: torch.Generator,
+        beta: Beta = 1.0,
+        *,
+        overwrite: bool = False,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        scaled = field if isinstance(beta, float) and beta == 1.0 else field * beta
+        logits = self.padded(scaled.detach(), -math.inf)
+        weights = (logits - logits.amax(-1, keepdim=True)).exp_()
+        total = weights.cumsum(-1)
+        level = elementwise.uniform(total[..., -1:], rng).mul_(total[..., -1:])
+        above = (total > level).to(field.dtype)  # 0 … 0 1 … 1, and the last one is 1
+        above[..., 1:] -= above[..., :-1].clone()
+        drawn = self.flat(above)
+        return drawn if out is None else out.copy_(drawn)
+
+    def mean(
+        self, field: Tensor, beta: Beta = 1.0, *, overwrite: bool = False, out: Tensor | None = None
+    ) -> Tensor:
+        means = self.flat(torch.softmax(self.padded(field * beta, -math.inf), -1))
+        return means if out is None else out.copy_(means)
+
+    def log_sum(self, field: Tensor, beta: Beta = 1.0) -> Tensor:
+        return torch.logsumexp(self.padded(field * beta, -math.inf), -1)
+
+    def field_of(self, mean: Tensor) -> Tensor:
+        logs = mean.clamp(min=LEAST).log()
+        return logs - self.gauge(logs)
+
+    def entropy(self, mean: Tensor) -> Tensor:
+        return self.per_unit(torch.special.entr(mean.double()))
+
+    def smoothed_mean(self, total: Tensor, rows: int) -> Tensor:
+        q = torch.tensor(self.each(total.shape[-1]), device=total.device)
+        return (total + 1.0) / (rows + self.on_columns(q, total.shape[-1]))
+
+    def gauge(self, values: Tensor) -> Tensor:
+        columns = values.shape[-1]
+        if isinstance(self.q, int):
+            means = self.padded(values, 0.0).mean(-1, keepdim=True)
+            return means.expand(*means.shape[:-1], self.q).flatten(-2)
+        q = torch.tensor(self.q, device=values.device)
+        return self.on_columns(self.per_unit(values) / q, columns)
+
+
+@lru_cache(64)
+def _of_column(each: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.repeat_interleave(torch.arange(len(each)), torch.tensor(each)).to(device)
+
+
+@lru_cache(64)
+def _first_column(each: tuple[int, ...], device: torch.device) -> Tensor:
+    ends = torch.tensor(each).cumsum(0)
+    return torch.cat([ends.new_zeros(1), ends[:-1]]).to(device)
+
+
+@lru_cache(64)
+def _padding(each: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The column of every place of (units, largest q), one after the last where there is none, and the
+    place of every column."""
+    places: list[int] = []
+    widest = max(each)
+    index = torch.full((len(each), widest), sum(each))
+    column = 0
+    for unit, q in enumerate(each):
+        index[unit, :q] = torch.arange(column, column + q)
+        places += range(unit * widest, unit * widest + q)
+        column += q
+    return index.to(device), torch.tensor(places, device=device)
