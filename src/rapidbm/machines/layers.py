@@ -1,9 +1,9 @@
 """Which layers a machine has and which of them are coupled.
 
 The first layers are visible: one, or several where the visible units are of several kinds. A
-configuration holds the columns of all layers side by side, (e, c, n); each layer is a slice of it. A layer
-may be coupled to itself: then every pair of its units is coupled, once. The units of a layer are of one
-kind (`units/`); `sizes` counts their columns, `counts` the units themselves.
+configuration holds the columns of all layers side by side, (e, c, n); each layer is a slice of it. A
+layer may be coupled to itself: then every pair of its units is coupled, once. The units of a layer are of
+one kind (`units/`); `sizes` counts their columns, `counts` the units themselves.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ class Machine(Displayable, nn.Module):
 
     def start_biases(self, visible: Any) -> None:
         """Sets the visible biases to the data's marginals, of spins ⟨v_i⟩ = tanh b_i, smoothed by one
-        observation of each state, and own parameters of visible units, such as precisions, to the data's."""
+        observation of each state, and own parameters of visible units, as precisions, to the data's."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
         rows = self.layers.encode(visible, what="visible data")

@@ -156,7 +156,7 @@ class Patterns(Couplings):
         return product - torch.diag_embed(product.diagonal(dim1=-2, dim2=-1))
 
     def own_terms(self, spins: Tensor, layer: int) -> Tensor:
-        """Σ_k ξ_i^k Σ_j ξ_j^k x_j over the columns j of the unit of i, from a layer's columns (e, c, n_l)."""
+        """Σ_k ξ_i^k Σ_j ξ_j^k x_j over the columns j of the unit of i, from columns (e, c, n_l)."""
         xi, same = self.of_layer(layer), self.layers.same_unit(layer)
         if same is None:
             return spins * xi.square().sum(1, keepdim=True)
