@@ -10,6 +10,7 @@ import typer
 from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import current_ranks
+from ..errors import InputError
 from ..runs.pretrained.packed import open_trained
 from ..runs.samples import STARTS, sampler_named, samples, target, write_array
 from ..sampling.samplers import SAMPLERS
@@ -84,9 +85,16 @@ def sample(
 ) -> None:
     """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
     screen, opened, ranks = Screen(as_json), open_trained(run, file), current_ranks()
-    path = Path(ranks.broadcast(lambda: str(target(out, opened, "samples.png"))))
-    shards = shards or (ranks.world if ranks.world > 1 else None)
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
+    spins_alone = machine.layers.visible_spins
+    name = "samples.png" if spins_alone else "samples.csv"
+    path = Path(ranks.broadcast(lambda: str(target(out, opened, name))))
+    if not spins_alone and path.suffix not in (".npy", ".csv"):
+        raise InputError(
+            f"pictures are of spins, and the visible units here are {machine.layers.words}; give --out a "
+            ".csv or .npy"
+        )
+    shards = shards or (ranks.world if ranks.world > 1 else None)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
     if sampler == "gibbs" and sweeps is None:
         sweeps = opened.sampling_defaults.sweeps
@@ -95,7 +103,7 @@ def sample(
     if not ranks.first:
         return
     names = opened.columns
-    if not write_array(path, spins, names):
+    if not write_array(path, spins, names, machine.layers):
         pictures.save(pictures.image_figure(spins, opened.shape, names=names), path)
     drawn = {"samples": count, "sampler": sampler, "sweeps": steps, "out": str(path)}
     screen.result({"run": str(run), **others(opened), **drawn, **({"tempering": told} if told else {})})

@@ -58,7 +58,8 @@ def digits(threshold: Annotated[float, THRESHOLD] = 0.5, seed: Annotated[int, SP
     """scikit-learn's 1,797 digits of 8×8 pixels, those brighter than `threshold` up."""
     table = _digits()
     spins = to_spins(table[:, :-1] / 16.0 > _share(threshold, "threshold"))
-    return divided("digits", spins, torch.from_numpy(table[:, -1].astype(np.int64)), (8, 8), seed)
+    labels = torch.from_numpy(table[:, -1].astype(np.int64))
+    return divided("digits", Split.owning(spins, labels, top_half((8, 8))), (8, 8), seed)
 
 
 def _digits() -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +18,11 @@ from typing import Annotated, Any
 from torch import Tensor
 
 from ..accel.memory import check_room
-from ..arrays import as_labels
-from ..errors import DataWarning, InputError
+from ..arrays import as_labels, as_tensor
+from ..errors import DataWarning, InputError, check_count
+from ..machines.layers import Layers
 from ..machines.spins import to_spins
+from ..machines.units.unit import Unit
 from .converted import cached, shape_of, used
 from .packed import ENDING, Packed
 from .sources import LIBRARIES, PARTS, Arrays, Npy, Source, labels_of, opened
@@ -43,6 +45,7 @@ def from_arrays(
     valid_labels: Any = None,
     name: str = "array",
     seed: int = 0,
+    units: Unit | Sequence[tuple[int, Unit]] | None = None,
 ) -> Dataset:
     """A data set from arrays.
 
@@ -64,11 +67,14 @@ def from_arrays(
         Name of the data set.
     seed : int, default 0
         Seed of the split.
+    units : Unit or sequence of (int, Unit), optional
+        The kind of the units, where they are not spins, such as `rb.Categorical(21)` for codes 0 … 20;
+        of several kinds the number of columns of each, one after the other, and the kind.
 
     Returns
     -------
     Dataset
-        Rows as spins ±1.
+        Rows as spins ±1, or as columns of the units.
 
     Raises
     ------
@@ -87,7 +93,26 @@ def from_arrays(
         part: [values].pop for part, values in given.items() if part == "train" or values is not None
     }
     named = {part: [values].pop for part, values in labels.items() if values is not None}
-    return _from_parts(arrays, named, name=name, seed=seed)
+    layers = None if units is None else _visible_layers(train, units)
+    return _from_parts(arrays, named, name=name, seed=seed, units=layers)
+
+
+def _visible_layers(train: Any, units: Unit | Sequence[tuple[int, Unit]]) -> Layers:
+    """The visible layers of rows whose units are of these kinds."""
+    if isinstance(units, Unit):
+        given = as_tensor(train, what="the training data")
+        units = [(given.shape[-1] if given.dim() else 0, units)]
+    pairs: list[Any] = [tuple(pair) if isinstance(pair, list | tuple) else () for pair in units]
+    if not pairs or any(len(pair) != 2 or not isinstance(pair[1], Unit) for pair in pairs):
+        raise InputError(
+            "units are a kind, such as rb.Gaussian(), or pairs of a number of columns and a kind, "
+            f"(3, rb.Spin()), not {units!r}"
+        )
+    for count, _ in pairs:
+        check_count("the number of units of a kind", count)
+    kinds = tuple(kind for _, kind in pairs)
+    sizes = tuple(kind.columns(count) for count, kind in pairs)
+    return Layers(sizes, (), kinds, len(kinds))
 
 
 def _from_parts(
@@ -96,11 +121,12 @@ def _from_parts(
     *,
     name: str,
     seed: int,
+    units: Layers | None = None,
 ) -> Dataset:
     """A data set of the parts train, test and valid, each asked for when its turn comes, and not kept
     beside its spins."""
-    spins, shape = _flat(parts["train"](), f"{name}: the training data")
-    known = top_half(shape)
+    spins, shape = _flat(parts["train"](), f"{name}: the training data", units)
+    known = top_half(shape) if units is None else None
 
     def labels_of_part(part: str) -> Tensor | None:
         return as_labels(labels[part]()) if part in labels else None
@@ -108,7 +134,7 @@ def _from_parts(
     def other(part: str, what: str) -> Split | None:
         if part not in parts:
             return None
-        found, _ = _flat(parts[part](), f"{name}: the {what} data")
+        found, _ = _flat(parts[part](), f"{name}: the {what} data", units)
         if found.shape[1] != spins.shape[1]:
             raise InputError(
                 f"{name}: training and {what} data must agree on the number of pixels, they have "
@@ -120,8 +146,9 @@ def _from_parts(
     train_labels = labels_of_part("train")
     held = other("test", "test")
     if held is None:
-        return replace(divided(name, spins, train_labels, shape, seed), valid=third)
-    return Dataset(name, Split.owning(spins, train_labels, known), held, shape, third)
+        whole = Split.owning(spins, train_labels, known)
+        return replace(divided(name, whole, shape, seed), valid=third, units=units)
+    return Dataset(name, Split.owning(spins, train_labels, known), held, shape, third, units=units)
 
 
 def from_file(
@@ -272,7 +299,13 @@ def from_named(path: Path, arrays: Arrays, *, seed: int | None = None, seeded: b
     return _from_parts(parts, labels, name=path.stem, seed=0 if whole else seed or 0)
 
 
-def _flat(values: Any, what: str) -> tuple[Tensor, tuple[int, int]]:
+def _flat(values: Any, what: str, units: Layers | None = None) -> tuple[Tensor, tuple[int, int]]:
+    """Rows of spins, or of the columns of other units, and their shape as images."""
+    if units is not None:
+        columns = units.encode(values, what=what)
+        if columns.dim() != 2:
+            raise InputError(f"{what} must be (samples, units), not {tuple(columns.shape)}")
+        return columns, (1, columns.shape[1])
     spins = to_spins(values, what=what)
     if spins.dim() not in (2, 3):
         raise InputError(

@@ -16,7 +16,10 @@ from torch import Tensor
 from ..arrays import as_labels, as_mask
 from ..display import Displayable, words
 from ..errors import InputError, is_number
+from ..machines.layers import Layers
 from ..machines.spins import column_sums, to_spins
+from ..machines.units.spin import SPIN
+from ..machines.units.unit import Unit
 from ..random import stream
 from ..registry import Setting
 
@@ -114,6 +117,8 @@ class Split(Displayable):
         labels = "" if self.labels is None else f", {len(torch.unique(self.labels))} labels"
         labels += "" if self.of is None else f", of {self.of:,} on disk"
         known = "" if self.known is None else ", some units known"
+        if self.spins.is_floating_point() or not bool((self.spins[:1].abs() == 1).all()):
+            return f"{len(self):,} rows of {self.visible} columns{labels}{known}"
         return (
             f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{labels}{known}"
         )
@@ -251,6 +256,9 @@ class Dataset(Displayable):
         How many of the last visible units encode the label.
     undivided : Split, optional
         All rows in the order of the file, when they stay on disk.
+    units : Layers, optional
+        The visible layers of a machine for these data, where their units are not all spins; the rows of
+        the parts are columns of these layers then.
 
     Raises
     ------
@@ -273,6 +281,7 @@ class Dataset(Displayable):
     order: Tensor | None = None  # which row of what was given each row of train, then of test, is
     label_units: int = 0  # visible units, the last ones, that say which class an image is of
     undivided: Split | None = None  # those rows themselves, where they stay on disk
+    units: Layers | None = None  # the visible layers of a machine for them; None: spins
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
@@ -281,6 +290,8 @@ class Dataset(Displayable):
         rows, columns = self.shape
         shape = f"a table of {columns} columns" if rows == 1 else f"images of {rows}×{columns}"
         named = [("columns", words(self.columns))] if self.columns else []
+        if self.units is not None:
+            shape = f"{self.units.visible_units} units in {columns} columns: {self.units.words}"
         parts = [(part, split._line()) for part, split in self.parts.items()]
         return [("rows are", shape), *parts, *named]
 
@@ -302,6 +313,19 @@ class Dataset(Displayable):
     def visible(self) -> int:
         """Number of columns of every part."""
         return self.train.visible
+
+    @property
+    def visible_units(self) -> tuple[tuple[int, ...], tuple[Unit, ...]]:
+        """What a constructor of a machine takes as `visible` and `units`.
+
+        Returns
+        -------
+        tuple
+            The number of units of each visible layer, and their kinds.
+        """
+        if self.units is None:
+            return (self.visible,), (SPIN,)
+        return self.units.counts, self.units.kinds
 
     def in_memory(self) -> Dataset:
         """The data set with as many rows of each part as fit into memory.
@@ -371,13 +395,11 @@ def top_half(shape: tuple[int, int]) -> Tensor:
     return torch.arange(rows * columns) < (rows // 2) * columns
 
 
-def divided(
-    name: str, spins: Tensor, labels: Tensor | None, shape: tuple[int, int], seed: int
-) -> Dataset:
-    """A seeded fifth of the spins, which are checked and nobody else's, is set aside to test."""
-    if len(spins) < 2:
-        raise InputError(f"{name} needs at least 2 samples, one of them to test; it has {len(spins)}")
-    whole = Split.owning(spins, labels, top_half(shape))
-    order = torch.randperm(len(spins), generator=stream(seed, "split"))
-    cut = min(round(len(spins) * (1 - TEST_SHARE)), len(spins) - 1)
+def divided(name: str, whole: Split, shape: tuple[int, int], seed: int) -> Dataset:
+    """A seeded fifth of the rows, which are checked and not shared, is set aside to test."""
+    count = len(whole)
+    if count < 2:
+        raise InputError(f"{name} needs at least 2 samples, one of them to test; it has {count}")
+    order = torch.randperm(count, generator=stream(seed, "split"))
+    cut = min(round(count * (1 - TEST_SHARE)), count - 1)
     return Dataset(name, whole.take(order[:cut]), whole.take(order[cut:]), shape, order=order)

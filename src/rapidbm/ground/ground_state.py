@@ -189,9 +189,7 @@ def _out_of_reach(machine: Machine, plan: list[Zonotope] | None) -> InputError:
 def _fill(machine: Machine, spins: Tensor) -> Tensor:
     """The free units, at 0, follow their fields; spins are (e, n)."""
     for layer, where in enumerate(machine.layers.slices):
-        follow = (
-            machine.layers.unit(layer).nearest(trusted.field(machine, spins[:, None], layer)).squeeze(1)
-        )
+        follow = machine.unit(layer).nearest(trusted.field(machine, spins[:, None], layer)).squeeze(1)
         spins[:, where] = torch.where(spins[:, where] == 0, follow, spins[:, where])
     return spins
 

@@ -16,7 +16,7 @@ May know machines, data and sampling; knows nothing of training or files.
 
 Others take besides
 
-    independent: Fit, UNITS, gain
+    independent: Fit, UNITS, gain, log_columns
     following: LEAST, combined, work_of_rows
     log_z: HIDDEN, log_bound
 """

@@ -24,5 +24,8 @@ Also imported by other rooms:
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
         given_energy, log_prob_unnormalised, log_weight, most_states, states_of
     files: check_sizes, load_tensors, save_tensors
-    spins: column_sums, smoothed_means
+    gauge: fix_gauge, has_gauge
+    machine: weakened
+    spins: column_sums
+    units: Beta, SPIN, Unit and the kinds
 """

@@ -271,10 +271,11 @@ def _check_parameters(
             )
 
 
-def check_sizes(path: Path, found: Sequence[int], wanted: tuple[int, ...]) -> None:
-    """Refuses a checkpoint of another machine."""
-    if tuple(found) != wanted:
+def check_sizes(path: Path, sizes: Sequence[int], seen: int, wanted: tuple[int, ...]) -> None:
+    """Refuses a checkpoint of another machine: `wanted` are the visible columns and the hidden layers."""
+    found = (sum(sizes[:seen]), *sizes[seen:])
+    if found != wanted:
         raise InputError(
-            f"{path} holds a machine of layers {tuple(found)}, but the recipe asks for {wanted}; "
+            f"{path} holds a machine of layers {found}, but the recipe asks for {wanted}; "
             "the checkpoint belongs to another run"
         )

@@ -93,12 +93,6 @@ def column_sums(spins: Tensor) -> Tensor:
     return total
 
 
-def smoothed_means(spins: Tensor) -> Tensor:
-    """The mean of every column of (samples, v), with one more observation of each spin, (v,) float64: no
-    mean is ±1, so each has a finite field."""
-    return column_sums(spins) / (len(spins) + 2.0)
-
-
 def to_bits(spins: Any) -> Tensor:
     """{0, 1} as int8 from ±1.
 

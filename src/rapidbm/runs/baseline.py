@@ -20,6 +20,7 @@ from ..data.splits import Dataset
 from ..disk import inside
 from ..estimates import Estimate
 from ..likelihood.following import mean_log_p
+from ..machines import trusted
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..random import stream
@@ -62,14 +63,14 @@ def independent_columns(recipe: Recipe, data: Dataset) -> Baseline:
     """The machine of a recipe without couplings, with the marginals of the training data: its log Z is
     exact, and nothing that is worse is worth having."""
     machine = _alone(recipe, data)
-    for parameter in machine.parameters():
+    for parameter in machine.couplings.parameters():
         parameter.zero_()
     if machine.biases is not None:
         machine.start_biases(data.train.in_memory())
     free, rest = machine.random(1, stream(0, device=machine.device)), 0.0
     for layer in range(len(machine.layers.sizes)):
-        unit = machine.layers.unit(layer)
-        rest += float(unit.log_sum(machine.field(free, layer).double()).sum())
+        field = trusted.field(machine, free, layer).double()
+        rest += float(machine.unit(layer).log_sum(field).sum())
     kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
     return Baseline("independent columns", *_valid(recipe, machine, data, rest, 0.0), kept)
 

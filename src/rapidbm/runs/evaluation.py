@@ -24,6 +24,7 @@ from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
 from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
+from ..likelihood.independent import log_columns
 from ..likelihood.log_z import HIDDEN, log_bound, log_likelihood, log_z
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
@@ -142,7 +143,6 @@ def evaluation(
     check_choice("choice of --likelihood", likelihood, LIKELIHOODS)
     splits, machine = run.parts(), copy.deepcopy(run.machine(update)).requires_grad_(False)
     machine = machine if device is None else machine.to(device_named(device))
-    machine.layers.check_spins("an evaluation")
     train = next(iter(splits.values()), None)
     rng = stream(seed, "evaluate", device=machine.device)
     rows: dict[str, Tensor] = {}
@@ -152,15 +152,21 @@ def evaluation(
             notes.append(f"{part}: measured on {len(split):,} of {split.of:,} rows, evenly spread")
     if train is None:
         notes.append("without data there is neither a likelihood nor a reconstruction; name some: --data")
-    for part, split in splits.items():
-        rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
+    if machine.layers.spins:
+        for part, split in splits.items():
+            rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
+    elif train is not None:  # how much is gained over columns that know nothing of each other
+        first = machine.layers.encode(train)
+        for part, split in splits.items():
+            alone = log_columns(machine, first, machine.layers.encode(split)).mean()
+            rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
     if not splits:
         pass
-    elif states_of(machine.layers, (0,)) <= HIDDEN:
+    elif states_of(machine.layers, machine.layers.visible) <= HIDDEN:
         for part, split in splits.items():
             rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
     else:
-        bits = states_of(machine.layers, (0,)).bit_length() - 1
+        bits = states_of(machine.layers, machine.layers.visible).bit_length() - 1
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
     if likelihood != "none":
         try:
@@ -172,6 +178,22 @@ def evaluation(
             notes.append(
                 f"{note}; _from and _to are the 95 % interval" if "log_z_from" in found else note
             )
+    if machine.layers.spins:
+        _energies(run, update, machine, train, rng, rows, notes)
+    values = {name: as_list(value) for name, value in rows.items()}
+    return Evaluation(values, tuple(notes), run.where(update)[1])
+
+
+def _energies(
+    run: Trained,
+    update: Checkpoint,
+    machine: Machine,
+    train: Split | None,
+    rng: torch.Generator,
+    rows: dict[str, Tensor],
+    notes: list[str],
+) -> None:
+    """Adds the ground state of spins, what reaches it, and energies beside it."""
     ground = ground_state(machine, rng=rng)
     rows["ground_state_energy"] = ground.energy
     if ground.method != "exact":
@@ -192,8 +214,6 @@ def evaluation(
     rows["energy_random"] = machine.energy(spins).mean(1)
     if machine.patterns is not None:
         rows["energy_patterns"] = machine.energy(SPIN.nearest(machine.patterns)).mean(1)
-    values = {name: as_list(value) for name, value in rows.items()}
-    return Evaluation(values, tuple(notes), run.where(update)[1])
 
 
 def assist(
@@ -227,7 +247,7 @@ def likelihoods(
     it is insisted on, where that is a matter of minutes."""
     z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
     rows = named("log_z", z)
-    if states_of(machine.layers, (0,)) <= HIDDEN:
+    if states_of(machine.layers, machine.layers.visible) <= HIDDEN:
         for part, split in parts.items():
             found = log_likelihood(machine, split, normaliser=z, seed=seed)
             rows |= named(f"log_likelihood_{part}", found)
@@ -295,7 +315,7 @@ def likelihood_curve(
     parts = run.parts()
     where = device_named(device)
     machines = [run.machine(u, replica).to(where).requires_grad_(False) for u in updates]
-    deep = states_of(machines[0].layers, (0,)) > HIDDEN
+    deep = states_of(machines[0].layers, machines[0].layers.visible) > HIDDEN
     found = log_z_along(machines, seed=seed, data=next(iter(parts.values())), chains=CHAINS, track=track)
     records = []
     for update, machine, z in zip(updates, machines, found, strict=True):

@@ -259,7 +259,7 @@ class RunFolder(Trained):
             except InputError as error:
                 wrong[path] = str(error)
                 continue
-            check_sizes(path, header["sizes"], sizes)
+            check_sizes(path, header["sizes"], header.get("visible_layers", 1), sizes)
             self._sound = not wrong
             if wrong:
                 told = {"update": header.get("update", 0), "because": wrong[self.latest]}
@@ -368,7 +368,8 @@ class RunFolder(Trained):
         averaged = self.recipe.average is not None and chosen != "best"
         machine = load_machine(path, averaged=averaged, replica=replica)
         shape = self.info["data"]["shape"]
-        check_sizes(path, machine.layers.sizes, (shape[0] * shape[1], *self.recipe.hidden))
+        layers, wanted = machine.layers, (shape[0] * shape[1], *self.recipe.hidden)
+        check_sizes(path, layers.sizes, layers.seen, wanted)
         return machine
 
     def metrics(self) -> list[Record]:

@@ -107,7 +107,7 @@ def _split(data: Any) -> Split:
 
 def _started(machine: Machine, split: Split, known: Tensor) -> Tensor:
     """Configurations with unknown units at 0, (e, samples, n)."""
-    machine.layers.check_spins("a reconstruction")
+    machine.layers.check_spins("a reconstruction", "a measure of error; fill cells with `impute`")
     return trusted.with_visible(machine, torch.where(known, split.spins, 0))
 
 
@@ -329,7 +329,7 @@ def mean_free_energy(
 
 def _check_hidden(machine: Machine, name: str = "free_energy") -> None:
     try:
-        check_states(machine.layers, (0,), largest=HIDDEN, what=f"the metric {name}")
+        check_states(machine.layers, machine.layers.visible, largest=HIDDEN, what=f"the metric {name}")
     except InputError as error:
         if name != LIKELIHOOD:
             raise

@@ -386,9 +386,11 @@ class Recipe:
         Machine
             With as many replicas as the recipe says.
         """
+        counts, kinds = data.visible_units
         machine = MODELS[self.model](
-            data.visible,
+            counts,
             self.hidden,
+            units=kinds,
             patterns=self.patterns,
             replicas=self.replicas,
             biases=self.biases,

@@ -18,14 +18,15 @@ from ..data.splits import Dataset, Split
 from ..data.tables import write_table
 from ..disk import write_bytes
 from ..errors import InputError, check_beta, check_choice, lookup
+from ..machines.layers import Layers
 from ..machines.machine import Machine, scaled
-from ..machines.units.spin import SPIN
 from ..random import stream
 from ..registry import build
 from ..sampling.chain_shards import ChainShards
 from ..sampling.paths import repeat_chains
 from ..sampling.samplers import SAMPLERS, Sampler
 from ..sampling.tempering import Walkers
+from ..training.negative import nearest_states
 from .metrics import corrupt, reconstruct, wrong_pixels
 from .trained import Checkpoint, Trained
 
@@ -43,13 +44,20 @@ def target(out: Path | None, run: Trained, name: str) -> Path:
     return out
 
 
-def write_array(path: Path, spins: Tensor, names: Sequence[str] = ()) -> bool:
-    """Writes ±1 as `.npy`, or 0 and 1 as `.csv` under the names of its columns; whether it did."""
+def write_array(
+    path: Path, columns: Tensor, names: Sequence[str] = (), layers: Layers | None = None
+) -> bool:
+    """Writes ±1 as `.npy`, or 0 and 1 as `.csv` under the names of its columns, of units other than spins
+    (`layers`) their values; whether it did."""
     if path.suffix not in (".npy", ".csv"):
         return False
-    array = spins.to(torch.int8).cpu().numpy()
+    if layers is None or layers.visible_spins:
+        array = columns.to(torch.int8).cpu().numpy()
+        cells = (array > 0).astype(np.int8)
+    else:
+        array = cells = layers.decode(columns).cpu().numpy()
     if path.suffix == ".csv":
-        content = write_table((array > 0).astype(np.int8), names)
+        content = write_table(cells, names)
     else:
         buffer = io.BytesIO()
         np.save(buffer, array, allow_pickle=False)
@@ -106,7 +114,9 @@ def _start(run: Trained, machine: Machine, start: str, seed: int) -> Tensor | No
         return machine.with_visible(images[order])
     if machine.patterns is None:
         raise InputError("these couplings are dense, there are no patterns to start from")
-    return machine.with_visible(SPIN.nearest(machine.patterns[..., : machine.visible]))
+    return machine.with_visible(
+        nearest_states(machine, machine.patterns.detach())[..., : machine.visible]
+    )
 
 
 def samples(

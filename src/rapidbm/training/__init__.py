@@ -25,7 +25,7 @@ Others take besides
     batches: InMemory
     coordinates.pace: check_pace
     negative: ContrastiveDivergence, HasConfigurations, NEGATIVE, NegativePhase, PatternInduced,
-        Persistent, SplitPhases, Splits, Tempered
+        Persistent, SplitPhases, Splits, Tempered, nearest_states
     optimisers: Adam, CLOCKS, Optimizer, Rates, SGD, TorchOptimizer, Updater, adam, sgd, torch_optimizers
     positive: Enumerated, MeanField, POSITIVE, PositivePhase, positive_for
     projections: Clip, NoProjection, PROJECTIONS, Projection, Sign
