@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arrays import as_tensor, finite
+from ..arrays import as_tensor
 from ..errors import InputError, check_count, is_whole
 from .spins import values_of
 from .units.spin import SPIN
-from .units.unit import Unit
+from .units.unit import Unit, refuse
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ class Layers:
         """
         if self.seen == 1 and self.kinds[0] == SPIN:
             return self.kinds[0].encode(visible, what=what)
-        values = finite(as_tensor(values_of(visible), what=what), what=what)
+        values = as_tensor(values_of(visible), what=what)
+        values = values.to(torch.uint8) if values.dtype == torch.bool else values
         width = values.shape[-1] if values.dim() else 0
         if width not in (self.visible_units, self.visible_columns):
             both = sorted({self.visible_units, self.visible_columns})
@@ -148,16 +149,20 @@ class Layers:
                 f"{what} have {' or '.join(map(str, both))} values in a row, one for each visible unit "
                 f"or column, not {width}"
             )
-        sizes = self.counts if width == self.visible_units else self.sizes
-        parts = torch.split(values, list(sizes[: self.seen]), -1)
-        coded = [unit.encode(part, what=what) for unit, part in zip(self.kinds, parts, strict=False)]
-        return coded[0] if len(coded) == 1 else torch.cat([x.to(values.dtype) for x in coded], -1)
+        of_units = width == self.visible_units
+        sizes = self.counts if of_units else self.sizes
+        coded = []
+        for layer, part in enumerate(torch.split(values, list(sizes[: self.seen]), -1)):
+            unit, words = self.kinds[layer], what if self.seen == 1 else f"{what} of layer {layer}"
+            _check_finite(part, words)
+            coded.append((unit.encode if of_units else unit.encode_columns)(part, what=words))
+        return coded[0] if len(coded) == 1 else torch.cat(coded, -1)  # of a type that holds all of them
 
     def decode(self, visible: Tensor) -> Tensor:
         """Values of the visible units, (…, visible units), of their columns; the inverse of `encode`."""
         parts = torch.split(visible, list(self.sizes[: self.seen]), -1)
         values = [unit.decode(part) for unit, part in zip(self.kinds, parts, strict=False)]
-        return values[0] if len(values) == 1 else torch.cat([x.to(visible.dtype) for x in values], -1)
+        return values[0] if len(values) == 1 else torch.cat(values, -1)
 
     def column_mask(self, units: Tensor) -> Tensor:
         """A mask of the visible units or of all units, (…, units), on their columns."""
@@ -286,6 +291,13 @@ class Layers:
     def describe(self) -> str:
         seen = "+".join(str(size) for size in self.counts[: self.seen])
         return "×".join([seen, *(str(size) for size in self.counts[self.seen :])])
+
+
+def _check_finite(values: Tensor, what: str) -> None:
+    """Refuses NaN and infinity, by the row and the place of the first one."""
+    wrong = ~torch.isfinite(values)
+    if bool(wrong.any()):
+        raise refuse(what, "are finite numbers", values, wrong, "drop or fill them first")
 
 
 @lru_cache(1024)

@@ -195,7 +195,7 @@ class Machine(Displayable, nn.Module):
                 )
         else:
             finite(part, what="a configuration")
-            unit.encode(part, what=f"the columns of layer {layer}")
+            unit.encode_columns(part, what=f"a configuration in layer {layer}")
 
     def with_visible(self, visible: Any, *, means: bool = False) -> Tensor:
         """A new configuration with this visible layer and every hidden unit at 0, unknown."""

@@ -29,7 +29,7 @@ LEAST = 1e-30  # of a mean whose field is asked for
 
 @dataclass(frozen=True)
 class Categorical(Unit):
-    """Units in one of q states: eq. (1). Data are codes 0 … q − 1, (…, units), or one-hot columns.
+    """Units in one of q states: eq. (1). Data are codes 0 … q − 1, (…, units); columns are one-hot.
 
     Parameters
     ----------
@@ -105,14 +105,10 @@ class Categorical(Unit):
         return {"q": self.q if isinstance(self.q, int) else list(self.q)}
 
     def encode(self, values: Tensor, *, what: str) -> Tensor:
-        width = values.shape[-1]
-        columns = sum(self.q) if isinstance(self.q, tuple) else width
-        if isinstance(self.q, tuple) and width == columns:
-            return self._one_hot(values, what)
-        if isinstance(self.q, int) and width % self.q == 0 and self._is_one_hot(values):
-            return values.to(torch.int8)
+        self.columns(values.shape[-1])  # refuses another number of units than q has
         q = torch.tensor(self.q, device=values.device)
-        wrong = (values < 0) | (values >= q) | (values != values.round())
+        whole = values == values.round() if values.is_floating_point() else torch.ones_like(values).bool()
+        wrong = ~whole | (values < 0) | (values >= q)
         if bool(wrong.any()):
             raise refuse(
                 what,
@@ -122,6 +118,21 @@ class Categorical(Unit):
                 "number the states from 0",
             )
         return self.of_codes(values)
+
+    def encode_columns(self, columns: Tensor, *, what: str) -> Tensor:
+        ones = columns == 1
+        wrong = (self.per_unit(ones.int()) != 1) | (self.per_unit((~ones & (columns != 0)).int()) > 0)
+        if bool(wrong.any()):
+            *row, unit = wrong.nonzero()[0].tolist()
+            mine = self.unit_of_column(columns.shape[-1]).to(columns.device) == unit
+            held = ", ".join(f"{x:g}" for x in columns[tuple(row)][mine].tolist())
+            where = f"row {row[-1]}, unit {unit}" if row else f"unit {unit}"
+            raise InputError(
+                f"columns of {what} are one-hot, one 1 and else 0 for each unit of {self._words()} states, "
+                f"but {where} holds {held} ({int(wrong.sum())} such); codes 0 … q − 1, one for each unit, "
+                "serve as data"
+            )
+        return columns.to(torch.int8)
 
     def of_codes(self, codes: Tensor) -> Tensor:
         """Columns (…, columns) in int8 of codes (…, units) that are known to be right."""
@@ -133,19 +144,6 @@ class Categorical(Unit):
 
     def decode(self, columns: Tensor) -> Tensor:
         return self.padded(columns, -math.inf).argmax(-1)
-
-    def _is_one_hot(self, values: Tensor) -> bool:
-        ones = values == 1
-        right = (ones | (values == 0)).all()
-        return bool(right) and bool((self.per_unit(ones.to(torch.int32)) == 1).all())
-
-    def _one_hot(self, values: Tensor, what: str) -> Tensor:
-        if not self._is_one_hot(values):
-            raise InputError(
-                f"{what} are one-hot columns, one 1 and else 0 for each unit of {self._words()} states, "
-                "but some rows are not; codes 0 … q − 1, one for each unit, serve too"
-            )
-        return values.to(torch.int8)
 
     def _words(self) -> str:
         return str(self.q) if isinstance(self.q, int) else f"({', '.join(map(str, self.q[:20]))})"

@@ -78,8 +78,12 @@ class Unit(ABC):
 
     @abstractmethod
     def encode(self, values: Tensor, *, what: str) -> Tensor:
-        """Columns (…, columns) from what people write, (…, units) or columns; raises InputError for a
-        value that is no state. The values are finite, and as wide as units or columns."""
+        """Columns (…, columns) from what people write, finite numbers (…, units); raises InputError for
+        a value that is no state."""
+
+    def encode_columns(self, columns: Tensor, *, what: str) -> Tensor:
+        """The same from finite numbers (…, columns), which configurations have."""
+        return self.encode(columns, what=what)
 
     def decode(self, columns: Tensor) -> Tensor:
         """What people write, (…, units), from columns."""
