@@ -254,9 +254,11 @@ def _strongest(columns: Tensor) -> Tensor:
 
 
 def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
-    spins = machine.random(STARTS, rng)
+    spins, push = machine.random(STARTS, rng), None
+    if any(unit.has_energy for unit in machine.layers.kinds):  # which a push leaves at β = 1
+        push = torch.zeros(machine.layers.columns, dtype=machine.dtype, device=machine.device)
     for step in range(COOLING):
-        spins = run_sweeps(machine, spins, rng, beta=(step + 1) / COOLING)
+        spins = run_sweeps(machine, spins, rng, beta=(step + 1) / COOLING, push=push)
     return spins
 
 
