@@ -7,7 +7,7 @@
     tables      tables of text
     arrow       tables of any kind: text, Parquet, Feather, frames; as Arrow has them
     table_schema    what the columns of such a table are, its rows as numbers for a machine and back;
-                `recognition` has the rules, `columns` the kinds, `cells` their values, `monotone` the maps
+                rules in `recognition`, kinds in `columns`, values in `cells`, maps in `monotone`
     sources     arrays of files, whole or some rows at a time; `reading/` those that C libraries read
     packed      eight spins to a byte, in a file
     converted   files as packed ones, and the cache of them

@@ -97,7 +97,7 @@ class Column(ABC):
         """Refuses fields that contradict each other, of a column that comes from a file."""
         if self.type not in TYPES:
             raise InputError(
-                f"{self.where}: unknown type {self.type[:40]!r}; known are {', '.join(TYPES)}"
+                f"{self.where}: unknown type {self.type[:40]!r}; known are {', '.join(TYPES)}; {AGAIN}"
             )
 
     @property
@@ -110,7 +110,7 @@ class Column(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"kind": self.kind, **asdict(self)}
+        return {"kind": self.kind, **_lists(asdict(self))}
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,9 @@ class Words(Column):
         super().check()
         check_values(self, self.values)
         if len(self.values) < 2:
-            raise InputError(f"{self.where} must have two values or more, not {len(self.values)}")
+            raise InputError(
+                f"{self.where} must have two values or more, not {len(self.values)}; {AGAIN}"
+            )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -160,15 +162,11 @@ class Numbers(Column):
     def check(self) -> None:
         super().check()
         if self.type in ("bool", "string", "null"):
-            raise InputError(
-                f"{self.where}: numbers are of no type {self.type!r}; recognise the table again"
-            )
+            raise InputError(f"{self.where}: numbers are of no type {self.type!r}; {AGAIN}")
         if not (np.diff(np.array(self.atoms)) > 0).all() or len(self.shares) != len(self.atoms):
-            raise InputError(
-                f"{self.where}: its atoms must increase, each with a share; recognise it again"
-            )
+            raise InputError(f"{self.where}: its atoms must increase, each with a share; {AGAIN}")
         if self.whole and any(atom % 1 for atom in self.atoms):
-            raise InputError(f"{self.where}: its atoms must be whole numbers; recognise it again")
+            raise InputError(f"{self.where}: its atoms must be whole numbers; {AGAIN}")
 
     def numbers(self, cells: pyarrow.ChunkedArray) -> Array:
         """Values (rows,) with NaN where they are missing."""
@@ -263,9 +261,9 @@ class Binned(Numbers):
         super().check()
         self.bins.check(self.where)
         if self.bins.whole != self.whole:
-            raise InputError(f"{self.where}: its bins are of other numbers; recognise the table again")
+            raise InputError(f"{self.where}: its bins are of other numbers; {AGAIN}")
         if self._states < 2:
-            raise InputError(f"{self.where} must have two bins or more; recognise the table again")
+            raise InputError(f"{self.where} must have two bins or more; {AGAIN}")
 
     @property
     def _states(self) -> int:
@@ -420,6 +418,18 @@ def check_values(column: Column, values: Sequence[Value]) -> None:
             raise InputError(f"{column.where}: {value!r:.60} is no {column.type}; {AGAIN}")
     if len(set(values)) != len(values):
         raise InputError(f"{column.where}: a value is listed twice; {AGAIN}")
+
+
+def _lists(told: dict[str, Any]) -> dict[str, Any]:
+    """Tuples as the lists that JSON has."""
+    return {
+        name: _lists(value)
+        if isinstance(value, dict)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in told.items()
+    }
 
 
 def _tuples(told: dict[str, Any]) -> dict[str, Any]:

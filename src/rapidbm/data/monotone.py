@@ -55,12 +55,16 @@ class NormalMap:
         """Refuses what is no such map."""
         x, z = np.array(self.knots), np.array(self.normal)
         if not (2 <= len(x) == len(z) <= 2 * MOST_QUANTILES + 2):
-            raise InputError(f"{what}: a map has as many knots as values, and two at least; fit it again")
+            raise InputError(
+                f"{what}: a map has as many knots as values, and two at least; recognise the table again"
+            )
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             slopes = np.diff(z) / np.diff(x)
             good = (np.diff(x) > 0).all() and (np.diff(z) > 0).all() and np.isfinite(np.log(slopes)).all()
         if not (good and x[0] <= self.low < self.high <= x[-1]):
-            raise InputError(f"{what}: the knots of a map must increase on both sides; fit it again")
+            raise InputError(
+                f"{what}: the knots of a map must increase on both sides; recognise the table again"
+            )
 
     @property
     def _tail(self) -> float:
@@ -158,11 +162,15 @@ class Bins:
                 len(edges) >= 2 and (np.diff(edges) > 0).all() and np.isfinite(1 / np.diff(edges)).all()
             )
         if not good:
-            raise InputError(f"{what}: the edges of bins must increase; fit them again")
+            raise InputError(f"{what}: the edges of bins must increase; recognise the table again")
         if self.whole and not (edges % 1 == 0.5).all():
-            raise InputError(f"{what}: bins of whole numbers have edges at halves; fit them again")
+            raise InputError(
+                f"{what}: bins of whole numbers have edges at halves; recognise the table again"
+            )
         if len(self.outside) != 2 or not all(0 < weight < 1 for weight in self.outside):
-            raise InputError(f"{what}: bins have two tails with weights between 0 and 1; fit them again")
+            raise InputError(
+                f"{what}: bins have two tails with weights between 0 and 1; recognise the table again"
+            )
 
     @property
     def count(self) -> int:

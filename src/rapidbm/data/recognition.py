@@ -183,12 +183,16 @@ def _text(
             )
         if len(words) > FEW:
             wrong = [word for word in words if not is_number(word)]
+            if not wrong:
+                raise InputError(
+                    f"{where} holds numbers with a 0 in front, as codes and identifiers have it; leave "
+                    "the column out (skip), or name it real or a category"
+                )
             if 2 * len(wrong) < len(words):
                 raise InputError(
-                    f"{where}, row {row_of(cells, wrong[0]) if wrong else 1}: most cells are numbers, "
-                    f"but {shown(wrong[0] if wrong else words[0])} is not one (or has a 0 in front); "
-                    "correct the cell, leave it empty if it is not known, or name the column real or a "
-                    "category"
+                    f"{where}, row {row_of(cells, wrong[0])}: most cells are numbers, but "
+                    f"{shown(wrong[0])} is not one; correct the cell, leave it empty if it is not known, "
+                    "or name the column real or a category"
                 )
             if 2 * len(words) > rows and len(words) <= MOST_WORDS:
                 raise InputError(
