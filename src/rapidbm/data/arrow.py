@@ -150,6 +150,9 @@ def _is_arrow(values: Any) -> bool:
 def _of_frame(frame: Any) -> pyarrow.Table:
     import pyarrow
 
+    names = list(getattr(frame, "columns", ()))
+    if names and all(isinstance(name, str) for name in names):  # pandas refuses these in words of its own
+        check_names([name.strip() for name in names])
     try:
         table = frame if isinstance(frame, pyarrow.Table) else pyarrow.table(frame)
     except Exception as error:  # whatever its library raises
