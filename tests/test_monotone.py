@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
@@ -82,6 +82,7 @@ def test_normal_draws_come_back_with_the_shares_of_whole_numbers():
     assert density == pytest.approx([(x == n).mean() for n in k], rel=0.1)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=60))
 def test_any_values_come_back(values):
     x = np.array(values)
@@ -91,6 +92,7 @@ def test_any_values_come_back(values):
     assert np.abs(found.inverse(found.forward(x)) - x).max() <= 1e-9 * np.abs(x).max()
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-(10**9), 10**9), min_size=2, max_size=60))
 def test_any_whole_numbers_come_back(values):
     x = np.array(values, float)

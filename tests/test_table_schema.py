@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -229,11 +229,13 @@ def test_bins_come_back_in_their_bin():
 WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["x", "y", "é ü", "=1", None]), min_size=2, max_size=30))
 def test_any_words_come_back(words):
     round_trip({"a": words, "b": range(len(words))}, exact=True)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(WORDS, min_size=3, max_size=20, unique=True), st.integers(1, 3))
 def test_any_categories_come_back(words, times):
     schema = TableSchema.recognise({"a": words * times}, overrides={"a": "category"})
@@ -245,11 +247,13 @@ def test_any_categories_come_back(words, times):
 NUMBER = st.floats(-1e12, 1e12).map(lambda x: x if abs(x) > 1e-100 else 0.0)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), NUMBER), min_size=2, max_size=60))
 def test_any_numbers_come_back(values):
     round_trip({"a": [*values, 0.5, 2.5], "b": [*values, 0.0, 0.0]}, exact=False)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(-(10**9), 10**9)), min_size=2, max_size=60))
 def test_any_integers_come_back(values):
     round_trip({"a": [*values, 0, 1], "b": [*values, 7, 7]}, exact=True)

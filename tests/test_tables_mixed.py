@@ -9,10 +9,10 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapidbm.data import arrow
+from rapidbm.data import text_files
 from rapidbm.data.arrow import read_table, write_table
 from rapidbm.errors import InputError
 
@@ -153,6 +153,7 @@ def test_a_column_of_its_own_may_have_missing_cells(tmp_path):
 WORD = st.text("ab=+-@',;\"\n\té 1", min_size=1, max_size=6).map(str.strip)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(WORD, st.floats(-1e300, 1e300), st.integers(-(2**63), 2**63 - 1)), min_size=1))
 def test_any_cells_are_written_and_read(tmp_path_factory, rows):
     words, reals, whole = zip(*rows, strict=True)
@@ -280,7 +281,7 @@ def test_a_dictionary_that_unpacks_to_too_much(tmp_path):
 
 
 def test_a_gzip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow, "SMALL", 2**20)
+    monkeypatch.setattr(text_files, "SMALL", 2**20)
     zeros = gzip.compress(b"a,b\n" + b"0,0\n" * 2**21)
     assert len(zeros) < 2**15
     refused("unpacks to more than 200 times its .* bytes", of_text, tmp_path, zeros, "a.csv.gz")

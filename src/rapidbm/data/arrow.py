@@ -12,7 +12,6 @@ import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from ..errors import InputError, require
 from .cells import LONGEST, shown
 from .reading.parent import reading_child
 from .tables import FORMULAS, no_formula
+from .text_files import as_utf8, content_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +32,6 @@ ARROW = {".parquet": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
 MISSING = ("", "?", "NA", "N/A", "NaN", "null")  # in files of text; capitals do not matter
 NOTHING = ("",)  # elsewhere, where there are nulls
 MOST_COLUMNS = 20_000
-SMALL, RATIO = 2**26, 200  # a larger .gz may unpack to so many times its size
 CELL = 2**20  # characters
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls row labels without a name
 GUARDED = re.compile("'+[" + re.escape("".join(FORMULAS)) + "]")
@@ -222,7 +221,7 @@ def _of_file(path: Path) -> tuple[pyarrow.Table, Collection[str]]:
     if ending in ARROW:
         return _without_index(_of_arrow_file(path, ARROW[ending])), NOTHING
     with reading(path, "a table of text", TEXT_REMEDY):
-        return _of_text(_decoded(_unpacked(path) if packed else _bytes(path))), MISSING
+        return _of_text(as_utf8(content_of(path))), MISSING
 
 
 def _of_arrow_file(path: Path, kind: str) -> pyarrow.Table:
@@ -237,42 +236,6 @@ def _of_arrow_file(path: Path, kind: str) -> pyarrow.Table:
 
 
 # -- text -----------------------------------------------------------------------------------------------
-
-
-def _bytes(path: Path) -> bytes:
-    check_room(f"reading {path}", path.stat().st_size, size=12, free=True)
-    return path.read_bytes()
-
-
-def _unpacked(path: Path) -> bytes:
-    """The content of a .gz, piece by piece, until it is too much."""
-    packed, pieces, size = path.stat().st_size, [], 0
-    try:
-        with gzip.open(path, "rb") as file:
-            while piece := file.read(2**22):
-                size += len(piece)
-                if size > max(SMALL, RATIO * packed):
-                    raise ValueError(
-                        f"it unpacks to more than {RATIO} times its {packed:,} bytes, which no table does"
-                    )
-                if size % 2**26 < len(piece):
-                    check_room(f"reading {path}", size, size=12, free=True)
-                pieces.append(piece)
-    except (EOFError, zlib.error) as error:
-        raise ValueError(f"it is no whole .gz: {error}") from error
-    return b"".join(pieces)
-
-
-def _decoded(content: bytes) -> bytes:
-    """UTF-8 without a mark, from that, from UTF-16 with a mark, or else from Windows' old encoding."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16").encode()
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return content.decode("cp1252", errors="replace").encode()
-    return content
 
 
 def _of_text(content: bytes) -> pyarrow.Table:
