@@ -14,6 +14,7 @@ from unicodedata import category
 T = TypeVar("T")
 
 EXTRAS = {  # modules that do not come with the package, and the extra that brings each
+    "Bio": "sequences",
     "arviz": "diagnostics",
     "dimod": "dwave",
     "dwave.samplers": "dwave",
