@@ -221,7 +221,9 @@ def test_any_near_pairs_are_those_of_brute_force(count, sites, states, seed, per
     np.testing.assert_array_equal(words.near(everything, everything), near_pairs(codes, percent / 100))
 
 
-def test_clusters_are_those_of_a_graph():
+@pytest.mark.parametrize("pairs", [10, 2**23])
+def test_clusters_are_those_of_a_graph(monkeypatch, pairs):
+    monkeypatch.setattr(module, "PAIRS", pairs)
     from scipy.sparse.csgraph import connected_components
 
     codes = sequences(300, 40, 21, seed=2)

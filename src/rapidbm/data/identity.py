@@ -25,6 +25,7 @@ from .splits import check_share
 
 ROWS, COLUMNS = 32, 4096  # pairs of a block: its words stay in the cache
 FOLLOWED = 100  # a pair that is followed costs as much as so many operations on words
+PAIRS = 2**23  # that wait to be joined into clusters
 SPARSE = 8  # fewer near pairs than one in so many are followed one by one
 
 
@@ -86,27 +87,37 @@ def clusters(codes: Array, *, identity: float = 0.8) -> Array:
         0, 1, … in the order of their first sequences.
     """
     words = Words.of(codes, identity)
-    label = np.full(len(codes), -1)
-    for number, first in enumerate(_unlabelled(label)):
-        label[first] = number
-        front = np.array([first])
-        while len(front):
-            left = np.flatnonzero(label < 0)
-            reached = np.zeros(len(left), bool)
-            for start in range(0, len(front), ROWS):
-                for at in range(0, len(left), COLUMNS):
-                    some = left[at : at + COLUMNS]
-                    reached[at : at + COLUMNS] |= words.near(front[start : start + ROWS], some).any(0)
-            front = left[reached]
-            label[front] = number
-    return label
+    count = len(codes)
+
+    def pairs_of(first: int) -> Array:
+        """Near pairs (2, pairs) whose first sequence is in a block of rows."""
+        own = slice(first, min(first + ROWS, count))
+        found = []
+        for start in range(first, count, COLUMNS):
+            rows, columns = np.nonzero(words.near(own, slice(start, min(start + COLUMNS, count))))
+            found.append(np.stack([rows + first, columns + start]))
+        return np.concatenate(found, axis=1)
+
+    label, waiting, size = np.arange(count), [np.empty((2, 0), np.int64)], 0
+    for pairs in _in_threads(pairs_of, range(0, count, ROWS)):
+        waiting.append(pairs)
+        size += pairs.shape[1]
+        if size > PAIRS:
+            label, waiting, size = _joined(label, waiting), [], 0
+    return _joined(label, waiting) if size else label
 
 
-def _unlabelled(label: Array) -> Iterator[int]:
-    """Sequences without a cluster, as they are at that moment."""
-    for i in range(len(label)):
-        if label[i] < 0:
-            yield i
+def _joined(label: Array, pairs: list[Array]) -> Array:
+    """Clusters after pairs of sequences have been joined, in the order of their first sequences."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    one, other = label[np.concatenate(pairs, axis=1)]
+    number = int(label.max()) + 1
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), shape=(number, number))
+    joined = connected_components(graph, directed=False)[1][label]
+    _, first, place = np.unique(joined, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[place])
 
 
 def split_by_identity(
