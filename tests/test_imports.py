@@ -11,7 +11,7 @@ import rapidbm
 
 HEAVY = (
     "sklearn", "typer", "click", "rich", "matplotlib", "jinja2", "pooch", "h5py", "scipy", "pandas",
-    "requests", "PIL", "arviz", "dimod", "dwave", "rbms", "tensorboard",
+    "requests", "PIL", "arviz", "dimod", "dwave", "rbms", "tensorboard", "pyarrow",
 )  # fmt: skip
 ALONE = f"""
 import importlib.abc, sys

@@ -424,7 +424,7 @@ def test_what_a_file_needs_is_named(tmp_path, monkeypatch):
     parquet_of(tmp_path / "a.parquet", COLUMNS)
     monkeypatch.setattr("rapidbm.errors.find_spec", lambda name: None)
     refused(tmp_path / "a.zarr", r"needs zarr, which is not installed: pip install 'rapidbm\[zarr\]'")
-    refused(tmp_path / "a.parquet", r"pip install 'rapidbm\[parquet\]'")
+    refused(tmp_path / "a.parquet", "needs pyarrow, which is not installed: pip install pyarrow")
 
 
 def test_what_is_read_has_room(tmp_path, monkeypatch):

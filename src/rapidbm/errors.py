@@ -14,12 +14,12 @@ from unicodedata import category
 T = TypeVar("T")
 
 EXTRAS = {  # modules that do not come with the package, and the extra that brings each
+    "Bio": "sequences",
     "arviz": "diagnostics",
     "dimod": "dwave",
     "dwave.samplers": "dwave",
     "h5py": "hdf5",
     "learnergy": "bench",
-    "pyarrow": "parquet",
     "ray": "ray",
     "rbms": "bench",
     "starlette": "studio",
@@ -107,8 +107,8 @@ def lookup(kind: str, name: str, registry: Mapping[str, T]) -> T:
 
 
 def pip_line(module: str) -> str:
-    """What installs a module of an extra."""
-    return f"pip install 'rapidbm[{EXTRAS[module]}]'"
+    """What installs a module of an extra, or one that comes with the package."""
+    return f"pip install 'rapidbm[{EXTRAS[module]}]'" if module in EXTRAS else f"pip install {module}"
 
 
 def require(module: str, doing: str) -> None:

@@ -10,7 +10,7 @@ import math
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import InputError
@@ -226,6 +226,8 @@ def of_hint(hint: Any) -> Shape:
         return Anything()
     if hint in plain:
         return plain[hint]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return of_fields(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return OneOf(inner)

@@ -5,6 +5,11 @@
     bars, digits    sets that are made on the spot, come with scikit-learn or are downloaded
     files       from arrays and files; what stays on disk
     tables      tables of text
+    arrow       tables of any kind: text, Parquet, Feather, frames; as Arrow has them
+    table_schema    what the columns of such a table are, its rows as numbers for a machine and back;
+                rules in `recognition`, kinds in `columns`, values in `cells`, maps in `monotone`
+    alignments  sequences as codes; `identity` weighs and divides them by what is near
+    text_files  content of text files within bounds
     sources     arrays of files, whole or some rows at a time; `reading/` those that C libraries read
     packed      eight spins to a byte, in a file
     converted   files as packed ones, and the cache of them
