@@ -180,10 +180,7 @@ def opened(
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
     """One machine of what is looked at, its data, and checkpoints up to there, `PATH` at most."""
     machine = run.machine(update, replica).to(device_named(device))
-    last, _ = run.where(update)
-    saved = [u for u in run.checkpoints() if last is not None and u <= last]
-    spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
-    past = [run.machine(saved[i], replica) for i in sorted(spread)]
+    past = [run.machine(before, replica) for before in run.checkpoints_until(update, PATH)]
     return machine, run.data().in_memory() if run.has_data else None, past
 
 

@@ -34,7 +34,7 @@ from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
 from .baseline import Baseline
-from .comparison import compare
+from .comparison import Comparison
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .guard import Guard, go_back, serves
 from .metrics import BOUND, METRICS, WATCHED, measured
@@ -506,7 +506,8 @@ class Run(RunFolder):
         seen = {
             x["update"]: found for x in self.metrics() if (found := self._monitor.judged(x)) is not None
         }
-        count = compare(self._monitor, self._best, saved, seen, data.valid, trainer.update, like)
+        whole = Comparison(self._monitor, self._best, data.valid, trainer.update, like)
+        count = whole.made(saved, seen)
         self._best.save(self.best, like)
         self.info["looks"] = self._monitor.counts() | {"compared": count}
 

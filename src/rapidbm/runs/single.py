@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
 
 from ..data.splits import Dataset
 from ..errors import InputError
@@ -76,20 +75,8 @@ class SingleMachine(Trained):
         return self._machine.replicas
 
     @property
-    def negative(self) -> None:
-        return None
-
-    @property
     def latest(self) -> Path:
         raise InputError(f"{self} has no checkpoints")
-
-    def checkpoints(self) -> dict[int, Path]:
-        return {}
-
-    def chosen(self, which: Checkpoint = None) -> Literal["last"]:
-        if which is not None:
-            raise InputError(f"{self} is one machine without checkpoints; leave --update out")
-        return "last"
 
     def where(self, which: Checkpoint = None) -> tuple[None, str]:
         self.chosen(which)

@@ -180,11 +180,8 @@ def _spectrum(run: RunFolder, machine: Machine, replica: int) -> dict[str, Any]:
 
 def _norms(run: RunFolder, update: Checkpoint, device: str) -> dict[str, Any]:
     """√(Σ J²) and √(Σ b²) of each replica at checkpoints, spread evenly over those there are."""
-    last, _ = run.where(update)
-    saved = [u for u in sorted(run.checkpoints()) if u <= last]
-    spread = {round(i * (len(saved) - 1) / (HISTORY - 1)) for i in range(HISTORY)} if saved else set()
-    found: dict[str, Any] = {"updates": [saved[i] for i in sorted(spread)], "couplings": []}
-    with watch("checkpoints", len(spread)) as tick:
+    found: dict[str, Any] = {"updates": run.checkpoints_until(update, HISTORY), "couplings": []}
+    with watch("checkpoints", len(found["updates"])) as tick:
         for number in found["updates"]:
             machine = run.machine(number).to(device_named(device)).requires_grad_(False)
             squares = [machine.couplings.norm(*edge).square() for edge in machine.layers.edges]
