@@ -219,13 +219,13 @@ def follow_sweep(
 ) -> None:
     """Trains what is left of a sweep and shows how far it is: values of different settings side by side
     have no mean worth showing."""
-    bar, now, left = _updates(screen), "", len(sweep.left())
+    bar, now, number, left = _updates(screen), "", 0, len(sweep.left())
     frozen: set[int] = set()
     with bar, quiet(screen.as_json or not bar.disable):
         task = bar.add_task("", total=None)
-        for number, (batch, step) in _numbered(sweep.go(stopper)):
+        for batch, step in sweep.go(stopper):
             if batch.name != now:
-                now = batch.name
+                now, number = batch.name, number + 1
                 frozen.clear()
                 many = batch.recipe.replicas
                 words = f"batch {now}, {number} of {left}: {many} training{'s' if many > 1 else ''}"
@@ -238,21 +238,9 @@ def follow_sweep(
                 screen.result({"event": "evaluation", "batch": now, **step.record})
 
 
-def _numbered(steps: Iterator[tuple[Batch, Step]]) -> Iterator[tuple[int, tuple[Batch, Step]]]:
-    """The steps, with which batch they are of."""
-    seen: dict[str, int] = {}
-    for batch, step in steps:
-        yield seen.setdefault(batch.name, len(seen) + 1), (batch, step)
-
-
 def _updates(screen: Screen) -> Any:
     """A bar of updates."""
-    from rich.progress import (
-        MofNCompleteColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     counts = (TextColumn("update"), MofNCompleteColumn())
     return screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())
