@@ -32,7 +32,7 @@ from ..random import stream
 from ..sampling.gibbs import run_sweeps
 from ..training.loop import Progress
 from ..training.negative import Persistent, Tempered
-from .folder import Record
+from .folder import ASIDE, Record
 from .metrics import corrupt, reconstruct
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ IMAGES, FILLED = 64, 12
 REPLICAS = 100
 SWEEPS = 100  # from random spins, where no chains are kept
 FEW_SWEEPS = 10  # of them, where a sweep goes unit by unit
-ASIDE = ("epoch", "update", "seconds", "diverged")
 PAPER, LIGHT, DARK = (255, 255, 255), (211, 221, 229), (29, 43, 54)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 

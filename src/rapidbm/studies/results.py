@@ -19,14 +19,13 @@ from typing import Any
 from ..data.tables import no_formula
 from ..display import as_html, as_text
 from ..errors import InputError, printable
-from ..runs.folder import Record, RunFolder
+from ..runs.folder import ASIDE, Record, RunFolder
 from ..runs.listing import LOW, with_spread
 from ..runs.metrics import WATCHED
 from .batches import data_words, finished
 from .planning import Batch, Plan
 from .study import Study, in_words, shown, written
 
-ASIDE = ("epoch", "update", "seconds", "diverged")
 BY = tuple(f"{name}_valid" for name in WATCHED)
 
 

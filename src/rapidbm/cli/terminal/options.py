@@ -65,14 +65,7 @@ DataFile = Annotated[
         "outside a folder is read that you have not named.",
     ),
 ]
-METAVARS: dict[Any, str] = {  # of the help; a list may be given again and again
-    int: "N",
-    float: "X",
-    str: "TEXT",
-    list[int]: "N",
-    list[float]: "X",
-    list[str]: "TEXT",
-}
+METAVARS = {int: "N", float: "X", str: "TEXT"}  # of the help, of one or of a list
 DEVICES = ("auto", "cpu", "cuda")
 Device = Annotated[
     str,
@@ -148,7 +141,7 @@ def parameter(
         *names,
         least=setting.least,
         values=values,
-        metavar=METAVARS.get(kind),
+        metavar=METAVARS.get(*(get_args(kind) or (kind,))),
         hidden=hidden,
     )
     keyword = inspect.Parameter.KEYWORD_ONLY

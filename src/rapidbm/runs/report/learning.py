@@ -9,10 +9,9 @@ from typing import Any
 
 from ...estimates import WIDE
 from ...pictures import label_of
-from ..folder import Record, RunFolder
+from ..folder import ASIDE, Record, RunFolder
 from .charts import Chart, Curve, Value, with_error
 
-ASIDE = ("epoch", "update", "seconds", "diverged")
 PARTS = ("train", "test", "valid")
 MANY = 20  # epochs from which on looks that crowd at the start are drawn against a logarithm
 

@@ -107,9 +107,9 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
                 rows.append(_row(part, pair[""], *ends))
         if rows:
             note = f"As the run watched it after update {last['update']:,}; the intervals are of 95 %."
-    shape, fit = run.info["data"]["shape"], fit_of(run)
+    fit = fit_of(run)
     columns = fit.get("independent_columns")
-    coins = -shape[0] * shape[1] * math.log(2.0)
+    coins = -math.prod(run.shape) * math.log(2.0)
     beside += [("independent columns", f"{columns:.2f}")] if isinstance(columns, float) else []
     beside.append(("fair coins", f"{coins:.2f}"))
     return {
@@ -164,7 +164,7 @@ def _row(
 
 def samples_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, Any] | None:
     """Samples beside training data: two images, or two tables and the shares of their columns."""
-    shape = _shape(run)
+    shape = run.shape
     if "samples" not in found:
         return None
     drawn = _kept(found["samples"]["rows"], shape)
@@ -206,7 +206,7 @@ def _shares(names: Sequence[str], train: Tensor, drawn: Tensor) -> list[tuple[st
 
 def filled_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, Any] | None:
     """Test images, what the machine is given of them, and what it makes of that."""
-    shape = _shape(run)
+    shape = run.shape
     if data is None or data.test.known is None or "filled" not in found:
         return None
     filled = _kept(found["filled"], shape)
@@ -233,15 +233,8 @@ def filled_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, A
     return told
 
 
-def _shape(run: RunFolder) -> tuple[int, int]:
-    rows, columns = run.info["data"]["shape"]
-    return rows, columns
-
-
 def _names(run: RunFolder) -> list[str]:
-    data = run.info["data"]
-    given = data.get("columns", [])
-    columns = data["shape"][1]
+    given, (_, columns) = run.columns, run.shape
     return list(given) if len(given) == columns else [f"column {i + 1}" for i in range(columns)]
 
 
@@ -254,7 +247,7 @@ def fields_of(run: RunFolder, machine: Machine | None) -> dict[str, Any] | None:
         return None
     kind, rows = _rows(machine)
     order = rows.norm(dim=1).argsort(descending=True)
-    shape = _shape(run)
+    shape = run.shape
     told: dict[str, Any] = {"kind": kind, "table": shape[0] == 1, "count": len(rows)}
     if told["table"] and kind == UNIT:
         told["kind"] = "column"
