@@ -39,10 +39,7 @@ HOMES = {  # commands that lie elsewhere
     "reproduce": "rapidbm_paper.command",
 }
 SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
-STYLE: dict[str, Any] = {
-    "rich_markup_mode": "rich",
-    "pretty_exceptions_enable": False,
-}
+STYLE: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False}
 app = typer.Typer(
     name="rapidbm",
     no_args_is_help=True,

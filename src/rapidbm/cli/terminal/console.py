@@ -18,7 +18,7 @@ from ... import interrupts
 from ...display import MEASURED, short, spread
 from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ...progress import Watch, quiet, watch
-from .telling import Telling
+from .telling import ASIDE, Telling
 
 if TYPE_CHECKING:
     from ...runs.run import Run, Step
@@ -168,12 +168,11 @@ def with_error(values: Sequence[float | None], errors: Sequence[float | None]) -
 
 def record_line(record: dict[str, Any]) -> str:
     """An evaluation in one line."""
-    aside = ("epoch", "update", "seconds", "diverged")
     told: dict[str, list[str]] = {}  # a metric: its value, or one for each part of the data
     for key, values in record.items():
         name, _, part = key.rpartition("_")
         split = part in ("train", "test", "valid")
-        if key in aside or (split and name.endswith("_error")):
+        if key in ASIDE or (split and name.endswith("_error")):
             continue
         error = record.get(f"{name}_error_{part}")
         words = spread(values) if error is None else with_error(values, error)

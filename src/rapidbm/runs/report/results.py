@@ -97,14 +97,8 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
             if f"{name}_{part}" in last:
                 pair = {k: last[f"{name}{k}_{part}"] for k in ("", "_error")}
                 pair = over_replicas(pair, lost)
-                ends = [
-                    [
-                        None if v is None or e is None else v + s * WIDE * e
-                        for v, e in zip(*pair.values(), strict=True)
-                    ]
-                    for s in (-1, 1)
-                ]
-                rows.append(_row(part, pair[""], *ends))
+                both = [(v, WIDE * e) for v, e in zip(*pair.values(), strict=True) if None not in (v, e)]
+                rows.append(_row(part, pair[""], [v - e for v, e in both], [v + e for v, e in both]))
         if rows:
             note = f"As the run watched it after update {last['update']:,}; the intervals are of 95 %."
     fit = fit_of(run)
@@ -142,20 +136,20 @@ def _worse(fit: Any) -> bool:
 def _row(
     part: str, values: Sequence[Value], low: Sequence[Value], high: Sequence[Value]
 ) -> dict[str, Any]:
-    known = [[x for x in side if x is not None] for side in (low, high)]
-    wide = len(values) == 1 and values[0] is not None
-    width = known[1][0] - known[0][0] if all(known) else 1.0
-    digits = 3 if 0 < width < 0.02 else 2
+    lows, highs = ([x for x in side if x is not None] for side in (low, high))
+    digits = 3 if lows and highs and 0 < highs[0] - lows[0] < 0.02 else 2
 
     def told(value: float) -> str:
         return f"{value:,.{digits}f}".replace("-", "−")
 
+    single = values[0] if len(values) == 1 else None
+    ends = {"from": told(min(lows)), "to": told(max(highs))} if lows and highs else {"from": "", "to": ""}
+    name = PART_WORDS.get(part, part)
     return {
         "part": part,
-        "name": PART_WORDS.get(part, part),
-        "value": told(values[0]) if wide and values[0] is not None else spread(values),
-        "from": told(min(known[0])) if all(known) else "",
-        "to": told(max(known[1])) if all(known) else "",
+        "name": name,
+        "value": spread(values) if single is None else told(single),
+        **ends,
     }
 
 
@@ -284,37 +278,23 @@ def _rows(machine: Machine) -> tuple[str, Tensor]:
 def sizes_of(found: Found, run: RunFolder) -> list[Chart]:
     """Norms along the training, and the spectrum beside what random couplings would have."""
     charts = []
-    if "norms" in found and len(found["norms"]["updates"]) > 1:
-        lost = run.info.get("diverged", [])
-        curves = []
+    if "norms" in found and len(updates := found["norms"]["updates"]) > 1:
+        lost, curves = run.info.get("diverged", []), []
         for name in ("couplings", "biases"):
-            rows = [
-                [x for i, x in enumerate(row) if i not in lost and x is not None]
-                for row in found["norms"].get(name, [])
-            ]
-            if len(rows) == len(found["norms"]["updates"]):
-                curves.append(_mean_curve(name, found["norms"]["updates"], rows))
-        charts.append(
-            Chart("Norms of the parameters", "update", curves, log=True, below="√Σx² over all of a kind.")
-        )
+            rows = found["norms"].get(name, [])
+            known = [[x for i, x in enumerate(r) if i not in lost and x is not None] for r in rows]
+            if len(known) == len(updates):
+                curves.append(_mean_curve(name, updates, known))
+        below = "√Σx² over all of a kind."
+        charts.append(Chart("Norms of the parameters", "update", curves, log=True, below=below))
     if "spectrum" in found and found["spectrum"]["values"]:
         one = found["spectrum"]
-        ranks = {name: one[name] for name in ("values", "first") if one[name]}
-        curves = [
-            Curve({"values": "now", "first": "start"}[name], list(range(1, len(v) + 1)), v)
-            for name, v in ranks.items()
-        ]
-        beyond = one["outliers"]
-        charts.append(
-            Chart(
-                f"{one['kind'].capitalize()} of the couplings",
-                "rank",
-                curves,
-                one["limit"],
-                below=f"Dotted: how far random couplings of the same size reach; {beyond} "
-                f"{'lies' if beyond == 1 else 'lie'} beyond.",
-            )
-        )
+        ranks = (("now", one["values"]), ("start", one["first"]))
+        curves = [Curve(name, list(range(1, len(v) + 1)), v) for name, v in ranks if v]
+        lie = f"{one['outliers']} {'lies' if one['outliers'] == 1 else 'lie'}"
+        below = f"Dotted: how far random couplings of the same size reach; {lie} beyond."
+        title = f"{one['kind'].capitalize()} of the couplings"
+        charts.append(Chart(title, "rank", curves, one["limit"], below=below))
     return charts
 
 
