@@ -394,7 +394,8 @@ class Run(RunFolder):
         if self._monitor is not None and trainer.update:  # else the first look is yet to come, again
             self._monitor.load(tensors, trainer.machine)
             if self._guard is not None:
-                self._guard.recall(self.metrics())
+                for record in self.metrics():
+                    self._guard.judge(record)
                 self._guard.load(tensors)
         seconds = float(header.get("seconds", 0.0))
         self._clock -= float(header.get("wall", seconds))

@@ -22,20 +22,6 @@ RBMS = (".h5", ".hdf5")
 ENDINGS = (".safetensors", *RBMS)
 
 
-def machine_in(path: Path) -> Machine:
-    """The machine of a file, by its ending."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}; check the path")
-    if path.suffix not in ENDINGS:
-        raise InputError(
-            f"{path} is neither a run folder nor a file of a machine, {', '.join(ENDINGS)}; data are "
-            "named by --data"
-        )
-    if path.suffix in RBMS:
-        return load_rbms(path)
-    return load_machine(path)
-
-
 class SingleMachine(Trained):
     """One machine, as the commands look at it."""
 
@@ -51,7 +37,15 @@ class SingleMachine(Trained):
 
     @staticmethod
     def of(path: Path) -> SingleMachine:
-        return SingleMachine(machine_in(path), path)
+        """The machine of a file, by its ending."""
+        if not path.is_file():
+            raise InputError(f"there is no file {path}; check the path")
+        if path.suffix not in ENDINGS:
+            raise InputError(
+                f"{path} is neither a run folder nor a file of a machine, {', '.join(ENDINGS)}; data are "
+                "named by --data"
+            )
+        return SingleMachine(load_rbms(path) if path.suffix in RBMS else load_machine(path), path)
 
     def __str__(self) -> str:
         return "this machine" if self.path is None else str(self.path)
