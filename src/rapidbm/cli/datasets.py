@@ -36,7 +36,6 @@ def pack(
         typer.Argument(
             metavar="IN",
             help=f"A file {', '.join(catalogue.FILE_ENDINGS)}, of any size.",
-            show_default=False,
         ),
     ],
     target: Annotated[
@@ -44,7 +43,6 @@ def pack(
         typer.Argument(
             metavar="OUT",
             help=f"The packed file to write, {ENDING}; without it IN is one, and all of it is checked.",
-            show_default=False,
         ),
     ] = None,
     as_json: Json = False,

@@ -11,9 +11,11 @@ from typing import Annotated
 import torch
 import typer
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from .. import interrupts, pictures
 from ..errors import FitWarning, InputError
+from ..machines.machine import Machine
 from ..random import stream
 from ..runs.metrics import corrupt, reconstruct
 from ..runs.recipe import Recipe
@@ -91,21 +93,24 @@ def _begun(folder: Path) -> bool:
 
 def draw(run: Run, seed: int) -> Path:
     """Curves, samples and patterns of a run as pictures."""
-    data, folder = run.data(), run.figures
+    _, drawn, visible = _seen(run, 64, seed)
+    titles = (f"{SWEEPS} sweeps from random starts", "visible part of the patterns")
+    figures = {
+        "curves.png": pictures.curve_figure(run.metrics(), run.info["data"]["name"]),
+        "samples.png": pictures.image_figure(drawn, run.shape, title=titles[0]),
+        "patterns.png": pictures.image_figure(visible, run.shape, title=titles[1]),
+    }
+    for name, figure in figures.items():
+        pictures.save(figure, run.figures / name)
+    return run.figures
+
+
+def _seen(run: Run, count: int, seed: int) -> tuple[Machine, Tensor, Tensor]:
+    """The first replica, samples of it and the visible part of its patterns."""
     machine = run.machine().replica(0)
     assert machine.patterns is not None
-    pictures.save(pictures.curve_figure(run.metrics(), data.name), folder / "curves.png")
-    drawn = samples(machine, Gibbs(), 64, SWEEPS, 1.0, seed)[0]
-    pictures.save(
-        pictures.image_figure(drawn, data.shape, title=f"{SWEEPS} sweeps from random starts"),
-        folder / "samples.png",
-    )
-    visible = machine.patterns.detach()[0, :, : machine.visible]
-    pictures.save(
-        pictures.image_figure(visible, data.shape, title="visible part of the patterns"),
-        folder / "patterns.png",
-    )
-    return folder
+    drawn = samples(machine, Gibbs(), count, SWEEPS, 1.0, seed)[0]
+    return machine, drawn, machine.patterns.detach()[0, :, : machine.visible]
 
 
 def overview(runs: list[Run], seed: int) -> Figure:
@@ -113,16 +118,13 @@ def overview(runs: list[Run], seed: int) -> Figure:
     fig = pictures.figure(13.0, 3.3 * len(runs))
     for row, run in zip(fig.subplots(len(runs), 4, squeeze=False), runs, strict=True):
         data = run.data()
-        machine = run.machine().replica(0)
-        assert machine.patterns is not None
+        machine, drawn, visible = _seen(run, 16, seed)
         pictures.show_curves(row[0], run.metrics(), "hamming", "Hamming distance")
         row[0].set_title(f"{data.name}, {run.recipe.replicas} trainings", fontsize=10)
         some = data.test.take(slice(0, 4))
         filled = reconstruct(machine, some, stream(seed, "demo"))[0]
         task = torch.cat([some.spins, corrupt(some).nan_to_num(), filled])
         pictures.show_images(row[1], task, data.shape, len(some), "test images; what is given; filled in")
-        drawn = samples(machine, Gibbs(), 16, SWEEPS, 1.0, seed)[0]
         pictures.show_images(row[2], drawn, data.shape, 4, f"{SWEEPS} sweeps from random starts")
-        visible = machine.patterns.detach()[0, :16, : machine.visible]
-        pictures.show_images(row[3], visible, data.shape, 4, "patterns (visible part)")
+        pictures.show_images(row[3], visible[:16], data.shape, 4, "patterns (visible part)")
     return fig

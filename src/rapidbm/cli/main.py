@@ -39,10 +39,7 @@ HOMES = {  # commands that lie elsewhere
     "reproduce": "rapidbm_paper.command",
 }
 SHARED = ("train", "sample", "evaluate")  # by the ranks that a launcher starts
-STYLE: dict[str, Any] = {
-    "rich_markup_mode": "rich",
-    "pretty_exceptions_enable": False,
-}
+STYLE: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False}
 app = typer.Typer(
     name="rapidbm",
     no_args_is_help=True,
@@ -118,10 +115,9 @@ def main() -> None:
             if os.environ.get("WORLD_SIZE", "1") != "1":
                 _join(stack)
             app(prog_name="rapidbm")
-        except DiskError as error:
-            _fail(str(error), 1 if error.stopped else EXIT_BAD_INPUT)
         except InputError as error:
-            _fail(str(error), EXIT_BAD_INPUT)
+            stopped = isinstance(error, DiskError) and error.stopped
+            _fail(str(error), 1 if stopped else EXIT_BAD_INPUT)
         except LostRank as error:
             if interrupts.asked is not None:  # the others had the same signal, and were quicker
                 _fail(interrupts.sentence(), 128 + interrupts.asked)

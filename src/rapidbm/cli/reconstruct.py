@@ -33,7 +33,6 @@ def reconstruct(
             "--of",
             help="Which images: test, train or valid (default: test; of other data the first rows of "
             "their file).",
-            show_default=False,
             autocompletion=offers(("test", "train", "valid")),
         ),
     ] = None,
@@ -43,9 +42,7 @@ def reconstruct(
     ] = None,
     passes: Annotated[
         int | None,
-        typer.Option(
-            help="Gibbs passes (default: 1, of a pretrained machine 200).", min=1, show_default=False
-        ),
+        typer.Option(help="Gibbs passes (default: 1, of a pretrained machine 200).", min=1),
     ] = None,
     clamp: Annotated[
         bool | None,
@@ -53,7 +50,6 @@ def reconstruct(
             "--clamp/--free",
             help="Hold the known pixels, as is done by default of a pretrained machine, or only start "
             "from them, as by default of a run.",
-            show_default=False,
         ),
     ] = None,
     replica: Replica = 0,

@@ -17,9 +17,7 @@ from .terminal.options import DataFile, Device, Json, Replica, Seed, Update
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="RUN", help="A run folder, or one of rapidbm reproduce.", show_default=False
-        ),
+        typer.Argument(metavar="RUN", help="A run folder, or one of rapidbm reproduce."),
     ],
     out: Annotated[
         Path | None,

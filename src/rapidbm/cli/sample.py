@@ -58,7 +58,6 @@ def sample(
             help="Sweeps from the start, turns of tempering, annealings after the first (default: "
             f"{', '.join(f'{name} {kind.steps}' for name, kind in SAMPLERS.own.items())}).",
             min=0,
-            show_default=False,
         ),
     ] = None,
     start: Annotated[

@@ -25,14 +25,11 @@ ON = ("ray",)
 
 
 def sweep(
-    study: Annotated[
-        Path, typer.Argument(help="A file of TOML: data, settings fixed and varied.", show_default=False)
-    ],
+    study: Annotated[Path, typer.Argument(help="A file of TOML: data, settings fixed and varied.")],
     out: Annotated[
         Path | None,
         typer.Option(
             help="The folder of the sweep (default: one in runs/, by the file's name).",
-            show_default=False,
         ),
     ] = None,
     dry_run: Annotated[
@@ -48,7 +45,6 @@ def sweep(
             help="Where batches are trained: one after the other in this process (default), or several "
             "at once on ray: the cluster of RAY_ADDRESS, else this computer.",
             autocompletion=offers(ON),
-            show_default=False,
         ),
     ] = None,
     as_json: Json = False,

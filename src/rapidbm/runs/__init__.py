@@ -14,7 +14,7 @@ Others take besides
     auto_settings: find_settings, usual_decay, usual_hidden
     baseline: Baseline
     diagnosis: gibbs_series
-    folder: PRETRAINED, Record, RunFolder, check_free
+    folder: ASIDE, PRETRAINED, Record, RunFolder, check_free
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
     listing: KEYS, LOW, RunSummary, Runs, machine_words, with_spread
     metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, measured, reconstruct

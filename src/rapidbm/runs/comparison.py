@@ -34,24 +34,28 @@ BOUNDING = 0.25  # of the sweeps that are left may go into eq. (1)
 
 @dataclass
 class Comparison:
-    """What it needs, and what it may still cost."""
+    """What it needs; `update` was the last of a training of machines `like` this one."""
 
     monitor: LikelihoodMonitor
     best: Best
     valid: Split
-    left: float  # sweeps of a chain
+    update: int
+    like: Machine
 
-    def made(
-        self, like: Machine, saved: Mapping[int, Callable[[], Machine]], seen: Mapping[int, Estimate]
-    ) -> int:
+    def __post_init__(self) -> None:
+        done = self.update * self.monitor.per_update
+        self.left = self.monitor.follower.left(self.like, done)  # sweeps of a chain
+
+    def made(self, saved: Mapping[int, Callable[[], Machine]], seen: Mapping[int, Estimate]) -> int:
         """Takes over the better ones of the `saved` machines, each by its update; looks have `seen` how
-        probable some make the validation part. Answers how many log Z were looked at."""
+        probable some make the validation part. Answers how many log Z were looked at; the best machine
+        notes that they were."""
         count, best = 0, self.best
         with watch("comparison of the checkpoints", len(saved)) as tick:
             if bool((best.error > 0).any()):
-                now = self._again(int(best.update.max()), best.machine(like), best.seen)
+                now = self._again(int(best.update.max()), best.machine(self.like), best.seen)
                 best.value, best.error, count = now.value, now.error, 1
-            most = self._most(like, saved, seen)
+            most = self._most(saved, seen)
             for update in sorted(most, key=lambda u: -self._hope(most[u])):
                 tick()
                 if self._hope(most[update]) <= CLEAR or self.left <= 0:
@@ -60,6 +64,7 @@ class Comparison:
                     machine = saved[update]()
                     best.better(self._again(update, machine, seen.get(update)), update, machine)
                     count += 1
+        best.compared = self.update
         return count
 
     def _hope(self, most: Tensor) -> float:
@@ -67,13 +72,13 @@ class Comparison:
         return float((most - pessimistic(self.best.seen)).nan_to_num(-torch.inf, torch.inf).max())
 
     def _most(
-        self, like: Machine, saved: Mapping[int, Callable[[], Machine]], seen: Mapping[int, Estimate]
+        self, saved: Mapping[int, Callable[[], Machine]], seen: Mapping[int, Estimate]
     ) -> dict[int, Tensor]:
         """Eq. (1); of very many machines that were not looked at every second, third, …"""
         known = {update: x for update, x in seen.items() if bool(pessimistic(x).isfinite().all())}
         most = {u: x.value + DOUBT * x.error for u, x in known.items() if u in saved}
         others = [update for update in saved if update not in known]
-        may = max(1, int(BOUNDING * max(self.left, 0.0) / (LEAST + self._rows(like))))
+        may = max(1, int(BOUNDING * max(self.left, 0.0) / (LEAST + self._rows(self.like))))
         for update in others[:: -(-len(others) // may) or 1]:
             try:
                 machine = saved[update]()
@@ -101,20 +106,3 @@ class Comparison:
         self.left -= self._rows(machine)
         found = mean_log_p(machine, self.valid, z, bound=self.monitor.names[0] == BOUND)
         return Estimate(found.value.cpu(), found.error.cpu())
-
-
-def compare(
-    monitor: LikelihoodMonitor,
-    best: Best,
-    saved: Mapping[int, Callable[[], Machine]],
-    seen: Mapping[int, Estimate],
-    valid: Split,
-    update: int,
-    like: Machine,
-) -> int:
-    """`Comparison.made` after an update, the last one, of a training of machines like this one; the best
-    machine notes that it was."""
-    left = monitor.follower.left(like, update * monitor.per_update)
-    count = Comparison(monitor, best, valid, left).made(like, saved, seen)
-    best.compared = update
-    return count

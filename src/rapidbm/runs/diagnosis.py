@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,8 @@ STAGED = (
 )
 STAGES = len(STAGED)
 SERIES = 100  # recorded times of each Gibbs chain
+_Number = Estimate | Tensor | float | str | None
+_Numbers = dict[str, _Number]
 PATH = 200  # checkpoints that draw the way through the phases, at most
 IMAGES = 2000  # samples and data that quality compares, at most
 
@@ -178,10 +180,7 @@ def opened(
 ) -> tuple[Machine, Dataset | None, list[Machine]]:
     """One machine of what is looked at, its data, and checkpoints up to there, `PATH` at most."""
     machine = run.machine(update, replica).to(device_named(device))
-    last, _ = run.where(update)
-    saved = [u for u in run.checkpoints() if last is not None and u <= last]
-    spread = {round(i * (len(saved) - 1) / (PATH - 1)) for i in range(PATH)} if saved else set()
-    past = [run.machine(saved[i], replica) for i in sorted(spread)]
+    past = [run.machine(before, replica) for before in run.checkpoints_until(update, PATH)]
     return machine, run.data().in_memory() if run.has_data else None, past
 
 
@@ -271,22 +270,21 @@ def diagnose(
 
 
 def _diagnosed(work: _Work, data: Dataset | None, past: Sequence[Machine], title: str) -> Diagnosis:
-    machine = work.machine
-    rows: list[DiagnosisRow] = []
-    figures = {}
-    found, figures["phases"] = work.place(past, title)
-    rows += found
+    machine, figures = work.machine, {}
+    sections, figures["phases"] = work.place(past, title)
     found, figures["landscape"], verdict = work.landscape(title)
-    rows += found
+    sections |= found
     if data is not None:
         few = machine.visible < 3 or len(data.train) < 4 or len(data.test) < 2
         if few or len(torch.unique(data.train.spins, dim=0)) < 2:
             told = "needs 3 pixels, 4 training and 2 test images, not all of them alike"
-            rows.append(DiagnosisRow("samples", "quality", told))
+            sections["samples"] = {"quality": told}
         else:
             found, figures["quality"] = work.quality(data, title)
-            rows += found
-    return Diagnosis((DiagnosisRow("verdict", "this machine", verdict), *rows), figures, verdict)
+            sections |= found
+    rows = [_row(section, *each) for section, rows in sections.items() for each in rows.items()]
+    known = (row for row in rows if row is not None)
+    return Diagnosis((DiagnosisRow("verdict", "this machine", verdict), *known), figures, verdict)
 
 
 @dataclass(frozen=True)
@@ -301,7 +299,7 @@ class _Work:
     def rng(self, name: str) -> torch.Generator:
         return stream(self.seed, "diagnose", name, device=self.machine.device)
 
-    def place(self, past: Sequence[Machine], title: str) -> tuple[list[DiagnosisRow], Figure]:
+    def place(self, past: Sequence[Machine], title: str) -> tuple[dict[str, _Numbers], Figure]:
         """Load and temperature, and the way there."""
         self.tell("place among the phases")
         here = phase_point(self.machine)
@@ -314,21 +312,19 @@ class _Work:
             title=title,
         )
         kind = "patterns K" if self.machine.patterns is not None else "patterns that J amounts to"
-        section = f"place ({here.theory}, replica symmetry)"
-        rows = [
-            DiagnosisRow(section, kind, float(here.patterns[0])),
-            DiagnosisRow(section, "load", float(here.load[0])),
-            DiagnosisRow(section, "temperature", float(here.temperature[0])),
-            DiagnosisRow(section, "a random machine there", here.phase[0]),
-        ]
+        rows: _Numbers = {
+            kind: here.patterns,
+            "load": here.load,
+            "temperature": here.temperature,
+            "a random machine there": here.phase[0],
+        }
         if past:
             first = path[0]
-            rows.append(DiagnosisRow(section, "load at the start", float(first.load[0])))
-            rows.append(DiagnosisRow(section, "temperature at the start", float(first.temperature[0])))
-            rows.append(DiagnosisRow(section, "a random machine at the start", first.phase[0]))
-        return rows, fig
+            rows |= {"load at the start": first.load, "temperature at the start": first.temperature}
+            rows["a random machine at the start"] = first.phase[0]
+        return {f"place ({here.theory}, replica symmetry)": rows}, fig
 
-    def landscape(self, title: str) -> tuple[list[DiagnosisRow], Figure, str]:
+    def landscape(self, title: str) -> tuple[dict[str, _Numbers], Figure, str]:
         machine, fold = self.machine, self.machine.symmetric
         self.tell("Gibbs chains from random starts")
         series = gibbs_series(machine, self.chains, self.sweeps, self.rng("gibbs"))
@@ -353,91 +349,95 @@ class _Work:
             machine, None, self.rng("reach"), chains=self.chains, ground=ground.energy
         )
         found, spectrum = glass.minima, glass.spectrum
-        rows = [
-            _row("chains at β = 1 (Gibbs)", "q_EA", glass.edwards_anderson),
-            _row("chains at β = 1 (Gibbs)", "overlap of different chains", glass.between),
-            _row("chains at β = 1 (Gibbs)", "difference", glass.gap),
-            _row("chains at β = 1 (Gibbs)", f"variance of {'|q|' if fold else 'q'}", glass.variance),
-            *self._mixing("chains at β = 1 (Gibbs)", series),
-            *self._mixing("walkers (parallel tempering)", tempered),
-            DiagnosisRow("walkers (parallel tempering)", "rungs", float(state.rungs.shape[1])),
-            DiagnosisRow("walkers (parallel tempering)", "lowest swap rate", float(state.rates.min())),
-            DiagnosisRow("walkers (parallel tempering)", "highest swap rate", float(state.rates.max())),
-            DiagnosisRow("walkers (parallel tempering)", "round trips", float(state.trips[0])),
-            _row("overlaps of walkers", "⟨|q|⟩", pairs.size),
-            _row("overlaps of walkers", "⟨q²⟩", pairs.square),
-            _row("overlaps of walkers", "variance of q", pairs.variance),
-            _row("overlaps of walkers", "Binder ratio", pairs.binder),
-            _row("overlaps of walkers", f"P(|q| < {pairs.near:g})", pairs.near_zero),
-            _row("triples of walkers", "⟨K⟩, 0 if ultrametric", triples.found.k),
-            _row("triples of walkers", "⟨K⟩ of shuffled spins", triples.null.k),
-            _row("triples of walkers", "isosceles", triples.found.isosceles),
-            _row("triples of walkers", "isosceles, shuffled", triples.null.isosceles),
-            _row("energy per unit", "walkers", Estimate.of(warm)),
-            DiagnosisRow("minima", f"distinct, of {found.starts} descents", float(found.distinct[0])),
-            _row("minima", "in all, at least (Chao 1)", found.total),
-            _row("minima", "two descents meet (Y)", found.coincidence),
-            _row("minima", "share of the most frequent", found.top),
-            _row("minima", "slope of log(minima) per unit", glass.growth.slope),
-            *_maybe("minima", "descents that end in a pattern", found.retrieval),
-            *_maybe("minima", "overlap that a pattern keeps", glass.stability),
-            DiagnosisRow("ground state", "energy", float(ground.energy[0])),
-            DiagnosisRow("ground state", "no state is below", float(ground.bound[0])),
-            DiagnosisRow("ground state", "how", f"{ground.method}: {ground.effort}"),
-            DiagnosisRow("ground state", "share of starts that found it", float(ground.found[0])),
-            DiagnosisRow("ground state", "Gibbs accessibility", float(reached[0])),
-            DiagnosisRow(
-                f"couplings ({spectrum.kind})", "largest", float(spectrum.values[0].abs().max())
-            ),
-            DiagnosisRow(f"couplings ({spectrum.kind})", "edge of random ones", float(spectrum.edge[0])),
-            DiagnosisRow(f"couplings ({spectrum.kind})", "beyond it", float(spectrum.outliers[0])),
-            DiagnosisRow(
-                f"couplings ({spectrum.kind})", "effective rank", float(spectrum.effective_rank[0])
-            ),
-            *self._patterns(),
-        ]
+        q = "|q|" if fold else "q"
+        sections: dict[str, _Numbers] = {
+            "chains at β = 1 (Gibbs)": {
+                "q_EA": glass.edwards_anderson,
+                "overlap of different chains": glass.between,
+                "difference": glass.gap,
+                f"variance of {q}": glass.variance,
+                **self._mixing(series),
+            },
+            "walkers (parallel tempering)": {
+                **self._mixing(tempered),
+                "rungs": state.rungs.shape[1],
+                "lowest swap rate": state.rates.min(),
+                "highest swap rate": state.rates.max(),
+                "round trips": state.trips[0],
+            },
+            "overlaps of walkers": {
+                "⟨|q|⟩": pairs.size,
+                "⟨q²⟩": pairs.square,
+                "variance of q": pairs.variance,
+                "Binder ratio": pairs.binder,
+                f"P(|q| < {pairs.near:g})": pairs.near_zero,
+            },
+            "triples of walkers": {
+                "⟨K⟩, 0 if ultrametric": triples.found.k,
+                "⟨K⟩ of shuffled spins": triples.null.k,
+                "isosceles": triples.found.isosceles,
+                "isosceles, shuffled": triples.null.isosceles,
+            },
+            "energy per unit": {"walkers": Estimate.of(warm)},
+            "minima": {
+                f"distinct, of {found.starts} descents": found.distinct,
+                "in all, at least (Chao 1)": found.total,
+                "two descents meet (Y)": found.coincidence,
+                "share of the most frequent": found.top,
+                "slope of log(minima) per unit": glass.growth.slope,
+                "descents that end in a pattern": found.retrieval,
+                "overlap that a pattern keeps": glass.stability,
+            },
+            "ground state": {
+                "energy": ground.energy,
+                "no state is below": ground.bound,
+                "how": f"{ground.method}: {ground.effort}",
+                "share of starts that found it": ground.found,
+                "Gibbs accessibility": reached,
+            },
+            f"couplings ({spectrum.kind})": {
+                "largest": spectrum.values[0].abs().max(),
+                "edge of random ones": spectrum.edge,
+                "beyond it": spectrum.outliers,
+                "effective rank": spectrum.effective_rank,
+            },
+            "overlaps among patterns": self._patterns(),
+        }
         fig = landscape_figure(pairs, triples, warm, found, glass.growth, spectrum, title=title)
-        return rows, fig, glass.verdict[0]
+        return sections, fig, glass.verdict[0]
 
-    def _mixing(self, section: str, series: Tensor) -> list[DiagnosisRow]:
+    def _mixing(self, series: Tensor) -> dict[str, str]:
         try:
             found = mixing(self.machine, series)
         except InputError as error:  # arviz is an extra
-            return [DiagnosisRow(section, "R-hat, ESS", str(error))]
-        rows = []
+            return {"R-hat, ESS": str(error)}
+        told = {}
         for i, name in enumerate(found.names):
-            if not bool(torch.isfinite(found.rhat[0, i])):
-                still = bool(found.rhat[0, i].isinf())
-                told = "infinite: every chain stays at its place" if still else "no change at all"
-                rows.append(DiagnosisRow(section, f"R-hat of {name}", told))
-                continue
-            told = (
-                f"{float(found.rhat[0, i]):.3f}; ESS {float(found.ess[0, i]):.0f} of "
-                f"{series.shape[1] * series.shape[2]}, autocorrelation time "
-                f"{float(found.time[0, i]):.1f} records"
-            )
-            rows.append(DiagnosisRow(section, f"R-hat of {name}", told))
-        return rows
+            rhat = float(found.rhat[0, i])
+            if not math.isfinite(rhat):
+                still = math.isinf(rhat)
+                words = "infinite: every chain stays at its place" if still else "no change at all"
+            else:
+                words = (
+                    f"{rhat:.3f}; ESS {float(found.ess[0, i]):.0f} of "
+                    f"{series.shape[1] * series.shape[2]}, autocorrelation time "
+                    f"{float(found.time[0, i]):.1f} records"
+                )
+            told[f"R-hat of {name}"] = words
+        return told
 
-    def _patterns(self) -> Iterator[DiagnosisRow]:
+    def _patterns(self) -> _Numbers:
         found = pattern_overlaps(self.machine)
+        rows: _Numbers = {}
         if found is None:
-            return
+            return rows
         for layer in range(found.rms.shape[1]):
             name = "visible" if not layer else f"hidden {layer}"
-            value = float(found.rms[0, layer])
-            yield DiagnosisRow(
-                "overlaps among patterns",
-                f"{name}, rms",
-                None if math.isnan(value) else value,
-            )
-            yield DiagnosisRow(
-                "overlaps among patterns",
-                f"{name}, of independent ones",
-                float(found.expected[layer]),
-            )
+            rows |= {f"{name}, rms": found.rms[0, layer]}
+            rows |= {f"{name}, of independent ones": found.expected[layer]}
+        return rows
 
-    def quality(self, data: Dataset, title: str) -> tuple[list[DiagnosisRow], Figure]:
+    def quality(self, data: Dataset, title: str) -> tuple[dict[str, _Numbers], Figure]:
         machine, rng = self.machine, self.rng("quality")
         self.tell("quality of samples")
         whole, test = (machine.visible_spins(x.spins)[0] for x in (data.train, data.test))
@@ -452,31 +452,26 @@ class _Work:
         many = min(10, machine.visible, len(train) - 1)
         axes = projections(spins, train, rng, components=many)
         way = relaxation(machine, train, rng, chains=min(count, 500), sweeps=_decades(self.sweeps))
-        section = f"samples ({self.sweeps} Gibbs sweeps from random starts)"
-        rows = [
-            _row(section, "adversarial accuracy, data", judged.truth),
-            _row(section, "adversarial accuracy, samples", judged.synthetic),
-        ]
+        rows: _Numbers = {
+            "adversarial accuracy, data": judged.truth,
+            "adversarial accuracy, samples": judged.synthetic,
+        }
         for moment in orders:
             name = f"moments of order {moment.order}"
-            rows.append(_row(section, f"{name}, rms error", moment.rms))
-            rows.append(DiagnosisRow(section, f"{name}, rms of chance", float(moment.floor[0])))
+            rows |= {f"{name}, rms error": moment.rms, f"{name}, rms of chance": moment.floor}
         for i in range(min(3, many)):
             one = Estimate(axes.distance.value[:, i], axes.distance.error[:, i])
-            rows.append(_row(section, f"distance along component {i + 1}", one))
-            rows.append(DiagnosisRow(section, f"of chance, component {i + 1}", float(axes.floor[i])))
+            rows |= {f"distance along component {i + 1}": one}
+            rows |= {f"of chance, component {i + 1}": axes.floor[i]}
         settled = way.equilibrium[0]
-        rows += [
-            _row(section, "distance to the nearest training image", near.mean),
-            _row(section, "the same of test images", near.test_mean),
-            _row(section, "copies of training images", near.copies),
-            _row(section, "copies among test images", near.test_copies),
-            DiagnosisRow(
-                section,
-                "equilibrium from random starts",
-                f"not within {way.sweeps[-1]} sweeps" if settled is None else f"after {settled} sweeps",
-            ),
-        ]
+        late = f"not within {way.sweeps[-1]} sweeps"
+        rows |= {
+            "distance to the nearest training image": near.mean,
+            "the same of test images": near.test_mean,
+            "copies of training images": near.copies,
+            "copies among test images": near.test_copies,
+            "equilibrium from random starts": late if settled is None else f"after {settled} sweeps",
+        }
         fig = pictures.figure(13.0, 6.4)
         panels = fig.subplots(2, 3)
         show_moments(panels[0, 0], orders[1])
@@ -486,7 +481,7 @@ class _Work:
         show_relaxation(panels[1, 1], way, statistic="accuracy")
         show_relaxation(panels[1, 2], way, statistic="second")
         fig.suptitle(pictures.plain(title), fontsize=11, color=pictures.INK)
-        return rows, fig
+        return {f"samples ({self.sweeps} Gibbs sweeps from random starts)": rows}, fig
 
 
 def _decades(last: int) -> tuple[int, ...]:
@@ -495,12 +490,12 @@ def _decades(last: int) -> tuple[int, ...]:
     return (0, *steps, last)
 
 
-def _row(section: str, name: str, estimate: Estimate) -> DiagnosisRow:
-    value, error = estimate.replica(0)
-    if not math.isfinite(value):
-        return DiagnosisRow(section, name, None)
-    return DiagnosisRow(section, name, value, error if math.isfinite(error) else None)
-
-
-def _maybe(section: str, name: str, estimate: Estimate | None) -> list[DiagnosisRow]:
-    return [] if estimate is None else [_row(section, name, estimate)]
+def _row(section: str, name: str, number: _Number) -> DiagnosisRow | None:
+    """A number of replica 0, or words; None for what is not there."""
+    if number is None or isinstance(number, str):
+        return None if number is None else DiagnosisRow(section, name, number)
+    if not isinstance(number, Estimate):
+        value = float(torch.as_tensor(number).flatten()[0])
+        return DiagnosisRow(section, name, None if math.isnan(value) else value)
+    known, error = (x if math.isfinite(x) else None for x in number.replica(0))
+    return DiagnosisRow(section, name, known, None if known is None else error)

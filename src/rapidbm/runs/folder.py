@@ -24,6 +24,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ FORMAT = 1
 PRETRAINED = "pretrained:"  # before the name of a machine that comes with the package
 METRICS_BYTES = 2**29
 Record = dict[str, Any]
+ASIDE = ("epoch", "update", "seconds", "diverged")  # of an evaluation: what is no metric
 _COUNT = Whole(0)
 RUN = Names(
     {
@@ -103,6 +105,7 @@ class RunFolder(Trained):
     """A run folder as it lies there."""
 
     recipe: Recipe
+    _loaded: Dataset | None = None  # its data, once they were read and are those that it was trained on
     _sound = True  # whether the latest state is worth keeping when there is a newer one
 
     def __init__(
@@ -162,7 +165,7 @@ class RunFolder(Trained):
 
     def read(self) -> None:
         """Reads what it says of itself."""
-        self.info = self._said()
+        self.info, self._loaded = self._said(), None
         self.recipe = self._special or Recipe.from_dict(self.info["recipe"])
 
     def _said(self) -> dict[str, Any]:
@@ -191,6 +194,8 @@ class RunFolder(Trained):
     def own_data(self) -> Dataset:
         """The data of the run; a file that has changed since is refused, and so is one that lies outside
         the folder and was never named by the user."""
+        if self._loaded is not None:
+            return self._loaded
         data = self._named_data() if self._given is None else self.recipe.data(self._given)
         if not self.is_own(data):
             raise InputError(
@@ -200,6 +205,7 @@ class RunFolder(Trained):
             )
         if self._file is not None:
             trust(self._file)
+        self._loaded = data
         return data
 
     def is_own(self, data: Dataset) -> bool:
@@ -212,8 +218,9 @@ class RunFolder(Trained):
         recipe = replace(self.recipe, dataset=str(file.resolve()))
         with warnings.catch_warnings(), suppress(InputError):
             warnings.simplefilter("ignore", DataWarning)
-            if is_file(self.recipe.dataset) and self.is_own(recipe.data()):
-                self._file = file.resolve()
+            if is_file(self.recipe.dataset) and self.is_own(data := recipe.data()):
+                self._file, self._loaded = file.resolve(), data
+                trust(self._file)
         return self._file is not None
 
     def _named_data(self) -> Dataset:
@@ -293,11 +300,8 @@ class RunFolder(Trained):
         folder = inside(self.folder, "checkpoints")
         files = sorted(folder.glob(f"update-{'[0-9]' * 8}*.safetensors"))
         numbers = [file.stem.removeprefix("update-") for file in files]
-        return {
-            int(n): file
-            for n, file in zip(numbers, files, strict=True)
-            if n.isdecimal() and n.isascii() and len(n) < 19
-        }
+        known = zip(numbers, files, strict=True)
+        return {int(n): file for n, file in known if n.isdecimal() and n.isascii() and len(n) < 19}
 
     def chosen(self, which: Checkpoint = None) -> int | Literal["best", "last"]:
         """The checkpoint that is meant: by default the best, where a validation part was watched, else
@@ -446,17 +450,16 @@ def check_free(folder: Path) -> None:
 def fresh_folder(folder: Path) -> Path:
     """A folder of that name that nobody had before, with a number after it if need be."""
     make_folder(folder.parent)
-    number, path = 1, folder
-    while True:
+    for number in count(1):
+        path = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
             path.mkdir()
+            break
         except FileExistsError:
-            number += 1
-            path = folder.with_name(f"{folder.name}-{number}")
+            continue
         except OSError as error:
             raise InputError(f"{path} cannot be made: {error}; choose another --out") from error
-        else:
-            return path
+    return path
 
 
 def as_list(values: Tensor) -> list[float | None]:

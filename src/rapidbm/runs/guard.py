@@ -15,7 +15,7 @@ is no reason to go back, nor a place to go back to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -25,7 +25,6 @@ from ..training.loop import Training
 from ..training.optimisers import SGD, Adam
 from ..training.projections import NoProjection
 from ..training.trainer import Trainer
-from .folder import Record
 
 DOUBT = 2.0  # standard errors
 GAINED, SIZE = 0.05, 0.02  # of what was gained, and of the value itself: eq. (1)
@@ -78,11 +77,6 @@ class Guard:
             if value + DOUBT * error < most - DOUBT * doubt - margin:
                 lost.append(i)
         return risen, lost
-
-    def recall(self, records: Iterable[Record]) -> None:
-        """What the looks of a training so far have said."""
-        for record in records:
-            self.judge(record)
 
     def keep(self, state: Mapping[str, Tensor], replicas: list[int]) -> None:
         """Takes over the state of these replicas."""

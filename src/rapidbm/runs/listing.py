@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,7 +24,7 @@ from ..errors import InputError, check_choice, printable
 from ..estimates import Estimate
 from ..progress import watch
 from ..training.replicas import Divergence
-from .folder import Record, RunFolder
+from .folder import ASIDE, Record, RunFolder
 from .metrics import WATCHED
 from .recipe import Recipe
 from .timing import OPEN
@@ -76,10 +78,7 @@ class RunSummary:
 
 
 KEYS: dict[str, Callable[[RunSummary], Any]] = {
-    "name": lambda run: run.name,
-    "status": lambda run: run.status,
-    "data": lambda run: run.data,
-    "machine": lambda run: run.machine,
+    **{name: attrgetter(name) for name in ("name", "status", "data", "machine")},
     "epochs": lambda run: -run.epoch,
     "last": lambda run: _rank(run, run.last),
     "best": lambda run: _rank(run, run.best),
@@ -111,8 +110,8 @@ class Runs(Sequence[RunSummary]):
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise InputError(f"there is no folder {folder}; name the one that holds your runs")
+        found = []
         with watch(f"runs below {folder}") as tick:
-            found = []
             for path in _folders(self.folder):
                 found.append(listed(path, self.folder))
                 tick()
@@ -197,13 +196,9 @@ def machine_words(recipe: Recipe, shape: Sequence[int]) -> str:
 def measured(records: Sequence[Record]) -> str:
     """What a run is judged by: the likelihood of its test part, or its bound, where that is there, else
     another part's, else the Hamming distance, else its first metric."""
-    keys = {key: None for record in records for key in record}
-    for metric in (*WATCHED, *LOW):
-        for part in PARTS:
-            if f"{metric}_{part}" in keys:
-                return f"{metric}_{part}"
-    others = [key for key in keys if key not in ("epoch", "update", "seconds", "diverged")]
-    return others[0] if others else ""
+    keys = dict.fromkeys(key for record in records for key in record if key not in ASIDE)
+    preferred = [f"{metric}_{part}" for metric in (*WATCHED, *LOW) for part in PARTS]
+    return next((key for key in (*preferred, *keys) if key in keys), "")
 
 
 def estimate(record: Record, measure: str) -> Estimate:
@@ -252,11 +247,8 @@ def _row(run: RunSummary) -> list[str]:
     last = f"{what}{in_words(run.last)}" if run.last is not None else "–"
     kind = f"{run.machine}, {run.replicas} replicas" if run.replicas > 1 else run.machine
     status = f"{run.status}, {len(run.diverged)} diverged" if run.diverged else run.status
-    return [run.name, status, run.data, kind, _epochs(run), last, in_words(run.best), size, when]
-
-
-def _epochs(run: RunSummary) -> str:
-    return f"{run.epoch}/{'…' if run.epochs is None else run.epochs}"
+    epochs = f"{run.epoch}/{'…' if run.epochs is None else run.epochs}"
+    return [run.name, status, run.data, kind, epochs, last, in_words(run.best), size, when]
 
 
 def _rank(run: RunSummary, found: Estimate | None) -> tuple[str, float]:
@@ -280,10 +272,8 @@ def _size(folder: Path) -> int:
     total = 0
     for place, _, files in os.walk(folder):
         for name in files:
-            try:
+            with suppress(OSError):  # gone by now
                 total += os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # gone by now
-                continue
     return total
 
 

@@ -13,37 +13,26 @@ from ..data.catalogue import entry_of, is_file
 from ..errors import lookup
 from .timing import OPEN
 
-RAPID = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
-BARS = {**RAPID, "hidden": (1000,), "rate": (0.02,), "decay": 0.96, "rate_floor": 1e-5}
-DEEP = {"positive": "meanfield", "positive_steps": 10}  # where hidden units are coupled to each other
+Settings = dict[str, Any]
+RAPID: Settings = {"negative": "pid", "projection": "sign", "batch_mean": "nominal"}
+BARS: Settings = dict(RAPID, hidden=(1000,), rate=(0.02,), decay=0.96, rate_floor=1e-5)
+BARS4 = dict(BARS, patterns=8, batch_size=3)
+BAS12 = dict(BARS, batch_size=120, epochs=20)
+# Where hidden units are coupled to each other.
+DEEP: Settings = {"positive": "meanfield", "positive_steps": 10}
 DEEP_START = 0.1  # of layers beyond the first hidden one, where likelihoods are learnt
-LIKELIHOOD = {
-    "scale": 0.1,
-    "biases": True,
-    "negative": "pcd",
-    "optimizer": "adam",
-    "rate": (1e-3,),
-    "fall": "linear",
-}
+ADAM: Settings = {"optimizer": "adam", "rate": (1e-3,), "fall": "linear"}
+LIKELIHOOD: Settings = dict(ADAM, negative="pcd", scale=0.1, biases=True)
+CHAINS = dict(LIKELIHOOD, particles=1000, sweeps=10, batch_size=500)
 SCOUTS = 0.1  # of the chains; none with dense couplings
 LIFETIME = 1000  # updates of a chain of theirs
-LAYERED = {  # by clamped chains: mean field is cheaper, and worse (docs/deep.md)
-    **LIKELIHOOD,
-    **DEEP,
-    "positive": "clamped",
-    "centred": True,
-    "particles": 1000,
-    "sweeps": 10,
-    "lifetime": LIFETIME,
-    "scouts": SCOUTS,
-    "weight_decay": (0.003,),
-    "batch_size": 500,
-    "metrics": ("log_bound",),
-    "evaluate": "1000",
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper-bars": {**BARS, "patterns": 8, "batch_size": 3, "epochs": 300},
-    "paper-bas12": {**BARS, "patterns": 40, "batch_size": 120, "epochs": 20},
+RENEWED: Settings = dict(CHAINS, centred=True, lifetime=LIFETIME, weight_decay=(0.003,))
+LAYERED = dict(  # by clamped chains: mean field is cheaper, and worse (docs/deep.md)
+    RENEWED | DEEP, positive="clamped", scouts=SCOUTS, metrics=("log_bound",), evaluate="1000"
+)
+PRESETS: dict[str, Settings] = {
+    "paper-bars": dict(BARS4, epochs=300),
+    "paper-bas12": dict(BAS12, patterns=40),
     "paper-mnist": {
         **RAPID,
         "split": "paper",
@@ -59,108 +48,44 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 8000,
         "epochs": 500,
     },
-    "mnist": {
-        **LIKELIHOOD,
-        "hidden": (3000,),
-        "patterns": 190,
-        "particles": 1000,
-        "sweeps": 10,
-        "batch_size": 500,
-        "epochs": 200,
-    },
-    "auto": {  # and what suits the data (auto_settings.py)
-        **LIKELIHOOD,
-        "centred": True,
-        "scouts": SCOUTS,
-        "evaluate": "epoch",
-        "epochs": OPEN,
-    },
-    "mnist-long": {  # minutes on a GPU (docs/results.md)
-        **LIKELIHOOD,
+    "mnist": dict(CHAINS, hidden=(3000,), patterns=190, epochs=200),
+    # And what suits the data (auto_settings.py).
+    "auto": dict(LIKELIHOOD, centred=True, scouts=SCOUTS, evaluate="epoch", epochs=OPEN),
+    "mnist-long": {  # minutes on a GPU (docs/results.md); no scouts: its likelihoods were measured so
+        **RENEWED,
         "hidden": (1500,),
         "patterns": 450,
-        "particles": 1000,
-        "sweeps": 10,
         "rate": (7e-4,),
-        "weight_decay": (0.003,),
-        "centred": True,
-        "lifetime": LIFETIME,  # and no scouts: its likelihoods were measured so
         "metrics": ("log_likelihood",),
         "evaluate": "2000",
-        "batch_size": 500,
         "epochs": 900,
     },
-    "dbm-mnist": {
-        **LAYERED,
-        "model": "dbm",
-        "hidden": (800, 200),
-        "patterns": 222,
-        "deep_start": DEEP_START,
-        "epochs": 600,
-    },
-    "bm-mnist": {**LAYERED, "model": "bm", "hidden": (200,), "patterns": 402, "epochs": 200},
-    "small": {
-        **LIKELIHOOD,
-        "hidden": (500,),
-        "patterns": 16,
-        "particles": 500,
-        "sweeps": 5,
-        "batch_size": 100,
-        "epochs": 50,
-    },
+    "dbm-mnist": dict(
+        LAYERED, model="dbm", hidden=(800, 200), patterns=222, deep_start=DEEP_START, epochs=600
+    ),
+    "bm-mnist": dict(LAYERED, model="bm", hidden=(200,), patterns=402, epochs=200),
+    "small": dict(
+        LIKELIHOOD, hidden=(500,), patterns=16, particles=500, sweeps=5, batch_size=100, epochs=50
+    ),
 }
 # Pure PID in deep and full machines, for which the paper's tasks are served by these in place of their
 # own: what hidden patterns must not do, docs/deep.md. Nobody has to name them.
-OF_TASKS: dict[str, dict[str, Any]] = {
-    "dbm-paper-bars": {
-        **BARS,
-        **DEEP,
-        "model": "dbm",
-        "hidden": (1000, 1000),
-        "pace": 0.01,
-        "patterns": 8,
-        "batch_size": 3,
-        "epochs": 100,
-    },
-    "bm-paper-bars": {
-        **BARS,
-        **DEEP,
-        "model": "bm",
-        "rate": (0.005,),
-        "strengths": (4.0, 1.0),
-        "pace": 0.01,
-        "patterns": 8,
-        "batch_size": 3,
-        "epochs": 100,
-    },
-    "dbm-paper-bas12": {
-        **BARS,
-        **DEEP,
-        "model": "dbm",
-        "hidden": (1000, 1000),
-        "strengths": (1.0, 1.0, 0.0657),  # √(0.03 · 144 / 1000)
-        "patterns": 40,
-        "batch_size": 120,
-        "epochs": 20,
-    },
-    "bm-paper-bas12": {
-        **BARS,
-        "model": "bm",
-        "hidden": (),
-        "strengths": (2.0,),
-        "rate": (0.05,),
-        "patterns": 160,
-        "batch_size": 120,
-        "epochs": 20,
-    },
+OF_TASKS: dict[str, Settings] = {
+    "dbm-paper-bars": dict(BARS4 | DEEP, model="dbm", hidden=(1000, 1000), pace=0.01, epochs=100),
+    "bm-paper-bars": dict(
+        BARS4 | DEEP, model="bm", rate=(0.005,), strengths=(4.0, 1.0), pace=0.01, epochs=100
+    ),
+    "dbm-paper-bas12": dict(
+        BAS12 | DEEP,
+        model="dbm",
+        hidden=(1000, 1000),
+        strengths=(1.0, 1.0, 0.0657),  # √(0.03 · 144 / 1000)
+        patterns=40,
+    ),
+    "bm-paper-bas12": dict(BAS12, model="bm", hidden=(), strengths=(2.0,), rate=(0.05,), patterns=160),
 }
 # The preset that serves a data set without trials; `small` serves any other.
-SERVES = {
-    "bars4": "paper-bars",
-    "basN": "paper-bas12",
-    "mnist": "mnist",
-    "mnist-static": "mnist",
-}
+SERVES = {"bars4": "paper-bars", "basN": "paper-bas12", "mnist": "mnist", "mnist-static": "mnist"}
 
 
 def settings_of(preset: str) -> Mapping[str, Any]:

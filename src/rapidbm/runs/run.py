@@ -34,7 +34,7 @@ from ..machines.machine import Machine
 from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
 from .baseline import Baseline
-from .comparison import compare
+from .comparison import Comparison
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .guard import Guard, go_back, serves
 from .metrics import BOUND, METRICS, WATCHED, measured
@@ -278,7 +278,8 @@ class Run(RunFolder):
             self._begin_monitoring(trainer, data)
         self._clock = time.monotonic()
         seconds = self._restore(trainer)
-        self._describe(trainer, "running", seconds, device=words(device))
+        self.info["device"] = words(device)
+        self._describe(trainer, "running", seconds)
         try:
             if trainer.update == 0:
                 yield self._guarded(trainer, self._look(trainer, data, seconds), seconds)
@@ -321,11 +322,10 @@ class Run(RunFolder):
             raise
         self._compare(trainer, data)
         found = trainer.fit() if self._own is None and self.ranks.first else None
-        told = {}
         if found is not None:
             most = as_list(found.most)
-            told = {"fit": {"log_likelihood_at_most": most, "independent_columns": found.columns}}
-        self._describe(trainer, "finished", seconds, **told)
+            self.info["fit"] = {"log_likelihood_at_most": most, "independent_columns": found.columns}
+        self._describe(trainer, "finished", seconds)
         warn_of_fit(found)
 
     def _begin_monitoring(self, trainer: Training, data: Dataset) -> None:
@@ -352,11 +352,8 @@ class Run(RunFolder):
         if not able:
             return step
         self._monitor.load(state, trainer.machine)
-        who = (
-            ""
-            if self.recipe.replicas == 1
-            else f" of replica{'s' * (len(able) > 1)} {', '.join(map(str, able))}"
-        )
+        several = f" of replica{'s' * (len(able) > 1)} {', '.join(map(str, able))}"
+        who = several if self.recipe.replicas > 1 else ""
         (best, _), rate = self._guard.best[able[0]], trainer.rates(step.update)[0]
         told = (
             f"after update {step.update}: the likelihood{who} fell; went back to where it was best "
@@ -397,7 +394,8 @@ class Run(RunFolder):
         if self._monitor is not None and trainer.update:  # else the first look is yet to come, again
             self._monitor.load(tensors, trainer.machine)
             if self._guard is not None:
-                self._guard.recall(self.metrics())
+                for record in self.metrics():
+                    self._guard.judge(record)
                 self._guard.load(tensors)
         seconds = float(header.get("seconds", 0.0))
         self._clock -= float(header.get("wall", seconds))
@@ -469,10 +467,8 @@ class Run(RunFolder):
 
     def _monitors_saved(self, progress: Progress, data: Dataset) -> bool:
         """Whether the likelihood is looked at because the machine is saved."""
-        wanted = (
-            self._own is None and self.recipe.evaluate != "end" and monitors_validation(self.recipe, data)
-        )
-        return wanted and self._keeps(progress)
+        wanted = self._own is None and self.recipe.evaluate != "end"
+        return wanted and monitors_validation(self.recipe, data) and self._keeps(progress)
 
     def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
         if self._monitor is None or self._best is None or self._monitor.judges not in values:
@@ -493,9 +489,8 @@ class Run(RunFolder):
         """Compares the best machine with the checkpoints, once at the end of a training."""
         if self._monitor is None or self._best is None or not self.best.is_file() or data.valid is None:
             return
-        if self.recipe.budget is not None:  # it is spent, on looks among others
-            return
-        if self._best.compared == trainer.update:  # before a kill
+        spent = self.recipe.budget is not None  # on looks among others
+        if spent or self._best.compared == trainer.update:  # before a kill
             return
         like = trainer.current()
         saved = {
@@ -506,7 +501,8 @@ class Run(RunFolder):
         seen = {
             x["update"]: found for x in self.metrics() if (found := self._monitor.judged(x)) is not None
         }
-        count = compare(self._monitor, self._best, saved, seen, data.valid, trainer.update, like)
+        whole = Comparison(self._monitor, self._best, data.valid, trainer.update, like)
+        count = whole.made(saved, seen)
         self._best.save(self.best, like)
         self.info["looks"] = self._monitor.counts() | {"compared": count}
 
@@ -580,20 +576,18 @@ class Run(RunFolder):
         when = {"update": trainer.update, "seconds": seconds, "wall": self._wall()}
         if history or self._keeps(trainer.progress()):  # wherever it ends, an update that is due is kept
             kept = {k: v for k, v in state.items() if k.startswith(("parameter/", "average/"))}
-            save_tensors(
-                self.checkpoint(trainer.update), trainer.machine, kept, {"update": trainer.update}
-            )
+            path = self.checkpoint(trainer.update)
+            save_tensors(path, trainer.machine, kept, {"update": trainer.update})
         if self._monitor is not None:
             state |= self._monitor.state()
         if self._guard is not None:
             state |= self._guard.state()
         before = self.previous if self._sound else None  # a damaged one does not push out a good one
-        save_tensors(
-            self.latest, trainer.machine, state, when | {"evaluations": self._lines}, before=before
-        )
+        when["evaluations"] = self._lines
+        save_tensors(self.latest, trainer.machine, state, when, before=before)
         self._saved, self._sound = trainer.update, True
 
-    def _describe(self, trainer: Training, status: str, seconds: float, **more: Any) -> None:
+    def _describe(self, trainer: Training, status: str, seconds: float) -> None:
         self.info |= {
             "status": status,
             "update": trainer.update,
@@ -602,16 +596,10 @@ class Run(RunFolder):
             "wall": round(self._wall(), 3),
             "diverged": list(trainer.diverged()),
             **divergences(self.info, trainer),
-            **self._counted(),
-            **more,
         }
+        if self._monitor is not None:
+            self.info["looks"] = self.info.get("looks", {}) | self._monitor.counts()
         self._write()
-
-    def _counted(self) -> Record:
-        """Looks at the likelihood so far."""
-        if self._monitor is None:
-            return {}
-        return {"looks": self.info.get("looks", {}) | self._monitor.counts()}
 
     def _extend(self, epochs: int | None, rate: str | None, budget: str | None) -> str:
         if budget is None:
@@ -621,21 +609,13 @@ class Run(RunFolder):
             change, rate, told = longer_time(str(self.folder), self.recipe, wall, budget, rate)
             update = self.info.get("update", 0)
             self.info["plan"] = {"wall": wall, "update": update, "most": change["epochs"]}
-        self._changed(change, rate)
-        return told
-
-    def _changed(self, change: dict[str, Any], rate: str | None) -> None:
-        """Writes down a longer plan."""
         self.info["recipe"] |= change
         self.recipe = Recipe.from_dict(self.info["recipe"])
         self._ready = None  # it had the old plan
-        self.info.setdefault("prolonged", []).append(
-            {
-                "update": self.info.get("update", 0),
-                "rate": rate,
-                **{k: v for k, v in change.items() if v is not None},
-            }
-        )
+        entry = {"update": self.info.get("update", 0), "rate": rate}
+        entry |= {k: v for k, v in change.items() if v is not None}
+        self.info.setdefault("prolonged", []).append(entry)
         self.info["status"] = "interrupted"
         self.info.pop("stopped", None)
         self._write()
+        return told

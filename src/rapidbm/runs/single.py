@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
 
 from ..data.splits import Dataset
 from ..errors import InputError
@@ -21,20 +20,6 @@ from .trained import Checkpoint, Trained
 
 RBMS = (".h5", ".hdf5")
 ENDINGS = (".safetensors", *RBMS)
-
-
-def machine_in(path: Path) -> Machine:
-    """The machine of a file, by its ending."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}; check the path")
-    if path.suffix not in ENDINGS:
-        raise InputError(
-            f"{path} is neither a run folder nor a file of a machine, {', '.join(ENDINGS)}; data are "
-            "named by --data"
-        )
-    if path.suffix in RBMS:
-        return load_rbms(path)
-    return load_machine(path)
 
 
 class SingleMachine(Trained):
@@ -52,7 +37,15 @@ class SingleMachine(Trained):
 
     @staticmethod
     def of(path: Path) -> SingleMachine:
-        return SingleMachine(machine_in(path), path)
+        """The machine of a file, by its ending."""
+        if not path.is_file():
+            raise InputError(f"there is no file {path}; check the path")
+        if path.suffix not in ENDINGS:
+            raise InputError(
+                f"{path} is neither a run folder nor a file of a machine, {', '.join(ENDINGS)}; data are "
+                "named by --data"
+            )
+        return SingleMachine(load_rbms(path) if path.suffix in RBMS else load_machine(path), path)
 
     def __str__(self) -> str:
         return "this machine" if self.path is None else str(self.path)
@@ -76,20 +69,8 @@ class SingleMachine(Trained):
         return self._machine.replicas
 
     @property
-    def negative(self) -> None:
-        return None
-
-    @property
     def latest(self) -> Path:
         raise InputError(f"{self} has no checkpoints")
-
-    def checkpoints(self) -> dict[int, Path]:
-        return {}
-
-    def chosen(self, which: Checkpoint = None) -> Literal["last"]:
-        if which is not None:
-            raise InputError(f"{self} is one machine without checkpoints; leave --update out")
-        return "last"
 
     def where(self, which: Checkpoint = None) -> tuple[None, str]:
         self.chosen(which)

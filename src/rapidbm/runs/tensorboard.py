@@ -16,8 +16,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from ..random import stream
 from ..sampling.gibbs import run_sweeps
 from ..training.loop import Progress
 from ..training.negative import Persistent, Tempered
-from .folder import Record
+from .folder import ASIDE, Record
 from .metrics import corrupt, reconstruct
 
 if TYPE_CHECKING:
@@ -46,11 +46,8 @@ BINS = 64
 PIXELS = 2**19  # of a picture
 IMAGES, FILLED = 64, 12
 REPLICAS = 100
-SWEEPS, FEW_SWEEPS = (
-    100,
-    10,
-)  # from random spins, where no chains are kept; where a sweep goes unit by unit
-ASIDE = ("epoch", "update", "seconds", "diverged")
+SWEEPS = 100  # from random spins, where no chains are kept
+FEW_SWEEPS = 10  # of them, where a sweep goes unit by unit
 PAPER, LIGHT, DARK = (255, 255, 255), (211, 221, 229), (29, 43, 54)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -59,7 +56,7 @@ def check_installed() -> None:
     require("tensorboard", "watching by TensorBoard")
 
 
-class TensorBoard:
+class TensorBoard(AbstractContextManager["TensorBoard"]):
     """Writes the evaluations of a run for TensorBoard; a resumed run continues without duplicate points.
 
     Parameters
@@ -87,12 +84,7 @@ class TensorBoard:
         self.folder = inside(run.folder, PLACE)
         self._writer: SummaryWriter | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

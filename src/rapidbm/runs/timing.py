@@ -89,12 +89,8 @@ def planned(
         since, update = made[-1]["wall"], made[-1]["update"]
     speed = (now.update - update) / (wall - since)
     per_epoch = now.trainer.per_epoch
-    epochs = int(
-        min(
-            epochs_within(KEPT * (whole - reserved(whole, looking)) - wall, now.update, per_epoch, speed),
-            plan["most"],
-        )
-    )
+    left = KEPT * (whole - reserved(whole, looking)) - wall
+    epochs = int(min(epochs_within(left, now.update, per_epoch, speed), plan["most"]))
     mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
     made += [mark] * (bisect_right(PLANS, gone) - len(made))
     return epochs

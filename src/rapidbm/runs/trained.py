@@ -109,25 +109,38 @@ class Trained(Displayable, ABC):
         return tuple(self.info["data"].get("columns", ()))
 
     @property
-    @abstractmethod
-    def replicas(self) -> int: ...
+    def replicas(self) -> int:
+        return 1
+
     @property
-    @abstractmethod
     def negative(self) -> NegativePhase | None:
         """The negative phase that it was trained by, if that is known."""
+        return None
 
     @property
     @abstractmethod
     def latest(self) -> Path:
         """The file of the newest machine."""
 
-    @abstractmethod
     def checkpoints(self) -> dict[int, Path]:
-        """The saved history: update number → file."""
+        """The saved history, if there is one: update number → file."""
+        return {}
 
-    @abstractmethod
+    def checkpoints_until(self, which: Checkpoint, most: int) -> list[int]:
+        """The updates of checkpoints up to this one, so many at most, evenly spread."""
+        last = self.where(which)[0]
+        saved = [update for update in sorted(self.checkpoints()) if last is not None and update <= last]
+        spread = {round(i * (len(saved) - 1) / (most - 1)) for i in range(most)} if saved else set()
+        return [saved[i] for i in sorted(spread)]
+
     def chosen(self, which: Checkpoint = None) -> int | Literal["best", "last"]:
         """The checkpoint that is meant."""
+        if which is not None:
+            raise InputError(
+                f"{self} is one machine without checkpoints, there is no update {which}; leave --update "
+                "out"
+            )
+        return "last"
 
     @abstractmethod
     def where(self, which: Checkpoint = None) -> tuple[int | None, str]:

@@ -8,13 +8,18 @@ those after it make panels, so that no panel has more curves than there are pens
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..pictures import PAGE, PENS, label, label_of, panels, plain, print_style
 from .results import Row, Table
-from .search import Range, Search
+from .search import Range
 from .study import Study, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 4.2, 3.0  # inches, of a panel
 ACROSS = 3  # panels
@@ -26,56 +31,55 @@ Setting = tuple[str, Any]
 
 def grid_figure(table: Table) -> Any:
     """Means with their standard errors."""
-    study, measure = table.study, str(table.study.measure)
+    study = table.study
     along, lines, apart = axes_of(study)
     each = list(product(*([(name, value) for value in study.grid[name]] for name in apart)))
-    across = min(ACROSS, len(each))
-    down = math.ceil(len(each) / across)
-    with print_style():
-        fig, places = panels(across, down, width=max(WIDTH, min(PAGE, 2.6 * across)), height=HEIGHT)
-        for i, (axes, panel) in enumerate(zip(places, each, strict=False)):
+    many = f"{study.seeds} trainings" if study.seeds > 1 else "one training"
+    with _panels(study, len(each), f"mean and standard error of {many}") as (fig, places, lowest):
+        for i, (axes, panel) in enumerate(zip(places, each, strict=True)):
             title = ", ".join(f"{_name(k)} {shown(v)}" for k, v in panel)
             _panel(axes, table, along, lines, dict(panel))
-            x = _name(along) if along else ""
-            label(axes, plain(x) if i >= len(each) - across else "", "", plain(title))
-        ends = [axes.get_ylim() for axes in places[: len(each)]]
-        for axes in places[: len(each)]:
+            label(axes, plain(_name(along)) if along and i >= lowest else "", "", plain(title))
+        ends = [axes.get_ylim() for axes in places]
+        for axes in places:
             axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
-        for axes in places[len(each) :]:
-            axes.set_visible(False)
-        fig.supylabel(_measure(measure), fontsize=8)
         handles, words = places[0].get_legend_handles_labels()
         if lines:
             where: Any = "outside lower center"
             fig.legend(handles, words, loc=where, ncols=min(4, len(words)), title=plain(_of(lines)))
-        many = f"{study.seeds} trainings" if study.seeds > 1 else "one training"
-        fig.suptitle(plain(f"{study.name}: mean and standard error of {many}"), fontsize=8.5)
     return fig
 
 
 def search_figure(table: Table) -> Any:
     """Means with their standard errors over every setting that was searched; hollow ones were stopped."""
     study, measure = table.study, str(table.study.measure)
-    names = study.varied
-    across = min(ACROSS, len(names))
-    down = math.ceil(len(names) / across)
     rows = [row for row in table.rows if math.isfinite(row.mean(measure)[0])]
-    with print_style():
-        fig, places = panels(across, down, width=max(WIDTH, min(PAGE, 2.6 * across)), height=HEIGHT)
-        for axes, name in zip(places, names, strict=False):
+    with _panels(study, len(study.varied), f"{len(rows)} rows of a search") as (fig, places, _):
+        for axes, name in zip(places, study.varied, strict=True):
             _searched(axes, study, name, rows, measure)
             label(axes, plain(_name(name)), "", "")
-            axes.grid(axis="y", color="#d3dde5", linewidth=0.5)
-            axes.set_axisbelow(True)
-        for axes in places[len(names) :]:
-            axes.set_visible(False)
-        fig.supylabel(_measure(measure), fontsize=8)
-        fig.suptitle(plain(f"{study.name}: {len(rows)} rows of a search"), fontsize=8.5)
     return fig
 
 
+@contextmanager
+def _panels(study: Study, count: int, told: str) -> Iterator[tuple[Figure, list[Any], int]]:
+    """A figure, so many panels, to be drawn into, and the first one that has none below it."""
+    across = min(ACROSS, count)
+    down = math.ceil(count / across)
+    with print_style():
+        fig, places = panels(across, down, width=max(WIDTH, min(PAGE, 2.6 * across)), height=HEIGHT)
+        for axes in places[count:]:
+            axes.set_visible(False)
+        yield fig, places[:count], count - across
+        for axes in places[:count]:
+            axes.grid(axis="y", color="#d3dde5", linewidth=0.5)
+            axes.set_axisbelow(True)
+        fig.supylabel(_measure(str(study.measure)), fontsize=8)
+        fig.suptitle(plain(f"{study.name}: {told}"), fontsize=8.5)
+
+
 def _searched(axes: Any, study: Study, name: str, rows: list[Row], measure: str) -> None:
-    part = study.search.over[name] if isinstance(study.search, Search) else ()
+    part = study.searched.over[name] if study.searched else ()
     numbers = all(_number(row.settings[name]) is not None for row in rows)
     words = part if isinstance(part, tuple) else [row.settings[name] for row in rows]
     known = list(dict.fromkeys(map(shown, words)))
@@ -127,7 +131,7 @@ def _panel(axes: Any, table: Table, along: str | None, lines: list[str], panel: 
         points = []
         for spot, value in zip(spots, values, strict=True):
             wanted = {**panel, **dict(curve), **({along: value} if along else {})}
-            row = _found(table, wanted)
+            row = next((r for r in table.rows if wanted.items() <= r.settings.items()), None)
             mean, error = row.mean(measure) if row is not None else (math.nan, math.nan)
             beside = spot * (max(spots) / min(spots)) ** aside if wide else spot + aside * length
             points.append((beside, mean, error if math.isfinite(error) else 0.0))
@@ -143,15 +147,6 @@ def _panel(axes: Any, table: Table, along: str | None, lines: list[str], panel: 
     else:
         axes.set_xticks(spots, [plain(shown(value)) for value in values])
         axes.set_xlim(-0.5, len(values) - 0.5)
-    axes.grid(axis="y", color="#d3dde5", linewidth=0.5)
-    axes.set_axisbelow(True)
-
-
-def _found(table: Table, wanted: dict[str, Any]) -> Row | None:
-    for row in table.rows:
-        if all(row.settings[name] == value for name, value in wanted.items()):
-            return row
-    return None
 
 
 def _numbers(study: Study, name: str) -> bool:

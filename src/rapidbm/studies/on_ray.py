@@ -20,7 +20,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,7 +156,8 @@ class Asked:
 
     def mark(self) -> bool:
         """Marks runs that a scheduler has ended, once their workers have left; whether some have not."""
-        by = str(getattr(self.sweep.study.search, "scheduler", NONE))
+        search = self.sweep.study.searched
+        by = NONE if search is None else search.scheduler
         for batch in list(self.ended) if by != NONE else ():
             run = begun(self.sweep.folder, batch)
             if run is None or run.status == "finished":
@@ -177,7 +178,8 @@ class Searched(Asked):
         for point, row in known:  # of a sweep that was cut
             value = row.mean(str(sweep.study.measure))[0]
             if math.isfinite(value):
-                _or_not(algorithm.add_evaluated_point, dict(point), value)
+                with suppress(NotImplementedError):  # not every algorithm of Tune's takes it
+                    algorithm.add_evaluated_point(dict(point), value)
 
     def next(self, trial: str) -> Batch | None:
         if self.queue:
@@ -198,8 +200,8 @@ class Searched(Asked):
 
 
 def _asked(sweep: Sweep, tell: Callable[[str], None]) -> Asked:
-    search = sweep.study.search
-    if not isinstance(search, Search) or search.algorithm == RANDOM:
+    search = sweep.study.searched
+    if search is None or search.algorithm == RANDOM:
         return Asked(sweep, tell)
     from ray import tune
 
@@ -284,8 +286,8 @@ def _stopper(stop: Callable[[], bool]) -> Any:
 
 
 def _scheduler(sweep: Sweep, low: bool) -> Any:
-    search = sweep.study.search
-    if not isinstance(search, Search) or search.scheduler == NONE:
+    search = sweep.study.searched
+    if search is None or search.scheduler == NONE:
         return None
     from ray import tune
 
@@ -394,11 +396,3 @@ def _before(owner: Any, name: str, call: Callable[[], None]) -> None:
 
     if whole is not None:
         setattr(owner, name, both)
-
-
-def _or_not(call: Callable[..., object], *words: Any) -> None:
-    """What not every algorithm of Tune's can do."""
-    try:
-        call(*words)
-    except NotImplementedError:
-        return

@@ -19,14 +19,13 @@ from typing import Any
 from ..data.tables import no_formula
 from ..display import as_html, as_text
 from ..errors import InputError, printable
-from ..runs.folder import Record, RunFolder
+from ..runs.folder import ASIDE, Record, RunFolder
 from ..runs.listing import LOW, with_spread
 from ..runs.metrics import WATCHED
 from .batches import data_words, finished
 from .planning import Batch, Plan
 from .study import Study, in_words, shown, written
 
-ASIDE = ("epoch", "update", "seconds", "diverged")
 BY = tuple(f"{name}_valid" for name in WATCHED)
 
 
@@ -51,6 +50,21 @@ class Row:
         if len(values) == 1:
             return values[0], self.errors[measure][0]
         return fmean(values), stdev(values) / math.sqrt(len(values))
+
+    def as_dict(self, measures: Sequence[str]) -> dict[str, Any]:
+        """For JSON: every training."""
+        means = {name: self.mean(name) for name in measures}
+        return {
+            "settings": written(self.settings),
+            "wanted": self.wanted,
+            "trained": self.trained,
+            "diverged": self.diverged,
+            **({"stopped": self.stopped} if self.stopped else {}),
+            "seconds": _plain(self.seconds),
+            "mean": {name: _plain(value) for name, (value, _) in means.items()},
+            "error": {name: _plain(error) for name, (_, error) in means.items()},
+            "values": {name: list(map(_plain, values)) for name, values in self.values.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -85,10 +99,8 @@ class Table:
         return [*self.study.varied, measure, "trained"], cells
 
     def __repr__(self) -> str:
-        best = self.best
-        told = ""
-        if best is not None:
-            told = f"\nbest: {in_words(best.settings)}" if len(self.rows) > 1 else ""
+        best = self.best if len(self.rows) > 1 else None
+        told = "" if best is None else f"\nbest: {in_words(best.settings)}"
         return as_text(*self.cells()) + printable(told)
 
     def _repr_html_(self) -> str:
@@ -110,23 +122,7 @@ class Table:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """For JSON: every training of every row."""
-        told = []
-        for row in self.rows:
-            means = {name: row.mean(name) for name in self.measures}
-            told.append(
-                {
-                    "settings": written(row.settings),
-                    "wanted": row.wanted,
-                    "trained": row.trained,
-                    "diverged": row.diverged,
-                    **({"stopped": row.stopped} if row.stopped else {}),
-                    "seconds": _plain(row.seconds),
-                    "mean": {name: _plain(value) for name, (value, _) in means.items()},
-                    "error": {name: _plain(error) for name, (_, error) in means.items()},
-                    "values": {name: list(map(_plain, values)) for name, values in row.values.items()},
-                }
-            )
-        return told
+        return [row.as_dict(self.measures) for row in self.rows]
 
     def figure(self) -> Any:
         """The measure of the study over its grid, a matplotlib figure."""
@@ -140,9 +136,8 @@ def table(plan: Plan, folder: Path) -> Table:
     runs = {batch.name: finished(folder, batch) for batch in plan.batches}
     _check_data([run for run in runs.values() if run is not None])
     looks = {name: run.metrics() for name, run in runs.items() if run is not None}
-    rows = []
-    for point, trainings in zip(plan.study.points(), plan.rows, strict=True):
-        rows.append(_row(plan.study, point, trainings, runs, looks))
+    points = zip(plan.study.points(), plan.rows, strict=True)
+    rows = (_row(plan.study, point, trainings, runs, looks) for point, trainings in points)
     return Table(plan.study, tuple(rows))
 
 

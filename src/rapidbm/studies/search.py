@@ -67,9 +67,6 @@ class Range:
             value = low + share * (high - low)
         return int(value) if self.whole else value
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high, "log": self.log}
-
 
 @dataclass(frozen=True)
 class Search:
@@ -102,11 +99,6 @@ class Search:
                 name: part.at(x) if isinstance(part, Range) else part[int(x * len(part))]
                 for (name, part), x in zip(self.over.items(), shares, strict=True)
             }
-
-    def as_dict(self) -> dict[str, Any]:
-        """As a file has it, but for what is varied."""
-        own = {"samples": self.samples, "algorithm": self.algorithm, "scheduler": self.scheduler}
-        return own | {"grace": self.grace, "reduction": self.reduction}
 
 
 def range_of(name: str, given: Any) -> Range | None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -191,28 +191,27 @@ class Study:
         dict
             Plain values.
         """
-        grid = {name: [written({name: v})[name] for v in values] for name, values in self.grid.items()}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "known"}
-        own |= {"fixed": written(self.fixed), "grid": grid}
-        if isinstance(self.search, Search):
-            over = {
-                name: part.as_dict()
-                if isinstance(part, Range)
-                else [written({name: value})[name] for value in part]
-                for name, part in self.search.over.items()
-            }
-            own["search"] = {**self.search.as_dict(), "over": over}
+        own |= {"fixed": written(self.fixed), "grid": {k: _listed(v) for k, v in self.grid.items()}}
+        if self.searched is not None:
+            over = {k: _listed(part) for k, part in self.searched.over.items()}
+            own["search"] = vars(self.searched) | {"over": over}
         return {k: v for k, v in own.items() if k not in ("search", "ray") or v}
+
+    @property
+    def searched(self) -> Search | None:
+        """What rows are drawn from, unless there is a grid."""
+        return self.search if isinstance(self.search, Search) else None
 
     @property
     def varied(self) -> list[str]:
         """Names of the settings that vary."""
-        return list(self.search.over if isinstance(self.search, Search) else self.grid)
+        return list(self.grid if self.searched is None else self.searched.over)
 
     @property
     def judges(self) -> bool:
         """Whether results decide what is trained next, which needs Ray Tune."""
-        return isinstance(self.search, Search) and self.search.judges
+        return self.searched is not None and self.searched.judges
 
     def points(self) -> Iterator[dict[str, Any]]:
         """All points, the last setting varying fastest; of a search, those drawn.
@@ -224,8 +223,8 @@ class Study:
         """
         if self.known is not None:
             yield from (dict(point) for point in self.known)
-        elif isinstance(self.search, Search):
-            for point in self.search.drawn(int(self.fixed.get("seed", 0))):
+        elif self.searched is not None:
+            for point in self.searched.drawn(int(self.fixed.get("seed", 0))):
                 yield self.point(point)
         else:
             for values in product(*self.grid.values()):
@@ -330,19 +329,24 @@ def in_words(point: Mapping[str, Any]) -> str:
 
 def written(point: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as a study has them."""
-    told = {k: v[0] if isinstance(v, tuple) and len(v) == 1 else v for k, v in point.items()}
-    return {k: DENSE if v is None else v for k, v in told.items()}
+    return {name: _written(value) for name, value in point.items()}
+
+
+def _written(value: Any) -> Any:
+    value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    return DENSE if value is None else value
+
+
+def _listed(part: Range | Sequence[Any]) -> Any:
+    """What a setting varies over, as a file has it."""
+    return asdict(part) if isinstance(part, Range) else list(map(_written, part))
 
 
 @cache
 def _hints() -> dict[str, Any]:
     hints = get_type_hints(Recipe)
-    own = {
-        f.name: hints[f.name]
-        for f in fields(Recipe)
-        if f.name not in ("falls", "rate_changes", "options")
-    }
-    return {**own, "preset": str}
+    own = {f.name for f in fields(Recipe)} - {"falls", "rate_changes", "options"}
+    return {name: hints[name] for name in own} | {"preset": str}
 
 
 def _field(name: str) -> str:

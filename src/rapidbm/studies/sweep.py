@@ -25,7 +25,7 @@ from ..schema import Anything, Names, Several
 from .batches import check, data_of, finished, train
 from .planning import Batch, Plan, plan
 from .results import Table, table
-from .search import RANDOM, Search
+from .search import RANDOM
 from .study import Study, in_words, written
 
 SAMPLES = Names({"points": Several(Names({}, others=Anything()))})
@@ -60,8 +60,8 @@ class Sweep:
         self.folder = Path(folder) if folder is not None else Path("runs") / self.study.name
         if (self.folder / "run.json").exists():
             raise InputError(f"{self.folder} is a run, not a sweep; choose another --out")
-        search = self.study.search
-        if isinstance(search, Search) and search.algorithm != RANDOM:
+        search = self.study.searched
+        if search is not None and search.algorithm != RANDOM:
             self.study = replace(self.study, known=self._samples())
         self._loaded: dict[str, Dataset] = {}
         self.plan: Plan = plan(self.study, self.folder)

@@ -18,7 +18,7 @@ from ... import interrupts
 from ...display import MEASURED, short, spread
 from ...errors import DataWarning, FitWarning, LoadWarning, LossWarning, PluginWarning, printable
 from ...progress import Watch, quiet, watch
-from .telling import Telling
+from .telling import ASIDE, Telling
 
 if TYPE_CHECKING:
     from ...runs.run import Run, Step
@@ -168,12 +168,11 @@ def with_error(values: Sequence[float | None], errors: Sequence[float | None]) -
 
 def record_line(record: dict[str, Any]) -> str:
     """An evaluation in one line."""
-    aside = ("epoch", "update", "seconds", "diverged")
     told: dict[str, list[str]] = {}  # a metric: its value, or one for each part of the data
     for key, values in record.items():
         name, _, part = key.rpartition("_")
         split = part in ("train", "test", "valid")
-        if key in aside or (split and name.endswith("_error")):
+        if key in ASIDE or (split and name.endswith("_error")):
             continue
         error = record.get(f"{name}_error_{part}")
         words = spread(values) if error is None else with_error(values, error)
@@ -219,13 +218,13 @@ def follow_sweep(
 ) -> None:
     """Trains what is left of a sweep and shows how far it is: values of different settings side by side
     have no mean worth showing."""
-    bar, now, left = _updates(screen), "", len(sweep.left())
+    bar, now, number, left = _updates(screen), "", 0, len(sweep.left())
     frozen: set[int] = set()
     with bar, quiet(screen.as_json or not bar.disable):
         task = bar.add_task("", total=None)
-        for number, (batch, step) in _numbered(sweep.go(stopper)):
+        for batch, step in sweep.go(stopper):
             if batch.name != now:
-                now = batch.name
+                now, number = batch.name, number + 1
                 frozen.clear()
                 many = batch.recipe.replicas
                 words = f"batch {now}, {number} of {left}: {many} training{'s' if many > 1 else ''}"
@@ -238,21 +237,9 @@ def follow_sweep(
                 screen.result({"event": "evaluation", "batch": now, **step.record})
 
 
-def _numbered(steps: Iterator[tuple[Batch, Step]]) -> Iterator[tuple[int, tuple[Batch, Step]]]:
-    """The steps, with which batch they are of."""
-    seen: dict[str, int] = {}
-    for batch, step in steps:
-        yield seen.setdefault(batch.name, len(seen) + 1), (batch, step)
-
-
 def _updates(screen: Screen) -> Any:
     """A bar of updates."""
-    from rich.progress import (
-        MofNCompleteColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     counts = (TextColumn("update"), MofNCompleteColumn())
     return screen.bar(*counts, TimeElapsedColumn(), TimeRemainingColumn())

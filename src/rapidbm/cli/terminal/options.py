@@ -44,7 +44,6 @@ Folder = Annotated[
         autocompletion=run_names,
         help="A run folder; pretrained:mnist, a machine that comes with the package; or a machine's "
         "file, .safetensors or .h5.",
-        show_default=False,
     ),
 ]
 FIGURES = "RUN/figures, ./pretrained-NAME, or beside the file of a machine"
@@ -54,7 +53,6 @@ Update = Annotated[
         help="Take the checkpoint after this update, best or last (default: the best by validation, "
         "where that was watched, else the last).",
         autocompletion=offers(("best", "last")),
-        show_default=False,
     ),
 ]
 Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
@@ -65,17 +63,9 @@ DataFile = Annotated[
         help="Measure on these data: a file, or a name of [bold]rapidbm datasets[/]. The file that the "
         "run was trained on, if it has moved or the run is not your own, counts as its own: nothing "
         "outside a folder is read that you have not named.",
-        show_default=False,
     ),
 ]
-METAVARS: dict[Any, str] = {  # of the help; a list may be given again and again
-    int: "N",
-    float: "X",
-    str: "TEXT",
-    list[int]: "N",
-    list[float]: "X",
-    list[str]: "TEXT",
-}
+METAVARS = {int: "N", float: "X", str: "TEXT"}  # of the help, of one or of a list
 DEVICES = ("auto", "cpu", "cuda")
 Device = Annotated[
     str,
@@ -83,7 +73,7 @@ Device = Annotated[
 ]
 Limit = Annotated[
     float | None,
-    typer.Option(help="Stop after so many seconds, and say how far it was.", show_default=False),
+    typer.Option(help="Stop after so many seconds, and say how far it was."),
 ]
 Shards = Annotated[
     int | None,
@@ -91,7 +81,6 @@ Shards = Annotated[
         help="Parts of the chains with random numbers of their own, which the processes of a launcher "
         "share (default: one for each process).",
         min=1,
-        show_default=False,
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
@@ -152,7 +141,7 @@ def parameter(
         *names,
         least=setting.least,
         values=values,
-        metavar=METAVARS.get(kind),
+        metavar=METAVARS.get(*(get_args(kind) or (kind,))),
         hidden=hidden,
     )
     keyword = inspect.Parameter.KEYWORD_ONLY

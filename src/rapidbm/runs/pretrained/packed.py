@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,10 +105,6 @@ class Pretrained(Trained):
         return Dataset(self.card.data, train, test, self.shape)
 
     @property
-    def replicas(self) -> int:
-        return 1
-
-    @property
     def negative(self) -> NegativePhase:
         return self.recipe.negative_phase()
 
@@ -121,17 +117,6 @@ class Pretrained(Trained):
     @property
     def latest(self) -> Path:
         return self.path
-
-    def checkpoints(self) -> dict[int, Path]:
-        return {}
-
-    def chosen(self, which: Checkpoint = None) -> Literal["last"]:
-        if which is not None:
-            raise InputError(
-                f"{self.name} is one machine without checkpoints, there is no update {which}; leave "
-                "--update out"
-            )
-        return "last"
 
     def where(self, which: Checkpoint = None) -> tuple[int, str]:
         self.chosen(which)

@@ -13,11 +13,14 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-WIDTH, HEIGHT = 460.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 70.0, 90.0, 14.0, 42.0  # margins: ticks, names of the curves, –, the axis
+from .html import template
+
+WIDTH, HEIGHT = 460, 270
+LEFT, RIGHT, TOP, BOTTOM = 70, 90, 14, 42  # margins: ticks, names of the curves, –, the axis
 GAP = 15.0  # between two names of curves
 MANY = 10  # looks from which on the first fifth may leave the frame
 FAR = 1e4  # of the frame, for what is outside
@@ -57,33 +60,24 @@ class Chart:
         frame = _Frame.around(self)
         if frame is None:
             return Markup("")
-        parts = [*_axes(self, frame)]
-        if self.level is not None:
-            parts.append(_level(self.level, frame))
-        ends = _apart([(i, frame.y(_last(c))) for i, c in enumerate(self.curves) if _known(c)])
-        for i, curve in enumerate(self.curves):
-            if _known(curve):
-                parts.append(_drawn(i, curve, frame, ends[i]))
-        parts.append(
-            Markup('<line class="cursor" x1="0" x2="0" y1="{}" y2="{}"/>').format(TOP, HEIGHT - BOTTOM)
+        known = [(i, curve) for i, curve in enumerate(self.curves) if _known(curve)]
+        names_at = _apart([(i, frame.y(_last(curve))) for i, curve in known])
+        ends = "; ".join(f"{c.name or self.title} ends at {short(_last(c))}" for _, c in known)
+        marks = labelled((log_ticks if self.log else ticks)(frame.x_low, frame.x_high))
+        shown = self.level is not None and frame.low <= self.level <= frame.high
+        text = template("chart.svg").render(
+            **{"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP},
+            bottom=HEIGHT - BOTTOM,
+            label=f"{self.title} against {self.across}: {ends}.",
+            looks=json.dumps(_looks(self, frame)),
+            rows=[(frame.y(y), told) for y, told in labelled(ticks(frame.low, frame.high))],
+            columns=[(frame.x(x), told) for x, told in marks],
+            across=self.across,
+            level=frame.y(self.level) if shown and self.level is not None else None,
+            curves=[_drawn(curve, frame) | {"number": i, "name_at": names_at[i]} for i, curve in known],
+            count=len(self.curves),
         )
-        parts += [
-            Markup('<circle class="at series-{}" r="4"/>').format(i % 3) for i in range(len(self.curves))
-        ]
-        told = "; ".join(
-            f"{c.name or self.title} ends at {short(_last(c))}" for c in self.curves if _known(c)
-        )
-        looks = json.dumps(_looks(self, frame))
-        return Markup(
-            '<svg class="chart" viewBox="0 0 {w:g} {h:g}" role="img" tabindex="0" aria-label="{label}" '
-            'data-looks="{looks}">{parts}</svg>'
-        ).format(
-            w=WIDTH,
-            h=HEIGHT,
-            label=f"{self.title} against {self.across}: {told}.",
-            looks=looks,
-            parts=Markup("").join(parts),
-        )
+        return Markup("".join(line.strip() for line in text.splitlines()))
 
 
 @dataclass(frozen=True)
@@ -198,57 +192,19 @@ def with_error(value: float, error: float) -> str:
     return f"{value:{form}}\u00a0±\u00a0{error:{form}}".replace("-", "−")
 
 
-def _axes(chart: Chart, frame: _Frame) -> list[Markup]:
-    parts = []
-    line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
-    text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
-    for y, told in labelled(ticks(frame.low, frame.high)):
-        at = frame.y(y)
-        parts.append(line.format(LEFT, WIDTH - RIGHT, at, at))
-        parts.append(text.format(LEFT - 8, at + 4, "end", told))
-    bottom = HEIGHT - BOTTOM
-    marks = log_ticks if chart.log else ticks
-    for x, told in labelled(marks(frame.x_low, frame.x_high)):
-        at = frame.x(x)
-        parts.append(line.format(at, at, bottom, bottom + 5))
-        parts.append(text.format(at, bottom + 19, "middle", told))
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(text.format(middle, HEIGHT - 5, "middle", escape(chart.across)))
-    return parts
-
-
-def _level(value: float, frame: _Frame) -> Markup:
-    if not frame.low <= value <= frame.high:
-        return Markup("")
-    at = frame.y(value)
-    line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
-    return line.format(LEFT, WIDTH - RIGHT, at, at)
-
-
-def _drawn(number: int, curve: Curve, frame: _Frame, label_at: float) -> Markup:
+def _drawn(curve: Curve, frame: _Frame) -> dict[str, Any]:
+    """Where the line of a curve goes, and its band where it has one."""
     half = curve.half or [None] * len(curve.y)
     rows = [(frame.x(x), y, h) for x, y, h in zip(curve.x, curve.y, half, strict=True) if y is not None]
 
     def path(edge: Callable[[float, float], float]) -> list[str]:
         return [f"{x:g},{frame.y(edge(y, h or 0.0), FAR):g}" for x, y, h in rows]
 
-    parts, floor = [], _floor(curve)
+    band, floor = list[str](), _floor(curve)
     if any(h for _, _, h in rows):
-        outline = [*path(lambda y, h: y + h), *reversed(path(lambda y, h: max(y - h, floor)))]
-        parts.append(Markup('<polygon class="band" points="{}"/>').format(" ".join(outline)))
-    line = path(lambda y, h: y)
-    parts.append(Markup('<polyline class="line" points="{}"/>').format(" ".join(line)))
-    # An inner svg cuts off what is outside of it.
-    x, y, wide, high = LEFT - 4, TOP - 4, WIDTH - LEFT - RIGHT + 8, HEIGHT - TOP - BOTTOM + 8
-    place = f'x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}"'
-    box = f'viewBox="{x:g} {y:g} {wide:g} {high:g}" aria-hidden="true"'
-    parts = [Markup("<svg {}>{}</svg>").format(Markup(f"{place} {box}"), Markup("").join(parts))]
+        band = [*path(lambda y, h: y + h), *reversed(path(lambda y, h: max(y - h, floor)))]
     end, at = rows[-1][0], frame.y(rows[-1][1])
-    parts.append(Markup('<circle class="spot" r="3" cx="{}" cy="{}"/>').format(end, at))
-    parts.append(
-        Markup('<text class="mark" x="{}" y="{:g}">{}</text>').format(end + 8, label_at + 4, curve.name)
-    )
-    return Markup('<g class="series-{}">{}</g>').format(number % 3, Markup("").join(parts))
+    return {"name": curve.name, "band": band, "line": path(lambda y, h: y), "end": end, "at": at}
 
 
 def _apart(ends: list[tuple[int, float]]) -> dict[int, float]:

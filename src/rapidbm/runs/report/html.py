@@ -7,31 +7,37 @@ The page of a run and that of a reproduction extend `base.html`; what they are g
 from __future__ import annotations
 
 import base64
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 HERE = Path(__file__).parent
 PNG, SVG = "image/png", "image/svg+xml"
 
 
-def render(template: Path, **values: Any) -> str:
-    """The HTML of a template that extends `base.html`; a name that it is not given is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
+@cache
+def template(name: str, folder: Path = HERE) -> Template:
+    """A template of a folder, or of this one; a name that it is not given is an error."""
     environment = Environment(
-        loader=FileSystemLoader([template.parent, HERE]),
+        loader=FileSystemLoader([folder, HERE]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"duration": duration, "breakable": breakable}
-    own = {
-        name: Markup((HERE / file).read_text(encoding="utf-8").strip())
-        for name, file in (("style", "style.css"), ("script", "page.js"))
-    }
-    return environment.get_template(template.name).render(**own, **values)
+    for name_of, file in (("style", "style.css"), ("script", "page.js")):
+        text = (HERE / file).read_text(encoding="utf-8")
+        environment.globals[name_of] = Markup(text.strip())
+    return environment.get_template(name)
+
+
+def render(page: Path, **values: Any) -> str:
+    """The HTML of a template that extends `base.html`."""
+    return template(page.name, page.parent).render(**values)
 
 
 def embedded(content: bytes, kind: str) -> str:
@@ -39,10 +45,8 @@ def embedded(content: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def breakable(text: object) -> Any:
+def breakable(text: object) -> Markup:
     """A text that may be broken after a slash or a comma, and only there or between words."""
-    from markupsafe import Markup, escape
-
     return Markup(str(escape(text)).replace("/", "/<wbr>").replace(",", ",<wbr>"))
 
 

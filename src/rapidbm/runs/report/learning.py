@@ -9,10 +9,9 @@ from typing import Any
 
 from ...estimates import WIDE
 from ...pictures import label_of
-from ..folder import Record, RunFolder
+from ..folder import ASIDE, Record, RunFolder
 from .charts import Chart, Curve, Value, with_error
 
-ASIDE = ("epoch", "update", "seconds", "diverged")
 PARTS = ("train", "test", "valid")
 MANY = 20  # epochs from which on looks that crowd at the start are drawn against a logarithm
 
@@ -27,7 +26,7 @@ def names_of(records: Sequence[Record]) -> list[str]:
 def charts(run: RunFolder, records: Sequence[Record]) -> list[Chart]:
     """One for each metric that was looked at twice or more."""
     lost = set(run.info.get("diverged", []))
-    found = []
+    many, found = run.recipe.replicas - len(lost), []
     for name in names_of(records):
         keys = [k for k in (name, *(f"{name}_{part}" for part in PARTS)) if any(k in r for r in records)]
         curves = [_curve(run, records, name, key, lost) for key in keys]
@@ -35,13 +34,11 @@ def charts(run: RunFolder, records: Sequence[Record]) -> list[Chart]:
         if max(len(set(curve.x)) for curve in curves) < 2:
             continue
         log = run.recipe.evaluate == "log" and last >= MANY
-        level = None
         columns = fit_of(run).get("independent_columns")
-        if name == "log_likelihood" and isinstance(columns, int | float):
-            level = float(columns)
-        several = run.recipe.replicas - len(lost) > 1
-        below = f"Bands: one standard deviation over {run.recipe.replicas - len(lost)} replicas."
-        if not several:
+        proven = isinstance(columns, int | float) and name == "log_likelihood"
+        level = float(columns or 0.0) if proven else None
+        below = f"Bands: one standard deviation over {many} replicas."
+        if many <= 1:
             below = "Bands: 95 % intervals." if any(curve.half for curve in curves) else ""
         if level is not None:
             below = f"{below} Dotted: independent columns.".strip()
@@ -62,9 +59,8 @@ def _curve(run: RunFolder, records: Sequence[Record], name: str, key: str, lost:
         unknown: list[Value] = [None] * run.recipe.replicas
         errors = [r.get(f"{name}_error_{part}", unknown)[kept] for r in rows]
         half = [None if e is None else WIDE * e for e in errors]
-    return Curve(
-        part, [_epochs(run, r) for r in rows], [statistics.fmean(v) if v else None for v in values], half
-    )
+    mean = [statistics.fmean(v) if v else None for v in values]
+    return Curve(part, [_epochs(run, r) for r in rows], mean, half)
 
 
 def _epochs(run: RunFolder, record: Record) -> float:
@@ -81,12 +77,9 @@ def looks(records: Sequence[Record]) -> dict[str, Any]:
     rows = []
     for record in records:
         cells = [f"{record['epoch']:,}", f"{record['update']:,}", f"{record.get('seconds', 0.0):.1f}"]
-        cells += [spread(record.get(key, [])) for key in keys]
-        rows.append(cells)
-    return {
-        "head": ["epoch", "update", "seconds", *(key.replace("_", " ") for key in keys)],
-        "rows": rows,
-    }
+        rows.append([*cells, *(spread(record.get(key, [])) for key in keys)])
+    head = ["epoch", "update", "seconds", *(key.replace("_", " ") for key in keys)]
+    return {"head": head, "rows": rows}
 
 
 def fit_of(run: RunFolder) -> dict[str, Any]:

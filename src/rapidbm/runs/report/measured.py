@@ -71,32 +71,43 @@ class Measured:
     left_out: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The machine of a run that its page shows, and how it is measured."""
+
+    run: RunFolder
+    update: Checkpoint
+    replica: int
+    seed: int
+    device: str
+
+    def machine(self, update: Checkpoint) -> Machine:
+        """All replicas after an update."""
+        return self.run.machine(update).to(device_named(self.device)).requires_grad_(False)
+
+
 def measure(
-    run: RunFolder,
+    chosen: Choice,
     data: Dataset | None,
     out: Path,
     *,
-    update: Checkpoint,
-    replica: int,
-    seed: int,
-    device: str,
     limit: float,
     quick: bool,
     tell: Callable[[str], object] = lambda text: None,
 ) -> Measured:
     """What the cache in `out` has, and unless it is to be `quick` the rest, in about `limit` seconds."""
-    digest = _digest(run, update, replica, seed)
+    digest, seed = _digest(chosen), chosen.seed
     work = Measured(_kept(out, digest))
     if quick:
         return work
-    machine = run.machine(update).to(device_named(device)).requires_grad_(False)
-    one = machine.replica(replica)
+    machine = chosen.machine(chosen.update)
+    one = machine.replica(chosen.replica)
     deadline = time.monotonic() + limit
-    table = run.info["data"]["shape"][0] == 1
+    count = ROWS if chosen.run.shape[0] == 1 else SHOWN
     tasks: dict[str, tuple[str, Callable[[], Any]]] = {
-        "spectrum": ("the spectrum", lambda: _spectrum(run, one, replica)),
-        "norms": ("norms of the checkpoints", lambda: _norms(run, update, device)),
-        "samples": ("samples", lambda: _samples(one, ROWS if table else SHOWN, seed)),
+        "spectrum": ("the spectrum", lambda: _spectrum(chosen, one)),
+        "norms": ("norms of the checkpoints", lambda: _norms(chosen)),
+        "samples": ("samples", lambda: _samples(one, count, seed)),
     }
     if data is not None:
         tasks["filled"] = ("reconstructions", lambda: _filled(one, data, seed))
@@ -118,10 +129,11 @@ def measure(
     return work
 
 
-def _digest(run: RunFolder, update: Checkpoint, replica: int, seed: int) -> str:
+def _digest(chosen: Choice) -> str:
     """Of the machine's file and of all else that the numbers depend on."""
-    digest = hashlib.sha256(run.file(update).read_bytes())
-    digest.update(f"{replica}/{seed}/{__version__}/{run.info['data']['sha256']}".encode())
+    digest = hashlib.sha256(chosen.run.file(chosen.update).read_bytes())
+    data = chosen.run.info["data"]["sha256"]
+    digest.update(f"{chosen.replica}/{chosen.seed}/{__version__}/{data}".encode())
     return digest.hexdigest()
 
 
@@ -165,10 +177,11 @@ def _filled(machine: Machine, data: Dataset, seed: int) -> list[str]:
     return pack(reconstruct(machine, data.test.take(slice(0, FILLED)), rng)[0])
 
 
-def _spectrum(run: RunFolder, machine: Machine, replica: int) -> dict[str, Any]:
+def _spectrum(chosen: Choice, machine: Machine) -> dict[str, Any]:
     now = spectrum(machine)
-    saved = sorted(run.checkpoints())
-    first = spectrum(run.machine(saved[0], replica)).values[0] if saved else now.values[0][:0]
+    first = now.values[0][:0]
+    if saved := sorted(chosen.run.checkpoints()):
+        first = spectrum(chosen.run.machine(saved[0], chosen.replica)).values[0]
     return {
         "values": _floats(now.values[0]),
         "first": _floats(first),
@@ -178,15 +191,13 @@ def _spectrum(run: RunFolder, machine: Machine, replica: int) -> dict[str, Any]:
     }
 
 
-def _norms(run: RunFolder, update: Checkpoint, device: str) -> dict[str, Any]:
+def _norms(chosen: Choice) -> dict[str, Any]:
     """√(Σ J²) and √(Σ b²) of each replica at checkpoints, spread evenly over those there are."""
-    last, _ = run.where(update)
-    saved = [u for u in sorted(run.checkpoints()) if u <= last]
-    spread = {round(i * (len(saved) - 1) / (HISTORY - 1)) for i in range(HISTORY)} if saved else set()
-    found: dict[str, Any] = {"updates": [saved[i] for i in sorted(spread)], "couplings": []}
-    with watch("checkpoints", len(spread)) as tick:
-        for number in found["updates"]:
-            machine = run.machine(number).to(device_named(device)).requires_grad_(False)
+    updates = chosen.run.checkpoints_until(chosen.update, HISTORY)
+    found: dict[str, Any] = {"updates": updates, "couplings": []}
+    with watch("checkpoints", len(updates)) as tick:
+        for update in updates:
+            machine = chosen.machine(update)
             squares = [machine.couplings.norm(*edge).square() for edge in machine.layers.edges]
             found["couplings"].append(as_list(torch.stack(squares).sum(0).sqrt()))
             if machine.biases is not None:

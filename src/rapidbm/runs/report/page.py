@@ -16,7 +16,7 @@ from ..folder import RunFolder
 from ..trained import Checkpoint
 from . import learning, results, words
 from .html import PNG, embedded, render
-from .measured import Measured, measure
+from .measured import Choice, Measured, measure
 
 TEMPLATE = Path(__file__).with_name("run.html")
 LIMIT = 120.0  # seconds that everything together may take
@@ -60,17 +60,17 @@ def write_report(
     target = out or run.folder
     make_folder(target)
     data, missing = (None, []) if quick else _data(run)
+    chosen = Choice(run, update, replica, seed, device)
     if run.checkpoints() or run.latest.is_file():
-        chosen: dict[str, Any] = {"update": update, "replica": replica, "seed": seed, "device": device}
-        found = measure(run, data, target, **chosen, limit=limit, quick=quick, tell=tell)
+        found = measure(chosen, data, target, limit=limit, quick=quick, tell=tell)
         if diagnosed:
             tell("the diagnosis")
-            missing += _diagnose(run, target, limit, **chosen)
+            missing += _diagnose(chosen, target, limit)
     else:
         found = Measured(left_out=["There is no checkpoint yet, so that no machine can be looked at."])
     missing += found.left_out
     path = target / "report.html"
-    write_bytes(path, _page(run, target, data, found, missing, update, replica).encode())
+    write_bytes(path, _page(chosen, target, data, found.found, missing).encode())
     return path, missing
 
 
@@ -81,19 +81,11 @@ def _data(run: RunFolder) -> tuple[Dataset | None, list[str]]:
         return None, [f"Without the data: {error}."]
 
 
-def _diagnose(
-    run: RunFolder,
-    target: Path,
-    limit: float,
-    *,
-    update: Checkpoint,
-    replica: int,
-    seed: int,
-    device: str,
-) -> list[str]:
+def _diagnose(chosen: Choice, target: Path, limit: float) -> list[str]:
+    run, update, title = chosen.run, chosen.update, words.headline(chosen.run)
     try:
-        machine, data, past = opened(run, update, replica, device)
-        found = diagnose(machine, data, past=past, seed=seed, title=words.headline(run), limit=limit)
+        machine, data, past = opened(run, update, chosen.replica, chosen.device)
+        found = diagnose(machine, data, past=past, seed=chosen.seed, title=title, limit=limit)
     except InputError as error:
         return [f"Without a diagnosis: {error}."]
     folder = inside(target, "figures")
@@ -103,17 +95,12 @@ def _diagnose(
 
 
 def _page(
-    run: RunFolder,
-    target: Path,
-    data: Dataset | None,
-    found: Measured,
-    missing: list[str],
-    update: Checkpoint,
-    replica: int,
+    chosen: Choice, target: Path, data: Dataset | None, found: results.Found, missing: list[str]
 ) -> str:
+    run, replica = chosen.run, chosen.replica
     machine, which = None, ""
     if run.checkpoints() or run.latest.is_file():
-        machine, which = run.machine(update, replica), run.where(update)[1]
+        machine, which = run.machine(chosen.update, replica), run.where(chosen.update)[1]
     name = printable(run.folder.resolve().name)
     records = run.metrics()
     return render(
@@ -128,17 +115,17 @@ def _page(
         replicas=run.recipe.replicas,
         remarks=words.remarks(run),
         missing=missing,
-        numbers=results.numbers(run, records, found.found),
+        numbers=results.numbers(run, records, found),
         recipe=words.recipe_in_words(run),
         findings=words.findings(run),
         settings=words.settings(run.recipe),
         charts=learning.charts(run, records),
         looks=learning.looks(records),
-        likelihood=results.likelihood(run, records, found.found),
-        samples=results.samples_of(run, data, found.found),
-        filled=results.filled_of(run, data, found.found),
+        likelihood=results.likelihood(run, records, found),
+        samples=results.samples_of(run, data, found),
+        filled=results.filled_of(run, data, found),
         fields=results.fields_of(run, machine),
-        sizes=results.sizes_of(found.found, run),
+        sizes=results.sizes_of(found, run),
         diagnosis=_diagnosis(run, target),
         commands=words.commands(run),
         folder=repr(str(run.folder)),

@@ -97,19 +97,13 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
             if f"{name}_{part}" in last:
                 pair = {k: last[f"{name}{k}_{part}"] for k in ("", "_error")}
                 pair = over_replicas(pair, lost)
-                ends = [
-                    [
-                        None if v is None or e is None else v + s * WIDE * e
-                        for v, e in zip(*pair.values(), strict=True)
-                    ]
-                    for s in (-1, 1)
-                ]
-                rows.append(_row(part, pair[""], *ends))
+                both = [(v, WIDE * e) for v, e in zip(*pair.values(), strict=True) if None not in (v, e)]
+                rows.append(_row(part, pair[""], [v - e for v, e in both], [v + e for v, e in both]))
         if rows:
             note = f"As the run watched it after update {last['update']:,}; the intervals are of 95 %."
-    shape, fit = run.info["data"]["shape"], fit_of(run)
+    fit = fit_of(run)
     columns = fit.get("independent_columns")
-    coins = -shape[0] * shape[1] * math.log(2.0)
+    coins = -math.prod(run.shape) * math.log(2.0)
     beside += [("independent columns", f"{columns:.2f}")] if isinstance(columns, float) else []
     beside.append(("fair coins", f"{coins:.2f}"))
     return {
@@ -142,20 +136,20 @@ def _worse(fit: Any) -> bool:
 def _row(
     part: str, values: Sequence[Value], low: Sequence[Value], high: Sequence[Value]
 ) -> dict[str, Any]:
-    known = [[x for x in side if x is not None] for side in (low, high)]
-    wide = len(values) == 1 and values[0] is not None
-    width = known[1][0] - known[0][0] if all(known) else 1.0
-    digits = 3 if 0 < width < 0.02 else 2
+    lows, highs = ([x for x in side if x is not None] for side in (low, high))
+    digits = 3 if lows and highs and 0 < highs[0] - lows[0] < 0.02 else 2
 
     def told(value: float) -> str:
         return f"{value:,.{digits}f}".replace("-", "−")
 
+    single = values[0] if len(values) == 1 else None
+    ends = {"from": told(min(lows)), "to": told(max(highs))} if lows and highs else {"from": "", "to": ""}
+    name = PART_WORDS.get(part, part)
     return {
         "part": part,
-        "name": PART_WORDS.get(part, part),
-        "value": told(values[0]) if wide and values[0] is not None else spread(values),
-        "from": told(min(known[0])) if all(known) else "",
-        "to": told(max(known[1])) if all(known) else "",
+        "name": name,
+        "value": spread(values) if single is None else told(single),
+        **ends,
     }
 
 
@@ -164,7 +158,7 @@ def _row(
 
 def samples_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, Any] | None:
     """Samples beside training data: two images, or two tables and the shares of their columns."""
-    shape = _shape(run)
+    shape = run.shape
     if "samples" not in found:
         return None
     drawn = _kept(found["samples"]["rows"], shape)
@@ -206,7 +200,7 @@ def _shares(names: Sequence[str], train: Tensor, drawn: Tensor) -> list[tuple[st
 
 def filled_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, Any] | None:
     """Test images, what the machine is given of them, and what it makes of that."""
-    shape = _shape(run)
+    shape = run.shape
     if data is None or data.test.known is None or "filled" not in found:
         return None
     filled = _kept(found["filled"], shape)
@@ -233,15 +227,8 @@ def filled_of(run: RunFolder, data: Dataset | None, found: Found) -> dict[str, A
     return told
 
 
-def _shape(run: RunFolder) -> tuple[int, int]:
-    rows, columns = run.info["data"]["shape"]
-    return rows, columns
-
-
 def _names(run: RunFolder) -> list[str]:
-    data = run.info["data"]
-    given = data.get("columns", [])
-    columns = data["shape"][1]
+    given, (_, columns) = run.columns, run.shape
     return list(given) if len(given) == columns else [f"column {i + 1}" for i in range(columns)]
 
 
@@ -254,7 +241,7 @@ def fields_of(run: RunFolder, machine: Machine | None) -> dict[str, Any] | None:
         return None
     kind, rows = _rows(machine)
     order = rows.norm(dim=1).argsort(descending=True)
-    shape = _shape(run)
+    shape = run.shape
     told: dict[str, Any] = {"kind": kind, "table": shape[0] == 1, "count": len(rows)}
     if told["table"] and kind == UNIT:
         told["kind"] = "column"
@@ -291,37 +278,23 @@ def _rows(machine: Machine) -> tuple[str, Tensor]:
 def sizes_of(found: Found, run: RunFolder) -> list[Chart]:
     """Norms along the training, and the spectrum beside what random couplings would have."""
     charts = []
-    if "norms" in found and len(found["norms"]["updates"]) > 1:
-        lost = run.info.get("diverged", [])
-        curves = []
+    if "norms" in found and len(updates := found["norms"]["updates"]) > 1:
+        lost, curves = run.info.get("diverged", []), []
         for name in ("couplings", "biases"):
-            rows = [
-                [x for i, x in enumerate(row) if i not in lost and x is not None]
-                for row in found["norms"].get(name, [])
-            ]
-            if len(rows) == len(found["norms"]["updates"]):
-                curves.append(_mean_curve(name, found["norms"]["updates"], rows))
-        charts.append(
-            Chart("Norms of the parameters", "update", curves, log=True, below="√Σx² over all of a kind.")
-        )
+            rows = found["norms"].get(name, [])
+            known = [[x for i, x in enumerate(r) if i not in lost and x is not None] for r in rows]
+            if len(known) == len(updates):
+                curves.append(_mean_curve(name, updates, known))
+        below = "√Σx² over all of a kind."
+        charts.append(Chart("Norms of the parameters", "update", curves, log=True, below=below))
     if "spectrum" in found and found["spectrum"]["values"]:
         one = found["spectrum"]
-        ranks = {name: one[name] for name in ("values", "first") if one[name]}
-        curves = [
-            Curve({"values": "now", "first": "start"}[name], list(range(1, len(v) + 1)), v)
-            for name, v in ranks.items()
-        ]
-        beyond = one["outliers"]
-        charts.append(
-            Chart(
-                f"{one['kind'].capitalize()} of the couplings",
-                "rank",
-                curves,
-                one["limit"],
-                below=f"Dotted: how far random couplings of the same size reach; {beyond} "
-                f"{'lies' if beyond == 1 else 'lie'} beyond.",
-            )
-        )
+        ranks = (("now", one["values"]), ("start", one["first"]))
+        curves = [Curve(name, list(range(1, len(v) + 1)), v) for name, v in ranks if v]
+        lie = f"{one['outliers']} {'lies' if one['outliers'] == 1 else 'lie'}"
+        below = f"Dotted: how far random couplings of the same size reach; {lie} beyond."
+        title = f"{one['kind'].capitalize()} of the couplings"
+        charts.append(Chart(title, "rank", curves, one["limit"], below=below))
     return charts
 
 

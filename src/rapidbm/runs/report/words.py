@@ -13,11 +13,7 @@ from ..timing import OPEN
 from .html import duration
 
 Pairs = list[tuple[str, str]]
-MODELS = {
-    "rbm": "a restricted machine",
-    "dbm": "a deep machine",
-    "bm": "a fully connected machine",
-}
+MODELS = {"rbm": "a restricted machine", "dbm": "a deep machine", "bm": "a fully connected machine"}
 NEGATIVE = {
     "pid": "PID: the patterns stand in for samples of the model",
     "cd": "CD: Gibbs chains from each batch",
@@ -30,10 +26,7 @@ PROJECTIONS = {
     "clip": "kept within bounds",
     "gibbs": "drawn as spins in the field of each other",
 }
-FALLS = {
-    "linear": "falls to zero in a straight line",
-    "cosine": "falls to zero by a cosine",
-}
+FALLS = {"linear": "falls to zero in a straight line", "cosine": "falls to zero by a cosine"}
 
 
 def counted(count: int, thing: str) -> str:
@@ -78,13 +71,10 @@ _PARTS = {"train": "train", "test": "test", "valid": "validate"}
 def _machine(recipe: Recipe, data: dict[str, Any]) -> str:
     visible = data["shape"][0] * data["shape"][1]
     hidden = " and ".join(f"{h:,}" for h in recipe.hidden) or "no"
-    couplings = (
-        "dense couplings"
-        if recipe.patterns is None
-        else f"couplings built from K = {recipe.patterns:,} "
-        + ("continuous patterns" if recipe.continuous else "patterns")
-    )
-    biases = "no biases"
+    couplings, biases = "dense couplings", "no biases"
+    if recipe.patterns is not None:
+        kind = "continuous patterns" if recipe.continuous else "patterns"
+        couplings = f"couplings built from K = {recipe.patterns:,} {kind}"
     if recipe.biases:
         start = "the data's marginals" if recipe.bias_start == "marginals" else "zero"
         biases = f"biases, the visible ones started at {start}"
