@@ -114,7 +114,7 @@ def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few
 def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     rounds = []
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         rounds.append((list(rivals), seconds))
         score = {c: -abs(c.rate - 1.5e-3) - abs(c.decay - 1.0) for c in rivals}
         return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(rivals, key=lambda c: -score[c])]
@@ -142,7 +142,7 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
 def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
     given = {"hidden": (30,), "patterns": None, "rate": (0.02,)}
     tried = []
-    monkeypatch.setattr(auto_settings, "compared", lambda r, d, rivals, s: tried.append(rivals) or [])
+    monkeypatch.setattr(auto_settings, "compared", lambda r, d, rivals, *_: tried.append(rivals) or [])
     assert settled(auto(**given), given, table()).rate == (0.02,)
     assert [[c.decay for c in rivals] for rivals in tried] == [[0.0, 1.0, 4.0, 12.0]]
 
@@ -153,7 +153,7 @@ def test_a_first_round_that_took_too_long_decides(monkeypatch):
     monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
     last = []
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         last[:] = [rivals[-1]]
         return [Judged(rivals[-1], 0.0, -1.0, 0.0, 100)]
 
@@ -164,7 +164,7 @@ def test_a_first_round_that_took_too_long_decides(monkeypatch):
 
 
 def test_a_validation_part_of_the_data_is_taken(monkeypatch):
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         return [Judged(rivals[0], 0.0, float(len(data.valid)), 0.0, 0)]
 
     monkeypatch.setattr(auto_settings, "compared", judge)
@@ -184,7 +184,7 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
 def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
     value = iter([-1.0, -2.0])
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         return [Judged(rivals[0], 0.0, next(value), 0.0, 100)]
 
     monkeypatch.setattr(auto_settings, "compared", judge)
@@ -197,7 +197,7 @@ def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
 def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypatch):
     rounds = []
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         rounds.append(rivals)
         known = [c for c in rivals if len(rounds) == 2 or c.patterns is None]
         score = {c: -c.rate - (c.patterns is None) for c in known}
@@ -228,7 +228,7 @@ def test_few_rows_want_lower_rates_and_try_few_hidden_units(monkeypatch):
 def test_a_run_has_to_better_the_best_trial_and_independent_columns(monkeypatch, value, error, what):
     """By the pessimistic end: −1 ± 9 may be far below the columns, which have about −4."""
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         return [Judged(rivals[0], 0.0, value, error, 100, {"biases": torch.ones(1, 2)})]
 
     monkeypatch.setattr(auto_settings, "compared", judge)

@@ -11,6 +11,9 @@ bound on it that mean field proves:
               shows late
     last      the best of these: the run itself, for what is left
 
+Looks of a round take a share `LOOKING` of the time at most, and leave the run a share `RUNNING`: where
+annealing takes longer, candidates are not judged.
+
 Nothing is lost: the best machine of all trials, or that of independent columns, whose log Z is known, is
 what the run has to better (`baseline.py`).
 A longer training wants a lower rate: with r times the updates of the second round
@@ -64,6 +67,9 @@ DECAYS = (0.0, 1.0, 4.0, 12.0)  # times eq. (3); the usual one is 1
 USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
 LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
 LATE = 0.4  # of the time: no second round after
+LOOKING = 0.4  # of the time, at most, on the looks of a round
+RUNNING = 0.15  # of the time that looks of trials leave to the run
+SHORTEST = 1.0  # seconds of looks that a round always has
 MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
@@ -183,7 +189,9 @@ def find_settings(
             continue
         if part == SECOND and time.monotonic() - began > LATE * whole:
             break
-        judged = compared(recipe, data, rivals, part * whole)
+        gone = time.monotonic() - began
+        looking = min(LOOKING * whole, (1.0 - RUNNING - part) * whole - gone)
+        judged = compared(recipe, data, rivals, part * whole, max(looking, SHORTEST))
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
             continue
@@ -323,12 +331,16 @@ def _shapes(
         yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units))
 
 
-def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float) -> list[Judged]:
-    """Trains them, in so many seconds together, and sorts them, the best first."""
+def compared(
+    recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float, looking: float | None = None
+) -> list[Judged]:
+    """Trains them, in so many seconds together and at most so many of `looking` at what they come to, and
+    sorts them, the best first."""
     judged: list[Judged] = []
     for group in by_shape(rivals):
-        each = seconds * len(group) / len(rivals)
-        judged += _trained(_with(recipe, group), data, group, each)
+        share = len(group) / len(rivals)
+        looks = None if looking is None else share * looking
+        judged += _trained(_with(recipe, group), data, group, share * seconds, looks)
     return sorted((x for x in judged if math.isfinite(x.worst)), key=lambda x: -x.worst)
 
 
@@ -349,10 +361,13 @@ def by_shape(rivals: list[Candidate]) -> list[list[Candidate]]:
     return list(groups.values())
 
 
-def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:
+def _trained(
+    recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float, looking: float | None
+) -> list[Judged]:
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     epochs = epochs_within(KEPT * seconds, 0, per_epoch, _speed(recipe, data))
-    found = trial(replace(recipe, epochs=epochs, budget=None), data, seconds=LONGEST * seconds)
+    one = replace(recipe, epochs=epochs, budget=None)
+    found = trial(one, data, seconds=LONGEST * seconds, looking=looking)
     parts = {part: (e.value.tolist(), e.error.tolist()) for part, e in found.log_p.items()}
     (train, _), (valid, error) = parts["train"], parts["valid"]
     return [

@@ -48,7 +48,7 @@ from .monitor import (
     suited,
 )
 from .recipe import Recipe
-from .timing import due, longer, longer_time, planned, reserved, seconds_of
+from .timing import due, limit_of_look, longer, longer_time, planned, reserved, seconds_of
 from .trust import trust
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -561,7 +561,8 @@ class Run(RunFolder):
             if every and (self._monitor is None or name not in WATCHED):
                 values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
             elif self._monitor is not None and name == self._monitor.names[0]:  # all of them
-                values |= self._monitor.look(progress, machine, data, last=last)
+                limit = limit_of_look(self.recipe.budget, self._wall(), last=last)
+                values |= self._monitor.look(progress, machine, data, last=last, limit=limit)
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:
