@@ -21,6 +21,7 @@ from rapidbm.runs.monitor import Best
 from rapidbm.runs.presets import preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+from rapidbm.training.trainer import Trainer
 
 
 def table(columns=6, rows=80, *, valid=False):
@@ -137,6 +138,38 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     assert recipe.valid == auto_settings.VALID
     assert "6 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
     assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
+
+
+def test_a_first_round_that_took_long_shortens_the_second_one(monkeypatch):
+    rounds, now = [], [0.0]
+
+    def judge(recipe, data, rivals, seconds, looking):
+        rounds.append((seconds, looking))
+        now[0] += 30.0
+        return [Judged(rivals[0], 0.0, -1.0, 0.0, 100)]
+
+    monkeypatch.setattr(auto_settings, "compared", judge)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
+    monkeypatch.setattr(auto_settings, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    settled(auto(budget="100s"), ("budget",), table(48))
+    assert rounds == [(10.0, 50.0), (15.0, 15.0)]  # 60 s for both
+
+
+def test_the_speed_of_a_slow_machine_is_measured_by_few_updates(monkeypatch):
+    now, step = [0.0], Trainer.step
+
+    def slow(self, count=1):
+        step(self, count)
+        now[0] += 0.4 * count
+
+    monkeypatch.setattr(Trainer, "step", slow)
+    monkeypatch.setattr(auto_settings, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    data = spins_of(6, 2000)
+    recipe = Recipe.made("digits", {"hidden": (4,), "patterns": 3, "budget": "60s"}, "auto")
+    assert auto_settings._speed(
+        replace(recipe, valid=None, epochs=9, batch_size=20), data
+    ) == pytest.approx(2.5)
+    assert now[0] < 4.0
 
 
 def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):

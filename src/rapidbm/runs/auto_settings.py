@@ -11,8 +11,8 @@ bound on it that mean field proves:
               shows late
     last      the best of these: the run itself, for what is left
 
-Looks of a round take a share `LOOKING` of the time at most, and leave the run a share `RUNNING`: where
-annealing takes longer, candidates are not judged.
+Trials and their looks leave the run a share `RUNNING` of the time: candidates of which nothing is known
+by then are passed over.
 
 Nothing is lost: the best machine of all trials, or that of independent columns, whose log Z is known, is
 what the run has to better (`baseline.py`).
@@ -67,12 +67,12 @@ DECAYS = (0.0, 1.0, 4.0, 12.0)  # times eq. (3); the usual one is 1
 USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
 LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
 LATE = 0.4  # of the time: no second round after
-LOOKING = 0.4  # of the time, at most, on the looks of a round
-RUNNING = 0.15  # of the time that looks of trials leave to the run
-SHORTEST = 1.0  # seconds of looks that a round always has
+RUNNING = 0.4  # of the time that trials and their looks leave to the run
+SHORTEST = 1.0  # seconds that a round always has
 MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
+MEASURING = 0.03  # of the time, about, after which fewer will do
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
 MANY_HIDDEN = 200  # hidden units from which on a quarter of them is tried
 ONE_BY_ONE = 600  # units of a dense full machine, which is swept unit by unit, up to which it is tried
@@ -189,9 +189,9 @@ def find_settings(
             continue
         if part == SECOND and time.monotonic() - began > LATE * whole:
             break
-        gone = time.monotonic() - began
-        looking = min(LOOKING * whole, (1.0 - RUNNING - part) * whole - gone)
-        judged = compared(recipe, data, rivals, part * whole, max(looking, SHORTEST))
+        left = (1.0 - RUNNING) * whole - (time.monotonic() - began)
+        training = min(part * whole, 0.5 * max(left, SHORTEST))
+        judged = compared(recipe, data, rivals, training, max(left - training, SHORTEST))
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
             continue
@@ -390,14 +390,17 @@ def _parameters(found: Trial, replica: int) -> dict[str, Tensor]:
 
 
 def _speed(recipe: Recipe, data: Dataset) -> float:
-    """Updates per second."""
+    """Updates per second, without the first ones; fewer are measured where they take long."""
     trainer = recipe.trainer(data, device_named(recipe.device))
-    began, first = time.monotonic(), 0
+    most = max(SHORTEST, MEASURING * seconds_of(recipe.budget or BUDGET))
+    start, began, first = time.monotonic(), 0.0, 0
     for progress in trainer.together():
-        if not first and progress.update >= WARM_UP:
+        now = time.monotonic()
+        slow = now - start > most
+        if not first and (slow or progress.update >= WARM_UP):
             trainer.wait()
             began, first = time.monotonic(), progress.update
-        elif first and progress.update >= first + WARM_UP and time.monotonic() - began >= 0.5:
+        elif first and now - began >= 0.5 and (slow or progress.update >= first + WARM_UP):
             break
     trainer.wait()
     return (trainer.update - first) / (time.monotonic() - began)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SPACINGS = ("log", "epoch", "end")
 PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget
+FASTER = 0.8  # of the last of these: with more time than that left after them all, it is planned again
 WARM_UP = 50  # updates before speed is believed: the first ones are slower
 KEPT = 0.97  # of what is left beside the last look is planned: the last save takes its time
 LAST_LOOK = 0.35  # of it, at most, is kept for that, and
@@ -92,11 +93,13 @@ def planned(
     """
     made, (since, update) = plan.setdefault("made", []), started
     whole, wall, since = (x - plan["wall"] for x in (seconds_of(budget), wall, since))
-    if len(made) == len(PLANS) or now.update <= update:
+    if now.update <= update:
         return None
     gone = max(wall / whole, now.update / now.updates)
     early = now.update < WARM_UP and wall < PLANS[1] * whole
-    if early or gone < PLANS[len(made)]:
+    # All plans may have been made while it was slow, as where the first looks took their time.
+    over = len(made) >= len(PLANS) and wall > FASTER * PLANS[-1] * whole
+    if early or over or gone < PLANS[min(len(made), len(PLANS) - 1)]:
         return None
     if made and made[-1]["wall"] > since:
         since, update = made[-1]["wall"], made[-1]["update"]
@@ -109,7 +112,7 @@ def planned(
         )
     )
     mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
-    made += [mark] * (bisect_right(PLANS, gone) - len(made))
+    made += [mark] * max(1, bisect_right(PLANS, gone) - len(made))
     return epochs
 
 
