@@ -180,6 +180,17 @@ def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
     assert [[c.decay for c in rivals] for rivals in tried] == [[0.0, 1.0, 4.0, 12.0]]
 
 
+def test_where_all_is_given_nothing_is_compared(monkeypatch):
+    given = {"hidden": (30,), "patterns": None, "rate": (0.02,), "weight_decay": 0.1}
+    monkeypatch.setattr(auto_settings, "compared", None)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
+    lines = []
+    recipe = settled(auto(**given), given, table(), lines.append)
+    assert recipe.rate == (0.02,)
+    what = "30 hidden units, dense, rate 0.02, weight decay 0.1"
+    assert lines == [f"auto: nothing to compare, all of it is given: {what}"]
+
+
 def test_a_first_round_that_took_too_long_decides(monkeypatch):
     readings = iter([0.0, 50.0, *[50.0] * 9])
     monkeypatch.setattr(auto_settings, "time", SimpleNamespace(monotonic=lambda: next(readings)))
@@ -212,6 +223,15 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     recipe = settled(auto(replicas=3), ("replicas",), table(), lines.append)
     assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1.5e-3,), (1.0,), 3)
     assert "none could be judged" in lines[-1]
+
+
+@pytest.mark.parametrize(("few_rows", "patterns"), [(0, True), (1000, False)])
+def test_of_few_rows_it_is_a_few_dense_couplings(monkeypatch, few_rows, patterns):
+    monkeypatch.setattr(auto_settings, "compared", lambda *given: [])
+    monkeypatch.setattr(auto_settings, "FEW_ROWS", few_rows)
+    recipe = settled(auto(), (), table(60))
+    assert (recipe.patterns is not None) == patterns
+    assert recipe.hidden == ((240,) if patterns else (60,))
 
 
 def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):

@@ -176,12 +176,18 @@ def find_settings(
             f"auto: a {recipe.model} is judged by a lower bound of log p; by rule, not by trial, "
             f"{_rules(recipe)}"
         )
-    tell(
-        f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
-        f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
-    )
+    if len(rivals) == len(decays) == 1:
+        tell(f"auto: nothing to compare, all of it is given: {rivals[0]}")
+    else:
+        tell(
+            f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
+            f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
+        )
     usual = usual_of_shapes(rivals)
-    best, kept, first = usual[-1], usual, None  # of patterns, if any have some
+    # Unless one is judged. Patterns at their usual rate ran away from few rows of many columns, where
+    # few dense couplings did not, and cost more to look at.
+    few = len(data.train) < FEW_ROWS
+    best, kept, first = usual[0 if few else -1], usual, None
     for part in (FIRST, SECOND):
         if part == SECOND:
             rivals = [replace(c, decay=decay) for c in kept for decay in decays]
