@@ -458,9 +458,29 @@ def test_the_start_is_no_best_machine_where_nothing_is_known_of_the_end(tmp_path
         return Estimate(found.value.masked_fill(torch.tensor(trained > 0), torch.nan), found.error)
 
     monkeypatch.setattr(Follower, "look", unknown)
-    run = go(made(tmp_path / "R", table, epochs=2))
+    run = go(made(tmp_path / "S", table, epochs=2))
     assert run.metrics()[-1]["log_likelihood_valid"] == [None, None]
+    assert run.chosen() == "best"  # those that were saved were compared
+    assert load_tensors(run.best)[0]["best/update"].any()
+    monkeypatch.setattr(Follower, "anneal_saved", lambda *given: (None, 0))
+    run = go(made(tmp_path / "R", table, epochs=2))
+    assert run.info["looks"]["compared"] == 0
     assert run.chosen() == "last"
+
+
+def test_the_start_is_best_where_later_ones_are_known_to_be_worse(tmp_path, table, monkeypatch):
+    look = Follower.look
+
+    def lost(self, machine, trained, *, last=False):
+        found = look(self, machine, trained, last=last)
+        return Estimate(found.value + (torch.nan if last else 50.0 * (trained > 0)), found.error)
+
+    monkeypatch.setattr(Follower, "look", lost)
+    monkeypatch.setattr(Follower, "anneal_saved", lambda *given: (None, 0))
+    run = go(made(tmp_path / "R", table, epochs=4))
+    assert run.metrics()[-1]["log_likelihood_valid"] == [None, None]
+    assert run.chosen() == "best"
+    assert not load_tensors(run.best)[0]["best/update"].any()
 
 
 def test_a_budget_is_made_larger(tmp_path, table, clock):

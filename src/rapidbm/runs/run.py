@@ -320,6 +320,7 @@ class Run(RunFolder):
                 self._describe(trainer, "failed" if failed else "interrupted", seconds)
             raise
         self._compare(trainer, data)
+        self._drop_start()
         found = trainer.fit() if self._own is None and self.ranks.first else None
         told = {}
         if found is not None:
@@ -455,7 +456,7 @@ class Run(RunFolder):
             return None if seen is None else self._write_line(progress, seconds, values)
         machine = progress.averaged() if self.recipe.average else progress.machine
         values = self._evaluate(progress, machine, data, last)
-        self._keep_best(progress, machine, values, last)
+        self._keep_best(progress, machine, values)
         return self._write_line(progress, seconds, values) if values else None
 
     def _halts(self, progress: Progress) -> bool:
@@ -474,13 +475,11 @@ class Run(RunFolder):
         )
         return wanted and self._keeps(progress)
 
-    def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
+    def _keep_best(self, progress: Progress, machine: Machine, values: Record) -> None:
         if self._monitor is None or self._best is None or self._monitor.judges not in values:
             return
         seen = self._monitor.judged(values)
         if seen is None:  # it could not tell, so it is not a look
-            if last and not self._best.update.any():
-                self.best.unlink(missing_ok=True)  # nothing is known of what was trained
             return
         if self._best.better(seen, progress.update, machine):
             self._best.save(self.best, machine)
@@ -509,6 +508,15 @@ class Run(RunFolder):
         count = compare(self._monitor, self._best, saved, seen, data.valid, trainer.update, like)
         self._best.save(self.best, like)
         self.info["looks"] = self._monitor.counts() | {"compared": count}
+
+    def _drop_start(self) -> None:
+        """The machine before the first update is no best one where nothing is known of any later one."""
+        if self._monitor is None or self._best is None or bool(self._best.update.any()):
+            return
+        looks = (x for x in self.metrics() if x["update"] > 0)
+        compared = self.info.get("looks", {}).get("compared", self._best.compared >= 0)
+        if not compared and all(self._monitor.judged(x) is None for x in looks):
+            self.best.unlink(missing_ok=True)
 
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
