@@ -21,6 +21,7 @@ from rapidbm.runs.monitor import Best
 from rapidbm.runs.presets import preset_for
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+from rapidbm.training.trainer import Trainer
 
 
 def table(columns=6, rows=80, *, valid=False):
@@ -114,7 +115,7 @@ def test_candidates_of_one_shape_train_side_by_side_and_the_best_comes_first(few
 def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     rounds = []
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         rounds.append((list(rivals), seconds))
         score = {c: -abs(c.rate - 1.5e-3) - abs(c.decay - 1.0) for c in rivals}
         return [Judged(c, 0.0, score[c], 0.0, 100) for c in sorted(rivals, key=lambda c: -score[c])]
@@ -139,12 +140,55 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
 
 
+def test_a_first_round_that_took_long_shortens_the_second_one(monkeypatch):
+    rounds, now = [], [0.0]
+
+    def judge(recipe, data, rivals, seconds, looking):
+        rounds.append((seconds, looking))
+        now[0] += 30.0
+        return [Judged(rivals[0], 0.0, -1.0, 0.0, 100)]
+
+    monkeypatch.setattr(auto_settings, "compared", judge)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
+    monkeypatch.setattr(auto_settings, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    settled(auto(budget="100s"), ("budget",), table(48))
+    assert rounds == [(10.0, 50.0), (15.0, 15.0)]  # 60 s for both
+
+
+def test_the_speed_of_a_slow_machine_is_measured_by_few_updates(monkeypatch):
+    now, step = [0.0], Trainer.step
+
+    def slow(self, count=1):
+        step(self, count)
+        now[0] += 0.4 * count
+
+    monkeypatch.setattr(Trainer, "step", slow)
+    monkeypatch.setattr(auto_settings, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    data = spins_of(6, 2000)
+    recipe = Recipe.made("digits", {"hidden": (4,), "patterns": 3, "budget": "60s"}, "auto")
+    assert auto_settings._speed(
+        replace(recipe, valid=None, epochs=9, batch_size=20), data
+    ) == pytest.approx(2.5)
+    assert now[0] < 4.0
+
+
 def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
     given = {"hidden": (30,), "patterns": None, "rate": (0.02,)}
     tried = []
-    monkeypatch.setattr(auto_settings, "compared", lambda r, d, rivals, s: tried.append(rivals) or [])
+    monkeypatch.setattr(auto_settings, "compared", lambda r, d, rivals, *_: tried.append(rivals) or [])
     assert settled(auto(**given), given, table()).rate == (0.02,)
     assert [[c.decay for c in rivals] for rivals in tried] == [[0.0, 1.0, 4.0, 12.0]]
+
+
+def test_where_all_is_given_nothing_is_compared(monkeypatch):
+    given = {"hidden": (30,), "patterns": None, "rate": (0.02,), "weight_decay": 0.1}
+    monkeypatch.setattr(auto_settings, "compared", None)
+    monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
+    lines = []
+    recipe = settled(auto(**given), given, table(), lines.append)
+    assert recipe.rate == (0.02,)
+    what = "30 hidden units, dense, rate 0.02, weight decay 0.1"
+    assert lines == [f"auto: nothing to compare, all of it is given: {what}"]
 
 
 def test_a_first_round_that_took_too_long_decides(monkeypatch):
@@ -153,7 +197,7 @@ def test_a_first_round_that_took_too_long_decides(monkeypatch):
     monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
     last = []
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         last[:] = [rivals[-1]]
         return [Judged(rivals[-1], 0.0, -1.0, 0.0, 100)]
 
@@ -164,7 +208,7 @@ def test_a_first_round_that_took_too_long_decides(monkeypatch):
 
 
 def test_a_validation_part_of_the_data_is_taken(monkeypatch):
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         return [Judged(rivals[0], 0.0, float(len(data.valid)), 0.0, 0)]
 
     monkeypatch.setattr(auto_settings, "compared", judge)
@@ -181,10 +225,19 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     assert "none could be judged" in lines[-1]
 
 
+@pytest.mark.parametrize(("few_rows", "patterns"), [(0, True), (1000, False)])
+def test_of_few_rows_it_is_a_few_dense_couplings(monkeypatch, few_rows, patterns):
+    monkeypatch.setattr(auto_settings, "compared", lambda *given: [])
+    monkeypatch.setattr(auto_settings, "FEW_ROWS", few_rows)
+    recipe = settled(auto(), (), table(60))
+    assert (recipe.patterns is not None) == patterns
+    assert recipe.hidden == ((240,) if patterns else (60,))
+
+
 def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
     value = iter([-1.0, -2.0])
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         return [Judged(rivals[0], 0.0, next(value), 0.0, 100)]
 
     monkeypatch.setattr(auto_settings, "compared", judge)
@@ -197,7 +250,7 @@ def test_a_second_round_that_did_worse_decides_nothing(monkeypatch):
 def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypatch):
     rounds = []
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         rounds.append(rivals)
         known = [c for c in rivals if len(rounds) == 2 or c.patterns is None]
         score = {c: -c.rate - (c.patterns is None) for c in known}
@@ -228,7 +281,7 @@ def test_few_rows_want_lower_rates_and_try_few_hidden_units(monkeypatch):
 def test_a_run_has_to_better_the_best_trial_and_independent_columns(monkeypatch, value, error, what):
     """By the pessimistic end: −1 ± 9 may be far below the columns, which have about −4."""
 
-    def judge(recipe, data, rivals, seconds):
+    def judge(recipe, data, rivals, seconds, looking):
         return [Judged(rivals[0], 0.0, value, error, 100, {"biases": torch.ones(1, 2)})]
 
     monkeypatch.setattr(auto_settings, "compared", judge)

@@ -242,6 +242,14 @@ def test_bad_input_ends_with_2_and_says_why(tables, tmp_path, calls, words, said
     assert not calls
 
 
+def test_help_has_no_line_of_code(capsys):
+    with pytest.raises(SystemExit):
+        debd.run(["--help"])
+    said = capsys.readouterr().out
+    assert "python -m benchmarks debd nltcs" in said
+    assert "import" not in said
+
+
 def test_without_any_table_some_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("RAPIDBM_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -20,6 +20,7 @@ import rapidbm as rb
 from rapidbm import RapidRBM
 from rapidbm.errors import DataWarning, FitWarning, InputError
 from rapidbm.estimator.rows import BinaryTable
+from rapidbm.estimator.trials import Chosen
 
 STATES = np.array(list(itertools.product((0, 1), repeat=6)))
 SMALL = {"n_components": 8, "n_iter": 20, "random_state": 0}
@@ -186,6 +187,14 @@ def test_a_budget_chooses_by_trials(capsys):
     assert model.n_components_ == 6
     assert model.n_iter_ >= 1
     assert model.score(table()) > -6 * np.log(2)
+
+
+def test_with_a_budget_it_says_the_settings_of_the_trials(monkeypatch):
+    machine = RapidRBM(4, n_iter=1, random_state=0).fit(table()).machine_
+    chosen = Chosen(machine, 7, 0.0123, 0.0456)
+    monkeypatch.setattr("rapidbm.estimator.rbm.by_trials", lambda *given: chosen)
+    model = RapidRBM(budget="1m").fit(table())
+    assert (model.learning_rate_, model.weight_decay_, model.n_iter_) == (0.0123, 0.0456, 7)
 
 
 # -- what people do with it ---------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rapidbm.data.splits import Split
+from rapidbm.errors import TimeLimit
 from rapidbm.estimates import WIDE, Bounds, Estimate
 from rapidbm.likelihood import following
 from rapidbm.likelihood.following import Follower, mean_log_p
@@ -215,3 +216,24 @@ def test_after_a_bridge_that_failed_a_look_is_annealed(inexact, monkeypatch):
     exact = log_z(machine, method="exact").value
     assert bool(((found.value - exact).abs() < 6 * found.error).all())  # 2 of 10⁹ are farther off
     assert follower.failed == 0
+
+
+def test_of_an_annealing_without_time_for_more_the_first_one_counts(inexact, monkeypatch):
+    data = clusters(1)
+    machine = rbm(9, 5, scale=1.5, seed=0)
+    whole, made = following.annealed, []
+
+    def once(*given, **how):
+        if made:
+            raise TimeLimit("its time was up")
+        made.append(whole(*given, **how))
+        return replace(made[0], blind=torch.ones(1, dtype=torch.bool))  # so it tries again
+
+    monkeypatch.setattr(following, "annealed", once)
+    found, cost = following.anneal(machine, stream(0), data, 1e9)
+    assert len(made) == 1
+    assert found is not None
+    assert cost > 0
+    made.append(made[0])
+    with pytest.raises(TimeLimit):
+        following.anneal(machine, stream(0), data, 1e9)

@@ -64,8 +64,8 @@ def trained(folder, monkeypatch, rate=0.01, epochs=12, stop=None, fall=(), **mor
     """A training whose looks at these updates show a likelihood 50 nats lower."""
     look = running.LikelihoodMonitor.look
 
-    def seen(self, progress, machine, data, *, last):
-        values = look(self, progress, machine, data, last=last)
+    def seen(self, progress, machine, data, **how):
+        values = look(self, progress, machine, data, **how)
         for update, replica in fall:
             if progress.update == update and values:
                 values["log_likelihood_train"][replica] -= 50.0

@@ -27,6 +27,15 @@ def test_what_lies_within_its_error_is_no_news():
     assert telling.worth(record(2, -8.0, error=0.1))
 
 
+def test_a_value_without_an_error_is_not_known():
+    telling = Telling()
+    assert telling.worth(record(0, -10.0))
+    assert telling.worth(record(1, -1.0, error=None))
+    assert not telling.worth(record(2, -2.0, error=None))
+    assert not any(telling.levelled(record(i, -1.0, error=None)) for i in range(3 * LEVEL))
+    assert telling.best == float("-inf")
+
+
 def test_a_look_that_failed_is_told_once_and_so_is_the_next_that_did_not():
     telling = Telling()
     values = [-10.0, None, None, -10.0, -10.0]

@@ -7,7 +7,7 @@ import torch
 from rapidbm.cli.terminal.console import record_line
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split, held_out
-from rapidbm.errors import InputError
+from rapidbm.errors import InputError, TimeLimit
 from rapidbm.estimates import Estimate
 from rapidbm.likelihood.following import Follower
 from rapidbm.likelihood.log_z import log_likelihood
@@ -15,10 +15,10 @@ from rapidbm.machines.constructors import rbm
 from rapidbm.machines.files import load_tensors, save_tensors
 from rapidbm.machines.spins import to_spins
 from rapidbm.pictures import curve_figure
-from rapidbm.runs.monitor import Best, left_out, trial
+from rapidbm.runs.monitor import SHORTEST, Best, LikelihoodMonitor, left_out, trial
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from rapidbm.runs.timing import seconds_of
+from rapidbm.runs.timing import limit_of_look, reserved, seconds_of
 from rapidbm.training.trainer import Trainer
 
 SMALL = {
@@ -314,6 +314,27 @@ def test_a_trial_ends_by_the_clock(table, monkeypatch):
     assert (found.update, found.seconds) == (21, 21.0)
 
 
+def test_looks_of_a_trial_share_their_seconds_and_the_last_one_has_half(table, monkeypatch):
+    limits, look, clock = [], LikelihoodMonitor.log_p, Clock()
+    monkeypatch.setattr("rapidbm.runs.monitor.time", clock)
+
+    def slow(self, *given, limit, **how):
+        limits.append(limit)
+        clock.now += 3.0
+        return look(self, *given, limit=None, **how)
+
+    monkeypatch.setattr(LikelihoodMonitor, "log_p", slow)
+    recipe = Recipe.made(table, {**SMALL, "valid": 0.3, "epochs": 20}, "small")
+    assert trial(recipe, updates=40, looking=10.0).update == 40
+    assert limits == [5.0, 2.0, 4.0]  # after 0, 16 and 40 updates; 32 would have none
+    limits.clear()
+    trial(recipe, updates=40, looking=1.0)
+    assert limits == [0.5, SHORTEST]
+    limits.clear()
+    trial(recipe, updates=40)
+    assert limits == [None] * 4
+
+
 def test_a_trial_needs_something_to_judge_by(table):
     with pytest.raises(InputError, match="a trial is judged by a validation part"):
         trial(Recipe.made(table, SMALL, "small"), updates=1)
@@ -401,6 +422,20 @@ def test_a_faster_machine_is_noticed_in_time(tmp_path, table, clock, monkeypatch
     assert run.status == "finished"
 
 
+def test_a_slow_beginning_does_not_use_up_the_plans(tmp_path, table, clock):
+    """Plans of so few epochs that each is soon over: all are made in the first half of the time."""
+    seconds = ((3, 0.8), (6, 0.37), (12, 0.06), (112, 0.012), (10**6, 0.004))  # an update up to this one
+    start, run = clock.now, timed(tmp_path / "R", table, budget="14s", batch_size=3)
+    for step in run.go():
+        taken = next(each for last, each in seconds if step.update <= last)
+        clock.now += taken - 0.1 if step.update else 0.0
+    plans = run.info["plan"]["made"]
+    assert plans[4]["wall"] < 7
+    assert len(plans) > 5
+    assert 11 < clock.now - start <= 14
+    assert run.status == "finished"
+
+
 def test_epochs_that_are_given_are_the_most(tmp_path, table, clock):
     run = go(timed(tmp_path / "R", table, budget="1m", epochs=30))
     assert (run.recipe.epochs, run.info["update"]) == (30, 150)
@@ -423,9 +458,29 @@ def test_the_start_is_no_best_machine_where_nothing_is_known_of_the_end(tmp_path
         return Estimate(found.value.masked_fill(torch.tensor(trained > 0), torch.nan), found.error)
 
     monkeypatch.setattr(Follower, "look", unknown)
-    run = go(made(tmp_path / "R", table, epochs=2))
+    run = go(made(tmp_path / "S", table, epochs=2))
     assert run.metrics()[-1]["log_likelihood_valid"] == [None, None]
+    assert run.chosen() == "best"  # those that were saved were compared
+    assert load_tensors(run.best)[0]["best/update"].any()
+    monkeypatch.setattr(Follower, "anneal_saved", lambda *given: (None, 0))
+    run = go(made(tmp_path / "R", table, epochs=2))
+    assert run.info["looks"]["compared"] == 0
     assert run.chosen() == "last"
+
+
+def test_the_start_is_best_where_later_ones_are_known_to_be_worse(tmp_path, table, monkeypatch):
+    look = Follower.look
+
+    def lost(self, machine, trained, *, last=False):
+        found = look(self, machine, trained, last=last)
+        return Estimate(found.value + (torch.nan if last else 50.0 * (trained > 0)), found.error)
+
+    monkeypatch.setattr(Follower, "look", lost)
+    monkeypatch.setattr(Follower, "anneal_saved", lambda *given: (None, 0))
+    run = go(made(tmp_path / "R", table, epochs=4))
+    assert run.metrics()[-1]["log_likelihood_valid"] == [None, None]
+    assert run.chosen() == "best"
+    assert not load_tensors(run.best)[0]["best/update"].any()
 
 
 def test_a_budget_is_made_larger(tmp_path, table, clock):
@@ -542,6 +597,63 @@ def test_a_checkpoint_that_is_damaged_is_no_candidate(tmp_path, table, monkeypat
             run.checkpoint(16).write_bytes(b"")
     assert run.status == "finished"
     assert 16 not in load_tensors(run.best)[0]["best/update"].tolist()
+
+
+@pytest.mark.parametrize("crossed", [True, False])
+def test_a_look_that_is_cut_short_says_what_is_known_by_then(tmp_path, table, monkeypatch, crossed):
+    """What the bridge said, before an annealing that took too long; else nothing."""
+    monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
+    run = made(tmp_path / "R", table, replicas=1, rate=(0.01,))
+    trainer, data = run.recipe.trainer(run.data(), torch.device("cpu")), run.data()
+    monitor = LikelihoodMonitor(trainer, data, ("log_likelihood",))
+    first = monitor.log_p(0, trainer.current(), data, last=False)
+    trainer.finish_epoch()
+    exact = log_likelihood(trainer.current(), data.valid, method="exact").value
+
+    def late(self, *given):
+        raise TimeLimit("its time was up")
+
+    monkeypatch.setattr(Follower, "_anchor" if crossed else "_cross", late)
+    found = monitor.log_p(5, trainer.current(), data, last=True, limit=1.0)["valid"]
+    assert bool(first["valid"].value.isfinite().all())
+    assert bool(found.value.isfinite()) == crossed
+    assert monitor.follower.unknown == (0 if crossed else 1)
+    if crossed:
+        assert abs(float(found.value - exact)) < 4 * float(found.error) + 0.01
+    assert not monitor.affords(6, trainer.current())  # it has cost all that looks may cost by now
+    monkeypatch.undo()
+    monkeypatch.setattr("rapidbm.likelihood.following.CHEAP", 1)
+    found = monitor.log_p(10, trainer.current(), data, last=True)["valid"]
+    assert abs(float(found.value - exact)) < 4 * float(found.error) + 0.01
+
+
+@pytest.mark.parametrize(
+    ("wall", "seconds"), [(0.0, 20.0), (70.0, 20.0), (85.0, 15.0), (98.0, 5.0), (130.0, 5.0)]
+)
+def test_a_look_takes_a_fifth_of_a_budget_or_what_is_left_and_a_little(wall, seconds):
+    assert limit_of_look("100s", wall, last=False) == pytest.approx(seconds)
+    assert limit_of_look("100s", wall, last=True) == pytest.approx(max(100 - wall, 5.0))
+    assert limit_of_look("10s", 20.0, last=True) == 1.0
+    assert limit_of_look(None, wall, last=False) is None
+
+
+def test_the_last_look_has_more_than_the_longest_one_took():
+    assert reserved(100.0, 4.0) == 6.0
+    assert reserved(100.0, 90.0) == 35.0
+
+
+@pytest.mark.parametrize("budget", [None, "50s"])
+def test_looks_are_limited_where_there_is_a_budget(tmp_path, table, clock, monkeypatch, budget):
+    limits, look = [], LikelihoodMonitor.look
+
+    def spying(self, *given, limit, **how):
+        limits.append(limit)
+        return look(self, *given, limit=limit, **how)
+
+    monkeypatch.setattr(LikelihoodMonitor, "look", spying)
+    go(made(tmp_path / "R", table, budget=budget, evaluate="end"))
+    assert limits[0] == (None if budget is None else 10.0)
+    assert budget is None or limits[-1] > 10.0  # all that is left
 
 
 def test_looks_that_were_left_out_are_told():

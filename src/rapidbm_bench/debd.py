@@ -1,7 +1,4 @@
 """The leaderboard: log p of the test parts of the density-estimation tables, method beside method.
-from argparse import Namespace
-from collections.abc import Sequence
-from .running import option_parser, tell
 
     python -m benchmarks debd nltcs jester --budget 5m --seeds 5
     python -m benchmarks debd all --methods auto,ra,dense,dbm,bm --out runs/debd

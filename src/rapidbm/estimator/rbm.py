@@ -345,9 +345,10 @@ class RapidRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         settings["budget"] = f"{seconds_of(str(self.budget)):g}"
         spins = rows.draw(stream(self._seed, "rows"))
         self._constant = rows.constant
-        machine, self.n_iter_ = by_trials(spins, settings, self._tell)
-        self._choose_rates(machine, len(spins))
-        self._keep(machine, seen=len(spins))
+        found = by_trials(spins, settings, self._tell)
+        self.n_iter_ = found.passes
+        self.learning_rate_, self.weight_decay_ = found.rate, found.weight_decay
+        self._keep(found.machine, seen=len(spins))
 
     def _started(self, spins: Tensor, size: float = 1.0) -> Machine:
         """A new machine, its couplings or patterns so many times as large as usual."""

@@ -314,7 +314,9 @@ def anneal(
         try:
             whole = annealed(machine, seed_from(None, rng), data=data, starts=starts, **how)
         except TimeLimit:
-            raise
+            if found is None:
+                raise
+            return found, cost  # fewer temperatures have told
         except InputError:  # more temperatures than that
             cost += least + 2 * most * step
         else:

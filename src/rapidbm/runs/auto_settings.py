@@ -11,6 +11,9 @@ bound on it that mean field proves:
               shows late
     last      the best of these: the run itself, for what is left
 
+Trials and their looks leave the run a share `RUNNING` of the time: candidates of which nothing is known
+by then are passed over.
+
 Nothing is lost: the best machine of all trials, or that of independent columns, whose log Z is known, is
 what the run has to better (`baseline.py`).
 A longer training wants a lower rate: with r times the updates of the second round
@@ -64,9 +67,12 @@ DECAYS = (0.0, 1.0, 4.0, 12.0)  # times eq. (3); the usual one is 1
 USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
 LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
 LATE = 0.4  # of the time: no second round after
+RUNNING = 0.4  # of the time that trials and their looks leave to the run
+SHORTEST = 1.0  # seconds that a round always has
 MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
+MEASURING = 0.03  # of the time, about, after which fewer will do
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
 MANY_HIDDEN = 200  # hidden units from which on a quarter of them is tried
 ONE_BY_ONE = 600  # units of a dense full machine, which is swept unit by unit, up to which it is tried
@@ -170,12 +176,18 @@ def find_settings(
             f"auto: a {recipe.model} is judged by a lower bound of log p; by rule, not by trial, "
             f"{_rules(recipe)}"
         )
-    tell(
-        f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
-        f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
-    )
+    if len(rivals) == len(decays) == 1:
+        tell(f"auto: nothing to compare, all of it is given: {rivals[0]}")
+    else:
+        tell(
+            f"auto: {len(rivals)} pairs of couplings and rate, then {len(decays)} weight decays; "
+            f"{whole * (FIRST + SECOND):.0f} s of {whole:.0f} s to compare"
+        )
     usual = usual_of_shapes(rivals)
-    best, kept, first = usual[-1], usual, None  # of patterns, if any have some
+    # Unless one is judged. Patterns at their usual rate ran away from few rows of many columns, where
+    # few dense couplings did not, and cost more to look at.
+    few = len(data.train) < FEW_ROWS
+    best, kept, first = usual[0 if few else -1], usual, None
     for part in (FIRST, SECOND):
         if part == SECOND:
             rivals = [replace(c, decay=decay) for c in kept for decay in decays]
@@ -183,7 +195,9 @@ def find_settings(
             continue
         if part == SECOND and time.monotonic() - began > LATE * whole:
             break
-        judged = compared(recipe, data, rivals, part * whole)
+        left = (1.0 - RUNNING) * whole - (time.monotonic() - began)
+        training = min(part * whole, 0.5 * max(left, SHORTEST))
+        judged = compared(recipe, data, rivals, training, max(left - training, SHORTEST))
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
             continue
@@ -323,12 +337,16 @@ def _shapes(
         yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units))
 
 
-def compared(recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float) -> list[Judged]:
-    """Trains them, in so many seconds together, and sorts them, the best first."""
+def compared(
+    recipe: Recipe, data: Dataset, rivals: list[Candidate], seconds: float, looking: float | None = None
+) -> list[Judged]:
+    """Trains them, in so many seconds together and at most so many of `looking` at what they come to, and
+    sorts them, the best first."""
     judged: list[Judged] = []
     for group in by_shape(rivals):
-        each = seconds * len(group) / len(rivals)
-        judged += _trained(_with(recipe, group), data, group, each)
+        share = len(group) / len(rivals)
+        looks = None if looking is None else share * looking
+        judged += _trained(_with(recipe, group), data, group, share * seconds, looks)
     return sorted((x for x in judged if math.isfinite(x.worst)), key=lambda x: -x.worst)
 
 
@@ -349,10 +367,13 @@ def by_shape(rivals: list[Candidate]) -> list[list[Candidate]]:
     return list(groups.values())
 
 
-def _trained(recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float) -> list[Judged]:
+def _trained(
+    recipe: Recipe, data: Dataset, group: list[Candidate], seconds: float, looking: float | None
+) -> list[Judged]:
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
     epochs = epochs_within(KEPT * seconds, 0, per_epoch, _speed(recipe, data))
-    found = trial(replace(recipe, epochs=epochs, budget=None), data, seconds=LONGEST * seconds)
+    one = replace(recipe, epochs=epochs, budget=None)
+    found = trial(one, data, seconds=LONGEST * seconds, looking=looking)
     parts = {part: (e.value.tolist(), e.error.tolist()) for part, e in found.log_p.items()}
     (train, _), (valid, error) = parts["train"], parts["valid"]
     return [
@@ -375,14 +396,17 @@ def _parameters(found: Trial, replica: int) -> dict[str, Tensor]:
 
 
 def _speed(recipe: Recipe, data: Dataset) -> float:
-    """Updates per second."""
+    """Updates per second, without the first ones; fewer are measured where they take long."""
     trainer = recipe.trainer(data, device_named(recipe.device))
-    began, first = time.monotonic(), 0
+    most = max(SHORTEST, MEASURING * seconds_of(recipe.budget or BUDGET))
+    start, began, first = time.monotonic(), 0.0, 0
     for progress in trainer.together():
-        if not first and progress.update >= WARM_UP:
+        now = time.monotonic()
+        slow = now - start > most
+        if not first and (slow or progress.update >= WARM_UP):
             trainer.wait()
             began, first = time.monotonic(), progress.update
-        elif first and progress.update >= first + WARM_UP and time.monotonic() - began >= 0.5:
+        elif first and now - began >= 0.5 and (slow or progress.update >= first + WARM_UP):
             break
     trainer.wait()
     return (trainer.update - first) / (time.monotonic() - began)

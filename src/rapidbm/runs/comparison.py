@@ -48,13 +48,13 @@ class Comparison:
 
     def made(self, saved: Mapping[int, Callable[[], Machine]], seen: Mapping[int, Estimate]) -> int:
         """Takes over the better ones of the `saved` machines, each by its update; looks have `seen` how
-        probable some make the validation part. Answers how many log Z were looked at; the best machine
-        notes that they were."""
+        probable some make the validation part. Answers of how many others it is known now; the best machine
+        notes that they were looked at."""
         count, best = 0, self.best
         with watch("comparison of the checkpoints", len(saved)) as tick:
             if bool((best.error > 0).any()):
                 now = self._again(int(best.update.max()), best.machine(self.like), best.seen)
-                best.value, best.error, count = now.value, now.error, 1
+                best.value, best.error = now.value, now.error
             most = self._most(saved, seen)
             for update in sorted(most, key=lambda u: -self._hope(most[u])):
                 tick()
@@ -62,8 +62,9 @@ class Comparison:
                     continue
                 with suppress(InputError):  # a damaged file is no candidate
                     machine = saved[update]()
-                    best.better(self._again(update, machine, seen.get(update)), update, machine)
-                    count += 1
+                    now = self._again(update, machine, seen.get(update))
+                    best.better(now, update, machine)
+                    count += bool(pessimistic(now).isfinite().any())
         best.compared = self.update
         return count
 

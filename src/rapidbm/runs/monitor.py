@@ -27,6 +27,7 @@ import copy
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from torch import Tensor
 from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..display import Displayable
-from ..errors import DataWarning, InputError, LossWarning
+from ..errors import DataWarning, InputError, LossWarning, TimeLimit
 from ..estimates import Estimate
 from ..likelihood.following import Follower, mean_log_p, work_of_rows
 from ..likelihood.independent import UNITS
@@ -52,6 +53,7 @@ from .recipe import Recipe
 
 PREFIX = "watch/"  # of what it saves
 DOUBT = 2.0  # standard errors below a value, where machines are compared by it: eq. (1)
+SHORTEST = 0.1  # seconds that a look of a trial may always take
 JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (`Follower.end`)
 
 
@@ -98,14 +100,22 @@ class LikelihoodMonitor:
             "unknown": self.follower.unknown,
         }
 
-    def look(self, progress: Progress, machine: Machine, data: Dataset, *, last: bool) -> Record:
+    def look(
+        self,
+        progress: Progress,
+        machine: Machine,
+        data: Dataset,
+        *,
+        last: bool,
+        limit: float | None = None,
+    ) -> Record:
         """Values and errors per replica; nothing where the look would cost too much, but for the first
-        and the last."""
+        and the last. After `limit` seconds it says what is known by then, or that it cannot tell."""
         self.follower.asked += 1
         if progress.update and not last and not self.affords(progress.update, machine):
             return {}
         found: Record = {}
-        z = self._log_z(progress.update, machine, last=last)
+        z = self._log_z(progress.update, machine, last=last, limit=limit)
         for name in self.names:
             for part, mean in _parts(machine, data, z, name).items():
                 found[f"{name}_{part}"] = as_list(mean.value)
@@ -117,12 +127,32 @@ class LikelihoodMonitor:
         """Whether a look after so many updates is within what it may cost."""
         return self.follower.wants(machine, update * self.per_update)
 
-    def log_p(self, update: int, machine: Machine, data: Dataset, *, last: bool) -> dict[str, Estimate]:
-        """What counts of every part of the data, nats per row; the last look may cost more."""
-        return _parts(machine, data, self._log_z(update, machine, last=last), self.names[0])
+    def log_p(
+        self, update: int, machine: Machine, data: Dataset, *, last: bool, limit: float | None = None
+    ) -> dict[str, Estimate]:
+        """What counts of every part of the data, nats per row; the last look may cost more, but no more
+        than `limit` seconds."""
+        z = self._log_z(update, machine, last=last, limit=limit)
+        return _parts(machine, data, z, self.names[0])
 
-    def _log_z(self, update: int, machine: Machine, *, last: bool) -> Estimate:
-        return self.follower.look(machine, update * self.per_update, last=last)
+    def _log_z(self, update: int, machine: Machine, *, last: bool, limit: float | None) -> Estimate:
+        with suppress(TimeLimit), watch("look at the likelihood", limit=limit):
+            return self.follower.look(machine, update * self.per_update, last=last)
+        return self._cut_short(update, machine)
+
+    def _cut_short(self, update: int, machine: Machine) -> Estimate:
+        """log Z as far as it is known where time was up in the middle of a look: by the bridge if that
+        was crossed, else not at all. What looks may cost counts as spent."""
+        follower, there = self.follower, self.follower.machine
+        follower.anchoring += int(max(0.0, follower.left(machine, update * self.per_update)))
+        nothing = torch.full((machine.replicas,), torch.nan, dtype=torch.float64, device=machine.device)
+        found = Estimate(nothing, nothing)
+        if there is not None and follower.known:
+            pairs = zip(there.parameters(), machine.parameters(), strict=True)
+            if all(torch.equal(a.data, b.data) for a, b in pairs):
+                found = follower.estimate
+        follower.unknown += int(bool(found.value.isnan().any()))
+        return found
 
     def state(self) -> dict[str, Tensor]:
         return {f"{PREFIX}{name}": value for name, value in self.follower.state().items()}
@@ -176,12 +206,14 @@ def trial(
     updates: int | None = None,
     seconds: float | None = None,
     between: bool = True,
+    looking: float | None = None,
 ) -> Trial:
     """Trains the replicas of a recipe, each with its rate and decay, for so many updates or seconds, or
     to the end of its epochs, and says how probable each makes the parts of the data.
 
     The rate is that of the recipe's schedule. Where it costs little, and unless `between` is false, the
-    likelihood is looked at after 16, 32, … updates too.
+    likelihood is looked at after 16, 32, … updates too. All looks take `looking` seconds at most, half
+    of them kept for the last one.
     """
     data = recipe.data(data)
     if data.valid is None:
@@ -190,11 +222,23 @@ def trial(
     metric = judging(recipe)
     METRICS[metric].check(trainer.machine)
     monitor, curve, spent = LikelihoodMonitor(trainer, data, (metric,), end=JUDGED), {}, 0.0
+    looked = 0.0  # seconds, of all looks
+
+    def left(*, last: bool) -> float | None:
+        return None if looking is None else looking * (1.0 if last else 0.5) - looked
 
     def look(*, last: bool) -> dict[str, Estimate]:
-        found = monitor.log_p(trainer.update, trainer.current(), data, last=last)
+        nonlocal looked
+        limit, began = left(last=last), time.monotonic()
+        limit = None if limit is None else max(limit, SHORTEST)
+        found = monitor.log_p(trainer.update, trainer.current(), data, last=last, limit=limit)
+        looked += time.monotonic() - began
         curve[trainer.update] = found["valid"]
         return found
+
+    def affords() -> bool:
+        rest = left(last=False)
+        return (rest is None or rest > 0) and monitor.affords(trainer.update, trainer.current())
 
     def doubled(progress: Progress) -> bool:
         return progress.update >= 16 and progress.update & (progress.update - 1) == 0
@@ -205,7 +249,7 @@ def trial(
         began = time.monotonic()
         for progress in trainer.together(lambda p: doubled(p) or p.update == updates):
             over = progress.update in (updates, progress.updates)
-            due = between and doubled(progress) and monitor.affords(trainer.update, trainer.current())
+            due = between and doubled(progress) and affords()
             if over or due or seconds is not None:
                 trainer.wait()
             now = spent + time.monotonic() - began

@@ -48,7 +48,7 @@ from .monitor import (
     suited,
 )
 from .recipe import Recipe
-from .timing import due, longer, longer_time, planned, reserved, seconds_of
+from .timing import due, limit_of_look, longer, longer_time, planned, reserved, seconds_of
 from .trust import trust
 
 SAVE_SECONDS = 20.0  # at most this much work is lost to a kill
@@ -321,6 +321,7 @@ class Run(RunFolder):
                 self._describe(trainer, "failed" if failed else "interrupted", seconds)
             raise
         self._compare(trainer, data)
+        self._drop_start()
         found = trainer.fit() if self._own is None and self.ranks.first else None
         if found is not None:
             most = as_list(found.most)
@@ -453,7 +454,7 @@ class Run(RunFolder):
             return None if seen is None else self._write_line(progress, seconds, values)
         machine = progress.averaged() if self.recipe.average else progress.machine
         values = self._evaluate(progress, machine, data, last)
-        self._keep_best(progress, machine, values, last)
+        self._keep_best(progress, machine, values)
         return self._write_line(progress, seconds, values) if values else None
 
     def _halts(self, progress: Progress) -> bool:
@@ -470,13 +471,11 @@ class Run(RunFolder):
         wanted = self._own is None and self.recipe.evaluate != "end"
         return wanted and monitors_validation(self.recipe, data) and self._keeps(progress)
 
-    def _keep_best(self, progress: Progress, machine: Machine, values: Record, last: bool) -> None:
+    def _keep_best(self, progress: Progress, machine: Machine, values: Record) -> None:
         if self._monitor is None or self._best is None or self._monitor.judges not in values:
             return
         seen = self._monitor.judged(values)
         if seen is None:  # it could not tell, so it is not a look
-            if last and not self._best.update.any():
-                self.best.unlink(missing_ok=True)  # nothing is known of what was trained
             return
         if self._best.better(seen, progress.update, machine):
             self._best.save(self.best, machine)
@@ -505,6 +504,15 @@ class Run(RunFolder):
         count = whole.made(saved, seen)
         self._best.save(self.best, like)
         self.info["looks"] = self._monitor.counts() | {"compared": count}
+
+    def _drop_start(self) -> None:
+        """The machine before the first update is no best one where nothing is known of any later one."""
+        if self._monitor is None or self._best is None or bool(self._best.update.any()):
+            return
+        looks = (x for x in self.metrics() if x["update"] > 0)
+        compared = self.info.get("looks", {}).get("compared", self._best.compared >= 0)
+        if not compared and all(self._monitor.judged(x) is None for x in looks):
+            self.best.unlink(missing_ok=True)
 
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
@@ -557,7 +565,8 @@ class Run(RunFolder):
             if every and (self._monitor is None or name not in WATCHED):
                 values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
             elif self._monitor is not None and name == self._monitor.names[0]:  # all of them
-                values |= self._monitor.look(progress, machine, data, last=last)
+                limit = limit_of_look(self.recipe.budget, self._wall(), last=last)
+                values |= self._monitor.look(progress, machine, data, last=last, limit=limit)
         return values
 
     def _write_line(self, progress: Progress, seconds: float, values: Record) -> Record:

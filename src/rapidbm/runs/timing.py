@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 SPACINGS = ("log", "epoch", "end")
 PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget
+FASTER = 0.8  # of the last of these: with more time than that left after them all, it is planned again
 WARM_UP = 50  # updates before speed is believed: the first ones are slower
 KEPT = 0.97  # of what is left beside the last look is planned: the last save takes its time
-LAST_LOOK = 0.2  # of it, at most, is kept for that
+LAST_LOOK = 0.35  # of it, at most, is kept for that, and
+DEARER = 1.5  # times what the longest look so far took
+LONGEST_LOOK = 0.2  # of it, at most, goes into a look before the last one
+OVER = 0.05, 1.0  # of it, and seconds: the larger one is left to a look that comes when it is used up
 OPEN = 1_000_000  # epochs of a training that is planned later
 PROLONG = ("again", "stretch")  # what a rate that falls to zero does in added epochs
 Longer = tuple[dict[str, Any], str | None, str]  # what changes, what the rate does, and words about it
@@ -55,8 +59,18 @@ def seconds_of(budget: str) -> float:
 
 
 def reserved(whole: float, looking: float) -> float:
-    """Seconds of a budget for the last look, where the longest one so far took so many."""
-    return min(looking, LAST_LOOK * whole)
+    """Seconds of a budget for the last look, which may cost more than others, where the longest one so
+    far took so many."""
+    return min(DEARER * looking, LAST_LOOK * whole)
+
+
+def limit_of_look(budget: str | None, wall: float, *, last: bool) -> float | None:
+    """Seconds that a look may take after `wall` seconds of a training with a budget; None without one."""
+    if budget is None:
+        return None
+    whole = seconds_of(budget)
+    left = whole - wall if last else min(LONGEST_LOOK * whole, whole - wall)
+    return max(left, OVER[0] * whole, OVER[1])
 
 
 def epochs_within(left: float, update: int, per_epoch: int, speed: float) -> int:
@@ -79,11 +93,13 @@ def planned(
     """
     made, (since, update) = plan.setdefault("made", []), started
     whole, wall, since = (x - plan["wall"] for x in (seconds_of(budget), wall, since))
-    if len(made) == len(PLANS) or now.update <= update:
+    if now.update <= update:
         return None
     gone = max(wall / whole, now.update / now.updates)
     early = now.update < WARM_UP and wall < PLANS[1] * whole
-    if early or gone < PLANS[len(made)]:
+    # All plans may have been made while it was slow, as where the first looks took their time.
+    over = len(made) >= len(PLANS) and wall > FASTER * PLANS[-1] * whole
+    if early or over or gone < PLANS[min(len(made), len(PLANS) - 1)]:
         return None
     if made and made[-1]["wall"] > since:
         since, update = made[-1]["wall"], made[-1]["update"]
@@ -92,7 +108,7 @@ def planned(
     left = KEPT * (whole - reserved(whole, looking)) - wall
     epochs = int(min(epochs_within(left, now.update, per_epoch, speed), plan["most"]))
     mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
-    made += [mark] * (bisect_right(PLANS, gone) - len(made))
+    made += [mark] * max(1, bisect_right(PLANS, gone) - len(made))
     return epochs
 
 

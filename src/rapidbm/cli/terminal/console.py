@@ -191,7 +191,7 @@ def follow(
     (`telling.py`), and for machines one for each evaluation."""
     bar = _updates(screen)
     frozen: set[int] = set()
-    telling, untold = Telling(), None
+    telling, told, untold = Telling(), "", ""  # lines
     if run.recipe.replicas > 1:
         screen.say(f"values are {meaning(run.recipe.replicas)}")
     with bar, quiet(screen.as_json or not bar.disable):
@@ -203,11 +203,12 @@ def follow(
             news = record is None or telling.worth(record)
             _tell(step, screen, frozen, aloud=news)
             if record is not None:
-                untold = None if news else record
+                shown = record_line(record)
+                untold, told = ("", shown) if news or shown == told else (shown, told)
                 if words := telling.levelled(record):
                     screen.say(words)
-    if untold is not None:
-        screen.say(record_line(untold))
+    if untold:
+        screen.say(untold)
 
 
 def follow_sweep(

@@ -30,7 +30,7 @@ class Telling:
         key = main_measure(record)
         if not key:
             return True
-        value, error = _mean(record[key]), _error(record, key)
+        value, error = _mean(record, key), _error(record, key)
         first, self.begun = not self.begun, True
         if value is None or self.told is None:
             news = first or (value is None) != (self.told is None)
@@ -48,7 +48,7 @@ class Telling:
     def levelled(self, record: Mapping[str, Any]) -> str:
         """Words, once, when the likelihood of the validation part gets no better."""
         key = main_measure(record)
-        value = _mean(record[key]) if key.startswith("log_") and key.endswith("_valid") else None
+        value = _mean(record, key) if key.startswith("log_") and key.endswith("_valid") else None
         if value is None:
             return ""
         if value > self.best + _error(record, key):
@@ -70,9 +70,13 @@ def main_measure(record: Mapping[str, Any]) -> str:
     return next((key for key in keys if key.endswith("_valid")), keys[0] if keys else "")
 
 
-def _mean(values: Any) -> float | None:
-    """Over the replicas of which it is known."""
-    known = [x for x in values if x is not None]
+def _mean(record: Mapping[str, Any], key: str) -> float | None:
+    """Over the replicas of which it is known; a value whose error is not known is not."""
+    name, _, part = key.rpartition("_")
+    values = record[key]
+    errors = record.get(f"{name}_error_{part}") or [0.0] * len(values)
+    pairs = zip(values, errors, strict=True)
+    known = [x for x, error in pairs if x is not None and error is not None]
     return sum(known) / len(known) if known else None
 
 
