@@ -20,6 +20,9 @@ RANDOM = (
     "full holes",
     "paired holes",
     "overlapping holes",
+    "parity checks",
+    "two transitions",
+    "tripled holes",
 )
 
 
