@@ -23,6 +23,7 @@ RANDOM = (
     "parity checks",
     "two transitions",
     "tripled holes",
+    "weak units",
 )
 
 

@@ -373,6 +373,22 @@ def tripled_holes(number: int) -> Member:
     return _with_matrix(Layers(sizes, edges), matrix, biases), None
 
 
+def weak_units(number: int) -> Member:
+    """Deep machines with 60 units above the hidden layer, each silent but for one state of it. That of
+    the weakest couplings opens a hole, the others open next to nothing."""
+    rng = stream(number, "weak units")
+    first = int(torch.randint(14, 19, (), generator=rng))
+    visible, above = int(torch.randint(4, 7, (), generator=rng)), 60
+    layers = Layers((visible, first, above), ((0, 1), (1, 2)))
+    matrix, biases = _noise(layers.units, 0.1, rng)
+    below = torch.arange(visible, visible + first)
+    for unit in range(visible + first, layers.units - 1):
+        _silence(matrix, biases, unit, below, 4.0 * _signs(first, rng), -12.0)
+    gain = _uniform(number, -1.0, 3.0, "gain")
+    _silence(matrix, biases, layers.units - 1, below, 3.0 * _signs(first, rng), gain)
+    return _with_matrix(layers, matrix, biases), None
+
+
 # -- trained ------------------------------------------------------------------------------------------
 
 
@@ -435,6 +451,7 @@ FAMILIES: dict[str, Family] = {
     "parity checks": parity_checks,
     "two transitions": two_transitions,
     "tripled holes": tripled_holes,
+    "weak units": weak_units,
     "bars": _of("bars"),
     "digits": _of("digits"),
     "mnist": _of("mnist"),
