@@ -27,6 +27,7 @@ from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
+from rapidbm_bench.families import weak_units
 
 
 def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):
@@ -634,14 +635,32 @@ def test_one_path_sums_layers_and_one_does_not():
 
 def test_the_strongest_units_of_each_layer():
     machine = rbm(60, 3, seed=0, scale=0.2)
-    units = bases._strongly_coupled(machine)
-    assert units.shape == (1, bases.FLIPPED + 3)
     sizes = machine.couplings.matrix(0, 1).detach().abs()[0]
-    assert (
-        units[0, : bases.FLIPPED].tolist()
-        == sizes.sum(1).argsort(descending=True)[: bases.FLIPPED].tolist()
-    )
-    assert units[0, bases.FLIPPED :].tolist() == (60 + sizes.sum(0).argsort(descending=True)).tolist()
+    visible, hidden = (sizes.sum(x).argsort(descending=True).tolist() for x in (1, 0))
+    for most in (2, 40, 100):
+        units = bases._strongly_coupled(machine, most)
+        assert units[0].tolist() == [*visible[:most], *(60 + unit for unit in hidden[:most])]
+
+
+def test_the_weakest_of_sixty_units_names_its_mode():
+    machine, _ = weak_units(11)
+    machine.requires_grad_(False)
+    assert machine.layers.sizes[-1] > bases.FLIPPED
+    means, _ = bases.modes(machine, stream(0))
+    assert bool((means[0, :, -1] > 0.9).any())
+    assert holds(log_z(machine, method="ais", seed=0), log_z(machine, method="exact").value)
+
+
+def test_states_of_the_units_with_the_largest_couplings():
+    columns = 0.1 * torch.randn((2, 250, 3), generator=stream(0))
+    columns[0, 240], columns[1, 7] = 9.0, -9.0
+    kept = bases._strongest(columns)
+    assert kept.shape == (2, bases.UNIT_STATES, 3)
+    assert torch.equal(kept[:, 0], torch.stack([columns[0, 240], columns[1, 7]]))
+    for rows, all_rows in zip(kept, columns, strict=True):  # the largest of each replica
+        least = all_rows.norm(dim=1).sort(descending=True).values[bases.UNIT_STATES - 1]
+        assert bool((rows.norm(dim=1) >= least).all())
+    assert torch.equal(bases._strongest(columns[:, :200]), columns[:, :200])
 
 
 # -- few effective chains -------------------------------------------------------------------------------
