@@ -36,7 +36,7 @@ GROUPS = {
     "training": ("training/trainer", "training/stepper", "training/replicas", "training/batches",
                  "training/train", "training/load", "training/positive", "training/negative",
                  "training/optimisers", "training/projections", "runs/metrics", "likelihood/independent"),
-    "runs": ("runs/run", "runs/monitor", "runs/folder", "runs/spacing", "runs/recipe", "registry",
+    "runs": ("runs/run", "runs/monitor", "runs/folder", "runs/timing", "runs/recipe", "registry",
              "machines/files", "disk", "schema", "data/files", "data/splits", "data/catalogue"),
     "exchange": ("machines/weights", "exchange/rbms_files", "exchange/sklearn_models",
                  "exchange/dimod_samplers", "sampling/temperature", "training/annealer"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from rapidbm.accel.ranks import ThreadRanks
 from rapidbm.machines.units.spin import SPIN
@@ -24,6 +25,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # the command would
 os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "True")  # as scikit-learn would, and this one:
 os.environ.setdefault("KMP_INIT_AT_FORK", "FALSE")
 os.environ["RAPIDBM_PROGRESS"] = "off"  # test_progress and test_limits turn it on
+# No property fails because its examples take long to draw or to try: the computer may be busy.
+settings.register_profile("rapidbm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rapidbm")
 diagnosis.boundaries = cache(diagnosis.boundaries)  # lines of one diagram, seconds each
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the CPU

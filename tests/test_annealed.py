@@ -27,6 +27,7 @@ from rapidbm.testing import SMALLEST_P, chi_squared, exact_distribution
 from rapidbm.training.negative import Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
+from rapidbm_bench.families import weak_units
 
 
 def random_field_mattis(units=40, field=2.5, ratio=1.15, seed=0):
@@ -476,44 +477,50 @@ def test_bases_differ_on_all_layers_where_none_is_summed():
 # -- modes that units of any layer open ---------------------------------------------------------------
 
 
-def silent(layers, unit, others, net, seed=0):
-    """A dense machine, weakly coupled but for a unit that is silent except at one state of the others,
-    which weighs e^net times as much as all states in which the unit is silent."""
+def silent(layers, units, others, net, seed=0):
+    """A dense machine, weakly coupled but for units each of which is silent except at one state of the
+    others, which weighs e^net times as much as all states in which the units are silent."""
     rng = stream(seed, "silent")
     n = layers.columns
     matrix = 0.02 * torch.randn((n, n), generator=rng, dtype=torch.float64).triu(1)
-    weights = 3.0 * (2.0 * torch.randint(2, (len(others),), generator=rng).double() - 1.0)
-    matrix[others, unit] = weights * (others < unit)
-    matrix[unit, others] = weights * (others > unit)
-    matrix, biases = matrix + matrix.mT, torch.zeros(1, n, dtype=torch.float64)
-    biases[0, others] = weights
-    biases[0, unit] = 0.5 * (net + len(others) * math.log(2.0)) - weights.abs().sum()
+    biases = torch.zeros(1, n, dtype=torch.float64)
+    for unit in units:
+        weights = 3.0 * (2.0 * torch.randint(2, (len(others),), generator=rng).double() - 1.0)
+        matrix[others, unit] = weights * (others < unit)
+        matrix[unit, others] = weights * (others > unit)
+        biases[0, others] += weights
+        biases[0, unit] = 0.5 * (net + len(others) * math.log(2.0)) - weights.abs().sum()
+    matrix = matrix + matrix.mT
     where = layers.slices
     blocks = {(a, b): matrix[None, where[a], where[b]] for a, b in layers.edges}
     return Machine(Dense(layers, blocks), biases).requires_grad_(False)
 
 
-HIDING = {  # the layers, the silent unit and those whose state it names
-    "above": (Layers((5, 24, 2), ((0, 1), (1, 2))), 30, range(5, 29)),
-    "two above": (Layers((4, 12, 14, 2), ((0, 1), (1, 2), (2, 3))), 31, range(16, 30)),
-    "visible": (Layers((3, 22), ((0, 1),)), 1, range(3, 25)),
-    "full": (Layers((15,), ((0, 0),)), 7, [*range(7), *range(8, 15)]),
-    "full, hidden": (Layers((12, 3), ((0, 0), (0, 1), (1, 1))), 14, range(14)),
+HIDING = {  # the layers, the silent units and those whose states they name
+    "above": (Layers((5, 24, 2), ((0, 1), (1, 2))), (29, 30), range(5, 29)),
+    "two above": (Layers((4, 12, 14, 2), ((0, 1), (1, 2), (2, 3))), (30, 31), range(16, 30)),
+    "visible": (Layers((3, 22), ((0, 1),)), (1, 2), range(3, 25)),
+    "full": (Layers((16,), ((0, 0),)), (2, 7), [0, 1, *range(3, 7), *range(8, 16)]),
+    "full, hidden": (Layers((12, 4), ((0, 0), (0, 1), (1, 1))), (13, 15), [*range(13), 14]),
 }
 
 
+@pytest.mark.parametrize("rounds", [0, bases.ROUNDS])
 @pytest.mark.parametrize("name", HIDING)
-def test_a_mode_that_a_unit_of_any_layer_names_is_not_missed(name):
-    """A hole of weight 3/4 beside a plain that no chain leaves for it."""
-    layers, unit, others = HIDING[name]
-    machine = silent(layers, unit, torch.tensor(list(others)), math.log(3.0))
+def test_modes_that_units_of_any_layer_name_are_not_missed(name, rounds, monkeypatch):
+    """Two holes, each of weight 3/7, beside a plain that no chain leaves for them; with one of them alone
+    the biases would name it. Units name them already before any is turned over."""
+    monkeypatch.setattr(bases, "ROUNDS", rounds)
+    layers, units, others = HIDING[name]
+    machine = silent(layers, units, torch.tensor(list(others)), math.log(3.0))
     exact = log_z(machine, method="exact").value
     means, proven = bases.modes(machine, stream(0))
     assert bool((proven <= exact[:, None] + 1e-9).all())
-    open_ = means[0, :, unit] > 0.9
-    assert sorted(set(open_.tolist())) == [False, True]
-    share = torch.logsumexp(proven[0, open_], 0) - exact
-    assert float(share) == pytest.approx(math.log(0.75), abs=0.2)
+    open_ = means[0, :, list(units)] > 0.9  # (modes, 2)
+    assert {(True, False), (False, True), (False, False)} <= {tuple(row) for row in open_.tolist()}
+    for one in open_.unbind(1):
+        share = torch.logsumexp(proven[0, one], 0) - exact
+        assert float(share) == pytest.approx(math.log(3.0 / 7.0), abs=0.2)
     found = log_z(machine, method="ais", seed=0, chains=200)
     assert holds(found, exact)
     assert float(found.upper - found.lower) < 0.5
@@ -603,7 +610,7 @@ def test_units_that_are_turned_stay_until_the_others_have_followed(monkeypatch):
 
 def test_a_unit_names_states_of_all_layers_at_either_value():
     layers = Layers((4, 3, 2), ((0, 1), (1, 2)))
-    machine = silent(layers, 8, torch.arange(4, 7), 0.0)
+    machine = silent(layers, (8,), torch.arange(4, 7), 0.0)
     spins, held = bases._states_of_units(machine, torch.arange(9)[None])
     assert spins.shape == held.shape == (1, 18, 9)
     # The others of a unit's own layer are left to mean field: a unit of 4, 3 or 2 names 5, 6 or 7 more.
@@ -618,8 +625,8 @@ def test_a_unit_names_states_of_all_layers_at_either_value():
 
 
 def test_one_path_sums_layers_and_one_does_not():
-    layers, unit, others = HIDING["above"]
-    machine = silent(layers, unit, torch.tensor(list(others)), math.log(3.0))
+    layers, units, others = HIDING["above"]
+    machine = silent(layers, units, torch.tensor(list(others)), math.log(3.0))
     paths, _ = bases.paths_to(machine, None, stream(0))
     assert (paths["modes"].free, paths["modes of all layers"].free) == ((1,), ())
     assert float(paths["modes"].bases[..., 5:29].abs().max()) == 0.0
@@ -628,14 +635,32 @@ def test_one_path_sums_layers_and_one_does_not():
 
 def test_the_strongest_units_of_each_layer():
     machine = rbm(60, 3, seed=0, scale=0.2)
-    units = bases._strongly_coupled(machine)
-    assert units.shape == (1, bases.FLIPPED + 3)
     sizes = machine.couplings.matrix(0, 1).detach().abs()[0]
-    assert (
-        units[0, : bases.FLIPPED].tolist()
-        == sizes.sum(1).argsort(descending=True)[: bases.FLIPPED].tolist()
-    )
-    assert units[0, bases.FLIPPED :].tolist() == (60 + sizes.sum(0).argsort(descending=True)).tolist()
+    visible, hidden = (sizes.sum(x).argsort(descending=True).tolist() for x in (1, 0))
+    for most in (2, 40, 100):
+        units = bases._strongly_coupled(machine, most)
+        assert units[0].tolist() == [*visible[:most], *(60 + unit for unit in hidden[:most])]
+
+
+def test_the_weakest_of_sixty_units_names_its_mode():
+    machine, _ = weak_units(11)
+    machine.requires_grad_(False)
+    assert machine.layers.sizes[-1] > bases.FLIPPED
+    means, _ = bases.modes(machine, stream(0))
+    assert bool((means[0, :, -1] > 0.9).any())
+    assert holds(log_z(machine, method="ais", seed=0), log_z(machine, method="exact").value)
+
+
+def test_states_of_the_units_with_the_largest_couplings():
+    columns = 0.1 * torch.randn((2, 250, 3), generator=stream(0))
+    columns[0, 240], columns[1, 7] = 9.0, -9.0
+    kept = bases._strongest(columns)
+    assert kept.shape == (2, bases.UNIT_STATES, 3)
+    assert torch.equal(kept[:, 0], torch.stack([columns[0, 240], columns[1, 7]]))
+    for rows, all_rows in zip(kept, columns, strict=True):  # the largest of each replica
+        least = all_rows.norm(dim=1).sort(descending=True).values[bases.UNIT_STATES - 1]
+        assert bool((rows.norm(dim=1) >= least).all())
+    assert torch.equal(bases._strongest(columns[:, :200]), columns[:, :200])
 
 
 # -- few effective chains -------------------------------------------------------------------------------

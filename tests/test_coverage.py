@@ -20,6 +20,10 @@ RANDOM = (
     "full holes",
     "paired holes",
     "overlapping holes",
+    "parity checks",
+    "two transitions",
+    "tripled holes",
+    "weak units",
 )
 
 

@@ -39,6 +39,13 @@ def mutants(monkeypatch):
     return importlib.import_module("mutants.__main__")
 
 
+def test_every_module_of_a_group_exists_and_can_be_mutated(mutants):
+    modules = [module for group in mutants.GROUPS.values() for module in group]
+    assert len({*modules}) == len(modules)
+    texts = mutants.sources(mutants.ROOT, mutants.PACKAGE, modules)
+    assert [m for m in modules if not mutants.mutations(m, texts[m])] == []
+
+
 def changes(mutants, source: str) -> dict[str, str]:
     """Every changed line of a source under its mutation's name."""
     return {m.name: m.difference(source)[1] for m in mutants.mutations("toy", source)}

@@ -464,6 +464,16 @@ def test_scouts_are_some_of_the_particles(scouts):
         Persistent(8, scouts=scouts)
 
 
+def test_updates_are_counted_as_far_as_float32_counts_exactly():
+    """The count stands beside the chains, in their type."""
+    machine = rbm(4, 3, 100, seed=0)
+    phase = Persistent(10, 1, lifetime=1009, scouts=0.1)
+    once = 1009 * phase.foray  # both lives begin together again
+    assert 2 * 100 * once > 2**23  # all patterns in turn would take longer
+    assert phase._cycle(machine) == (2**23 // once) * once
+    assert Persistent(10, 1, scouts=0.1)._cycle(machine) == 200 * phase.foray
+
+
 def test_scouts_start_at_every_pattern_and_every_mirror_image_in_turn():
     machine = rbm(6, 4, 3, seed=0, replicas=2)
     phase, rng = Persistent(5, 50, lifetime=6, scouts=0.4), stream(0)

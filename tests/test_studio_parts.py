@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import rapidbm as rb
 from rapidbm.data.labelled import with_label_units
+from rapidbm.disk import inside
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.progress import telling, watch
@@ -27,7 +28,7 @@ from rapidbm.studio.studio import MAX_READERS, Studio
 from rapidbm.studio.uploads import ENDINGS, UploadError, safe_name, save_upload
 from rapidbm.studio.work.arrays import fields, numbers, packed, spins
 from rapidbm.studio.work.dreaming import Dream
-from rapidbm.studio.work.machines import SPECIMENS, opened, subject
+from rapidbm.studio.work.machines import SPECIMENS, opened, subject, without_places
 from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.steered import SteeredRun
 from rapidbm.training.schedules import Schedule
@@ -302,6 +303,25 @@ def test_files_do_not_go_where_a_link_leads(tmp_path):
     with pytest.raises(InputError, match="leads out"):
         asyncio.run(save_upload(tmp_path / "runs", "a.csv", None, pieces()))
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_errors_do_not_tell_where_the_folder_lies_or_a_link_leads(tmp_path):
+    real, folder, secret = tmp_path / "real", tmp_path / "runs", tmp_path / "secret"
+    real.mkdir()
+    secret.mkdir()
+    folder.symlink_to(real)
+    for place in (folder, real):
+        told = without_places(f"{place / 'mine' / 'run.json'} is damaged", folder)
+        assert told == "mine/run.json is damaged"
+        assert without_places(f"{place} is full", folder) == "the studio's folder is full"
+    (real / "led").symlink_to(secret)
+    with pytest.raises(InputError) as refused:
+        inside(folder, "led")
+    assert str(secret) in str(refused.value)
+    told = without_places(refused.value, folder)
+    assert told.startswith("led leads out of its folder: ")
+    assert str(tmp_path) not in told
+    assert without_places(KeyError(), folder) == "KeyError"
 
 
 # -- runs that are steered ----------------------------------------------------------------------------

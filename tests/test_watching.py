@@ -300,6 +300,7 @@ def test_a_trial_compares_replicas_by_their_validation_part(table):
     assert found.log_p["valid"].value.tolist() == pytest.approx(exact.tolist())
     assert found.log_p["train"].value[1] > found.log_p["train"].value[0]  # it learns faster
     assert found.seconds > 0
+    assert not any(p.requires_grad for p in found.machine.parameters())
     again = trial(recipe, load(table), updates=40)
     assert torch.equal(again.log_p["valid"].value, found.log_p["valid"].value)
     assert trial(recipe).update == 80

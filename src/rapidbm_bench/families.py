@@ -30,8 +30,8 @@ from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
 
-ThreadRank = tuple[Machine, Tensor | None]
-Family = Callable[[int], ThreadRank]
+Member = tuple[Machine, Tensor | None]
+Family = Callable[[int], Member]
 TOGETHER = 25  # machines of a family that are trained side by side
 
 
@@ -74,23 +74,23 @@ def _graph(number: int, strength: float, biases: float | None) -> Machine:
     return machine if biases is None else _biased(machine, number, biases)
 
 
-def generic(number: int) -> ThreadRank:
+def generic(number: int) -> Member:
     strength = (0.5, 1.0, 1.5, 2.0)[number // 12 % 4]
     return _graph(number, strength, 0.5 if number // 6 % 2 else None), None
 
 
-def cold(number: int) -> ThreadRank:
+def cold(number: int) -> Member:
     """Couplings of two to six times the strength at which order sets in."""
     strength = _uniform(number, 3.0, 10.0, "strength")
     return _graph(number, strength, 2.0 if number // 6 % 2 else None), None
 
 
-def one_sided(number: int) -> ThreadRank:
+def one_sided(number: int) -> Member:
     """No biases, data whose columns lie on one side."""
     return _graph(number, _uniform(number, 0.5, 4.0, "strength"), None), _rows(16, number)
 
 
-def one_sided_biased(number: int) -> ThreadRank:
+def one_sided_biased(number: int) -> Member:
     return _graph(number, _uniform(number, 0.5, 4.0, "strength"), 1.0), _rows(16, number)
 
 
@@ -100,7 +100,7 @@ def _rows(visible: int, number: int) -> Tensor:
     return 2.0 * (torch.rand((500, visible), generator=rng) < up).double() - 1.0
 
 
-def against(number: int) -> ThreadRank:
+def against(number: int) -> Member:
     """Biases that pull the two layers apart, couplings that hold them together."""
     rng = stream(number, "shape")
     v, h = (int(torch.randint(5, 13, (), generator=rng)) for _ in range(2))
@@ -113,7 +113,7 @@ def against(number: int) -> ThreadRank:
     return machine, None
 
 
-def first_order(number: int) -> ThreadRank:
+def first_order(number: int) -> Member:
     """A Mattis machine in a random field of two values, near its first-order transition."""
     units = 2 * int(_uniform(number, 10, 40, "units"))
     field, ratio = _uniform(number, 1.0, 4.0, "field"), _uniform(number, 0.85, 1.3, "ratio")
@@ -129,7 +129,7 @@ def first_order(number: int) -> ThreadRank:
     return machine, None
 
 
-def holes(number: int) -> ThreadRank:
+def holes(number: int) -> Member:
     """Hidden units that are silent but for one visible state each: narrow holes in a flat landscape, as
     deep as the plain is wide."""
     rng = stream(number, "holes")
@@ -147,7 +147,7 @@ def holes(number: int) -> ThreadRank:
     return machine, None
 
 
-def deep(number: int) -> ThreadRank:
+def deep(number: int) -> Member:
     patterns = (None, 3)[number % 2]
     sizes = ((8, 8), (10, 6), (6, 6, 6), (12, 4))[number // 2 % 4]
     strength = _uniform(number, 0.5, 6.0, "strength")
@@ -157,7 +157,7 @@ def deep(number: int) -> ThreadRank:
     return (_biased(machine, number, 1.0) if biases else machine), None
 
 
-def full(number: int) -> ThreadRank:
+def full(number: int) -> Member:
     patterns = (None, 1, 2, 4)[number % 4]
     strength = _uniform(number, 0.5, 6.0, "strength")
     scale = strength * (0.2 if patterns is None else 0.5)
@@ -203,7 +203,7 @@ def _net(number: int, units: int) -> float:
     return units * math.log(2.0) * _uniform(number, -0.2, 0.3, "gain")
 
 
-def deep_holes(number: int) -> ThreadRank:
+def deep_holes(number: int) -> Member:
     """Deep machines whose last layer, one or two above the first hidden one, is silent but for one state
     of the layer below for each of its units; dense and with patterns."""
     rng = stream(number, "deep holes")
@@ -231,7 +231,7 @@ def deep_holes(number: int) -> ThreadRank:
     return Machine(Patterns(layers, patterns[None]), biases[None]), None
 
 
-def full_holes(number: int) -> ThreadRank:
+def full_holes(number: int) -> Member:
     """Full machines with units that are silent but for one state of the others for each of them."""
     rng = stream(number, "full holes")
     units = int(torch.randint(12, 18, (), generator=rng))
@@ -250,7 +250,7 @@ def _full(units: int, hidden: int) -> Layers:
     return Layers((units - hidden, hidden), ((0, 0), (0, 1), (1, 1)))
 
 
-def paired_holes(number: int) -> ThreadRank:
+def paired_holes(number: int) -> Member:
     """Holes that two units open together: each names a state of half of the others and alone costs more
     than it gains. A coupling (full machines) or a unit above them (deep ones) rewards both."""
     rng = stream(number, "paired holes")
@@ -278,7 +278,7 @@ def paired_holes(number: int) -> ThreadRank:
     return _with_matrix(layers, matrix, biases), None
 
 
-def overlapping_holes(number: int) -> ThreadRank:
+def overlapping_holes(number: int) -> Member:
     """Silent units anywhere in deep machines, triangles of layers and full machines. Each names a state
     of some of its neighbours by weights of all sizes, and several may agree."""
     rng = stream(number, "overlapping holes")
@@ -308,6 +308,84 @@ def overlapping_holes(number: int) -> ThreadRank:
         part = named[torch.randperm(len(named), generator=rng)[: int(share * len(named))]]
         weights = _signs(len(part), rng) * (1.0 + 2.0 * torch.rand(len(part), generator=rng).double())
         _silence(matrix, biases, unit, part, weights, _net(number, len(part)))
+    return _with_matrix(layers, matrix, biases), None
+
+
+def parity_checks(number: int) -> Member:
+    """An RBM of parity checks on three visible units each, planted at one state: four hidden units per
+    check, each silent but at one of the four settings that the planted state's parity allows. No unit
+    names a mode; only all checks together do."""
+    rng = stream(number, "parity checks")
+    visible = int(torch.randint(12, 19, (), generator=rng))
+    checks = int(visible * _uniform(number, 0.8, 1.3, "checks"))
+    planted = _signs(visible, rng)
+    weight, gain = 3.0, _uniform(number, 0.8, 4.0, "gain")  # nats of a check that is met
+    units = visible + 4 * checks
+    matrix, biases = _noise(units, 0.02, rng)
+    unit = visible
+    for _ in range(checks):
+        others = torch.randperm(visible, generator=rng)[:3]
+        for one, two in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
+            signs = planted[others] * torch.tensor([one, two, one * two], dtype=torch.float64)
+            _silence(matrix, biases, unit, others, weight * signs, gain - 3.0 * math.log(2.0))
+            unit += 1
+    return _with_matrix(Layers((visible, 4 * checks), ((0, 1),)), matrix, biases), None
+
+
+def two_transitions(number: int) -> Member:
+    """Full machines of two patterns in a random field of two values: the phase of the field beside those
+    of either sign of either pattern, near their first-order transitions."""
+    rng = stream(number, "two transitions")
+    units = 4 * int(_uniform(number, 8, 30, "units"))
+    one, two = _signs(units, rng), _signs(units, rng)
+    turns = torch.where(torch.rand(units, generator=rng) < 0.5, -1.0, 1.0).double()
+    field, ratio = _uniform(number, 1.0, 4.0, "field"), _uniform(number, 0.85, 1.3, "ratio")
+    strength = math.sqrt(2.0 * ratio * field / units) * 2.0**0.25  # J = ξᵀξ / √2
+    patterns = strength * torch.stack([one, two])
+    layers = Layers((units,), ((0, 0),))
+    return Machine(Patterns(layers, patterns[None]), (field * turns)[None]), None
+
+
+def tripled_holes(number: int) -> Member:
+    """Full and deep machines with a hole that three units open only together: each names a state of a
+    third of the others and alone, or with one other, costs more than it gains. The search for modes
+    turns over one unit or two."""
+    rng = stream(number, "tripled holes")
+    deep = number % 2 == 0
+    third = int(torch.randint(4, 9, (), generator=rng)) if deep else 4
+    visible = int(torch.randint(4, 8, (), generator=rng)) if deep else 0
+    hubs = visible + torch.randperm(3 * third, generator=rng)
+    three = torch.arange(3) + visible + 3 * third
+    units = visible + 3 * third + 3
+    matrix, biases = _noise(units, 0.05, rng)
+    alone = -_uniform(number, 4.0, 10.0, "alone")
+    for unit, part in zip(three.tolist(), hubs.split(third), strict=True):  # type: ignore[no-untyped-call]
+        _silence(matrix, biases, unit, part, 3.0 * _signs(third, rng), alone)
+    # ¼ t (s s' + s + s') of each pair: t where both are on, so 3 t for all three and t for two.
+    together = (_net(number, 3 * third) - 3.0 * alone) / 3.0
+    for i in range(3):
+        others = three[torch.arange(3) != i]
+        matrix[three[i], others] += 0.25 * together
+        biases[three[i]] += 0.5 * together
+    if not deep:
+        return _with_matrix(_full(units, (0, 3)[number // 2 % 2]), matrix, biases), None
+    sizes, edges = (visible, 3 * third, 3), ((0, 1), (1, 2), (2, 2))
+    return _with_matrix(Layers(sizes, edges), matrix, biases), None
+
+
+def weak_units(number: int) -> Member:
+    """Deep machines with 60 units above the hidden layer, each silent but for one state of it. That of
+    the weakest couplings opens a hole, the others open next to nothing."""
+    rng = stream(number, "weak units")
+    first = int(torch.randint(14, 19, (), generator=rng))
+    visible, above = int(torch.randint(4, 7, (), generator=rng)), 60
+    layers = Layers((visible, first, above), ((0, 1), (1, 2)))
+    matrix, biases = _noise(layers.columns, 0.1, rng)
+    below = torch.arange(visible, visible + first)
+    for unit in range(visible + first, layers.columns - 1):
+        _silence(matrix, biases, unit, below, 4.0 * _signs(first, rng), -12.0)
+    gain = _uniform(number, -1.0, 3.0, "gain")
+    _silence(matrix, biases, layers.columns - 1, below, 3.0 * _signs(first, rng), gain)
     return _with_matrix(layers, matrix, biases), None
 
 
@@ -349,7 +427,7 @@ def _trained(name: str, group: int) -> tuple[list[Machine], Tensor]:
 
 
 def _of(name: str) -> Family:
-    def member(number: int) -> ThreadRank:
+    def member(number: int) -> Member:
         machines, data = _trained(name, number // TOGETHER)
         return machines[number % TOGETHER], data
 
@@ -370,13 +448,17 @@ FAMILIES: dict[str, Family] = {
     "full holes": full_holes,
     "paired holes": paired_holes,
     "overlapping holes": overlapping_holes,
+    "parity checks": parity_checks,
+    "two transitions": two_transitions,
+    "tripled holes": tripled_holes,
+    "weak units": weak_units,
     "bars": _of("bars"),
     "digits": _of("digits"),
     "mnist": _of("mnist"),
 }
 
 
-def member(family: str, number: int) -> ThreadRank:
+def member(family: str, number: int) -> Member:
     with _quietly():
         machine, data = FAMILIES[family](number)
     return machine.requires_grad_(False), data

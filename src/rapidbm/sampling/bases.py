@@ -43,10 +43,10 @@ PARTIAL_MODES = "some modes", "some modes of all layers"  # the same where there
 ALONE = 0.5  # of the cooled chains: if more end in modes of their own, most modes are not found
 FAR = 16.0  # nats below the best: modes that no longer count
 STARTS = 100  # chains that look for modes
-UNIT_STATES = 200  # units whose couplings name a state, at most
+UNIT_STATES = 200  # units of a layer whose couplings name a state, at most
 COOLING = 40  # sweeps from hot to the machine's own temperature
 ITERATIONS = 50  # of mean field
-FLIPPED = 40  # units of each layer that may open a mode
+FLIPPED = 40  # units of each layer that are turned over
 FLIPPED_PAIRS = 12  # of them in pairs
 SOURCES = 2  # solutions in which they are turned over, in each of so many rounds
 ROUNDS = 3
@@ -165,8 +165,9 @@ def _search_modes(
     near = torch.cdist(cooled, cooled, p=1.0).le(_closest(exact)).sum(2)  # itself with it
     whole = bool((near == 1).double().mean(1).max() <= ALONE)
     known = _best(means, variational_bound(exact, means), _closest(exact))
-    units = _strongly_coupled(exact)
-    known = _with_new_solutions(exact, known, _relaxed_around(exact, *_states_of_units(exact, units)))
+    naming = _strongly_coupled(exact, UNIT_STATES)
+    known = _with_new_solutions(exact, known, _relaxed_around(exact, *_states_of_units(exact, naming)))
+    units = _strongly_coupled(exact, FLIPPED)
     used = means[:, :0]
     for _ in range(ROUNDS):
         sources = _unused(known[0], used, _closest(exact))
@@ -280,8 +281,8 @@ def _distinct(means: Tensor, closest: float) -> list[int]:
 # -- modes that units open ------------------------------------------------------------------------------
 
 
-def _strongly_coupled(machine: Machine) -> Tensor:
-    """The units of the strongest couplings of every layer, (e, u), layer after layer."""
+def _strongly_coupled(machine: Machine, most: int) -> Tensor:
+    """At most so many units of the strongest couplings of every layer, (e, u), layer after layer."""
     layers = machine.layers
     sizes = torch.zeros((machine.replicas, layers.columns), dtype=machine.dtype, device=machine.device)
     if machine.patterns is not None:
@@ -293,7 +294,7 @@ def _strongly_coupled(machine: Machine) -> Tensor:
             if a != b:
                 sizes[:, layers.slices[b]] += matrix.sum(1)
     orders = [sizes[:, x].argsort(dim=1, descending=True, stable=True) + x.start for x in layers.slices]
-    return torch.cat([order[:, :FLIPPED] for order in orders], 1)
+    return torch.cat([order[:, :most] for order in orders], 1)
 
 
 def _states_of_units(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
@@ -304,7 +305,7 @@ def _states_of_units(machine: Machine, units: Tensor) -> tuple[Tensor, Tensor]:
     spins = torch.nn.functional.one_hot(units, layers.columns).to(machine.dtype)
     stop = 0
     for layer, size in enumerate(layers.sizes):
-        start, stop = stop, stop + min(size, FLIPPED)
+        start, stop = stop, stop + min(size, UNIT_STATES)
         part = spins[:, start:stop]
         front, reached = [layer], {layer}
         while front:
