@@ -21,17 +21,9 @@ from .errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PLAIN = (
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-)
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64,
+)  # fmt: skip
 # What numpy, torch and the types of others raise when they cannot convert.
 REFUSALS = (TypeError, ValueError, OverflowError, RuntimeError)
 
