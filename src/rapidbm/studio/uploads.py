@@ -15,7 +15,8 @@ from secrets import token_hex
 
 from ..disk import inside
 
-UPLOADS = "data"
+UPLOADS = "data"  # the folder of what was dropped onto the page
+UPLOADED = "upload:"  # before the name of such a file
 ENDINGS = (".npy", ".npz", ".h5", ".hdf5", ".csv", ".tsv", ".txt", ".data")
 MAX_BYTES = 64 * 2**20  # bytes
 
