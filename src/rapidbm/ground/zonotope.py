@@ -296,11 +296,9 @@ def lowest_spins(machine: Machine, plan: list[Zonotope] | None) -> tuple[Tensor,
     prepare(machine.device)
     for replica, zonotope in enumerate(plan):
         spins_of_a = zonotope.spins(_best_signs(zonotope))
-        start = 0
-        for layer in zonotope.chosen:
-            size = machine.layers.sizes[layer]
-            spins[replica, machine.layers.slices[layer]] = spins_of_a[start : start + size]
-            start += size
+        sizes = [machine.layers.sizes[layer] for layer in zonotope.chosen]
+        for layer, part in zip(zonotope.chosen, torch.split(spins_of_a, sizes), strict=True):
+            spins[replica, machine.layers.slices[layer]] = part
     return spins, dearest.describe()
 
 
