@@ -176,23 +176,17 @@ class Dream:
     def start(self, told: Mapping[str, Any]) -> None:
         """Chains from noise, from the data (of one `label`), or from a `pattern`."""
         machine, where = self.machine, told.get("from")
-        if where == "data":
-            visible = self._images(told.get("label"))
-        elif where == "pattern":
-            visible = self._patterns(told.get("pattern"))
-        else:
-            visible = None
-        if visible is None:
-            self.spins = machine.random(self.chains, self.rng)
-        else:
-            # Hidden units as the images would have them.
-            self.spins = sweeps(
-                machine,
-                machine.with_visible(visible),
-                self.rng,
-                clamp=torch.arange(machine.layers.units) < machine.visible,
-            )
         v = machine.visible
+        if where in ("data", "pattern"):
+            images = (
+                self._images(told.get("label"))
+                if where == "data"
+                else self._patterns(told.get("pattern"))
+            )
+            start, clamp = machine.with_visible(images), torch.arange(machine.layers.units) < v
+            self.spins = sweeps(machine, start, self.rng, clamp=clamp)  # hidden units as images have them
+        else:
+            self.spins = machine.random(self.chains, self.rng)
         self.spins[..., :v] = torch.where(self.held, self.drawn, self.spins[..., :v])
         self.once = True
 
