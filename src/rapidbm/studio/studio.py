@@ -15,7 +15,7 @@ from typing import Any
 
 from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
-from .messages import Header
+from .messages import QUERIES, Header
 from .pages import FRAME, Page
 from .request_queue import Question, RequestQueue
 from .trainings import Trainings
@@ -27,7 +27,6 @@ MAX_TRAININGS = 4  # that may run at once, or as many as there are cores
 MAX_READERS = 3  # files that are read at once, each by a worker of its own
 MAX_UNANSWERED = 32  # questions of a page
 MAX_CHARACTERS = 2**17  # of a page's message
-QUERIES = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
 ANALYSES = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
 MESSAGE = Names(
     {},

@@ -153,10 +153,7 @@ def phases_of(found: Subject) -> Answer:
         "patterned": found.machine.patterns is not None,
         "path": [[float(x.load[0]), float(x.temperature[0])] for x in path],
         "updates": [saved[i] for i in sorted(spread)],
-        "load": _floats(lines.load),
-        "glass": _floats(lines.glass),
-        "retrieval": _floats(lines.retrieval),
-        "stable": _floats(lines.stable),
+        **{name: _floats(getattr(lines, name)) for name in ("load", "glass", "retrieval", "stable")},
     }, {}
 
 

@@ -25,6 +25,7 @@ from ...runs.evaluation import WORTH
 from ...runs.folder import RunFolder
 from ...runs.listing import Runs, RunSummary, machine_words
 from ...runs.recipe import Recipe
+from ..messages import QUERIES
 from ..uploads import UPLOADED, UPLOADS
 from .arrays import Arrays, spins
 from .machines import embedded, run_folder, subject, without_places
@@ -76,14 +77,7 @@ class Queries:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.answers: dict[str, Callable[[dict[str, Any]], Answer]] = {
-            "machines": self.machines,
-            "runs": self.runs,
-            "run": self.run,
-            "datasets": self.datasets,
-            "data": self.data,
-            "recipe": self.recipe,
-            "upload": self.upload,
-            "place": self.place,
+            name: getattr(self, name) for name in (*QUERIES, "upload")
         }
 
     def machines(self, asked: dict[str, Any]) -> Answer:
