@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,21 @@ from .errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PLAIN = (
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-)
-# What numpy, torch and the types of others raise when they cannot convert.
-REFUSALS = (TypeError, ValueError, OverflowError, RuntimeError)
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64,
+)  # fmt: skip
+
+
+@contextmanager
+def _converting(what: str) -> Iterator[None]:
+    """What numpy, torch and the types of others raise when they cannot convert is bad input."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{what} must be an array of numbers: {line}") from error
 
 
 def as_array(values: Any, *, what: str) -> Array:
@@ -49,16 +52,12 @@ def as_array(values: Any, *, what: str) -> Array:
                 "them first"
             )
         values = values.data
-    try:
+    with _converting(what):
         if hasattr(values, "toarray"):  # scipy's sparse arrays
             check_room(what, math.prod(values.shape), size=values.dtype.itemsize)
             values = values.toarray()
         array = np.asarray(values)
         array = _unboxed(array) if array.dtype.kind == "O" else array
-    except InputError:
-        raise
-    except REFUSALS as error:
-        raise InputError(f"{what} must be an array of numbers: {_line(error)}") from error
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what} must be numbers or booleans, not {_kind(array)}; convert it first")
     return array
@@ -79,19 +78,15 @@ def as_tensor(values: Any, *, what: str) -> Tensor:
     tensor = values.detach()
     if tensor.is_complex():
         raise InputError(f"{what} must be numbers or booleans, not {tensor.dtype}; convert it first")
-    try:
+    with _converting(what):
         if tensor.layout != torch.strided:
             check_room(what, tensor.numel(), size=tensor.element_size())
             tensor = tensor.to_dense()
-        if tensor.dtype in PLAIN:
-            return tensor
-        if tensor.is_floating_point():
-            return tensor.float()
-        return torch.from_numpy(_signed(tensor.cpu().numpy(), what)).to(tensor.device)
-    except InputError:
-        raise
-    except REFUSALS as error:
-        raise InputError(f"{what} must be an array of numbers: {_line(error)}") from error
+        if tensor.dtype not in PLAIN:
+            if tensor.is_floating_point():
+                return tensor.float()
+            tensor = torch.from_numpy(_signed(tensor.cpu().numpy(), what)).to(tensor.device)
+    return tensor
 
 
 def as_mask(values: Any, shapes: Sequence[tuple[int, ...]], *, what: str) -> Tensor:
@@ -150,7 +145,3 @@ def _signed(array: Array, what: str) -> Array:
 
 def _kind(array: Array) -> str:
     return "text" if array.dtype.kind in "US" else str(array.dtype)
-
-
-def _line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -95,16 +95,14 @@ interrupts.clean_up.append(_remove_parts)
 
 def _keep(path: Path, before: Path) -> None:
     """Gives a file a second name, or another one where files have one name only."""
-    spare = before.with_name(f".{before.name}.{token_hex(8)}.part")
-    try:
-        os.link(path, spare, follow_symlinks=False)
-        os.replace(spare, before)
-    except FileNotFoundError:  # the first of them
-        return
-    except OSError:
-        os.replace(path, before)
-    finally:
-        spare.unlink(missing_ok=True)  # it stays where both were names of one file already
+    with part_of(before) as spare:  # which stays where both were names of one file already
+        try:
+            os.link(path, spare, follow_symlinks=False)
+            os.replace(spare, before)
+        except FileNotFoundError:  # the first of them
+            return
+        except OSError:
+            os.replace(path, before)
 
 
 @contextmanager

@@ -148,11 +148,7 @@ def words(value: Any) -> str:
 def of_tensor(value: Tensor, one: Callable[[tuple[int, ...]], str] | None = None) -> str:
     """A few numbers one by one; of many the shape, and between what they lie. `one` writes the number
     at a place."""
-
-    def number_at(place: tuple[int, ...]) -> str:
-        return number(value[place].item())
-
-    write = one or number_at
+    write = one or (lambda place: number(value[place].item()))
     if value.dim() <= 1 and value.numel() <= FEW:
         places: list[tuple[int, ...]] = [(i,) for i in range(value.numel())] if value.dim() else [()]
         return ", ".join(write(place) for place in places)

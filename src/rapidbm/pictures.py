@@ -72,8 +72,7 @@ def show_images(
     tiles = mosaic(images, shape, columns)
     axes.imshow(tiles, cmap=_colours(), vmin=-1, vmax=1, interpolation="nearest")
     axes.set_axis_off()
-    if title:
-        axes.set_title(plain(title), fontsize=10, color=INK)
+    _set_title(axes, title)
 
 
 def show_table(axes: Axes, rows: Tensor, names: Sequence[str] = (), title: str = "") -> None:
@@ -93,8 +92,17 @@ def show_table(axes: Axes, rows: Tensor, names: Sequence[str] = (), title: str =
         axes.spines[:].set_visible(False)
     else:
         axes.set_axis_off()
-    if title:
-        axes.set_title(plain(title), fontsize=10, color=INK)
+    _set_title(axes, title)
+
+
+def _set_title(axes: Axes, title: str) -> None:
+    axes.set_title(plain(title), fontsize=10, color=INK)
+
+
+def name_axes(axes: Axes, x: str, y: str) -> None:
+    """Words at two axes, and no lines at the other sides."""
+    axes.set(xlabel=x, ylabel=y)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def figure(width: float, height: float) -> Figure:
@@ -173,12 +181,10 @@ def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, lab
             errors = (record[f"{name}_error_{part}"][0] for record in records)
             half = WIDE * np.array([np.nan if x is None else x for x in errors])
             axes.fill_between(epochs, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel(label)
+    name_axes(axes, "epoch", label)
     if not alone:
         axes.legend(frameon=False, fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
@@ -204,9 +210,7 @@ def thermodynamics_figure(
         look: dict[str, Any] = {"fmt": "o-", "ms": 3.5, "lw": 1.6, "elinewidth": 1.0, "capsize": 2.0}
         numbers = (x[order].numpy() for x in (betas, value, error))
         axes.errorbar(*numbers, color=BLUE, ecolor=INK, **look)
-        axes.set_xlabel("inverse temperature  β")
-        axes.set_ylabel(name)
-        axes.spines[["top", "right"]].set_visible(False)
+        name_axes(axes, "inverse temperature  β", name)
     fig.suptitle(plain(title), fontsize=11, color=INK)
     return fig
 

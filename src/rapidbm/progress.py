@@ -22,11 +22,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import wraps
 from html import escape
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from .errors import InputError, TimeLimit
+from .errors import InputError, TimeLimit, is_number
 
 SILENT = 3.0  # seconds before anything is shown
 LINES = 10.0  # seconds between two lines
@@ -120,13 +121,7 @@ def telling(tell: Tell) -> Iterator[None]:
 
 
 def check_limit(limit: float | None) -> None:
-    if limit is None:
-        return
-    try:
-        right = not isinstance(limit, bool) and limit > 0 and not math.isnan(limit)
-    except TypeError:
-        right = False
-    if not right:
+    if limit is not None and not (is_number(limit) and limit > 0) and limit != math.inf:
         raise InputError(f"a limit is a positive number of seconds, or None, not {limit!r}")
 
 
@@ -167,7 +162,7 @@ class Watch:
                 raise each.over(self, now)
         outermost = self.chain[0]
         if now >= outermost.show_at:
-            outermost.display = outermost.display or _display()
+            outermost.display = outermost.display or _display(now - outermost.started)
             outermost.display.show(self, now)
             outermost.show_at = now + outermost.display.interval
         self.due = self._due()
@@ -182,6 +177,10 @@ class Watch:
 
     def _due(self) -> float:
         return min(self.chain[0].show_at, *(each.deadline for each in self.chain))
+
+    def whole(self) -> float | None:
+        """The share that is told."""
+        return self.share(self.measured(self.chain[0]))
 
     def share(self, since: Watch) -> float | None:
         """f of eq. (1), of a watch around this one or of itself."""
@@ -224,13 +223,17 @@ class Watch:
         return f"{done} of {self.total:,.0f} done" if self.total else f"{done} done"
 
     def text(self) -> str:
-        return f"{self.what}: {self.count()}" if self.total or self.done else self.what
+        """What runs, from the outermost watch inwards."""
+        return "; ".join(
+            f"{each.what}: {each.count()}" if each.total or each.done else each.what
+            for each in self.chain
+        )
 
     def line(self, now: float) -> str:
-        """All that can be said, from the outermost watch inwards."""
-        told, left = "; ".join(each.text() for each in self.chain), self.left(now)
+        """All that can be said."""
+        left = self.left(now)
         left = f", {left}" if left else ""
-        return f"{told}, {duration(now - self.chain[0].started)} so far{left}"
+        return f"{self.text()}, {duration(now - self.chain[0].started)} so far{left}"
 
     def close(self) -> None:
         if self.display is not None:
@@ -245,99 +248,59 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-class _Display(Protocol):
+@dataclass(frozen=True)
+class _Display:
+    """What shows how far the innermost watch is, every so many seconds, and takes that away."""
+
     interval: float
-
-    def show(self, inner: Watch, now: float) -> None: ...
-    def close(self) -> None: ...
-
-
-class _Lines:
-    """One line after another."""
-
-    interval = LINES
-
-    def show(self, inner: Watch, now: float) -> None:
-        with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or none
-            sys.stderr.write(f"{inner.line(now)}\n")
-            sys.stderr.flush()
-
-    def close(self) -> None:
-        return
+    show: Callable[[Watch, float], object]
+    close: Callable[[], object] = lambda: None
 
 
-class _Bar:
-    """A bar of rich's, which goes when the watch ends."""
-
-    interval = FRAMES
-
-    def __init__(self, rich: Any, console: Any) -> None:
-        self.bar = rich.Progress(
-            rich.TextColumn("{task.description}", markup=False),
-            rich.BarColumn(),
-            rich.TaskProgressColumn(),
-            rich.TimeElapsedColumn(),
-            rich.TextColumn("{task.fields[left]}", markup=False),
-            console=console,
-            transient=True,
-        )
-        self.bar.start()
-        self.task: Any = None
-
-    def show(self, inner: Watch, now: float) -> None:
-        told = "; ".join(each.text() for each in inner.chain)
-        spent, left = now - inner.chain[0].started, inner.left(now)
-        share = inner.share(inner.measured(inner.chain[0]))
-        if self.task is None:
-            self.task = self.bar.add_task(told, total=None, left=left)
-            self.bar.tasks[0].start_time = self.bar.get_time() - spent
-        self.bar.update(
-            self.task,
-            description=told,
-            total=None if share is None else 1.0,
-            completed=share or 0.0,
-            left=left,
-        )
-
-    def close(self) -> None:
-        self.bar.stop()
+def _write_line(inner: Watch, now: float) -> None:
+    with suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or none
+        sys.stderr.write(f"{inner.line(now)}\n")
+        sys.stderr.flush()
 
 
-class _Cell:
+def _bar(rich: Any, console: Any, spent: float) -> _Display:
+    """A bar of rich's for a call that has taken so many seconds; it goes when the watch ends."""
+    bar = rich.Progress(
+        rich.TextColumn("{task.description}", markup=False),
+        rich.BarColumn(),
+        rich.TaskProgressColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("{task.fields[left]}", markup=False),
+        console=console,
+        transient=True,
+    )
+    task = bar.add_task("", total=None, left="")
+    bar.tasks[0].start_time = bar.get_time() - spent
+    bar.start()
+
+    def show(inner: Watch, now: float) -> None:
+        share = inner.whole()
+        total = None if share is None else 1.0
+        done = share or 0.0
+        bar.update(task, description=inner.text(), total=total, completed=done, left=inner.left(now))
+
+    return _Display(FRAMES, show, bar.stop)
+
+
+def _cell(display: Any) -> _Display:
     """A bar below a notebook's cell, which goes when the watch ends."""
 
-    interval = CELL_FRAMES
-
-    def __init__(self, display: Any) -> None:
-        self.handle = display(self._bundle("", None), raw=True, display_id=True)
-
-    def show(self, inner: Watch, now: float) -> None:
-        share = inner.share(inner.measured(inner.chain[0]))
-        self.handle.update(self._bundle(inner.line(now), share), raw=True)
-
-    def close(self) -> None:
-        self.handle.update({"text/html": "", "text/plain": ""}, raw=True)
-
-    @staticmethod
-    def _bundle(line: str, share: float | None) -> dict[str, str]:
+    def bundle(line: str, share: float | None) -> dict[str, str]:
         value = "" if share is None else f' value="{share:.4f}"'  # without one it moves to and fro
         bar = f'<progress max="1"{value}></progress>'
         return {"text/html": f"<div>{bar} {escape(line)}</div>", "text/plain": line}
 
-
-class _Told:
-    """A function that is told."""
-
-    interval = FRAMES
-
-    def __init__(self, tell: Tell) -> None:
-        self.tell = tell
-
-    def show(self, inner: Watch, now: float) -> None:
-        self.tell(inner.line(now), inner.share(inner.measured(inner.chain[0])))
-
-    def close(self) -> None:
-        return
+    handle = display(bundle("", None), raw=True, display_id=True)
+    return _Display(
+        CELL_FRAMES,
+        lambda inner, now: handle.update(bundle(inner.line(now), inner.whole()), raw=True),
+        lambda: handle.update({"text/html": "", "text/plain": ""}, raw=True),
+    )
 
 
 def _notebook() -> Any:
@@ -352,18 +315,20 @@ def _notebook() -> Any:
     return None
 
 
-def _display() -> _Display:
+def _display(spent: float) -> _Display:
     """A bar where a person looks, lines elsewhere; a function where one asked to be told."""
-    if _here.tell is not None:
-        return _Told(_here.tell)
-    if threading.current_thread() is threading.main_thread() and (display := _notebook()):
-        return _Cell(display)
+    if (tell := _here.tell) is not None:
+        return _Display(FRAMES, lambda inner, now: tell(inner.line(now), inner.whole()))
+    if threading.current_thread() is not threading.main_thread():
+        return _Display(LINES, _write_line)
+    if display := _notebook():
+        return _cell(display)
     terminal = False
     with suppress(OSError, ValueError, AttributeError):
         terminal = sys.stderr.isatty()
-    if terminal and threading.current_thread() is threading.main_thread():
+    if terminal:
         with suppress(ImportError):
             from rich import console, progress
 
-            return _Bar(progress, console.Console(stderr=True))
-    return _Lines()
+            return _bar(progress, console.Console(stderr=True), spent)
+    return _Display(LINES, _write_line)

@@ -160,8 +160,9 @@ class Registry(Mapping[str, T]):
 
     def sound(self) -> dict[str, T]:
         """Everything that can be loaded; what cannot, or has a name that is taken, is a warning."""
-        for point in self._passed_over:
-            self._warn(f"{self._words(point)} is passed over: its name is taken; give it another")
+        for point in self._found:
+            if self._points.get(point.name) is not point:
+                self._warn(f"{self._words(point)} is passed over: its name is taken; give it another")
         found = dict(self.own)
         for name in self._points:
             try:
@@ -185,10 +186,6 @@ class Registry(Mapping[str, T]):
     @cached_property
     def _points(self) -> dict[str, EntryPoint]:
         return {p.name: p for p in reversed(self._found) if p.name not in self.own}
-
-    @property
-    def _passed_over(self) -> list[EntryPoint]:
-        return [point for point in self._found if self._points.get(point.name) is not point]
 
     def _load(self, point: EntryPoint) -> T:
         try:

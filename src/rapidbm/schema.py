@@ -199,33 +199,26 @@ class Anything(Shape):
                 Real().check(some, where)
 
 
+PLAIN: Mapping[Any, Shape] = {
+    int: Whole(-(2**63)), float: Real(), str: Text(), bool: Flag(), Any: Anything(),
+}  # fmt: skip
+
+
 def of_fields(kind: type) -> Names:
     """The shape of a dataclass's fields; those with defaults may be left out."""
     hints = get_type_hints(kind)
-    shapes = {field.name: of_hint(hints[field.name]) for field in fields(kind)}
-    needed = {
-        field.name
-        for field in fields(kind)
-        if field.default is MISSING and field.default_factory is MISSING
-    }
-    return Names(
-        {name: shape for name, shape in shapes.items() if name in needed},
-        {name: shape for name, shape in shapes.items() if name not in needed},
-    )
+    must: dict[str, Shape] = {}
+    may: dict[str, Shape] = {}
+    for field in fields(kind):
+        needed = field.default is MISSING and field.default_factory is MISSING
+        (must if needed else may)[field.name] = of_hint(hints[field.name])
+    return Names(must, may)
 
 
 def of_hint(hint: Any) -> Shape:
     """The shape of a type; TypeError for one that no file could hold."""
-    plain: dict[Any, Shape] = {
-        int: Whole(-(2**63)),
-        float: Real(),
-        str: Text(),
-        bool: Flag(),
-    }
-    if hint is Any:
-        return Anything()
-    if hint in plain:
-        return plain[hint]
+    if hint in PLAIN:
+        return PLAIN[hint]
     if isinstance(hint, type) and is_dataclass(hint):
         return of_fields(hint)
     origin, inner = get_origin(hint), get_args(hint)

@@ -48,15 +48,12 @@ def signs(up: Tensor, rng: torch.Generator, out: Tensor | None = None) -> Tensor
         spins = torch.rsub((uniform < up).to(up.dtype), -1.0, alpha=-2.0)
         return spins if out is None else out.copy_(spins)
     # The sign of p − u in one pass, where a comparison takes three.
+    out = up if out is None else out
     if _few(up):
-        left = torch.rand(up.shape, generator=rng, dtype=up.dtype)
-        torch.sub(up, left, out=left)
-    else:
-        left = torch.empty(up.shape)
-        unseen(_words, left, rng)
-        torch.sub(up, left, alpha=2.0**-32, out=left)
-    one = torch.ones((), dtype=up.dtype)
-    return torch.copysign(one, left, out=up if out is None else out)
+        return _signs_of(up, torch.rand(up.shape, generator=rng, dtype=up.dtype), out)
+    words = torch.empty(up.shape)
+    unseen(_words, words, rng)
+    return _signs_of(up, words, out, 2.0**-32)
 
 
 def uniform(like: Tensor, rng: torch.Generator) -> Tensor:
@@ -91,10 +88,10 @@ def _few(like: Tensor) -> bool:
     return like.numel() < MANY or like.dtype != torch.float32
 
 
-def _signs_of(up: Tensor, uniform: Tensor, out: Tensor) -> Tensor:
-    """As `signs`, from these numbers, which are overwritten."""
-    torch.sub(up, uniform, out=uniform)
-    return torch.copysign(torch.ones((), dtype=up.dtype), uniform, out=out)
+def _signs_of(up: Tensor, drawn: Tensor, out: Tensor, unit: float = 1.0) -> Tensor:
+    """As `signs`, from these numbers times a unit; they are overwritten."""
+    torch.sub(up, drawn, alpha=unit, out=drawn)
+    return torch.copysign(torch.ones((), dtype=up.dtype), drawn, out=out)
 
 
 def _words(into: Tensor, rng: torch.Generator) -> None:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -120,9 +120,11 @@ class Repeating(Executor):
         rngs: Sequence[torch.Generator],
         parameters: Iterable[Tensor],
         rounding: Precision | None = None,
+        *,
+        alone: bool = True,
     ) -> None:
         super().__init__(rounding)
-        self.rngs, self.parameters = rngs, tuple(parameters)
+        self.rngs, self.parameters, self.alone = rngs, tuple(parameters), alone
         self.inputs: dict[Key, Inputs] = {}
         self.forget()
 
@@ -170,21 +172,13 @@ class Graph(Repeating):
     together = 16
     batch_dtype = torch.bfloat16  # ±1 is exact, and read faster than from one byte
 
-    def __init__(
-        self,
-        rngs: Sequence[torch.Generator],
-        parameters: Iterable[Tensor],
-        rounding: Precision | None = None,
-        *,
-        alone: bool = True,
-    ) -> None:
-        self.alone = alone
-        super().__init__(rngs, parameters, rounding)
-        self.side: torch.cuda.Stream | None = None  # a second stream of work
-        device = rngs[0].device
-        if device.type == "cuda":
-            # Its kernels are small, and go first: the others wait for them.
-            self.side = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+    @cached_property
+    def side(self) -> torch.cuda.Stream | None:
+        """A second stream of work. Its kernels are small, and go first: the others wait for them."""
+        device = self.rngs[0].device
+        if device.type != "cuda":
+            return None
+        return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
     def beside(self) -> AbstractContextManager[object]:
         if self.side is None:
@@ -260,21 +254,14 @@ class Graphs:
         self.refused = False
 
     def run(self, key: Hashable, work: Callable[[], None]) -> None:
-        if key not in self.graphs:
-            self.graphs[key] = None
-            work()
-            return
-        if self.refused:
-            work()
-            return
+        first = key not in self.graphs
+        graph = self.graphs.setdefault(key, None)
+        if first or self.refused:
+            return work()
         with torch.cuda.device(self.rngs[0].device):
-            graph = self.graphs[key]
             if graph is None:
                 graph = self.graphs[key] = self._captured(work)
-            if graph is None:
-                work()
-            else:
-                graph.replay()
+            return work() if graph is None else graph.replay()
 
     def _captured(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
         """The graph, or None where something in the work refuses to be captured."""

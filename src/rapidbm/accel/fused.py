@@ -122,40 +122,29 @@ def sweeps(
     road = _road(pair, c, plain=keep is None and push is None)
     if road is None:
         return None
-    return tried(pair.device, road, partial(_sweeps, road, pair, spins, rng, count, beta, keep, push))
 
+    def work() -> Tensor:
+        from .kernels import chains, layers
 
-def _sweeps(
-    road: Road,
-    pair: BipartiteOperands,
-    spins: Tensor,
-    rng: torch.Generator,
-    count: int,
-    beta: float | Tensor,
-    keep: Tensor | None,
-    push: Tensor | None,
-) -> Tensor:
-    from .kernels import chains, layers
+        seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
+        if isinstance(beta, Tensor):
+            betas = beta.squeeze(-1).float()
+        else:
+            betas = torch.full((), beta, dtype=torch.float32, device=spins.device)
+        pushed = None if push is None else _by_rows(push.float().expand(e, c, n))
+        start = _by_rows(spins)
+        kept = None if keep is None else _by_rows(keep.expand(e, c, n))
+        how = chains.Settings(count, betas.expand(e, c), seed, pushed)
+        if road != "chains":
+            through = road == "patterns"
+            given = factors(pair) if through else matrix(pair)
+            return layers.sample(given, start, how, layer_cut(pair, c, through=through), kept)
+        if kept is not None:
+            how = replace(how, held=torch.where(kept, start, torch.nan).to(kind()))
+        swept = chains.sample(operands(pair), start, how, cut_of(pair, c, drawing=True))
+        return swept if kept is None else torch.where(kept, start, swept)  # to the digit
 
-    e, c, n = spins.shape
-    seed = torch.randint(2**63 - 1, (1,), generator=rng, device=rng.device)
-    if isinstance(beta, Tensor):
-        beta = beta.squeeze(-1).float()
-    else:
-        beta = torch.full((), beta, dtype=torch.float32, device=spins.device)
-    if push is not None:
-        push = _by_rows(push.float().expand(e, c, n))
-    spins = _by_rows(spins)
-    keep = None if keep is None else _by_rows(keep.expand(e, c, n))
-    how = chains.Settings(count, beta.expand(e, c), seed, push)
-    if road != "chains":
-        through = road == "patterns"
-        given = factors(pair) if through else matrix(pair)
-        return layers.sample(given, spins, how, layer_cut(pair, c, through=through), keep)
-    if keep is not None:
-        how = replace(how, held=torch.where(keep, spins, torch.nan).to(kind()))
-    swept = chains.sample(operands(pair), spins, how, cut_of(pair, c, drawing=True))
-    return swept if keep is None else torch.where(keep, spins, swept)  # to the digit
+    return tried(pair.device, road, work)
 
 
 def _by_rows(values: Tensor) -> Tensor:
@@ -184,18 +173,18 @@ def mean_field(pair: BipartiteOperands, visible: Tensor, rounds: int) -> Tensor 
     work = rounds * visible.shape[0] * visible.shape[1] * pair.sizes[0] * pair.sizes[1]
     if not serves(pair) or work < WORTH:
         return None
-    return tried(pair.device, "mean field", partial(_mean_field, pair, visible, rounds))
 
+    def relaxed() -> Tensor:
+        from .kernels import layers
 
-def _mean_field(pair: BipartiteOperands, visible: Tensor, rounds: int) -> Tensor:
-    from .kernels import layers
+        v, (first, second), j = visible.shape[2], pair.sizes, pair.matrix(0, 1)
+        biases = None if pair.biases is None else pair.biases[:, v:]
+        rest = BipartiteOperands((first - v, second), j[:, v:], None, biases, pair.names)
+        push = _product(visible.mT, j[:, :v])  # of what is held, once for all rounds
+        cut = layer_cut(rest, visible.shape[1])
+        return torch.cat([visible, *layers.relaxed(matrix(rest), push, rounds, cut)], -1)
 
-    v, (first, second), j = visible.shape[2], pair.sizes, pair.matrix(0, 1)
-    biases = None if pair.biases is None else pair.biases[:, v:]
-    rest = BipartiteOperands((first - v, second), j[:, v:], None, biases, pair.names)
-    push = _product(visible.mT, j[:, :v])  # of what is held, once for all rounds
-    cut = layer_cut(rest, visible.shape[1])
-    return torch.cat([visible, *layers.relaxed(matrix(rest), push, rounds, cut)], -1)
+    return tried(pair.device, "mean field", relaxed)
 
 
 def products(pair: BipartiteOperands) -> tuple[Tensor, Tensor] | None:

@@ -64,37 +64,32 @@ def memory_of(device: str) -> float:
 
 def free_memory() -> float:
     """Bytes that this process can still take: of the machine, of its container and of its own limit."""
-    return min(memory_of("cpu"), _free_of_machine(), _free_of_container(), _free_of_limit())
+    found = [memory_of("cpu")]
+    for read in (_free_of_machine, _free_of_container, _free_of_limit):
+        with suppress(ImportError, OSError, ValueError, KeyError, StopIteration):  # nobody says
+            found.append(read())
+    return min(found)
 
 
 def _free_of_machine() -> float:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024.0 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return math.inf
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return 1024.0 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable:"))
 
 
 def _free_of_container() -> float:
     folder = Path("/sys/fs/cgroup")
-    try:
-        most, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        cache = int(stat["active_file"]) + int(stat["inactive_file"])  # is given back when it is wanted
-        return float(most - used + cache)
-    except (OSError, ValueError, KeyError):
-        return math.inf
+    most, used = (int((folder / f"memory.{name}").read_text()) for name in ("max", "current"))
+    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    cache = int(stat["active_file"]) + int(stat["inactive_file"])  # is given back when it is wanted
+    return float(most - used + cache)
 
 
 def _free_of_limit() -> float:
     """What `ulimit -v` leaves."""
-    try:
-        import resource
+    import resource
 
-        most = resource.getrlimit(resource.RLIMIT_AS)[0]
-        return math.inf if most == resource.RLIM_INFINITY else max(0.0, float(most - _taken()))
-    except (ImportError, OSError, ValueError):
-        return math.inf
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return math.inf if most == resource.RLIM_INFINITY else max(0.0, float(most - _taken()))
 
 
 def limit_memory(more: int) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -52,37 +51,14 @@ def serves(parameters: Values) -> bool:
 
 def step(parameters: Values, gradients: Values, rates: Rates, rule: Rule, guard: Guard) -> bool:
     """Moves the parameters of living replicas and the memory of all; whether that is done."""
-    work = partial(_step, parameters, gradients, rates, rule, guard)
+
+    def work() -> bool:
+        from .kernels import moves as kernel
+
+        known = rates
+        if not isinstance(known, Tensor):
+            known = torch.tensor(known, dtype=torch.float64, device=guard.alive.device)
+        kernel.step(parameters, gradients, known, rule, guard)
+        return True
+
     return fused.tried(guard.alive.device, "steps", work) is not None
-
-
-def _step(parameters: Values, gradients: Values, rates: Rates, rule: Rule, guard: Guard) -> bool:
-    from .kernels.moves import Moved, Numbers
-    from .kernels.moves import step as kernel
-
-    def moved(name: str) -> Moved:
-        memory = [values[name] for values in rule.memory]
-        free = name == "biases"
-        return Moved(
-            parameters[name].detach(),
-            _by_rows(gradients[name]),
-            memory,
-            0.0 if free else float(rule.decay),
-            None if free else guard.bound,
-        )
-
-    if not isinstance(rates, Tensor):
-        rates = torch.tensor(rates, dtype=torch.float64, device=guard.alive.device)
-    first, second = map(float, rule.betas)
-    how = Numbers((first, second), float(rule.epsilon), rates, rule.unbias or (rates, rates))
-    couplings = [moved(name) for name in parameters if name != "biases"]
-    biases = [moved(name) for name in parameters if name == "biases"]
-    kernel(couplings, biases, how, guard.alive, guard.limit)
-    return True
-
-
-def _by_rows(gradient: Tensor) -> Tensor:
-    """With rows (e, n) or (e, k, n) that are side by side, at any distance."""
-    if gradient.dtype == torch.float32 and gradient.dim() in (2, 3) and gradient.stride(-1) == 1:
-        return gradient
-    return gradient.float().contiguous()

@@ -33,10 +33,6 @@ T = TypeVar("T")
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 SOON, LATE = timedelta(minutes=30), timedelta(hours=24)  # to wait for a sum, or for the first rank's word
 FIRST = 256  # bytes of a message that need no second one
-KINDS = {str(kind): kind for kind in (
-    torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int8,
-    torch.uint8, torch.bool,
-)}  # fmt: skip
 
 
 def portion(total: int, number: int, count: int) -> slice:
@@ -123,7 +119,7 @@ class Ranks:
         dict of str to Tensor
             The sums, under the same names.
         """
-        return dict(parts)
+        return dict(parts) if self.alone else _at_once(parts, self.add)
 
     def add(self, tensor: Tensor) -> Tensor:
         """A tensor summed over all processes, in place.
@@ -292,9 +288,6 @@ class Joined(Ranks):
                 f"another rank was lost while rank {self.rank} of {self.world} was {doing} ({words})"
             ) from error
 
-    def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return _at_once(parts, self.add)
-
     def add(self, tensor: Tensor) -> Tensor:
         self.sent["sum"] += tensor.nbytes
         with self._reaching("summing"):
@@ -342,7 +335,11 @@ class Joined(Ranks):
         )
         found = {}
         for name, (shape, kind) in told.items():
-            found[name] = given[name] if self.first else torch.empty(shape, dtype=KINDS[kind])
+            found[name] = (
+                given[name]
+                if self.first
+                else torch.empty(shape, dtype=getattr(torch, kind.removeprefix("torch.")))
+            )
             if found[name].numel():
                 self._broadcast(_bytes(found[name]))
         return found
@@ -443,9 +440,6 @@ class ThreadRank(Ranks):
     def __init__(self, thread_ranks: ThreadRanks, number: int) -> None:
         super().__init__()
         self.thread_ranks, self.number = thread_ranks, number
-
-    def summed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return _at_once(parts, self.add)
 
     def add(self, tensor: Tensor) -> Tensor:
         return self.thread_ranks.add(self.number, tensor)

@@ -24,7 +24,7 @@ from ..machines.machine import Machine
 from ..machines.units.spin import SPIN
 from ..progress import watch, watched
 from ..random import rng_from
-from .minima import RETRIEVED, minima_below
+from .minima import RETRIEVED, minima_below, over_patterns, overlap_kept
 
 FLIPPED = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 
@@ -101,7 +101,6 @@ def basins(
     rng = rng_from(seed, rng, "basins", device=machine.device)
     xi = machine.patterns.detach()[:, :most]
     e, k, n = xi.shape
-    size = xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
     found = []
     with watch("shares", len(shares)) as tick:
         for share in shares:
@@ -109,18 +108,12 @@ def basins(
             turned = order < round(share * n)
             starts = torch.where(turned, -1.0, 1.0) * SPIN.nearest(xi)[:, None]
             ends, _ = minima_below(machine, starts.flatten(1, 2).to(machine.dtype), rng)
-            kept = (ends.view(e, tries, k, n) * xi[:, None]).double().sum(-1) / size[:, None]
-            found.append(kept)  # (e, tries, k)
+            found.append(overlap_kept(ends.view(e, tries, k, n), xi[:, None]))  # (e, tries, k)
             tick()
     overlap = torch.stack(found, 1)  # (e, f, tries, k)
     back = (overlap > RETRIEVED).double().mean(2)  # (e, f, k)
     held = (back >= 0.5).long().cumprod(1).sum(1)  # (e, k): how many shares, from the first on
     places = torch.tensor([torch.nan, *shares], dtype=torch.float64)
-    return Basins(places[1:], _over_patterns(overlap.mean(2)), _over_patterns(back), places[held.cpu()])
-
-
-def _over_patterns(values: Tensor) -> Estimate:
-    """Mean and error of (e, f, k) over patterns; of a single one nothing is sampled."""
-    e, f, _ = values.shape
-    found = Estimate.of(values.flatten(0, 1).cpu())
-    return Estimate(found.value.view(e, f), found.error.nan_to_num(0.0).view(e, f))
+    means = [over_patterns(x.flatten(0, 1).cpu()) for x in (overlap.mean(2), back)]
+    kept, returned = (Estimate(x.value.view(e, -1), x.error.view(e, -1)) for x in means)
+    return Basins(places[1:], kept, returned, places[held.cpu()])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -95,22 +96,17 @@ class Minima(Displayable):
     @property
     def retrieval(self) -> Estimate | None:
         """The share of starts that ended in a pattern; None for dense couplings."""
-        shares = [
-            float(((v.overlaps > RETRIEVED) * v.counts).sum()) / self.starts
-            for v in self.valleys
-            if v.overlaps is not None
-        ]
-        share = torch.tensor(shares, dtype=torch.float64)
-        return Estimate.share(share, self.starts) if shares else None
+        share = self._share_of_patterns(lambda v, found: float((found * v.counts).sum()) / self.starts)
+        return None if share is None else Estimate.share(share, self.starts)
 
     @property
     def patterns(self) -> Tensor | None:
         """The share of minima, not of starts, that are a pattern; the others are mixtures, (e,)."""
-        shares = [
-            float((v.overlaps > RETRIEVED).double().mean())
-            for v in self.valleys
-            if v.overlaps is not None
-        ]
+        return self._share_of_patterns(lambda _, found: float(found.double().mean()))
+
+    def _share_of_patterns(self, share: Callable[[Valleys, Tensor], float]) -> Tensor | None:
+        """Of each replica, from its minima and which of them are a pattern, (e,)."""
+        shares = [share(v, v.overlaps > RETRIEVED) for v in self.valleys if v.overlaps is not None]
         return torch.tensor(shares, dtype=torch.float64) if shares else None
 
     def rarefaction(self) -> tuple[Tensor, Estimate]:
@@ -221,9 +217,18 @@ def stability(machine: Machine, rng: torch.Generator) -> Estimate | None:
         return None
     xi = machine.patterns.detach()
     ends, _ = minima_below(machine, SPIN.nearest(xi), rng)
-    kept = (ends * xi).double().sum(2) / xi.abs().double().sum(2).clamp_min(1e-300)  # (e, k)
-    overlap = Estimate.of(kept)
-    return Estimate(overlap.value, overlap.error.nan_to_num(0.0))  # of one pattern: nothing is sampled
+    return over_patterns(overlap_kept(ends, xi))
+
+
+def overlap_kept(spins: Tensor, xi: Tensor) -> Tensor:
+    """Σ_i ξ_i s_i / Σ_i |ξ_i| of spins and patterns (…, n)."""
+    return (spins * xi).double().sum(-1) / xi.abs().double().sum(-1).clamp_min(1e-300)
+
+
+def over_patterns(values: Tensor) -> Estimate:
+    """Mean and error of values (e, k) over patterns; of a single one nothing is sampled."""
+    found = Estimate.of(values)
+    return Estimate(found.value, found.error.nan_to_num(0.0))
 
 
 def chao1(counts: Tensor) -> Estimate:

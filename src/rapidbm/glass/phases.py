@@ -43,12 +43,12 @@ from torch import Tensor
 from ..arrays import as_tensor
 from ..display import Displayable
 from ..errors import InputError, check_beta, check_choice, is_number
+from ..ground.lower_bound import whole_matrix
 from ..machines.couplings import Couplings
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..machines.units.spin import SPIN
 from ..progress import report_progress, watch, watched
-from .spectra import whole_matrix
 
 BIDIRECTIONAL, HOPFIELD = "bidirectional associative memory", "Hopfield"
 COLD = 1e-3  # stands for T = 0: the capacities change by less than 10⁻³ below it

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..pictures import BLUE, DOWN, INK, ORANGE, UNKNOWN, figure, plain
+from ..pictures import BLUE, DOWN, INK, ORANGE, UNKNOWN, figure, name_axes, plain
 from .growth import Growth
 from .minima import Minima
 from .neighbours import Nearest
@@ -50,7 +50,7 @@ def show_overlaps(axes: Axes, overlaps: OverlapDistribution, replica: int = 0) -
     there = density > 0
     axes.errorbar(middle[there], density[there], error[there], fmt="none", ecolor=INK, lw=0.9)
     axes.set_ylim(bottom=0)
-    _label(axes, "overlap q of two chains", "P(q)")
+    name_axes(axes, "overlap q of two chains", "P(q)")
 
 
 def show_energies(axes: Axes, samples: Tensor, minima: Minima, replica: int = 0) -> None:
@@ -65,7 +65,7 @@ def show_energies(axes: Axes, samples: Tensor, minima: Minima, replica: int = 0)
     axes.hist(warm, edges, density=True, color=BLUE, alpha=0.45, label="samples")
     starts = _numbers(valley.counts)
     axes.hist(cold, edges, weights=starts, color=INK, lw=1.6, label="minima, by starts", **OUTLINE)
-    _label(axes, "energy per unit", "density")
+    name_axes(axes, "energy per unit", "density")
     axes.legend(frameon=False, fontsize=9)
 
 
@@ -89,7 +89,7 @@ def show_spectrum(axes: Axes, spectrum: Spectrum, replica: int = 0) -> None:
     top = 1.45 * max(values.max(), limit) or 1.0  # room for the legend; couplings may all be 0
     axes.set_ylim(0 if len(sides) == 1 else 1.1 * min(values.min(), -limit), top)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _label(axes, "rank", spectrum.kind.removesuffix("s"))
+    name_axes(axes, "rank", spectrum.kind.removesuffix("s"))
     axes.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
 
 
@@ -102,7 +102,7 @@ def show_rarefaction(axes: Axes, minima: Minima, replica: int = 0) -> None:
     axes.plot([0, minima.starts], [0, minima.starts], ":", color=INK, lw=1.0)
     middle = (0.5 * minima.starts, 0.5 * minima.starts)
     _aside(axes, "every start a new one", middle, (6, -10), size=7)
-    _label(axes, "starts", "distinct minima")
+    name_axes(axes, "starts", "distinct minima")
 
 
 def show_growth(axes: Axes, growth: Growth, replica: int = 0) -> None:
@@ -119,7 +119,7 @@ def show_growth(axes: Axes, growth: Growth, replica: int = 0) -> None:
             axes.annotate("", (x, y * 2.2), (x, y), arrowprops=arrow)
     if total.max() / total.min() < 10:  # a flat curve is not to look steep
         axes.set_ylim(total.min() / 3, total.max() * 30)
-    _label(axes, "units", "minima in all (Chao 1)")
+    name_axes(axes, "units", "minima in all (Chao 1)")
     axes.legend(frameon=False, fontsize=9, loc="upper left")
 
 
@@ -138,7 +138,7 @@ def show_triples(axes: Axes, triples: Ultrametricity, replica: int = 0) -> None:
         axes.step(k, share, style, where="post", color=colour, lw=1.8, label=label)
     axes.set_xlim(0, 3)
     axes.set_ylim(0, 1.02)
-    _label(axes, "K = (d₃ − d₂) / sd(d)", "share of triples below K")
+    name_axes(axes, "K = (d₃ − d₂) / sd(d)", "share of triples below K")
     if axes.lines:
         axes.legend(frameon=False, fontsize=9, loc="lower right")
 
@@ -232,9 +232,8 @@ def show_phases(
             aside = points[i, 0] > 0.3 * right  # no room to the right of it
             _aside(axes, end, points[i], (-8 if aside else 8, -3))
     load_name = "load  K/N" if boundaries.theory == HOPFIELD else "load  K/√(VH)"
-    _label(axes, load_name, "temperature  T")
-    if title:
-        _title(axes, plain(title), size=10)
+    name_axes(axes, load_name, "temperature  T")
+    _title(axes, plain(title), size=10)
 
 
 def _closed(load: Array, line: Array, bottom: float) -> tuple[Array, Array]:
@@ -262,7 +261,7 @@ def show_moments(axes: Axes, moment: Moment, replica: int = 0) -> None:
     axes.text(0.04, 0.96, text, transform=axes.transAxes, va="top", fontsize=8, color=INK)
     axes.set(xlim=ends, ylim=ends, aspect="equal")
     name = MOMENTS[moment.order]
-    _label(axes, f"{name} of data", f"{name} of samples")
+    name_axes(axes, f"{name} of data", f"{name} of samples")
 
 
 def show_projections(axes: Axes, projections: Projections, replica: int = 0) -> None:
@@ -275,7 +274,7 @@ def show_projections(axes: Axes, projections: Projections, replica: int = 0) -> 
     dots: dict[str, Any] = {"ms": 2.6, "color": ORANGE, "mec": "white", "mew": 0.3, "alpha": 0.9}
     axes.plot(*samples[:, :2].T, "o", rasterized=True, **dots)
     names = [f"component {i + 1} ({100 * float(projections.share[i]):.0f} %)" for i in (0, 1)]
-    _label(axes, names[0], names[1])
+    name_axes(axes, names[0], names[1])
     one, two = (float(x) for x in projections.distance.value[replica, :2])
     floors = f"floor {float(projections.floor[0]):.2f}, {float(projections.floor[1]):.2f}"
     _title(axes, f"distance {one:.2f}, {two:.2f};  {floors}")
@@ -310,15 +309,9 @@ def show_relaxation(
     for name, colour, style, fill in starts:
         course = getattr(getattr(relaxation, name), statistic)
         value, error = _numbers(course.value[replica]), _numbers(course.error[replica])
-        look: dict[str, Any] = {
-            "color": colour,
-            "fmt": style,
-            "fillstyle": fill,
-            "ms": 5,
-            "lw": 1.6,
-        }
-        look |= {"elinewidth": 1, "capsize": 2}
-        axes.errorbar(relaxation.sweeps, value, error, label=f"from {name}", **look)
+        look: dict[str, Any] = {"color": colour, "fmt": style, "fillstyle": fill, "ms": 5, "lw": 1.6}
+        bars: dict[str, Any] = {"elinewidth": 1, "capsize": 2}
+        axes.errorbar(relaxation.sweeps, value, error, label=f"from {name}", **look, **bars)
     met = relaxation.equilibrium[replica]
     if met is not None:
         axes.axvline(met, color=INK, lw=1, ls=":", zorder=0)
@@ -327,7 +320,7 @@ def show_relaxation(
     axes.set_xscale("symlog", linthresh=1)  # the start is at 0
     axes.set_xlim(-0.2, 1.3 * max(1, relaxation.sweeps[-1]))
     axes.set_ylim(bottom=0)
-    _label(axes, "sweeps", STATISTICS[statistic])
+    name_axes(axes, "sweeps", STATISTICS[statistic])
     axes.legend(frameon=False, fontsize=9)
 
 
@@ -345,9 +338,3 @@ def _aside(axes: Axes, text: str, point: Any, away: tuple[int, int], size: int =
     side = "left" if away[0] > 0 else "right"
     look: dict[str, Any] = {"ha": side, "fontsize": size, "color": INK, "zorder": 6}
     axes.annotate(text, point, away, textcoords="offset points", **look)
-
-
-def _label(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.spines[["top", "right"]].set_visible(False)

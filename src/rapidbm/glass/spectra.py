@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..display import Displayable, words
 from ..errors import InputError
-from ..machines.couplings import Couplings
+from ..ground.lower_bound import whole_matrix
 from ..machines.machine import Machine
 
 CHANCE = 2.02  # 99 of 100 values of the real Tracy–Widom law lie below
@@ -141,16 +141,3 @@ def pattern_overlaps(machine: Machine) -> PatternOverlaps | None:
     rms = torch.stack([c[:, apart].square().mean(1).sqrt() for c in matrices], 1)
     sizes = torch.tensor(machine.layers.sizes, dtype=torch.float64, device=rms.device)
     return PatternOverlaps(tuple(matrices), rms, sizes.rsqrt())
-
-
-def whole_matrix(couplings: Couplings) -> Tensor:
-    """All couplings as one symmetric matrix, (e, n, n) float64. The diagonal that patterns leave out is
-    no multiple of 1, so that they are no shortcut here."""
-    layers, slices = couplings.layers, couplings.layers.slices
-    blocks = {(a, b): couplings.matrix(a, b).double() for a, b in layers.edges}
-    one = next(iter(blocks.values()))
-    whole = one.new_zeros((len(one), layers.columns, layers.columns))
-    for (a, b), block in blocks.items():
-        whole[:, slices[a], slices[b]] = block
-        whole[:, slices[b], slices[a]] = block.mT
-    return whole

@@ -5,4 +5,8 @@ May know machines, sampling and the samplers of other packages; knows nothing of
     ground_state   what others call: `ground_state`, `GroundState`
     zonotope       the exact search for patterns, polynomial in the number of units
     lower_bound    below which no configuration lies
+
+Also imported by other packages:
+
+    lower_bound: whole_matrix
 """

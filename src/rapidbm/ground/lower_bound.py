@@ -34,6 +34,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..machines.couplings import Couplings
 from ..machines.machine import Machine
 from ..progress import report_progress
 from ..random import stream
@@ -108,16 +109,24 @@ def _semidefinite(machine: Machine, replica: int, passes: int) -> Tensor:
 
 def coupling_matrix(machine: Machine, replica: int) -> Tensor:
     """M of one replica, (n, n); with biases (n + 1, n + 1), the last spin is the one up."""
-    layers = machine.layers
-    size = layers.columns + (machine.biases is not None)
-    matrix = torch.zeros((size, size), dtype=machine.dtype, device=machine.device)
+    matrix = whole_matrix(machine.replica(replica).couplings)[0]
+    if machine.biases is None:
+        return matrix
+    biases = machine.biases[replica, :, None]
+    return torch.cat([torch.cat([matrix, biases], 1), torch.cat([biases.mT, biases.new_zeros(1, 1)], 1)])
+
+
+def whole_matrix(couplings: Couplings) -> Tensor:
+    """All couplings as one symmetric matrix, (e, n, n) float64. The diagonal that patterns leave out is
+    no multiple of 1, so that they are no shortcut here."""
+    layers, slices = couplings.layers, couplings.layers.slices
+    size = (couplings.replicas, layers.columns, layers.columns)
+    whole = couplings.first.new_zeros(size, dtype=torch.float64)
     for a, b in layers.edges:
-        part = machine.couplings.matrix(a, b)[replica]
-        matrix[layers.slices[a], layers.slices[b]] = part
-        matrix[layers.slices[b], layers.slices[a]] = part.mT
-    if machine.biases is not None:
-        matrix[-1, :-1] = matrix[:-1, -1] = machine.biases[replica]
-    return matrix
+        block = couplings.matrix(a, b).double()
+        whole[:, slices[a], slices[b]] = block
+        whole[:, slices[b], slices[a]] = block.mT
+    return whole
 
 
 def _mix(machine: Machine, matrix: Tensor, passes: int) -> Tensor:

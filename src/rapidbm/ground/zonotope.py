@@ -25,7 +25,7 @@ configuration of the machine, so a superset of the vertices is as good as the ve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations, islice
 
@@ -196,30 +196,26 @@ def _zonotope(
     views = sorted({*cliques, *(view for view in seen.values() if view)})
     where = {view: slice(k * i, k * (i + 1)) for i, view in enumerate(views)}
 
-    inside = torch.cat([biases[layers.slices[layer]] for layer in chosen]) if chosen else biases[:0]
-    has_bias = bool(inside.any())
     width = k * len(views)
-    parts = []
-    for layer in chosen:
-        mine = layers.slices[layer]
-        part = xi.new_zeros((layers.sizes[layer], width + 1))
-        for view in views:
-            if layer in view:
-                part[:, where[view]] = xi[mine]
-        part[:, width] = biases[mine]
-        parts.append(part)
-    units = torch.cat(parts) if parts else xi.new_zeros((0, width + 1))
-    generators, kind, turned = _merge(units if has_bias else units[:, :width])
 
-    parts = [xi.new_zeros((0, width + 2))]
-    for layer in rest:
+    def part(layer: int, of: Iterable[tuple[int, ...]], scale: float, columns: int) -> Tensor:
+        """What units of a layer add to the overlaps m_S, and last their biases."""
         mine = layers.slices[layer]
-        part = xi.new_zeros((layers.sizes[layer], width + 2))
-        if seen[layer]:
-            part[:, where[seen[layer]]] = couplings.scale * xi[mine]
-        part[:, -1] = biases[mine]
-        parts.append(part)
-    rows, _, _ = _merge(torch.cat(parts))  # |c x| = c |x|: units of one direction add up here too
+        found = xi.new_zeros((layers.sizes[layer], columns))
+        for view in of:
+            found[:, where[view]] = scale * xi[mine]
+        found[:, -1] = biases[mine]
+        return found
+
+    none = xi.new_zeros((0, width + 2))
+    parts = [part(layer, [view for view in views if layer in view], 1.0, width + 1) for layer in chosen]
+    units = torch.cat([none[:, 1:], *parts])
+    has_bias = bool(units[:, -1].any())
+    generators, kind, turned = _merge(units if has_bias else units[:, :width])
+    parts = [part(i, filter(None, [seen[i]]), couplings.scale, width + 2) for i in rest]
+    rows, _, _ = _merge(
+        torch.cat([none, *parts])
+    )  # |c x| = c |x|: units of one direction add up here too
     return Zonotope(
         chosen,
         generators,
@@ -300,11 +296,9 @@ def lowest_spins(machine: Machine, plan: list[Zonotope] | None) -> tuple[Tensor,
     prepare(machine.device)
     for replica, zonotope in enumerate(plan):
         spins_of_a = zonotope.spins(_best_signs(zonotope))
-        start = 0
-        for layer in zonotope.chosen:
-            size = machine.layers.sizes[layer]
-            spins[replica, machine.layers.slices[layer]] = spins_of_a[start : start + size]
-            start += size
+        sizes = [machine.layers.sizes[layer] for layer in zonotope.chosen]
+        for layer, part in zip(zonotope.chosen, torch.split(spins_of_a, sizes), strict=True):
+            spins[replica, machine.layers.slices[layer]] = part
     return spins, dearest.describe()
 
 

@@ -48,8 +48,8 @@ class Comparison:
 
     def made(self, saved: Mapping[int, Callable[[], Machine]], seen: Mapping[int, Estimate]) -> int:
         """Takes over the better ones of the `saved` machines, each by its update; looks have `seen` how
-        probable some make the validation part. Answers of how many others it is known now; the best machine
-        notes that they were looked at."""
+        probable some make the validation part. Answers of how many others it is known now; the best
+        machine notes that they were looked at."""
         count, best = 0, self.best
         with watch("comparison of the checkpoints", len(saved)) as tick:
             if bool((best.error > 0).any()):

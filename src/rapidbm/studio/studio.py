@@ -13,13 +13,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
-from .messages import Header
+from .messages import QUERIES, Header
 from .pages import FRAME, Page
 from .request_queue import Question, RequestQueue
 from .trainings import Trainings
+from .uploads import UPLOADED
 from .workers import ForkServer, Worker
 
 MAX_PAGES = 24  # that may be open
@@ -27,8 +27,6 @@ MAX_TRAININGS = 4  # that may run at once, or as many as there are cores
 MAX_READERS = 3  # files that are read at once, each by a worker of its own
 MAX_UNANSWERED = 32  # questions of a page
 MAX_CHARACTERS = 2**17  # of a page's message
-UPLOAD = "upload:"  # before the name of an uploaded file
-QUERIES = ("machines", "runs", "run", "datasets", "data", "recipe", "place")
 ANALYSES = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
 MESSAGE = Names(
     {},
@@ -138,7 +136,7 @@ class Studio:
             self._pass_on(page, header, whole)
 
         page.asking += 1
-        if ask == "data" and str(asked.get("dataset")).startswith(UPLOAD):
+        if ask == "data" and str(asked.get("dataset")).startswith(UPLOADED):
             task = asyncio.create_task(self._read_for(page, question))
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
@@ -159,10 +157,8 @@ class Studio:
 
     def _about(self) -> Header:
         return {
-            "version": __version__,
             "folder": self.folder.name,
             "read_only": self.read_only,
-            "cores": os.cpu_count(),
             "trainings": self.trainings.summaries(),
         }
 

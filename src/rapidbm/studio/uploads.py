@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from secrets import token_hex
 
-from ..disk import inside
+from ..disk import inside, part_of
 
-UPLOADS = "data"
+UPLOADS = "data"  # the folder of what was dropped onto the page
+UPLOADED = "upload:"  # before the name of such a file
 ENDINGS = (".npy", ".npz", ".h5", ".hdf5", ".csv", ".tsv", ".txt", ".data")
 MAX_BYTES = 64 * 2**20  # bytes
 
@@ -47,9 +47,9 @@ async def save_upload(
         raise too_large
     place = inside(folder, UPLOADS)
     place.mkdir(parents=True, exist_ok=True)
-    part, size = place / f".{token_hex(8)}.part", 0
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
+    size = 0
+    with part_of(place / fit) as part:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             async for piece in pieces:
                 size += len(piece)
@@ -59,8 +59,6 @@ async def save_upload(
         if not size:
             raise UploadError(400, "the file is empty")
         return _publish(part, place, Path(fit))
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _publish(part: Path, place: Path, name: Path) -> str:

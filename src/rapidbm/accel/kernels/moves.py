@@ -11,13 +11,12 @@ else of the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from ..moves import Guard, Rule, Values
 
 BLOCK = 1024  # values
 KEEPERS = 32  # blocks of the second launch for each replica, at most
@@ -82,56 +81,43 @@ def _keep_kernel(
             tl.store(theta + e * size + at, kept, mask=at < size)
 
 
-@dataclass(frozen=True)
-class Moved:
-    """A parameter (e, …), its gradient, the optimiser's memory of it (none, u, or a and q), its decay and
-    the bound x on it, if any."""
-
-    theta: Tensor
-    gradient: Tensor
-    memory: Sequence[Tensor]
-    decay: float
-    bound: float | None
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """β₁, β₂ and ε of eq. (1) or (2); rates (1,) or (e,), c₁ and c₂ () in float64."""
-
-    betas: tuple[float, float]
-    epsilon: float
-    rates: Tensor
-    unbias: tuple[Tensor, Tensor]
-
-
-def step(
-    couplings: Sequence[Moved], biases: Sequence[Moved], how: Numbers, alive: Tensor, limit: float
-) -> None:
-    """One step in place; replicas whose Σ|θ'| is finite, and below the limit for the couplings, stay
-    alive (e,), and the others stay where they are."""
-    every = (*couplings, *biases)
-    e = len(alive)
-    sizes = [moved.theta[0].numel() for moved in every]
+def step(parameters: Values, gradients: Values, rates: Tensor, rule: Rule, guard: Guard) -> None:
+    """One step in place, at rates (1,) or (e,); replicas whose Σ|θ'| is finite, and below the limit for
+    the couplings, stay alive, and the others stay where they are."""
+    names = sorted(parameters, key=lambda name: name == "biases")  # couplings first
+    thetas = [parameters[name].detach() for name in names]
+    e = len(guard.alive)
+    sizes = [theta[0].numel() for theta in thetas]
     blocks = [triton.cdiv(size, BLOCK) for size in sizes]
     columns = sum(blocks)
-    sums = torch.empty((e, columns), dtype=torch.float32, device=alive.device)
-    kept = [torch.empty_like(moved.theta) for moved in every]
-    for i, moved in enumerate(every):
-        theta, g = moved.theta, moved.gradient
-        first, second = (*moved.memory, theta, theta)[:2]
-        (beta1, beta2), row = how.betas, g.shape[-1]
+    of_couplings = columns - (blocks[-1] if "biases" in parameters else 0)
+    sums = torch.empty((e, columns), dtype=torch.float32, device=guard.alive.device)
+    kept = [torch.empty_like(theta) for theta in thetas]
+    beta1, beta2 = map(float, rule.betas)
+    for i, (name, theta) in enumerate(zip(names, thetas, strict=True)):
+        g = _by_rows(gradients[name])
+        memory = [values[name] for values in rule.memory]
+        first, second = (*memory, theta, theta)[:2]
+        row = g.shape[-1]
         of_row = row if g.dim() == 2 else g.stride(1)
-        bound = 0.0 if moved.bound is None else float(moved.bound)  # an int would be another kernel
+        decays, clips = name != "biases", name != "biases" and guard.bound is not None
         _step_kernel[(blocks[i], e)](
-            theta, kept[i], g, first, second, sums, how.rates, *how.unbias,
-            sizes[i], row, g.stride(0), of_row, int(len(how.rates) > 1), columns, sum(blocks[:i]),
-            beta1, 1.0 - beta1, beta2, 1.0 - beta2, how.epsilon, moved.decay, bound,
-            MEMORY=len(moved.memory), CLIPS=moved.bound is not None, FLAT=of_row == row, N=BLOCK,
-            num_warps=4,
+            theta, kept[i], g, first, second, sums, rates, *(rule.unbias or (rates, rates)),
+            sizes[i], row, g.stride(0), of_row, int(len(rates) > 1), columns, sum(blocks[:i]),
+            beta1, 1.0 - beta1, beta2, 1.0 - beta2, float(rule.epsilon),
+            float(rule.decay) if decays else 0.0,
+            float(guard.bound or 0.0) if clips else 0.0,  # an int would be another kernel
+            MEMORY=len(memory), CLIPS=clips, FLAT=of_row == row, N=BLOCK, num_warps=4,
         )  # fmt: skip
-    flags = alive.view(torch.uint8)
-    for i, moved in enumerate(every):
-        _keep_kernel[(min(blocks[i], KEEPERS), e)](
-            moved.theta, kept[i], flags, sums, sizes[i], columns, sum(blocks[: len(couplings)]), limit,
-            N=BLOCK, num_warps=4,
+    flags = guard.alive.view(torch.uint8)
+    for theta, old, size, count in zip(thetas, kept, sizes, blocks, strict=True):
+        _keep_kernel[(min(count, KEEPERS), e)](
+            theta, old, flags, sums, size, columns, of_couplings, guard.limit, N=BLOCK, num_warps=4,
         )  # fmt: skip
+
+
+def _by_rows(gradient: Tensor) -> Tensor:
+    """With rows (e, n) or (e, k, n) that are side by side, at any distance."""
+    if gradient.dtype == torch.float32 and gradient.dim() in (2, 3) and gradient.stride(-1) == 1:
+        return gradient
+    return gradient.float().contiguous()

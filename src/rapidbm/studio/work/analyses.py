@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from ...random import stream
 from ...runs.diagnosis import gibbs_series
 from ...runs.evaluation import WORTH, likelihood_curve, measured_parts
 from ...runs.report.page import write_report
-from ...runs.trained import Trained
 from .landscape import landscape
 from .machines import Subject, run_folder, subject
 from .pipe import Pipe
@@ -86,7 +84,7 @@ class Analyses:
     def once(self, name: str, view: Callable[[Subject], Answer], asked: dict[str, Any]) -> Answer:
         """The view, measured if it was not."""
         found = subject(self.folder, asked)
-        key = (name, found.name, found.update, found.replica, _stamp(found.trained))
+        key = (name, found.name, found.update, found.replica, found.saved())
         if key not in self.kept:
             self.kept[key] = view(found)
             while len(self.kept) > 60:
@@ -112,14 +110,8 @@ class Analyses:
         """A run as one page that holds everything."""
         folder = run_folder(self.folder, str(asked.get("run")))
         with tempfile.TemporaryDirectory() as out:
-            page, missing = write_report(folder, Path(out), limit=REPORT)
-            return {"missing": missing}, {"page": ("u8", np.frombuffer(page.read_bytes(), np.uint8))}
-
-
-def _stamp(run: Trained) -> int:
-    with suppress(InputError, OSError):
-        return run.latest.stat().st_mtime_ns
-    return 0
+            page, _ = write_report(folder, Path(out), limit=REPORT)
+            return {}, {"page": ("u8", np.frombuffer(page.read_bytes(), np.uint8))}
 
 
 def _floats(values: Tensor) -> list[float | None]:
@@ -141,7 +133,6 @@ def spectrum_of(found: Subject) -> Answer:
         "kind": now.kind,
         "values": _floats(now.values[0][:400]),
         "first": _floats(first[:400]),
-        "edge": float(now.edge[0]),
         "limit": float(now.limit[0]),
         "outliers": int(now.outliers[0]),
         "rank": float(now.effective_rank[0]),
@@ -156,18 +147,13 @@ def phases_of(found: Subject) -> Answer:
     path = [phase_point(found.trained.machine(saved[i], found.replica)) for i in sorted(spread)]
     lines = _lines(here.theory, here.aspect)
     return {
-        "theory": here.theory,
-        "aspect": here.aspect,
         "here": [float(here.load[0]), float(here.temperature[0])],
         "phase": here.phase[0],
         "patterns": float(here.patterns[0]),
         "patterned": found.machine.patterns is not None,
         "path": [[float(x.load[0]), float(x.temperature[0])] for x in path],
         "updates": [saved[i] for i in sorted(spread)],
-        "load": _floats(lines.load),
-        "glass": _floats(lines.glass),
-        "retrieval": _floats(lines.retrieval),
-        "stable": _floats(lines.stable),
+        **{name: _floats(getattr(lines, name)) for name in ("load", "glass", "retrieval", "stable")},
     }, {}
 
 
@@ -189,13 +175,10 @@ def overlaps_of(found: Subject) -> Answer:
         "edges": _floats(pairs.edges),
         "density": _floats(pairs.density.value[0]),
         "error": _floats(pairs.density.error[0]),
-        "mean": _pair(pairs.mean),
-        "square": _pair(pairs.square),
         "within": _pair(times.within),
         "between": _pair(times.between),
         "chains": CHAINS,
         "sweeps": SWEEPS,
-        "units": machine.layers.columns,
     }, {}
 
 
@@ -232,13 +215,11 @@ def likelihood_of(found: Subject) -> Answer:
         bounds = log_likelihood(found.machine, split.spins, normaliser=normaliser, seed=0)
         ends = ("value", "lower", "upper", "forward", "back")
         told[part] = {name: _floats(getattr(bounds, name))[0] for name in ends}
-        told[part]["rows"] = len(split)
     return {
         "parts": told,
         "method": normaliser.method,
         "effort": normaliser.effort,
         "note": normaliser.note,
-        "log_z": [_floats(x)[0] for x in (normaliser.value, normaliser.lower, normaliser.upper)],
         "independent": _independent(found),
     }, {}
 

@@ -19,14 +19,14 @@ def packed(arrays: Arrays) -> tuple[list[list[Any]], bytes]:
     kinds, parts = [], []
     for name, (kind, values) in arrays.items():
         array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-        raw = np.packbits(array > 0, axis=-1).tobytes() if kind == "bits" else _as(array, kind).tobytes()
+        raw = (
+            np.packbits(array > 0, axis=-1).tobytes()
+            if kind == "bits"
+            else np.asarray(array, KINDS[kind]).tobytes()
+        )
         kinds.append([name, kind, list(array.shape)])
         parts.append(raw + b"\0" * (-len(raw) % ALIGNED))
     return kinds, b"".join(parts)
-
-
-def _as(array: Any, kind: str) -> Any:
-    return np.ascontiguousarray(array, KINDS[kind])
 
 
 def spins(values: Tensor) -> tuple[str, Tensor]:
@@ -42,6 +42,5 @@ def fields(values: Tensor) -> tuple[tuple[str, Tensor], float]:
     """Real numbers in 255 steps between plus and minus the size that one in a hundred exceeds, and that
     size."""
     values = values.detach().float()
-    most = float(np.quantile(values.abs().cpu().numpy(), 0.99)) if values.numel() else 0.0
-    most = most or 1.0
+    most = (float(np.quantile(values.abs().cpu().numpy(), 0.99)) if values.numel() else 0.0) or 1.0
     return ("i8", (values / most * 127.0).round().clamp(-127, 127)), most

@@ -90,7 +90,7 @@ class Dream:
         self.chains = _count(asked.get("chains"), CHAINS, MOST)
         self.held = torch.zeros(self.machine.visible, dtype=torch.bool)
         self.drawn = torch.ones(self.machine.visible)
-        self.checked, self.stamp = time.monotonic(), self._saved()
+        self.checked, self.stamp = time.monotonic(), self.subject.saved()
         self.spins: Tensor = self.machine.random(self.chains, self.rng)
         self._tell_what()
         self.handle({**asked, "do": "set"})
@@ -121,8 +121,6 @@ class Dream:
                 "shape": list(found.shape),
                 "columns": list(found.trained.columns),
                 "patterns": 0 if machine.patterns is None else machine.patterns.shape[1],
-                "symmetric": machine.symmetric,
-                "units": machine.layers.columns,
                 "replicas": found.trained.replicas,
                 "data": data is not None,
                 "labels": [] if labels is None else labels.tolist()[:100],
@@ -178,23 +176,17 @@ class Dream:
     def start(self, told: Mapping[str, Any]) -> None:
         """Chains from noise, from the data (of one `label`), or from a `pattern`."""
         machine, where = self.machine, told.get("from")
-        if where == "data":
-            visible = self._images(told.get("label"))
-        elif where == "pattern":
-            visible = self._patterns(told.get("pattern"))
-        else:
-            visible = None
-        if visible is None:
-            self.spins = machine.random(self.chains, self.rng)
-        else:
-            # Hidden units as the images would have them.
-            self.spins = sweeps(
-                machine,
-                machine.with_visible(visible),
-                self.rng,
-                clamp=torch.arange(machine.layers.columns) < machine.visible,
-            )
         v = machine.visible
+        if where in ("data", "pattern"):
+            images = (
+                self._images(told.get("label"))
+                if where == "data"
+                else self._patterns(told.get("pattern"))
+            )
+            start, clamp = machine.with_visible(images), torch.arange(machine.layers.columns) < v
+            self.spins = sweeps(machine, start, self.rng, clamp=clamp)  # hidden units as images have them
+        else:
+            self.spins = machine.random(self.chains, self.rng)
         self.spins[..., :v] = torch.where(self.held, self.drawn, self.spins[..., :v])
         self.once = True
 
@@ -253,20 +245,13 @@ class Dream:
             arrays["overlaps"] = numbers(_overlaps(self.spins[0, :, :v]))
         return {"beta": self.beta, "field": self.field, "sweeps": self.sweeps}, arrays
 
-    def _saved(self) -> int:
-        """When the machine was saved, of a run that may be training."""
-        try:
-            return self.subject.trained.latest.stat().st_mtime_ns
-        except (InputError, OSError):
-            return 0
-
     def _refresh(self) -> None:
         """Goes on with the newer machine of a training that goes on."""
         now = time.monotonic()
         if now - self.checked < FRESH or self.subject.update is not None:
             return
         self.checked = now
-        if (stamp := self._saved()) != self.stamp:
+        if (stamp := self.subject.saved()) != self.stamp:
             self.stamp = stamp
             asked = {"machine": self.subject.name, "replica": self.subject.replica}
             self.subject = subject(self.folder, asked)

@@ -61,7 +61,6 @@ def landscape(found: Subject) -> Answer:
         "starts": starts,
         "distinct": int(valleys.distinct[0]),
         "total": [float(x) for x in valleys.total.replica(0)],
-        "top": float(valleys.top.value[0]),
         "retrieval": None if valleys.retrieval is None else float(valleys.retrieval.value[0]),
         "folded": machine.symmetric,
         "random": [float(random.mean()), float(random.std())],

@@ -77,6 +77,13 @@ class Subject:
     def shape(self) -> tuple[int, int]:
         return self.trained.shape
 
+    def saved(self) -> int:
+        """When the machine was saved, of a run that may be training; 0 where no file has it."""
+        try:
+            return self.trained.latest.stat().st_mtime_ns
+        except (InputError, OSError):
+            return 0
+
     def data(self) -> Dataset | None:
         """Its own data; None where there are none, or where they may not be read."""
         if not self.trained.has_data:

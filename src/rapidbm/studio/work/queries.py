@@ -5,7 +5,6 @@ A question is a message with an `id`, which the answer has too; what cannot be a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
@@ -25,13 +24,13 @@ from ...likelihood.exact import can_be_exact
 from ...runs.evaluation import WORTH
 from ...runs.folder import RunFolder
 from ...runs.listing import Runs, RunSummary, machine_words
-from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
-from ...runs.report.words import commands, recipe_in_words
+from ..messages import QUERIES
+from ..uploads import UPLOADED, UPLOADS
 from .arrays import Arrays, spins
 from .machines import embedded, run_folder, subject, without_places
 from .pipe import Pipe
-from .recipes import UNPACKED, UPLOADED, UPLOADS, data_named, recipe_of, uploaded
+from .recipes import UNPACKED, data_named, recipe_of, uploaded
 
 Answer = tuple[dict[str, Any], Arrays]
 THUMBS = 12  # images of a data set
@@ -78,14 +77,7 @@ class Queries:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.answers: dict[str, Callable[[dict[str, Any]], Answer]] = {
-            "machines": self.machines,
-            "runs": self.runs,
-            "run": self.run,
-            "datasets": self.datasets,
-            "data": self.data,
-            "recipe": self.recipe,
-            "upload": self.upload,
-            "place": self.place,
+            name: getattr(self, name) for name in (*QUERIES, "upload")
         }
 
     def machines(self, asked: dict[str, Any]) -> Answer:
@@ -132,7 +124,6 @@ class Queries:
         """One run: its recipe, its evaluations, its checkpoints."""
         run = RunFolder(run_folder(self.folder, str(asked.get("run"))))
         return {
-            "run": asked.get("run"),
             "status": run.status,
             "recipe": run.recipe.as_dict(),
             "data": run.info["data"],
@@ -142,8 +133,6 @@ class Queries:
             "records": run.metrics(),
             "checkpoints": sorted(run.checkpoints()),
             "best": run.best.is_file(),
-            "words": recipe_in_words(run),
-            "commands": commands(run),
         }, {}
 
     # -- data -------------------------------------------------------------------------------------
@@ -179,13 +168,11 @@ class Queries:
 
     def recipe(self, asked: dict[str, Any]) -> Answer:
         """What the choices of a page come to, and what does not fit."""
-        recipe, preset = recipe_of(self.folder, asked)
+        recipe, _ = recipe_of(self.folder, asked)
         own = {f.name: getattr(recipe, f.name) for f in fields(Recipe) if f.name != "options"}
         return {
             "recipe": {**own, "dataset": asked.get("dataset")},
             "rate": _rate(recipe),
-            "preset": preset,
-            "usual": preset_for(recipe.dataset, {"model": recipe.model}),
         }, {}
 
     # -- phases -----------------------------------------------------------------------------------
@@ -199,7 +186,6 @@ class Queries:
         return {
             "load": load,
             "temperature": temperature,
-            "theory": here.theory,
             **lines,
             "units": found.machine.layers.columns,
             "exact": found.trained.has_data and can_be_exact(found.machine, WORTH),
@@ -223,15 +209,11 @@ def _described(name: str, data: Dataset) -> Answer:
     labels = data.train.labels
     return {
         "dataset": name,
-        "title": data.name,
         "shape": list(data.shape),
-        "columns": list(data.columns[:100]),
         "train": len(data.train),
         "test": len(data.test),
-        "valid": 0 if data.valid is None else len(data.valid),
         "labels": 0 if labels is None else len(torch.unique(labels)),
         "up": round(data.train.share_up, 4),
-        "at": time.time(),
     }, {"images": spins(some)}
 
 

@@ -6,7 +6,6 @@ be named. Sizes are bounded, so that a slip of the mouse does not take the compu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +18,8 @@ from ...errors import InputError
 from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
 from ...schema import Either, Flag, Maybe, Names, Real, Several, Text, Whole
+from ..uploads import UPLOADED, UPLOADS
 
-UPLOADS = "data"  # the folder of what was dropped onto the page
-UPLOADED = "upload:"  # before the name of such a file
 UNPACKED = 2**28  # bytes of all arrays of such a file
 LARGEST = 2**27  # parameters of all replicas
 WORD = Text(40)
@@ -103,11 +101,11 @@ def _check_size_of(path: Path, *stamp: int) -> None:
     check_unpacked(path, UNPACKED)
 
 
-def check_size(recipe: Recipe, visible: int = 0) -> None:
+def check_size(recipe: Recipe) -> None:
     """Refuses machines that are far beyond what a page is for."""
-    units = visible + sum(recipe.hidden)
-    square = math.prod((max(units, 1), max(units, 1)))
-    count = recipe.replicas * (units * recipe.patterns if recipe.patterns is not None else square)
+    units = sum(recipe.hidden)
+    each = max(units, 1) ** 2 if recipe.patterns is None else units * recipe.patterns
+    count = recipe.replicas * each
     if count > LARGEST:
         raise InputError(
             f"a machine of about {count:,} parameters is beyond the studio's {LARGEST:,}; take fewer "

@@ -44,15 +44,9 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
     try:
         run = _resumed(first) if first.get("resume") else _begun(first)
     except (InputError, OSError, MemoryError, RuntimeError) as error:
-        pipe.send(
-            {
-                "event": "ended",
-                "status": "refused",
-                "reason": without_places(error, Path(first["folder"])),
-            }
-        )
-        return
-    TrainingControl(pipe, run, first).drive()
+        reason = without_places(error, Path(first["folder"]))
+        return pipe.send({"event": "ended", "status": "refused", "reason": reason})
+    return TrainingControl(pipe, run, first).drive()
 
 
 def _begun(first: Mapping[str, Any]) -> SteeredRun:
@@ -113,8 +107,7 @@ class TrainingControl:
             return
         except Exception as error:
             reason = without_places(error, run.folder.parent)[:1000]
-            pipe.send({"event": "ended", "status": "failed", "reason": reason})
-            return
+            return pipe.send({"event": "ended", "status": "failed", "reason": reason})
         told = {name: run.info.get(name) for name in ("update", "diverged", "fit")}
         pipe.send({"event": "ended", "status": run.status, **told})
 
