@@ -45,7 +45,9 @@ class Guard:
 
 
 def serves(parameters: Values) -> bool:
-    """Whether the kernels know these parameters (e, …)."""
+    """Whether the kernels know these parameters (e, …): couplings and biases, not the units' own."""
+    if any(name.startswith("own.") for name in parameters):
+        return False
     return all(fused.runs(p) and p.is_contiguous() and p[0].numel() <= MOST for p in parameters.values())
 
 

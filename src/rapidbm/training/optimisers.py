@@ -196,11 +196,12 @@ class TorchOptimizer:
 
     def _groups(self, parameters: Parameters) -> list[dict[str, Any]]:
         groups: list[dict[str, Any]] = [
-            {"params": [p for name, p in parameters.items() if name != "biases"]}
+            {"params": [p for name, p in parameters.items() if decays(name)]}
         ]
-        if "biases" in parameters:
+        rest = [p for name, p in parameters.items() if not decays(name)]
+        if rest:
             spared = {"weight_decay": 0.0} if "weight_decay" in dict(self.options) else {}
-            groups.append({"params": [parameters["biases"]], **spared})
+            groups.append({"params": rest, **spared})
         return groups
 
 
@@ -374,8 +375,13 @@ def _number(given: Rate, parameters: Parameters) -> float | Tensor | None:
     return torch.tensor(given, dtype=torch.float64, device=where) if any(given) else None
 
 
+def decays(name: str) -> bool:
+    """Whether weight decay shrinks a parameter: couplings, not biases or the units' own parameters."""
+    return name != "biases" and not name.startswith("own.")
+
+
 def _shrink(name: str, parameter: Tensor, rates: Rates, decay: float | Tensor | None) -> None:
-    if decay is None or name == "biases":
+    if decay is None or not decays(name):
         return
     kept: Rates
     if isinstance(rates, Tensor):
