@@ -10,9 +10,20 @@ import typer
 from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import current_ranks
-from ..errors import InputError
+from ..data.mixed import table_of
+from ..random import stream
 from ..runs.pretrained.packed import open_trained
-from ..runs.samples import STARTS, sampler_named, samples, target, write_array
+from ..runs.samples import (
+    ARRAYS,
+    PICTURES,
+    STARTS,
+    TABLES,
+    sampler_named,
+    samples,
+    target,
+    write_array,
+    write_rows,
+)
 from ..sampling.samplers import SAMPLERS
 from .terminal.console import Screen, others, tell_notes
 from .terminal.options import (
@@ -85,14 +96,11 @@ def sample(
     """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
     screen, opened, ranks = Screen(as_json), open_trained(run, file), current_ranks()
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
-    spins_alone = machine.layers.visible_spins
-    name = "samples.png" if spins_alone else "samples.csv"
-    path = Path(ranks.broadcast(lambda: str(target(out, opened, name))))
-    if not spins_alone and path.suffix not in (".npy", ".csv"):
-        raise InputError(
-            f"pictures are of spins, and the visible units here are {machine.layers.words}; give --out a "
-            ".csv or .npy"
-        )
+    schema = opened.schema
+    pictured = schema is None and machine.layers.visible_spins
+    endings = TABLES if schema is not None else PICTURES + ARRAYS if pictured else ARRAYS
+    name = "samples.png" if pictured else "samples.csv"
+    path = Path(ranks.broadcast(lambda: str(target(out, opened, name, endings))))
     shards = shards or (ranks.world if ranks.world > 1 else None)
     chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
     if sampler == "gibbs" and sweeps is None:
@@ -102,7 +110,9 @@ def sample(
     if not ranks.first:
         return
     names = opened.columns
-    if not write_array(path, spins, names, machine.layers):
+    if schema is not None:
+        write_rows(path, table_of(schema, spins, stream(seed, "cells")))
+    elif not write_array(path, spins, names, machine.layers):
         pictures.save(pictures.image_figure(spins, opened.shape, names=names), path)
     drawn = {"samples": count, "sampler": sampler, "sweeps": steps, "out": str(path)}
     screen.result({"run": str(run), **others(opened), **drawn, **({"tempering": told} if told else {})})

@@ -24,12 +24,14 @@ from ..machines.layers import Layers
 from ..machines.spins import to_spins
 from ..machines.units.unit import Unit
 from .converted import cached, shape_of, used
+from .mixed import AS_UNITS, OVERRIDES, REALS, from_table, overrides_of
 from .packed import ENDING, Packed
 from .sources import LIBRARIES, PARTS, Arrays, Npy, Source, labels_of, opened
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split, divided, held_out, top_half
 from .stored import NumpyRows, PackedRows, Piece, RowReader, Stored
-from .tables import ENDINGS, read_table
+from .tables import ENDINGS, has_names, read_table
 
+TABLES = (".gz", ".feather", ".arrow")  # endings of files that are tables of any kind
 FOLDERS = (".zarr", ".parquet")  # endings of files that may be folders
 LARGE = 2**31  # spins from which on a file stays on disk
 READERS = (".npy", ".npz", *LIBRARIES, ENDING)  # endings of files with named arrays
@@ -155,6 +157,8 @@ def from_file(
     path: str | Path,
     *,
     seed: Annotated[int | None, SPLIT_SEED] = None,
+    columns: Annotated[str | None, OVERRIDES] = None,
+    reals: Annotated[str | None, AS_UNITS] = None,
     valid: float | None = None,
     stream: bool | None = None,
 ) -> Dataset:
@@ -167,35 +171,71 @@ def from_file(
     `stream` leaves the rows on disk, by default those of 2^31 spins or more.
     """
     path = Path(path)
-    known, ending = (*READERS, *ENDINGS), path.suffix.lower()
+    known, ending = (*READERS, *ENDINGS, *TABLES), path.suffix.lower()
     if ending not in known:
         raise InputError(
             f"{path} has the ending {path.suffix!r}, known are {', '.join(known)}; convert it"
         )
     if not (path.is_file() or (path.is_dir() and ending in FOLDERS)):
         raise InputError(f"there is no file {path}; check the path")
-    if ending in ENDINGS:
+    if ending in TABLES or columns is not None or reals is not None:
+        data = _mixed(path, seed, columns, reals)
+    elif ending in ENDINGS:
         if stream:
             raise InputError(
                 f"a table of text is read as a whole; pack it to leave it on disk: rapidbm pack {path} "
                 f"{path.stem}{ENDING}"
             )
-        values, names = read_table(path)
+        try:
+            values, names = read_table(path)
+        except InputError as error:
+            data, values, names = _mixed_instead(path, seed, error), None, ()
         rows = [values]
         del values  # kept by nobody beside its spins
-        data = _from_parts({"train": rows.pop}, {}, name=path.stem, seed=seed or 0)
+        if rows[0] is not None:
+            data = _from_parts({"train": rows.pop}, {}, name=path.stem, seed=seed or 0)
         if names:  # a table, though there may be as many columns as a square has pixels
             data = replace(data, shape=(1, len(names)), columns=names)
     else:
-        with _source(path) as source:
-            if source.claims and _stays(source, stream):
-                data = on_disk(path, source, seed=seed, seeded=valid is not None)
-            else:
-                _check_fits(path, source)
-                data = from_named(path, source.arrays(), seed=seed, seeded=valid is not None)
-            if source.columns:
-                data = replace(data, shape=(1, data.visible), columns=source.columns)
+        try:
+            data = _from_source(path, seed, valid is not None, stream)
+        except InputError:
+            if ending != ".parquet" or stream or path.is_dir():
+                raise
+            data = _mixed(path, seed, None, None)
     return data if valid is None else held_out(data, valid, seed or 0)
+
+
+def _from_source(path: Path, seed: int | None, seeded: bool, stream: bool | None) -> Dataset:
+    """The spins of a file of arrays."""
+    with _source(path) as source:
+        if source.claims and _stays(source, stream):
+            data = on_disk(path, source, seed=seed, seeded=seeded)
+        else:
+            _check_fits(path, source)
+            data = from_named(path, source.arrays(), seed=seed, seeded=seeded)
+        if source.columns:
+            data = replace(data, shape=(1, data.visible), columns=source.columns)
+    return data
+
+
+def _mixed(path: Path, seed: int | None, columns: str | None, reals: str | None) -> Dataset:
+    """A table of columns of any kind."""
+    return from_table(
+        path,
+        name=Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem,
+        seed=seed or 0,
+        columns=overrides_of(columns),
+        reals=reals or REALS[0],
+    )
+
+
+def _mixed_instead(path: Path, seed: int | None, error: InputError) -> Dataset:
+    """A table of text that is not one of two values; where its first line names no columns, or it is no
+    table of any kind, the error stands."""
+    if not has_names(path):
+        raise error
+    return _mixed(path, seed, None, None)
 
 
 def _check_fits(path: Path, source: Source) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from ..machines.units.spin import SPIN
 from ..machines.units.unit import Unit
 from ..random import stream
 from ..registry import Setting
+
+if TYPE_CHECKING:
+    from .table_schema import TableSchema
 
 TEST_SHARE = 0.2
 SPLIT_SEED = Setting(
@@ -43,6 +46,8 @@ class Split(Displayable):
         True where the reconstruction task is given the value.
     of : int, optional
         Number of rows that these were taken from, evenly spread; None when they are all.
+    observed : Tensor of shape (samples, v), bool, optional
+        False where a cell is missing and what `spins` holds there means nothing; None when all are known.
 
     Raises
     ------
@@ -60,6 +65,7 @@ class Split(Displayable):
     labels: Tensor | None = None  # (samples,)
     known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
     of: int | None = None  # rows that these were taken from, evenly spread; None: they are all
+    observed: Tensor | None = None  # (samples, v) bool: False where a cell is missing; None: none is
     on_disk: ClassVar[bool] = False  # whether the rows stay there
 
     def __post_init__(self) -> None:
@@ -71,10 +77,17 @@ class Split(Displayable):
             shapes = (tuple(self.spins.shape), (self.visible,))
             known = as_mask(self.known, shapes, what="a mask of known pixels")
             object.__setattr__(self, "known", known)
+        if self.observed is not None:
+            shape = (tuple(self.spins.shape),)
+            object.__setattr__(self, "observed", as_mask(self.observed, shape, what="a mask of cells"))
 
     @staticmethod
     def owning(
-        spins: Tensor, labels: Tensor | None, known: Tensor | None, of: int | None = None
+        spins: Tensor,
+        labels: Tensor | None,
+        known: Tensor | None,
+        of: int | None = None,
+        observed: Tensor | None = None,
     ) -> Split:
         """A split of tensors that were checked; they are not copied.
 
@@ -88,6 +101,8 @@ class Split(Displayable):
             Mask of the reconstruction task.
         of : int, optional
             Number of rows that these were taken from.
+        observed : Tensor, optional
+            Mask of the cells that are not missing.
 
         Returns
         -------
@@ -95,7 +110,8 @@ class Split(Displayable):
             A view of these tensors.
         """
         split = object.__new__(Split)
-        for name, value in (("spins", spins), ("labels", labels), ("known", known), ("of", of)):
+        given = {"spins": spins, "labels": labels, "known": known, "of": of, "observed": observed}
+        for name, value in given.items():
             object.__setattr__(split, name, value)
         split._check_shapes()
         return split
@@ -118,7 +134,9 @@ class Split(Displayable):
         labels += "" if self.of is None else f", of {self.of:,} on disk"
         known = "" if self.known is None else ", some units known"
         if self.spins.is_floating_point() or not bool((self.spins[:1].abs() == 1).all()):
-            return f"{len(self):,} rows of {self.visible} columns{labels}{known}"
+            lost = 0.0 if self.observed is None else 1.0 - float(self.observed.double().mean())
+            gaps = f", {lost:.1%} missing" if lost else ""
+            return f"{len(self):,} rows of {self.visible} columns{labels}{known}{gaps}"
         return (
             f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{labels}{known}"
         )
@@ -142,8 +160,9 @@ class Split(Displayable):
 
     @property
     def rows(self) -> Tensor | Split:
-        """What a training takes: the spins, or the split itself when its rows stay on disk."""
-        return self.spins
+        """What a training takes: the spins, or the split itself when its rows stay on disk or cells are
+        missing."""
+        return self.spins if self.observed is None else self
 
     def in_memory(self) -> Split:
         """As many rows as fit into memory; of rows in memory, all.
@@ -163,7 +182,8 @@ class Split(Displayable):
         buffer
             Contiguous int8 values.
         """
-        return self.spins.contiguous().numpy().data
+        whole = self.spins if self.observed is None else torch.where(self.observed, self.spins, 0)
+        return whole.contiguous().numpy().data
 
     def parted(self, word: str, seed: int, share: float) -> tuple[Split, Split]:
         """The split in two, by a random draw; both parts keep the order of the rows.
@@ -201,7 +221,8 @@ class Split(Displayable):
             Rows of `spins[:, columns]`, with the mask cut likewise.
         """
         known = None if self.known is None else self.known[..., columns]
-        return Split.owning(self.spins[:, columns], self.labels, known, self.of)
+        observed = None if self.observed is None else self.observed[:, columns]
+        return Split.owning(self.spins[:, columns], self.labels, known, self.of, observed)
 
     def __add__(self, other: Split) -> Split:
         """The samples of both; what only one of them has is left out."""
@@ -212,7 +233,14 @@ class Split(Displayable):
             known = self.known
             if known.dim() == 2 or not torch.equal(known, other.known):
                 known = torch.cat([x.known.expand_as(x.spins) for x in (self, other)])  # type: ignore[union-attr]
-        return Split.owning(torch.cat([self.spins, other.spins]), labels, known)
+        observed = None
+        if self.observed is not None or other.observed is not None:
+            observed = torch.cat([x._mask() for x in (self, other)])
+        return Split.owning(torch.cat([self.spins, other.spins]), labels, known, observed=observed)
+
+    def _mask(self) -> Tensor:
+        """What is observed, (samples, v)."""
+        return torch.ones_like(self.spins, dtype=torch.bool) if self.observed is None else self.observed
 
     def take(self, rows: Tensor | slice) -> Split:
         """Selected rows.
@@ -229,7 +257,8 @@ class Split(Displayable):
         """
         labels = None if self.labels is None else self.labels[rows]
         known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
-        return Split.owning(self.spins[rows], labels, known)
+        observed = None if self.observed is None else self.observed[rows]
+        return Split.owning(self.spins[rows], labels, known, observed=observed)
 
 
 @dataclass(frozen=True, repr=False)
@@ -256,6 +285,8 @@ class Dataset(Displayable):
         How many of the last visible units encode the label.
     undivided : Split, optional
         All rows in the order of the file, when they stay on disk.
+    schema : TableSchema, optional
+        What the columns of a table are, and the way back from rows of units to tables.
     units : Layers, optional
         The visible layers of a machine for these data, where their units are not all spins; the rows of
         the parts are columns of these layers then.
@@ -282,6 +313,7 @@ class Dataset(Displayable):
     label_units: int = 0  # visible units, the last ones, that say which class an image is of
     undivided: Split | None = None  # those rows themselves, where they stay on disk
     units: Layers | None = None  # the visible layers of a machine for them; None: spins
+    schema: TableSchema | None = None  # of a table of any kind
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
@@ -289,7 +321,7 @@ class Dataset(Displayable):
     def _facts(self) -> list[tuple[str, str]]:
         rows, columns = self.shape
         shape = f"a table of {columns} columns" if rows == 1 else f"images of {rows}×{columns}"
-        named = [("columns", words(self.columns))] if self.columns else []
+        named = [("columns", words(tuple(dict.fromkeys(self.columns))))] if self.columns else []
         if self.units is not None:
             shape = f"{self.units.visible_units} units in {columns} columns: {self.units.words}"
         parts = [(part, split._line()) for part, split in self.parts.items()]

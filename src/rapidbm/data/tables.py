@@ -46,6 +46,21 @@ def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
     return values, names
 
 
+def has_names(path: Path) -> bool:
+    """Whether the first line of cells of a table of text names columns: none of them is empty or a
+    number, but for those that count 0, 1, 2, …"""
+    with path.open(encoding=_encoding(path), errors="replace", newline="") as file:
+        try:
+            _, cells = next(_rows(file))
+        except (StopIteration, csv.Error):
+            return False
+    if isinstance(cells, np.ndarray) or len(set(cells)) < len(cells):
+        return False
+    return _count(cells) or not any(
+        not cell or _is_number(cell) or cell.lower() in MISSING for cell in cells
+    )
+
+
 def no_formula(cell: str) -> str:
     """A cell that no spreadsheet takes for a formula; numbers, which begin like one, stay."""
     return f"'{cell}" if cell.startswith(FORMULAS) and not _is_number(cell) else cell

@@ -65,7 +65,12 @@ RUN = Names(
                 "shape": Several(Whole(1, 2**31), count=2),
                 "sha256": Text(64),
             },
-            {"valid": _COUNT, "columns": Several(Text()), "on_disk": Flag()},
+            {
+                "valid": _COUNT,
+                "columns": Several(Text()),
+                "on_disk": Flag(),
+                "schema": Anything(),  # of a table, checked where it is read
+            },
         ),
     },
     {
@@ -427,6 +432,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 "shape": data.shape,
                 "sha256": checksum(data),
                 **({"columns": data.columns} if data.columns else {}),
+                **({} if data.schema is None else {"schema": data.schema.to_json()}),
                 **({"on_disk": True} if data.train.on_disk else {}),
             },
             "versions": {

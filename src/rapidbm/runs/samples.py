@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .. import pictures
 from ..accel.devices import device_named
+from ..data import arrow
 from ..data.splits import Dataset, Split
 from ..data.tables import write_table
 from ..disk import write_bytes
@@ -33,12 +34,17 @@ from .trained import Checkpoint, Trained
 STARTS = {"random": "random spins", "data": "training images", "patterns": "the patterns"}
 
 
-def target(out: Path | None, run: Trained, name: str) -> Path:
+PICTURES = (".png", ".pdf")
+ARRAYS = (".npy", ".csv")
+TABLES = (".csv", ".tsv", ".parquet", ".feather")  # of columns of any kind
+
+
+def target(out: Path | None, run: Trained, name: str, endings: Sequence[str] = PICTURES + ARRAYS) -> Path:
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
         return run.picture(name)
-    if out.suffix not in (".png", ".pdf", ".npy", ".csv"):
-        raise InputError(f"--out ends in .png, .pdf, .npy or .csv, not {str(out)!r}")
+    if out.suffix not in endings:
+        raise InputError(f"--out ends in {', '.join(endings[:-1])} or {endings[-1]}, not {str(out)!r}")
     if out.exists():
         raise InputError(f"{out} exists; choose another --out")
     return out
@@ -65,6 +71,12 @@ def write_array(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, content)
     return True
+
+
+def write_rows(path: Path, table: Any) -> None:
+    """Writes a table of columns of any kind; a folder that is not there is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrow.write_table(table, path)
 
 
 def sampler_named(

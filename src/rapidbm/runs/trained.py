@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..data.splits import Dataset, Split
+from ..data.table_schema import TableSchema
 from ..display import Displayable
 from ..errors import InputError
 from ..machines.machine import Machine
@@ -107,6 +108,12 @@ class Trained(Displayable, ABC):
     def columns(self) -> tuple[str, ...]:
         """Their names, of a table that has them."""
         return tuple(self.info["data"].get("columns", ()))
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """What the columns of its table are; None where it was not trained on a table of any kind."""
+        told = self.info["data"].get("schema")
+        return None if told is None else TableSchema.from_json(told)
 
     @property
     def replicas(self) -> int:

@@ -195,9 +195,7 @@ class TorchOptimizer:
         return _TorchUpdater(made, parameters)
 
     def _groups(self, parameters: Parameters) -> list[dict[str, Any]]:
-        groups: list[dict[str, Any]] = [
-            {"params": [p for name, p in parameters.items() if decays(name)]}
-        ]
+        groups: list[dict[str, Any]] = [{"params": [p for name, p in parameters.items() if decays(name)]}]
         rest = [p for name, p in parameters.items() if not decays(name)]
         if rest:
             spared = {"weight_decay": 0.0} if "weight_decay" in dict(self.options) else {}

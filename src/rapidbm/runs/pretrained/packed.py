@@ -19,7 +19,9 @@ from torch import Tensor
 
 from ...data.catalogue import is_file, load
 from ...data.files import from_arrays
+from ...data.mixed import from_table
 from ...data.splits import Dataset, Split, top_half
+from ...data.table_schema import TableSchema
 from ...errors import InputError, lookup
 from ...machines.files import load_machine, load_tensors, save_machine
 from ...machines.machine import Machine
@@ -148,7 +150,7 @@ def open_trained(run: str | Path | Trained | Machine, data: Any = None) -> Train
     file = isinstance(data, (str, Path)) and is_file(str(data))
     if file and isinstance(found, RunFolder) and found.finds(Path(data)):
         return found
-    given = _as_data(data)
+    given = _as_data(data) if found.schema is None else _as_table(data, found.schema)
     if not (isinstance(found, RunFolder) and found.is_own(given)):
         found.measure_on(given, str(data) if isinstance(data, (str, Path)) else given.name)
     return found
@@ -161,6 +163,14 @@ def _as_data(data: Any) -> Dataset:
         some = data.in_memory()
         return from_arrays(some.spins, train_labels=some.labels, name="rows")
     return data if isinstance(data, Dataset) else from_arrays(data, name="rows")
+
+
+def _as_table(data: Any, schema: TableSchema) -> Dataset:
+    """A table in the columns of a run's own."""
+    if isinstance(data, Dataset):
+        return data
+    name = Path(data).stem if isinstance(data, (str, Path)) else "rows"
+    return from_table(data, name=name, schema=schema)
 
 
 def _opened(run: str | Path | Trained | Machine) -> Trained:
