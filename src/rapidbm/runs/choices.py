@@ -49,8 +49,7 @@ def optimizer_of(recipe: Recipe) -> Optimizer:
     if recipe.optimizer == "adam":
         if recipe.momentum is not None:
             raise InputError("adam has no momentum option; use sgd, or leave --momentum out")
-        moments = adam(rate, weight_decay=decay, clock=clock)
-        return replace(moments, schedule=schedule)
+        return replace(adam(rate, weight_decay=decay, clock=clock), schedule=schedule)
     if isinstance(recipe.momentum, tuple):
         raise InputError(f"{recipe.optimizer} takes one momentum for all replicas, not {recipe.momentum}")
     names = {name.lower(): name for name in torch_optimizers()}

@@ -110,7 +110,7 @@ class RunFolder(Trained):
     """A run folder as it lies there."""
 
     recipe: Recipe
-    _loaded: Dataset | None = None  # its data, once they were read and are those that it was trained on
+    _loaded: Dataset | None = None  # its data, where `finds` has read them
     _sound = True  # whether the latest state is worth keeping when there is a newer one
 
     def __init__(
@@ -210,7 +210,6 @@ class RunFolder(Trained):
             )
         if self._file is not None:
             trust(self._file)
-        self._loaded = data
         return data
 
     def is_own(self, data: Dataset) -> bool:

@@ -141,7 +141,7 @@ def parameter(
         *names,
         least=setting.least,
         values=values,
-        metavar=METAVARS.get(*(get_args(kind) or (kind,))),
+        metavar=METAVARS.get(get_args(kind)[0] if get_origin(kind) is list else kind),
         hidden=hidden,
     )
     keyword = inspect.Parameter.KEYWORD_ONLY
