@@ -28,6 +28,7 @@ from .machines.constructors import bm, dbm, rbm
 from .machines.enumeration import check_states
 from .machines.machine import Machine, scaled
 from .machines.units.spin import SPIN
+from .machines.units.unit import Unit
 from .random import stream
 from .sampling.samplers import Moves, Sampler, as_sampler
 from .training.negative import NegativePhase, SplitPhases, Splits
@@ -40,7 +41,12 @@ SMALLEST_P = 3e-8
 
 
 def small_machines(
-    replicas: int = 1, *, biases: bool = True, dtype: torch.dtype = torch.float64
+    replicas: int = 1,
+    *,
+    biases: bool = True,
+    units: Unit = SPIN,
+    hidden_units: Unit = SPIN,
+    dtype: torch.dtype = torch.float64,
 ) -> Iterator[tuple[str, Machine]]:
     """One small machine of each graph and each kind of couplings, for tests against enumeration.
 
@@ -50,6 +56,10 @@ def small_machines(
         Replicas of each machine.
     biases : bool, default True
         Whether they have random biases.
+    units : Unit, default Spin()
+        Kind of the visible units; without a list of states they are in no fully connected machine.
+    hidden_units : Unit, default Spin()
+        Kind of the hidden units; without a list of states they are in restricted machines alone.
     dtype : torch.dtype, default float64
         Type of the parameters.
 
@@ -60,17 +70,23 @@ def small_machines(
     """
     for kind, patterns, scale in (("dense", None, 0.35), ("patterns", 2, 0.7)):
         common: dict[str, Any] = {"replicas": replicas, "scale": scale, "dtype": dtype}
-        made = {
-            "rbm": rbm(4, 3, patterns, seed=1, **common),
-            "dbm": dbm(3, (3, 2), patterns, seed=2, **common),
-            "bm": bm(4, 2, patterns, seed=3, **common),
-        }
+        common |= {"units": units, "hidden_units": hidden_units}
+        made = {"rbm": rbm(4, 3, patterns, seed=1, **common)}
+        if _listed(hidden_units):
+            made["dbm"] = dbm(3, (3, 2), patterns, seed=2, **common)
+        if _listed(units) and _listed(hidden_units):
+            made["bm"] = bm(4, 2, patterns, seed=3, **common)
         for name, machine in made.items():
             if biases:
                 shape = (replicas, machine.layers.columns)
                 noise = torch.randn(shape, generator=stream(4, name, kind), dtype=dtype)
                 machine = Machine(machine.couplings, 0.3 * noise)
             yield f"{name}-{kind}", machine
+
+
+def _listed(unit: Unit) -> bool:
+    """Whether a kind of unit has a list of states."""
+    return unit.count(unit.columns(1)) is not None
 
 
 @torch.no_grad()
@@ -80,7 +96,7 @@ def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Ten
     Parameters
     ----------
     machine : Machine
-        A machine of at most 20 units.
+        A machine of at most 2^20 states.
     beta : float, default 1.0
         Inverse temperature.
 
@@ -94,14 +110,17 @@ def exact_distribution(machine: Machine, beta: float = 1.0) -> tuple[Tensor, Ten
     Raises
     ------
     InputError
-        If the machine has more than 20 units.
+        If the machine has more states, or some of its units no list of them.
     """
-    units = machine.layers.columns
-    if units > 20:
-        raise InputError(f"brute force is for machines of at most 20 units, not {units}")
-    everything = machine.layers.states(
-        tuple(range(len(machine.layers.sizes))), torch.arange(2**units, device=machine.device)
-    )
+    layers, each = machine.layers, tuple(range(len(machine.layers.sizes)))
+    count = layers.count(each)
+    if count is None or count > 2**20:
+        states = "none that can be listed" if count is None else f"{count:,}"
+        raise InputError(
+            f"brute force is for machines of at most 2^20 states, and this one of {layers.words} has "
+            f"{states}; take a smaller one of units whose states are listed"
+        )
+    everything = layers.states(each, torch.arange(count, device=machine.device))
     energy = machine.energy(everything).double()
     return everything.to(machine.dtype), torch.softmax(-beta * energy, 1)
 
@@ -120,7 +139,7 @@ def check_negative_phase(
     negative : NegativePhase
         The phase to check.
     machine : Machine
-        A machine of spins.
+        A machine of units of any kind.
     seed : int, default 0
         Seed of data and phase.
     batch : int, default 5
@@ -131,9 +150,12 @@ def check_negative_phase(
     AssertionError
         With what was broken.
     """
-    machine.layers.check_spins("this contract")
     e, n, v = machine.replicas, machine.layers.columns, machine.visible
-    data = SPIN.random((e, batch, v), stream(seed, "data", device=machine.device), machine.dtype)
+    rng = stream(seed, "data", device=machine.device)
+    if machine.layers.spins:
+        data = SPIN.random((e, batch, v), rng, machine.dtype)
+    else:
+        data = machine.random(batch, rng)[..., :v]
     before = {name: p.detach().clone() for name, p in machine.named_parameters()}
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
@@ -158,13 +180,34 @@ def check_negative_phase(
     assert bool((weights >= 0).all()), "weights are not negative"
     total = weights.double().sum(1)
     assert bool(((total - 1).abs() < 1e-5).all()), f"weights sum to one, not {total.tolist()}"
-    assert bool((spins.abs() <= 1 + 1e-6).all()), "spins and means lie in [−1, 1]"
+    _check_means(machine, spins)
     again = run()
     same = all(torch.equal(a, b) for a, b in zip((spins, weights, chains), again, strict=True))
     assert same, "the same seed must give the same bits"
     if isinstance(negative, Splits):
         for count in (1, 2, 5):
             _check_parts(negative.split(machine, count), machine, count, seed)
+
+
+def _check_means(machine: Machine, spins: Tensor) -> None:
+    """States and means of spins lie in [−1, 1]; of other listed units between the lowest and the highest
+    value of their columns, and where columns sum to one so do the means."""
+    assert bool(spins.isfinite().all()), "states and means are finite"
+    for layer, where in enumerate(machine.layers.slices):
+        unit, part, size = machine.unit(layer), spins[..., where], machine.layers.sizes[layer]
+        _, one = next(iter(unit.one_by_one(size)))
+        columns = one.columns(1)
+        count = one.count(columns)
+        if count is None:
+            continue
+        states = one.states(columns, torch.arange(count))
+        low, high = float(states.min()), float(states.max())
+        words = f"{'spins' if unit == SPIN else 'states'} and means lie in [{low:g}, {high:g}]"
+        inside = (part >= low - 1e-6) & (part <= high + 1e-6)
+        assert bool(inside.all()), words.replace("-", "−")
+        if unit.gauge(part) is not None:
+            sums = unit.per_unit(part)
+            assert bool(((sums - 1).abs() < 1e-5).all()), "the columns of each unit sum to one"
 
 
 def _check_parts(parts: SplitPhases, machine: Machine, count: int, seed: int) -> None:
@@ -192,7 +235,7 @@ def check_sampler(
 ) -> None:
     """Checks the contract of `rapidbm.Sampler` on one machine.
 
-    Shapes, spins ±1, inputs that are not changed, the same bits for the same seed, and for every replica
+    Shapes, states of the units, inputs that are not changed, the same bits for the same seed, and for every replica
     a χ² test of the final states against enumeration. A correct sampler fails in at most one of a
     million calls.
 
@@ -202,7 +245,7 @@ def check_sampler(
         The sampler, or a function (machine, spins, rng) -> spins. A function with a fourth argument gets
         β; everything else gets a machine scaled by β.
     machine : Machine
-        A machine of at most 2^16 states.
+        A machine of at most 2^16 states, of units of any kind that has a list of them.
     beta : float, default 1.0
         Inverse temperature.
     sweeps : int, optional
@@ -241,7 +284,7 @@ def sampler_p_values(
     sampler : Sampler or callable
         The sampler, as in `check_sampler`.
     machine : Machine
-        A machine of at most 2^16 states.
+        A machine of at most 2^16 states, of units of any kind that has a list of them.
     beta : float, default 1.0
         Inverse temperature.
     sweeps : int, optional
@@ -262,12 +305,40 @@ def sampler_p_values(
     spins = _final(*_adapted(sampler, machine, beta), sweeps, chains, seed, (everything, exact))
     for name, parameter in machine.named_parameters():
         assert torch.equal(parameter, before[name]), f"the sampler changed the parameter {name}"
-    bits = (spins > 0).long()
-    powers = 2 ** torch.arange(bits.shape[2] - 1, -1, -1, device=bits.device)
-    found = (bits * powers).sum(2)  # (e, c): the number of each state
+    found = _numbers(machine, everything, spins)
     return [
         chi_squared(found[e].bincount(minlength=len(everything)), exact[e]) for e in range(len(exact))
     ]
+
+
+def _numbers(machine: Machine, everything: Tensor, spins: Tensor) -> Tensor:
+    """The number of the state of each configuration (e, c, n), (e, c)."""
+    if machine.layers.spins:
+        bits = (spins > 0).long()
+        powers = 2 ** torch.arange(bits.shape[2] - 1, -1, -1, device=bits.device)
+        return (bits * powers).sum(2)
+    found, mine = torch.zeros_like(spins[..., 0]).long(), torch.zeros_like(everything[:, 0]).long()
+    size = 1
+    for column, values in zip(everything.unbind(1), spins.unbind(2), strict=True):
+        levels = torch.tensor(sorted(set(column.tolist()))).to(column)
+        mine += size * torch.searchsorted(levels, column.contiguous())
+        found += size * torch.searchsorted(levels, values.contiguous())
+        size *= len(levels)
+    order = torch.argsort(mine)  # of the states among all values of the columns
+    return order[torch.searchsorted(mine[order], found).clamp(max=len(order) - 1)]
+
+
+def _check_states(machine: Machine, spins: Tensor) -> None:
+    """Of a hidden unit 0 alone would count as unknown, so that layers are asked one by one."""
+    if machine.layers.spins:
+        assert bool((spins.abs() == 1).all()), "a sweep returns spins, ±1"
+        return
+    for layer, where in enumerate(machine.layers.slices):
+        try:
+            machine.unit(layer).encode_columns(spins[..., where], what=f"layer {layer}")
+        except InputError as error:
+            raise AssertionError(f"a sweep returns states of the units: {error}") from error
+        assert not bool(machine.unit(layer).unknown(spins[..., where]).any()), "no unit is unknown"
 
 
 def _adapted(sampler: Checked, machine: Machine, beta: float) -> tuple[Sampler[Any], Machine]:
@@ -303,7 +374,7 @@ def _final(
         after = sampler.step(machine, state, rng)
         assert torch.equal(sampler.spins(state), before), "a sweep leaves its input as it is"
         state, spins = after, sampler.spins(after)
-        assert bool((spins.abs() == 1).all()), "a sweep returns spins, ±1"
+        _check_states(machine, spins)
     assert spins.shape == shape, f"a sampler answers spins {shape}, not {tuple(spins.shape)}"
     assert spins.dtype == dtype, f"the machine's spins are {dtype}, not {spins.dtype}"
     return spins

@@ -277,7 +277,7 @@ class Follower:
             return saved
         saved |= {f"machine/{name}": p.data for name, p in self.machine.named_parameters()}
         saved |= {f"known/{name}": value for name, value in self.known.items()}
-        return saved | {"chains": self.chains.to(torch.int8)}
+        return saved | {"chains": self.chains.to(self.machine.layers.recorded or self.machine.dtype)}
 
     def load(self, saved: Mapping[str, Tensor], like: Machine) -> None:
         """Goes back to a saved state, of machines like this one."""

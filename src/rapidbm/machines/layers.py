@@ -118,6 +118,20 @@ class Layers:
         """True when every visible unit is a spin."""
         return all(self.kinds[layer] == SPIN for layer in self.visible)
 
+    @cached_property
+    def recorded(self) -> torch.dtype | None:
+        """The type that records keep configurations in: int8 where all states are whole numbers, else
+        None, that of the machine."""
+        for unit, size in zip(self.kinds, self.sizes, strict=True):
+            for one in {one for _, one in unit.one_by_one(size)}:
+                count = one.count(one.columns(1))
+                if count is None:
+                    return None
+                values = one.states(one.columns(1), torch.arange(count))
+                if not bool((values == values.to(torch.int8)).all()):
+                    return None
+        return torch.int8
+
     def check_spins(self, what: str, needed: str = "formulas of such units") -> None:
         """Refuses what is for spins alone by its nature; `needed` is what other units would take."""
         if not self.spins:

@@ -219,7 +219,8 @@ class Machine(Displayable, nn.Module):
         check_count("the number of chains", chains, least=least)
         count = self.replicas * chains * steps * self.layers.columns
         what = f"{chains:,} chains" if steps == 1 else f"{steps:,} steps of {chains:,} chains"
-        size = self.couplings.first.element_size() if steps == 1 else 1  # a record is int8
+        small = steps > 1 and self.layers.recorded is not None  # a record is int8
+        size = 1 if small else self.couplings.first.element_size()
         check_room(
             f"{what}, of {self.layers.columns:,} units and {self.replicas:,} replicas,",
             count,

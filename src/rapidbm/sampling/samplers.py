@@ -486,8 +486,9 @@ def record(
 
     Returns
     -------
-    series : Tensor of shape (e, chains, steps, n), int8
-        Spins ±1.
+    series : Tensor of shape (e, chains, steps, n)
+        Columns of all layers, of spins ±1; int8, but where a state is no whole number of the machine's
+        type.
     state : state of the sampler
         After the last step; of tempering it has exchange rates and round trips.
 
@@ -507,11 +508,12 @@ def record(
     sampler = as_sampler(sampler)
     rng = stream(seed_from(seed, rng), "record", device=machine.device)
     kept, count = [], skip + steps * every
+    kind = machine.layers.recorded or machine.dtype
     with watch("recording", 1 + count, limit=limit, remedy="take fewer chains or steps") as tick:
         states = _states(sampler, machine, chains, count, rng, track, tick)
         for number, state in enumerate(states):
             if number > skip and (number - skip) % every == 0:
-                kept.append(sampler.spins(state).to(torch.int8))
+                kept.append(sampler.spins(state).to(kind))
     return torch.stack(kept, 2), state
 
 

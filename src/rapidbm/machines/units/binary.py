@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ...accel import elementwise
-from ..spins import as_spins
-from .unit import Beta, Unit
+from .unit import Beta, Unit, refuse
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,21 @@ class Binary(Unit):
     square: ClassVar[Literal["constant", "linear", "other"]] = "linear"
 
     def encode(self, values: Tensor, *, what: str) -> Tensor:
-        return (as_spins(values, what=what) > 0).to(torch.int8)
+        """{0, 1} or ±1, as data sets of spins are."""
+        down = values == -1
+        return self._checked(
+            torch.where(down, 0, values) if not bool((values == 0).any()) else values, what
+        )
+
+    def encode_columns(self, columns: Tensor, *, what: str) -> Tensor:
+        return self._checked(columns, what)
+
+    @staticmethod
+    def _checked(values: Tensor, what: str) -> Tensor:
+        wrong = (values != 0) & (values != 1)
+        if bool(wrong.any()):
+            raise refuse(what, "of binary units are 0 or 1", values, wrong, "write them so")
+        return values.to(torch.int8)
 
     def count(self, columns: int) -> int:
         return int(2**columns)

@@ -161,7 +161,7 @@ class Categorical(Unit):
         return self.of_codes(torch.stack(digits[::-1], -1))
 
     def unknown(self, states: Tensor) -> Tensor:
-        return self.on_columns(self.per_unit(states) == 0, states.shape[-1])
+        return self.on_columns(self.per_unit(states.abs()) == 0, states.shape[-1])
 
     def nearest(self, field: Tensor) -> Tensor:
         return self.of_codes(self.decode(field.detach())).to(field.dtype)
