@@ -572,6 +572,23 @@ def test_patterns_name_states_of_all_layers():
     assert holds(log_z(machine, method="ais", seed=0), log_z(machine, method="exact").value)
 
 
+def test_the_signs_of_biases_and_of_couplings_are_states_to_start_from():
+    machine = rbm(6, 3, biases=True, scale=0.5, seed=0).requires_grad_(False)
+    machine.biases.copy_(torch.randn((1, 9), generator=stream(0)))
+    named = bases._states_of_parameters(machine)[0]
+    assert named.shape == (8, 9)  # three hidden units, the biases, and the negatives of all
+    assert torch.equal(named[3], machine.biases[0].sign())
+    assert torch.equal(named[:3, :6], machine.couplings.matrix(0, 1)[0].mT.sign())
+    assert torch.equal(named[4:], -named[:4])
+
+
+@pytest.mark.parametrize("beta", [0.5, 2.0])
+def test_temperatures_other_than_the_machines_own(beta):
+    machine = rbm(10, 6, biases=True, scale=0.4, seed=1).requires_grad_(False)
+    found = log_z(machine, method="ais", beta=beta, seed=0, chains=200)
+    assert holds(found, log_z(machine, method="exact", beta=beta).value)
+
+
 def test_what_is_known_stays_as_it_is_where_units_open_nothing_else():
     """Solutions that are known come first, also where later ones lie higher by rounding."""
     known = torch.tensor([[[0.9, 0.9, 0.9], [-0.9, -0.9, -0.9]]], dtype=torch.float64)
@@ -688,3 +705,10 @@ def test_few_effective_chains_are_noted():
     few = log_z(machine, method="ais", seed=0, chains=20)
     assert "effective chains carry the estimate" in few.note
     assert log_z(machine, method="ais", seed=0).note == ""
+
+
+def test_the_replica_with_the_fewest_effective_chains_is_noted():
+    zero = torch.zeros(2, dtype=torch.float64)
+    for ess in ([100.0, 8.0], [8.0, 100.0]):
+        few = Bounds(zero, zero, zero, zero, zero, torch.tensor(ess), zero, "ais", "")
+        assert annealed._few(few).startswith("only 8 effective chains")

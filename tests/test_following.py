@@ -122,9 +122,11 @@ def test_an_anchor_that_contradicts_the_bridges_widens_the_interval(inexact):
 
 def test_small_machines_are_exact():
     machine = rbm(9, 12, 3, replicas=2, scale=0.5, seed=0).requires_grad_(False)
-    found = Follower(clusters(0), 0).look(machine, 0)
+    follower = Follower(clusters(0), 0, rows=100)
+    found = follower.look(machine, 0)
     assert torch.equal(found.value, log_z(machine, method="exact").value)
     assert not bool(found.error.any())
+    assert follower.spent == 100 + 2**9  # rows, and the terms of the sum
 
 
 def test_looks_are_spaced_by_what_they_cost(inexact, monkeypatch):
@@ -152,6 +154,24 @@ def test_the_mean_of_some_rows_says_what_it_is_worth(monkeypatch):
     some = mean_log_p(machine, data, Estimate(z.value, torch.zeros_like(z.value)))
     assert bool((some.error > 0.01).all())
     assert bool(((some.value - wanted).abs() < 6 * some.error).all())  # 2 of 10⁹ are farther off
+
+
+def test_rows_of_many_replicas_are_summed_in_parts():
+    machine = rbm(4, 3, replicas=400, biases=True, scale=0.5, seed=0).requires_grad_(False)
+    data = clusters(0, visible=4, rows=3000)
+    assert data.numel() // 4 * machine.replicas * 7 > 2**22
+    zero = torch.zeros(400, dtype=torch.float64)
+    whole, rows = (mean_log_p(machine, x, Estimate(zero, zero)).value for x in (data, data[:100]))
+    some = [mean_log_p(machine, x, Estimate(zero, zero)).value for x in torch.split(data, 100)]
+    assert torch.allclose(whole, torch.stack(some).mean(0))
+    assert not torch.allclose(whole, rows)
+
+
+def test_the_price_of_a_search_grows_with_what_names_modes():
+    prices = [following.least_of_annealing(rbm(9, 6, k, seed=0)) for k in (None, 1, 2)]
+    search = following.MODES[0]  # times each start; a pattern, a hidden unit and their negatives are such
+    assert prices[2] - prices[1] == 4 * search
+    assert prices[0] - prices[1] == (2 * 6 - 4) * search
 
 
 def of(value, error):
