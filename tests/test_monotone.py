@@ -164,7 +164,7 @@ def test_one_bin_has_both_tails():
 
 
 def test_a_number_that_many_have_keeps_its_own_interval():
-    """Few quantiles, and a fifth of the cells at 40: its probability is not shared with its neighbours."""
+    """Few quantiles, and a fifth of the cells at 40: its share is its own."""
     x = np.r_[RNG.integers(0, 100, 800), np.full(200, 40)].astype(float)
     found = fit_normal(x, whole=True, quantiles=12)
     assert {39.5, 40.5} <= set(found.knots)

@@ -17,7 +17,7 @@ geometric one), of the small weight that Laplace's rule gives to a value that wa
 
 How many quantiles: 2 N^0.4, at most 1,000. With as many quantiles as rows (as scikit-learn's
 QuantileTransformer takes up to 1,000) the map follows chance: the mean held-out log density of a
-single column was lower by up to 0.4 nats at 300 rows, by 0.1 at 3,000.
+single column was lower by 0.3 to 0.5 nats at 300 rows, by 0.1 to 0.15 at 3,000.
 """
 
 from __future__ import annotations
