@@ -56,7 +56,7 @@ def test_codes_follow_the_order_of_the_field(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("a.fasta.gz", gzip.compress(PROTEIN.encode())),
+        ("a.fasta.gz", gzip.compress(PROTEIN.encode(), mtime=0)),
         ("a.fa", PROTEIN.replace("\n", "\r\n")),
         ("a.a2m", PROTEIN.replace("C", "Cgg.").replace("AC-", "ACttt-", 1)),
         ("a.a3m", PROTEIN.replace("ACD", "ACgD", 1)),
@@ -163,7 +163,7 @@ def test_a_gzip_bomb(tmp_path, monkeypatch):
         "unpacks to more than 200 times",
         of_text,
         tmp_path,
-        gzip.compress(b">a\n" + b"A" * 2**23),
+        gzip.compress(b">a\n" + b"A" * 2**23, mtime=0),
         "a.fa.gz",
     )
 

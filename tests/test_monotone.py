@@ -163,6 +163,17 @@ def test_one_bin_has_both_tails():
     assert drawn[0] < 0 < drawn[1] < drawn[2] < 1 < drawn[3]
 
 
+def test_a_number_that_many_have_keeps_its_own_interval():
+    """Few quantiles, and a fifth of the cells at 40: its share is its own."""
+    x = np.r_[RNG.integers(0, 100, 800), np.full(200, 40)].astype(float)
+    found = fit_normal(x, whole=True, quantiles=12)
+    assert {39.5, 40.5} <= set(found.knots)
+    assert len(found.knots) <= 24
+    drawn = np.rint(found.inverse(RNG.normal(size=100_000)))
+    assert (drawn == 40).mean() == pytest.approx((x == 40).mean(), abs=0.01)
+    assert len(fit_normal(x + 0.5 * RNG.random(1000), whole=False, quantiles=12).knots) <= 12
+
+
 def test_quantiles_grow_with_the_rows_and_end():
     assert [quantile_count(n) for n in (2, 100, 3000, 10**9)] == [4, 13, 49, 1000]
 

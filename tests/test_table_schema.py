@@ -416,6 +416,7 @@ def test_options_that_are_none():
     refused("unknown way for real columns 'knn'", TableSchema.recognise, MIXED, real="knn")
     refused("number of bins", TableSchema.recognise, MIXED, bins=1)
     refused("number of quantiles", TableSchema.recognise, MIXED, quantiles=1.5)
+    refused("must be at most 1,000, not 1,001", TableSchema.recognise, MIXED, quantiles=1001)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ geometric one), of the small weight that Laplace's rule gives to a value that wa
 
 How many quantiles: 2 N^0.4, at most 1,000. With as many quantiles as rows (as scikit-learn's
 QuantileTransformer takes up to 1,000) the map follows chance: the mean held-out log density of a
-single column was lower by up to 0.4 nats at 300 rows, by 0.1 at 3,000.
+single column was lower by 0.3 to 0.5 nats at 300 rows, by 0.1 to 0.15 at 3,000.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def fit_normal(values: Array, *, whole: bool, quantiles: int | None = None) -> N
         shares = np.r_[shares[0] / 4, shares[:-1], 1 - counts[-1] / len(values) / 4]
     else:
         knots, shares = seen, (np.cumsum(counts) - counts / 2) / len(values)
-    chosen = _spread(shares, most)
+    chosen = _spread(shares, most, both=whole)  # a number that many have keeps its own interval
     knots, shares = knots[chosen], shares[chosen]
     normal = np.array([NormalDist().inv_cdf(float(share)) for share in shares])
     kept = _apart(knots, normal)
@@ -126,12 +126,16 @@ def _halves(seen: Array) -> Array:
     return np.asarray(np.r_[seen[0] - 0.5, inner, seen[-1] + 0.5])
 
 
-def _spread(shares: Array, most: int) -> Array:
-    """Indices of at most so many entries whose shares are spread evenly, both ends among them."""
+def _spread(shares: Array, most: int, *, both: bool = False) -> Array:
+    """Indices of entries whose shares are spread evenly, both ends among them: at most so many, or with
+    `both` twice as many, those on either side of a larger step."""
     if len(shares) <= most:
         return np.arange(len(shares))
-    even = np.searchsorted(shares, np.linspace(shares[0], shares[-1], most))
-    return np.unique(np.r_[0, even.clip(0, len(shares) - 1), len(shares) - 1])
+    even, step = np.linspace(shares[0], shares[-1], most, retstep=True)
+    found = np.searchsorted(shares, even).clip(0, len(shares) - 1)
+    steps = np.diff(shares, prepend=shares[0])
+    before = found[steps[found] > step] - 1 if both else found[:0]
+    return np.unique(np.r_[0, before, found, len(shares) - 1])
 
 
 def _apart(knots: Array, normal: Array) -> list[int]:

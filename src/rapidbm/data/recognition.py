@@ -38,7 +38,7 @@ from .columns import (
     Value,
     Words,
 )
-from .monotone import fit_bins, fit_normal
+from .monotone import MOST_QUANTILES, fit_bins, fit_normal
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,6 +67,11 @@ class Reals:
         check_count("the number of bins", self.bins, least=2)
         if self.quantiles is not None:
             check_count("the number of quantiles", self.quantiles, least=2)
+            if self.quantiles > MOST_QUANTILES:
+                raise InputError(
+                    f"the number of quantiles must be at most {MOST_QUANTILES:,}, not "
+                    f"{self.quantiles:,}; more follow chance"
+                )
 
 
 def recognise_column(name: str, cells: pyarrow.ChunkedArray, wanted: str | None, reals: Reals) -> Column:
