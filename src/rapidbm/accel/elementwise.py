@@ -121,6 +121,19 @@ def _seed(rng: torch.Generator) -> list[int]:
     return torch.randint(2**63 - 1, (2,), generator=rng).tolist()
 
 
+def product(columns: Tensor, matrix: Tensor, ones: Tensor | None = None) -> Tensor:
+    """columns @ matrix, (e, c, n) with (e, n, m). Where each row of `columns` is 1 at `ones` (e, c, u)
+    and 0 elsewhere, that is a sum of u rows of the matrix."""
+    if ones is None:
+        return columns @ matrix
+    e, n, m = matrix.shape
+    if e > 1:
+        ones = ones + n * torch.arange(e, device=ones.device)[:, None, None]
+    rows = ones.reshape(-1, ones.shape[-1])
+    sums = torch.nn.functional.embedding_bag(rows, matrix.contiguous().view(e * n, m), mode="sum")
+    return sums.view(e, -1, m)
+
+
 def sum_of_sizes(x: Tensor) -> Tensor:
     """Σ |x| of every replica, (e,)."""
     if x.is_cuda:

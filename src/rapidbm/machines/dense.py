@@ -9,11 +9,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..accel.elementwise import sum_of_sizes
+from ..accel.elementwise import product, sum_of_sizes
 from ..accel.operands import BipartiteOperands
 from ..errors import InputError
 from .couplings import Couplings, as_parameter
 from .layers import Layers
+
+NO_ONES: Mapping[int, Tensor] = {}
 
 
 class Dense(Couplings):
@@ -73,15 +75,23 @@ class Dense(Couplings):
         weight: Tensor = self.weights[f"{min(a, b)}-{max(a, b)}"]
         return weight if a < b else weight.mT
 
-    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
+    def field(
+        self,
+        spins: Tensor,
+        layer: int,
+        *,
+        own: bool = True,
+        ones: Mapping[int, Tensor] = NO_ONES,
+    ) -> Tensor:
+        """With `ones`, (e, c, units), of layers whose columns are known to be 1 there and else 0."""
         slices = self.layers.slices
         others = list(self.layers.neighbours(layer))
         if own and self.layers.self_coupled(layer):
             others.append(layer)
         total = None
         for other in others:
-            part = spins[..., slices[other]] @ self.matrix(other, layer)  # (e, c, n_l)
-            total = part if total is None else total + part
+            part = product(spins[..., slices[other]], self.matrix(other, layer), ones.get(other))
+            total = part if total is None else total + part  # (e, c, n_l)
         return torch.zeros_like(spins[..., slices[layer]]) if total is None else total
 
     def energy(self, spins: Tensor) -> Tensor:
