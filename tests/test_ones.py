@@ -67,6 +67,79 @@ def test_a_sum_of_rows_is_the_product(replicas, transposed):
     assert not torch.allclose(elementwise.product(columns, matrix, ones.roll(1, 1)), found)
 
 
+@pytest.fixture
+def looks(monkeypatch):
+    """Products small enough for a test are looked into; answers what was found each time."""
+    monkeypatch.setattr(elementwise, "WIDE", 1)
+    monkeypatch.setattr(elementwise, "MANY", 1)
+    found, real = [], elementwise._ones_of
+
+    def noted(columns, count):
+        ones = real(columns, count)
+        found.append(ones is not None)
+        return ones
+
+    monkeypatch.setattr(elementwise, "_ones_of", noted)
+    return found
+
+
+@both_counts
+def test_products_find_the_ones_of_states_and_of_nothing_else(replicas, looks):
+    ones = torch.randint(4, (replicas, 9, 6), generator=rng()) + 4 * torch.arange(6)
+    columns = torch.zeros(replicas, 9, 24, dtype=torch.float64).scatter_(-1, ones, 1.0)
+    matrix = torch.randn(replicas, 24, 5, dtype=torch.float64, generator=rng())
+    others = torch.randn(replicas, 9, 5, dtype=torch.float64, generator=rng())
+    means, negative, uneven = columns.clone(), columns.clone(), columns.clone()
+    means[0, 3, :2] = 0.5
+    negative[0, 3, 5] = -1.0
+    uneven[0, 3], uneven[0, 4] = 0.0, 1.0
+    uneven[0, 4, ::2] = 0.0  # twelve ones here and none there: as many together
+    for values, states in ((columns, True), (means, False), (negative, False), (uneven, False)):
+        looks.clear()
+        quick = elementwise.product(values, matrix, count=6), elementwise.moment(values, others, 6)
+        assert looks == [states, states]
+        assert torch.allclose(quick[0], values @ matrix, rtol=0, atol=1e-13)
+        assert torch.allclose(quick[1], values.mT @ others, rtol=0, atol=1e-13)
+
+
+def test_a_product_that_autograd_follows_stays_one(looks):
+    columns, matrix = torch.eye(6)[None], torch.zeros(1, 6, 5).requires_grad_()
+    elementwise.product(columns, matrix, count=1).sum().backward()
+    assert torch.equal(matrix.grad, torch.ones(1, 6, 5))
+    assert not looks
+
+
+@each_machine
+@both_counts
+def test_fields_and_gradients_of_states_are_those_of_products(made, replicas, looks):
+    machine = made(replicas=replicas).requires_grad_(False)
+    spins, _ = drawn(machine)
+    weights = torch.rand(spins.shape[:2], generator=rng(), dtype=spins.dtype)
+    quick = trusted.fields(machine, spins), machine.gradient_over(spins, weights)
+    assert any(looks) == (machine.couplings.kind == "dense")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elementwise, "WIDE", 10**9)
+        plain = trusted.fields(machine, spins), machine.gradient_over(spins, weights)
+    assert torch.allclose(quick[0], plain[0], rtol=0, atol=1e-12)
+    for name, value in plain[1].items():
+        assert torch.allclose(quick[1][name], value, rtol=0, atol=1e-12), name
+
+
+def test_spins_are_never_looked_at(looks):
+    machine = rb.rbm(40, 30, biases=True, seed=1)
+    trainer = Trainer(
+        machine,
+        torch.ones(20, 40),
+        Persistent(6, 2),
+        sgd(0.05),
+        epochs=9,
+        batch_size=10,
+        seed=1,
+    )
+    trainer.step()
+    assert not looks
+
+
 @each_machine
 @both_counts
 def test_fields_from_ones_are_fields(made, replicas):
@@ -115,9 +188,9 @@ def test_a_sweep_uses_sums_of_rows_only_after_a_draw(monkeypatch):
     asked = []
     real = elementwise.product
 
-    def noted(columns, matrix, ones=None):
+    def noted(columns, matrix, ones=None, count=0):
         asked.append(ones is not None)
-        return real(columns, matrix, ones)
+        return real(columns, matrix, ones, count)
 
     monkeypatch.setattr("rapidbm.machines.dense.product", noted)
     machine = MACHINES["dense"]()
@@ -183,8 +256,8 @@ def test_the_least_and_the_largest_number_choose_states_that_occur(number, monke
 # -- training --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["dense", "patterns, mixed q"])
-def test_recorded_updates_of_categorical_units_have_the_same_bits(kind):
+@pytest.mark.parametrize("kind", ["dense", "dense, mixed q", "patterns, mixed q"])
+def test_recorded_updates_of_categorical_units_have_the_same_bits(kind, looks):
     found = []
     for eager in (False, True):
         machine = MACHINES[kind]()

@@ -29,15 +29,13 @@ from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
 from ..machines import trusted
 from ..machines.couplings import Patterned
-from ..machines.dense import Dense
+from ..machines.dense import FEWER, Dense
 from ..machines.machine import Machine
 from ..machines.patterns import Patterns
 from ..machines.units.categorical import Categorical
 from ..machines.units.unit import Beta, Unit
 from ..progress import report_progress
 from ..random import check_rng, rng_from
-
-FEWER = 3  # columns per unit from which on a sum of rows is faster than a product
 
 
 @torch.no_grad()
@@ -141,7 +139,7 @@ def _swept(
 def few_ones(unit: Categorical, columns: Tensor) -> bool:
     """Whether sums of rows beat products with columns, most of which are 0; on a GPU they do not."""
     width = columns.shape[-1]
-    return not columns.is_cuda and width >= FEWER * unit.units(width)
+    return columns.device.type == "cpu" and width >= FEWER * unit.units(width)
 
 
 def _field(machine: Machine, spins: Tensor, layer: int, ones: dict[int, Tensor]) -> Tensor:
