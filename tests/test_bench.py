@@ -437,6 +437,42 @@ def test_the_two_ways_of_a_pid_update_agree_before_they_are_timed(monkeypatch):
         pid.run()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of rbms
+def test_a_potts_machine_is_timed_beside_that_of_rbms(monkeypatch, capsys):
+    pytest.importorskip("rbms")
+    potts = importlib.import_module("rapidbm_bench.potts")
+    calls = dict.fromkeys(potts.BUILDERS, 0)
+
+    def counted(kind, build):
+        def made(*given):
+            action = build(*given)
+
+            def update():
+                calls[kind] += 1
+                action()
+
+            return update
+
+        return made
+
+    monkeypatch.setattr(potts, "BUILDERS", {k: counted(k, b) for k, b in potts.BUILDERS.items()})
+    tiny = {"dense": Size(4, 6, None, 5), "K=2": Size(4, 6, 2, 5)}
+    threads = torch.get_num_threads()
+    rows = potts.run(["--threads", "1"], tiny, rounds=2, least=0.0)
+    assert torch.get_num_threads() == threads
+    assert rows["dense"]["asked"] == 1.3
+    assert rows["K=2"]["asked"] is None
+    assert all(0 < row["low"] <= row["ratio"] <= row["high"] for row in rows.values())
+    assert min(calls.values()) >= 2 * len(tiny)
+    assert potts.failed({"dense": rows["dense"] | {"ratio": 1.29}})
+    assert not potts.failed({"dense": rows["dense"] | {"ratio": 1.3}, "K=2": rows["K=2"]})
+    with pytest.raises(InputError, match="--threads"):
+        potts.run(["--threads", "0"])
+    monkeypatch.setattr(potts, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="rbms"):
+        potts.run()
+
+
 def test_the_benchmark_of_verdicts_counts_what_is_said(monkeypatch, capsys):
     verdicts = importlib.import_module("rapidbm_bench.verdicts")
     names = [name for name, _, _ in verdicts.cases()]

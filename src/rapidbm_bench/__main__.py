@@ -34,6 +34,7 @@ BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
     "hard_tables": "tables that a machine is easily lost on",
     "on_ray": "what Ray costs a sweep",
     "pack": "makes the file of a pretrained machine",
+    "potts": "an update of a Potts machine beside one of rbms",
     "precision": "likelihoods of trainings in each precision",
     "ranks": "two processes beside one, and what sums over processes cost",
     "scaling": "an update on up to 1,024 processes, simulated",

@@ -1,4 +1,5 @@
-"""What every unit does for itself, in the way that is fastest on its device.
+"""What every unit does for itself, in the way that is fastest on its device, and products with columns of
+which few are not 0.
 
 On a CPU each pass over memory is cheap beside `torch.tanh` and a comparison; on a GPU each pass counts.
 """
@@ -16,6 +17,7 @@ from torch import Tensor
 from .recording import unseen
 
 MANY = 2**15  # random numbers from which on seeding a faster generator pays
+WIDE = 200  # columns of a product from which on looking for ones in the other factor pays
 SATURATED = 80.0  # from ± this on 2p − 1 is ±1 to the last bit; near ±88 exp overflows, four times slower
 
 
@@ -116,6 +118,82 @@ def _drawn(count: int, seed: list[int]) -> NDArray[np.uint32]:
 
 def _seed(rng: torch.Generator) -> list[int]:
     return torch.randint(2**63 - 1, (2,), generator=rng).tolist()
+
+
+def product(columns: Tensor, matrix: Tensor, ones: Tensor | None = None, count: int = 0) -> Tensor:
+    """columns @ matrix, (e, c, n) with (e, n, m), as sums of u rows of the matrix where each row of
+    `columns` is 1 at `ones` (e, c, u) and 0 elsewhere. With `count` = u the ones are looked for, where
+    finding them is worth its time."""
+    if ones is not None:
+        return _sums_of_rows(ones, matrix)
+    if not _worth_a_look(columns, matrix, count):
+        return columns @ matrix
+    out = columns.new_empty((*columns.shape[:2], matrix.shape[2]))
+    unseen(_product_of_states, out, columns.detach(), matrix.detach(), count)
+    return out
+
+
+def moment(columns: Tensor, others: Tensor, count: int = 0) -> Tensor:
+    """columnsᵀ @ others, (e, c, n) with (e, c, m): where rows of `columns` are 1 at `count` places and 0
+    elsewhere, sums of rows of the others."""
+    if not _worth_a_look(columns, others, count):
+        return columns.mT @ others
+    out = columns.new_empty((columns.shape[0], columns.shape[2], others.shape[2]))
+    unseen(_moment_of_states, out, columns.detach(), others.detach(), count)
+    return out
+
+
+def _worth_a_look(columns: Tensor, others: Tensor, count: int) -> bool:
+    """Whether finding ones is cheap beside a product, which for autograd and a GPU stays one."""
+    wide = others.shape[-1] >= WIDE and columns.numel() >= MANY and columns.shape[0] == others.shape[0]
+    graph = torch.is_grad_enabled() and (columns.requires_grad or others.requires_grad)
+    return count > 0 and wide and columns.device.type == "cpu" and not graph
+
+
+def _product_of_states(out: Tensor, columns: Tensor, matrix: Tensor, count: int) -> None:
+    ones = _ones_of(columns, count)
+    out.copy_(columns @ matrix if ones is None else _sums_of_rows(ones, matrix))
+
+
+def _moment_of_states(out: Tensor, columns: Tensor, others: Tensor, count: int) -> None:
+    ones, (e, c, n) = _ones_of(columns, count), columns.shape
+    if ones is None:
+        out.copy_(columns.mT @ others)
+        return
+    column = _apart(ones, n).flatten()  # which of e·n
+    column, order = column.sort(stable=True)
+    starts = torch.searchsorted(column, torch.arange(e * n))
+    rows = torch.div(order, count, rounding_mode="floor")  # which of e·c
+    flat = others.reshape(e * c, -1)
+    out.copy_(torch.nn.functional.embedding_bag(rows, flat, starts, mode="sum").view_as(out))
+
+
+def _sums_of_rows(ones: Tensor, matrix: Tensor) -> Tensor:
+    e, n, m = matrix.shape
+    rows = _apart(ones, n).reshape(-1, ones.shape[-1])
+    flat = matrix.contiguous().view(e * n, m)
+    return torch.nn.functional.embedding_bag(rows, flat, mode="sum").view(e, -1, m)
+
+
+def _apart(ones: Tensor, columns: int) -> Tensor:
+    """Columns of each replica as those of all replicas in a row."""
+    if len(ones) == 1:
+        return ones
+    return ones + columns * torch.arange(len(ones), device=ones.device)[:, None, None]
+
+
+def _ones_of(columns: Tensor, count: int) -> Tensor | None:
+    """Where rows are 1, (e, c, count); None unless all have that many ones and else 0."""
+    values = columns.numpy()
+    ones, n = values == 1, values.shape[-1]
+    places = np.flatnonzero(ones)
+    rows = values.size // n
+    if places.size != rows * count or np.count_nonzero(values != 0) != places.size:
+        return None
+    places = places.reshape(rows, count) - n * np.arange(rows)[:, None]
+    if places.min() < 0 or places.max() >= n:  # too many in one row, too few in another
+        return None
+    return torch.from_numpy(places.reshape(*values.shape[:-1], count))
 
 
 def sum_of_sizes(x: Tensor) -> Tensor:

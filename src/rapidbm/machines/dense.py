@@ -9,11 +9,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..accel.elementwise import sum_of_sizes
+from ..accel.elementwise import moment, product, sum_of_sizes
 from ..accel.operands import BipartiteOperands
 from ..errors import InputError
 from .couplings import Couplings, as_parameter
 from .layers import Layers
+
+FEWER = 3  # columns per unit from which on sums of rows are faster than a product
+NO_ONES: Mapping[int, Tensor] = {}
 
 
 class Dense(Couplings):
@@ -73,15 +76,24 @@ class Dense(Couplings):
         weight: Tensor = self.weights[f"{min(a, b)}-{max(a, b)}"]
         return weight if a < b else weight.mT
 
-    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
+    def field(
+        self,
+        spins: Tensor,
+        layer: int,
+        *,
+        own: bool = True,
+        ones: Mapping[int, Tensor] = NO_ONES,
+    ) -> Tensor:
+        """With `ones`, (e, c, units), of layers whose columns are known to be 1 there and else 0."""
         slices = self.layers.slices
         others = list(self.layers.neighbours(layer))
         if own and self.layers.self_coupled(layer):
             others.append(layer)
         total = None
         for other in others:
-            part = spins[..., slices[other]] @ self.matrix(other, layer)  # (e, c, n_l)
-            total = part if total is None else total + part
+            columns, matrix = spins[..., slices[other]], self.matrix(other, layer)
+            part = product(columns, matrix, ones.get(other), self._count(other))
+            total = part if total is None else total + part  # (e, c, n_l)
         return torch.zeros_like(spins[..., slices[layer]]) if total is None else total
 
     def energy(self, spins: Tensor) -> Tensor:
@@ -99,9 +111,18 @@ class Dense(Couplings):
         signed = spins * -weights[..., None]  # (e, c, n)
         gradients = {}
         for a, b in self.layers.edges:
-            moment = signed[..., slices[a]].mT @ spins[..., slices[b]]
-            gradients[f"weights.{a}-{b}"] = self._pairs(a, moment) if a == b else moment
+            if count := self._count(a):  # the weights with the factor that is not looked at
+                found = moment(spins[..., slices[a]], signed[..., slices[b]], count)
+            else:
+                found = signed[..., slices[a]].mT @ spins[..., slices[b]]
+            gradients[f"weights.{a}-{b}"] = self._pairs(a, found) if a == b else found
         return gradients
+
+    def _count(self, layer: int) -> int:
+        """How many columns of a layer are 1 in a state, if they are few."""
+        size = self.layers.sizes[layer]
+        units = self.layers.kinds[layer].units(size)
+        return units if size >= FEWER * units else 0
 
     def gradient_of(self, product: Tensor) -> dict[str, Tensor]:
         return {"weights.0-1": -product}

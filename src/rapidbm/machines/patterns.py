@@ -29,19 +29,19 @@ vectors (Eckart and Young 1936); what they leave is Σ_{k>K} σ_k²:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..accel.elementwise import sum_of_sizes
+from ..accel.elementwise import product, sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import BipartiteOperands
 from ..accel.ranks import Ranks
 from ..errors import InputError, check_count, is_number
 from .couplings import Couplings, as_parameter
-from .dense import Dense
+from .dense import NO_ONES, Dense
 from .layers import Layers
 
 
@@ -132,9 +132,9 @@ class Patterns(Couplings):
         """ξ_l, (e, k, n_l)."""
         return self.patterns[..., self.layers.slices[layer]]
 
-    def overlap(self, spins: Tensor, layer: int) -> Tensor:
-        """m_l, (e, c, k)."""
-        return self.over_all_units(self._own_overlap(spins, layer))
+    def overlap(self, spins: Tensor, layer: int, ones: Tensor | None = None) -> Tensor:
+        """m_l, (e, c, k); `ones` as of `field`."""
+        return self.over_all_units(self._own_overlap(spins, layer, ones))
 
     def overlaps(self, spins: Tensor) -> list[Tensor]:
         """m_l of every layer, in one exchange with others."""
@@ -143,8 +143,8 @@ class Patterns(Couplings):
             return each
         return list(self.others.summed({str(i): m for i, m in enumerate(each)}).values())
 
-    def _own_overlap(self, spins: Tensor, layer: int) -> Tensor:
-        return spins[..., self.layers.slices[layer]] @ self.of_layer(layer).mT
+    def _own_overlap(self, spins: Tensor, layer: int, ones: Tensor | None = None) -> Tensor:
+        return product(spins[..., self.layers.slices[layer]], self.of_layer(layer).mT, ones)
 
     def matrix(self, a: int, b: int) -> Tensor:
         product = (self.of_layer(a).mT @ self.of_layer(b)) * self.scale
@@ -166,16 +166,24 @@ class Patterns(Couplings):
         k, na, nb = self.patterns.shape[1], self.layers.sizes[a], self.layers.sizes[b]
         return self.others is None and (chains + k) * na * nb < chains * k * (na + nb)
 
-    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
+    def field(
+        self,
+        spins: Tensor,
+        layer: int,
+        *,
+        own: bool = True,
+        ones: Mapping[int, Tensor] = NO_ONES,
+    ) -> Tensor:
+        """With `ones`, (e, c, units), of layers whose columns are known to be 1 there and else 0."""
         slices = self.layers.slices
         own = own and self.layers.self_coupled(layer)
         through, total = None, None  # overlaps (e, c, k); what went through a matrix (e, c, n_l)
         for other in self.layers.neighbours(layer):
             if self._matrix_is_cheaper(spins.shape[1], other, layer):
-                part = spins[..., slices[other]] @ self.matrix(other, layer)
+                part = product(spins[..., slices[other]], self.matrix(other, layer), ones.get(other))
                 total = part if total is None else total + part
             else:
-                m = self.overlap(spins, other)
+                m = self.overlap(spins, other, ones.get(other))
                 through = m if through is None else through + m
         if own:
             m = self.overlap(spins, layer)

@@ -29,7 +29,10 @@ from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
 from ..machines import trusted
 from ..machines.couplings import Patterned
+from ..machines.dense import FEWER, Dense
 from ..machines.machine import Machine
+from ..machines.patterns import Patterns
+from ..machines.units.categorical import Categorical
 from ..machines.units.unit import Beta, Unit
 from ..progress import report_progress
 from ..random import check_rng, rng_from
@@ -116,17 +119,38 @@ def _swept(
     if swept is not None:
         return swept
     spins = spins.clone()
+    ones: dict[int, Tensor] = {}  # of the layers drawn here whose columns are mostly 0
     for layer in machine.layers.order * count:
         report_progress()
-        where = machine.layers.slices[layer]
+        where, unit = machine.layers.slices[layer], machine.unit(layer)
         if keep is None and push is None and not machine.layers.self_coupled(layer):
-            field = trusted.field(machine, spins, layer)
-            machine.unit(layer).draw(field, rng, beta, overwrite=True, out=spins[..., where])
+            field = _field(machine, spins, layer, ones)
+            if isinstance(unit, Categorical) and few_ones(unit, field):
+                ones[layer] = unit.draw_ones(field, rng, beta, spins[..., where])
+            else:
+                unit.draw(field, rng, beta, overwrite=True, out=spins[..., where])
             continue
         stay = None if keep is None else keep[..., where]
         more = None if push is None else push[..., where]
         spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
     return spins
+
+
+def few_ones(unit: Categorical, columns: Tensor) -> bool:
+    """Whether sums of rows beat products with columns, most of which are 0; on a GPU they do not."""
+    width = columns.shape[-1]
+    return columns.device.type == "cpu" and width >= FEWER * unit.units(width)
+
+
+def _field(machine: Machine, spins: Tensor, layer: int, ones: dict[int, Tensor]) -> Tensor:
+    """`trusted.field`, from the `ones` of layers that have them."""
+    couplings = machine.couplings
+    if not ones or not isinstance(couplings, Dense | Patterns):
+        return trusted.field(machine, spins, layer)
+    field = couplings.field(spins, layer, ones=ones)
+    if machine.biases is not None:
+        field += machine.biases[:, None, machine.layers.slices[layer]]
+    return field
 
 
 def _by_kernels(
