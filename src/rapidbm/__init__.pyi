@@ -48,6 +48,12 @@ from .glass.spectra import spectrum as spectrum
 from .glass.verdict import glassiness as glassiness
 from .ground.ground_state import GroundState as GroundState
 from .ground.ground_state import ground_state as ground_state
+from .inference.conditions import Condition as Condition
+from .inference.conditions import sample_given as sample_given
+from .inference.labels import predict as predict
+from .inference.missing import draw_missing as draw_missing
+from .inference.rows import log_p as log_p
+from .inference.scores import scores as scores
 from .likelihood.bridging import log_z_along as log_z_along
 from .likelihood.log_z import log_likelihood as log_likelihood
 from .likelihood.log_z import log_z as log_z

@@ -19,4 +19,5 @@ Others take besides
     independent: Fit, UNITS, gain, log_columns
     following: LEAST, combined, work_of_rows
     log_z: HIDDEN, log_bound
+    quadrature: MARGIN, SPACING
 """

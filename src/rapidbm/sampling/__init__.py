@@ -15,7 +15,7 @@ May know machines and accel's kernels; knows nothing of training, likelihoods or
 
 Others take besides
 
-    bases: PARTIAL_MODES, STARTS, UNIT_STATES, mirrored, own_biases, paths_to
+    bases: PARTIAL_MODES, STARTS, UNIT_STATES, free_spins, mirrored, own_biases, paths_to
     mean_field: variational_bound
     paths: check_one_shape, free_at_0, repeat_chains
     samplers: Gibbs, ParallelTempering, Sampler

@@ -144,14 +144,25 @@ class Cooling:
         """log q_j of eq. (1) with the summed layers at 0, (j, e, c)."""
         total = -self.masses
         if not self.machine.layers.spins:  # of those that are held u is in E alone, and no draw
-            loose = spins if self.held is None else torch.where(self.held, 0.0, spins)
-            total = total - trusted.unit_energy(self.precise, loose.to(self.precise.dtype), self.free)
+            total = total - self._loose_energy(spins.to(self.precise.dtype))
         for where, bases in self.kept:
             seen = spins[..., where].to(bases.dtype)
             if len(bases) == 1:
                 total = total + (seen * bases[0]).sum(-1)
             else:
                 total = total + (seen @ bases.squeeze(2).permute(1, 2, 0)).movedim(-1, 0)
+        return total
+
+    def _loose_energy(self, spins: Tensor) -> Tensor:
+        """Σ u over the units that are neither summed nor held, (e, c)."""
+        if self.held is None:
+            return trusted.unit_energy(self.precise, spins, self.free)
+        total = spins.new_zeros(spins.shape[:-1])
+        for layer, where in enumerate(self.machine.layers.slices):
+            unit = self.precise.unit(layer)
+            if unit.has_energy and layer not in self.free:
+                held = unit.per_unit(self.held[..., where].to(spins.dtype)) > 0
+                total = total + unit.energy(spins[..., where]).masked_fill(held, 0.0).sum(-1)
         return total
 
     def start(self, chains: int, rng: torch.Generator) -> Tensor:
