@@ -24,6 +24,9 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "evaluate": "Likelihood, reconstruction errors and energies of a trained machine.",
     "diagnose": "Is it glassy, does it mix, what are its minima, how good are its samples?",
     "sample": "Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing.",
+    "impute": "Fill the gaps of a table: known cells stay, missing ones are drawn given them.",
+    "predict": "Predict a column of a table from the others.",
+    "score": "How probable each row of a table is, and which of its cells is unusual.",
     "reconstruct": "Fill in the unknown pixels of images: the paper's task is one pass with nothing "
     "held.",
     "studio": "Watch machines learn, let them dream, and look at them, on a page in the browser.",

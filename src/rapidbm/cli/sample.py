@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import current_ranks
 from ..data.mixed import table_of
+from ..machines.machine import Machine
 from ..random import stream
 from ..runs.pretrained.packed import open_trained
 from ..runs.samples import (
@@ -24,6 +26,8 @@ from ..runs.samples import (
     write_array,
     write_rows,
 )
+from ..runs.tables import sampled_given
+from ..runs.trained import Trained
 from ..sampling.samplers import SAMPLERS
 from .terminal.console import Screen, others, tell_notes
 from .terminal.options import (
@@ -42,10 +46,11 @@ from .terminal.options import (
     offers,
     with_settings,
 )
+from .terminal.tables import schema_of
 
 OWN = (
-    "count", "sampler", "sweeps", "start", "beta", "replica", "update", "data", "limit", "shards", "seed",
-    "out", "device", "json", "help",
+    "count", "sampler", "sweeps", "start", "beta", "given", "replica", "update", "data", "limit",
+    "shards", "seed", "out", "device", "json", "help",
 )  # fmt: skip
 
 
@@ -79,6 +84,13 @@ def sample(
         ),
     ] = "random",
     beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 1.0,
+    given: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a table: rows that meet conditions, sex=Female,age=30..40,city=Bonn|Ulm.",
+            show_default=False,
+        ),
+    ] = None,
     replica: Replica = 0,
     update: Update = None,
     file: DataFile = None,
@@ -91,7 +103,7 @@ def sample(
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
-    **given: Any,
+    **more: Any,
 ) -> None:
     """Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing."""
     screen, opened, ranks = Screen(as_json), open_trained(run, file), current_ranks()
@@ -101,8 +113,13 @@ def sample(
     endings = TABLES if schema is not None else PICTURES + ARRAYS if pictured else ARRAYS
     name = "samples.png" if pictured else "samples.csv"
     path = Path(ranks.broadcast(lambda: str(target(out, opened, name, endings))))
+    if given is not None:
+        _sample_given(
+            screen, opened, machine, given, count, sweeps, seed, path, opened.where(update)[1], limit
+        )
+        return
     shards = shards or (ranks.world if ranks.world > 1 else None)
-    chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, given)
+    chosen = sampler_named(sampler, opened, machine, start, update, replica, seed, more)
     if sampler == "gibbs" and sweeps is None:
         sweeps = opened.sampling_defaults.sweeps
     with screen.watching("sampling", limit=limit):
@@ -124,3 +141,30 @@ def sample(
     screen.say(f"{count} samples of {of}, {how}{'; ' if told else ''}{told} → {path}")
     if start == "data" or getattr(chosen, "data", None) is not None:
         tell_notes(opened, screen)
+
+
+def _sample_given(
+    screen: Screen,
+    opened: Trained,
+    machine: Machine,
+    given: str,
+    count: int,
+    sweeps: int | None,
+    seed: int,
+    path: Path,
+    of: str,
+    limit: float | None,
+) -> None:
+    """Rows of a table that meet conditions."""
+    schema = schema_of(opened)
+    with screen.watching("rows under conditions", limit=limit):
+        found = sampled_given(machine, schema, given, count, seed=seed, sweeps=sweeps or 100)
+    write_rows(path, found.table)
+    value, low, high = found.log_probability
+    told = {"log_probability": value, "from": low, "to": high, "rhat": found.rhat, "ess": found.ess}
+    screen.result({"run": str(opened), "samples": count, "given": given, **told, "out": str(path)})
+    screen.say(f"{count} rows of {of} that meet {given} → {path}")
+    screen.say(
+        f"  the conditions have the probability {math.exp(value):.3g} [{math.exp(low):.3g}, "
+        f"{math.exp(high):.3g}]; R-hat {found.rhat:.3f}, worth {found.ess:.0f} independent rows"
+    )

@@ -10,8 +10,8 @@ cells say of each other counts in both.
 
 Where all that is missing can be summed (1) is a difference of two sums. Of a row with nothing missing,
 and hidden units that are independent given the visible ones, a state in the place of x_i changes the
-fields on them by a column of couplings, which is all that is computed. Missing cells that are too many are
-drawn given the observed ones, and then
+fields on them by a column of couplings, which is all that is computed. Missing cells that are too many
+are drawn given the observed ones, and then
 
     1 / p(x_i | x_O∖i) = ⟨ 1 / p(x_i | x_O∖i, x_M) ⟩_{x_M | x_O}                          (2)
 

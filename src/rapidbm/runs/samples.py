@@ -43,10 +43,7 @@ def target(out: Path | None, run: Trained, name: str, endings: Sequence[str] = P
     """Where a picture or an array goes; a file that the user names is never overwritten."""
     if out is None:
         return run.picture(name)
-    if out.suffix not in endings:
-        raise InputError(f"--out ends in {', '.join(endings[:-1])} or {endings[-1]}, not {str(out)!r}")
-    if out.exists():
-        raise InputError(f"{out} exists; choose another --out")
+    check_new(out, endings)
     return out
 
 
@@ -74,9 +71,26 @@ def write_array(
 
 
 def write_rows(path: Path, table: Any) -> None:
-    """Writes a table of columns of any kind; a folder that is not there is made."""
+    """Writes a table of columns of any kind into a new file; a folder that is not there is made."""
+    check_new(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     arrow.write_table(table, path)
+
+
+def check_new(path: Path, endings: Sequence[str] = TABLES) -> None:
+    """Refuses a file that is there, or of a kind that is not written."""
+    if path.suffix not in endings:
+        raise InputError(f"--out ends in {', '.join(endings[:-1])} or {endings[-1]}, not {str(path)!r}")
+    if path.exists():
+        raise InputError(f"{path} exists; choose another --out")
+
+
+def numbered(path: Path, count: int) -> list[Path]:
+    """The new file itself, or so many of that name with -1, -2, … before the ending."""
+    paths = [path] if count == 1 else [path.with_stem(f"{path.stem}-{i + 1}") for i in range(count)]
+    for one in paths:
+        check_new(one)
+    return paths
 
 
 def sampler_named(

@@ -84,6 +84,13 @@ Shards = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
+Table = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TABLE", help="A table with the columns of the run's: .csv, .parquet, .feather."
+    ),
+]
+TableOut = Annotated[Path, typer.Option(help="A new .csv, .tsv, .parquet or .feather.")]
 
 
 def _show_all(context: typer.Context, asked: bool) -> None:
