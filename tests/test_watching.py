@@ -9,7 +9,7 @@ import torch
 from rapidbm.cli.terminal.console import record_line
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split, held_out
-from rapidbm.errors import InputError
+from rapidbm.errors import DataWarning, InputError
 from rapidbm.estimates import Estimate
 from rapidbm.likelihood.following import Follower
 from rapidbm.likelihood.log_z import log_likelihood
@@ -17,6 +17,7 @@ from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.files import load_tensors, save_tensors
 from rapidbm.machines.spins import to_spins
 from rapidbm.pictures import curve_figure
+from rapidbm.runs import monitor
 from rapidbm.runs.monitor import Best, LikelihoodMonitor, left_out, trial, work_of
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
@@ -313,6 +314,16 @@ def test_what_updates_cost_in_sweeps_of_a_chain():
     watched.per_update = 520
     watched.follower = SimpleNamespace(wants=lambda machine, sweeps: sweeps)
     assert watched.affords(6, None) == 6 * 520
+
+
+def test_of_a_large_machine_another_metric_is_watched(table, monkeypatch):
+    recipe = Recipe.made(table, {**SMALL, "metrics": ("log_likelihood", "free_energy")}, "small")
+    data = recipe.data()
+    monkeypatch.setattr(monitor, "UNITS", 14)  # six columns and eight hidden units
+    assert monitor.suited(recipe, data) is recipe
+    monkeypatch.setattr(monitor, "UNITS", 13)
+    with pytest.warns(DataWarning, match="followed for up to 13 units, and this machine has 14"):
+        assert monitor.suited(recipe, data).metrics == ("hamming", "free_energy")
 
 
 # -- trials ------------------------------------------------------------------------------------------
