@@ -625,6 +625,20 @@ def test_units_that_are_turned_stay_until_the_others_have_followed(monkeypatch):
     assert [found[0, 3, i] for i in (one, two)] == [-source[0, 0, i].sign() for i in (one, two)]
 
 
+def test_solutions_differ_by_a_spin_and_are_used_once():
+    """By a spin in all: three means that differ by one each do, one spin or half of two does not."""
+    zero, one, two, three = torch.zeros(4), torch.tensor([2.0, 0, 0, 0]), torch.eye(4)[0], torch.ones(4)
+    three = three - torch.eye(4)[3]
+    rows = torch.stack([zero, one, two, three]).double()
+    assert bases._distinct(rows) == [0, 3]
+    means = torch.stack([rows, rows])
+    used = torch.stack([rows[:1], rows[3:]])
+    found = bases._unused(means, used)
+    assert torch.equal(found[0], rows[[3, 3]])  # the first again where there are fewer
+    assert torch.equal(found[1], rows[[0, 1]])
+    assert bases._unused(means, means).shape == (2, 0, 4)
+
+
 def test_a_unit_names_states_of_all_layers_at_either_value():
     layers = Layers((4, 3, 2), ((0, 1), (1, 2)))
     machine = silent(layers, (8,), torch.arange(4, 7), 0.0)

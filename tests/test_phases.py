@@ -464,6 +464,15 @@ def test_scouts_are_some_of_the_particles(scouts):
         Persistent(8, scouts=scouts)
 
 
+def test_shards_of_pid_have_patterns_of_their_own():
+    machine = rbm(6, 4, 5, replicas=2, seed=0)
+    for count in (1, 2, 3):
+        shards = PatternInduced(1).split(machine, count)
+        parts = [phase._patterns(machine) for phase, _ in shards]
+        assert torch.equal(torch.cat(parts, 1), machine.patterns)
+        assert [share for _, share in shards] == [part.shape[1] / 5 for part in parts]
+
+
 def test_updates_are_counted_as_far_as_float32_counts_exactly():
     """The count stands beside the chains, in their type."""
     machine = rbm(4, 3, 100, seed=0)

@@ -1,5 +1,7 @@
 """The likelihood that is watched in a run: validation, the best machine, patience."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,18 +9,21 @@ import torch
 from rapidbm.cli.terminal.console import record_line
 from rapidbm.data.catalogue import load
 from rapidbm.data.splits import Split, held_out
-from rapidbm.errors import InputError, TimeLimit
+from rapidbm.errors import DataWarning, InputError, TimeLimit
 from rapidbm.estimates import Estimate
 from rapidbm.likelihood.following import Follower
 from rapidbm.likelihood.log_z import log_likelihood
-from rapidbm.machines.constructors import rbm
+from rapidbm.machines.constructors import dbm, rbm
 from rapidbm.machines.files import load_tensors, save_tensors
 from rapidbm.machines.spins import to_spins
 from rapidbm.pictures import curve_figure
-from rapidbm.runs.monitor import SHORTEST, Best, LikelihoodMonitor, left_out, trial
+from rapidbm.runs import monitor
+from rapidbm.runs.monitor import SHORTEST, Best, LikelihoodMonitor, left_out, trial, work_of
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.runs.timing import limit_of_look, reserved, seconds_of
+from rapidbm.training.negative import Persistent
+from rapidbm.training.positive import MeanField
 from rapidbm.training.trainer import Trainer
 
 SMALL = {
@@ -286,6 +291,39 @@ def test_patience_needs_something_to_watch(tmp_path, table):
     assert not (tmp_path / "R").exists()
     with pytest.raises(InputError, match="looks to be patient for"):
         made(tmp_path / "R", table, patience=0)
+
+
+def test_what_updates_cost_in_sweeps_of_a_chain():
+    """Chains times sweeps, and the data's part twice; mean field of coupled hidden units with it."""
+
+    def work(machine, positive):
+        return work_of(
+            SimpleNamespace(
+                machine=machine,
+                positive=positive,
+                negative=Persistent(100, 5),
+                count_of_chains=100,
+                batch_size=10,
+            )
+        )
+
+    assert work(rbm(6, 4, seed=0), MeanField(20)) == 500 + 2 * 10
+    assert work(dbm(6, (4, 3), seed=0), MeanField(20)) == 500 + (2 + 10) * 10
+    assert work(dbm(6, (4, 3), seed=0), None) == 500 + 2 * 10
+    watched = object.__new__(LikelihoodMonitor)
+    watched.per_update = 520
+    watched.follower = SimpleNamespace(wants=lambda machine, sweeps: sweeps)
+    assert watched.affords(6, None) == 6 * 520
+
+
+def test_of_a_large_machine_another_metric_is_watched(table, monkeypatch):
+    recipe = Recipe.made(table, {**SMALL, "metrics": ("log_likelihood", "free_energy")}, "small")
+    data = recipe.data()
+    monkeypatch.setattr(monitor, "UNITS", 14)  # six columns and eight hidden units
+    assert monitor.suited(recipe, data) is recipe
+    monkeypatch.setattr(monitor, "UNITS", 13)
+    with pytest.warns(DataWarning, match="followed for up to 13 units, and this machine has 14"):
+        assert monitor.suited(recipe, data).metrics == ("hamming", "free_energy")
 
 
 # -- trials ------------------------------------------------------------------------------------------
