@@ -235,9 +235,9 @@ def check_sampler(
 ) -> None:
     """Checks the contract of `rapidbm.Sampler` on one machine.
 
-    Shapes, states of the units, inputs that are not changed, the same bits for the same seed, and for every replica
-    a χ² test of the final states against enumeration. A correct sampler fails in at most one of a
-    million calls.
+    Shapes, states of the units, inputs that are not changed, the same bits for the same seed, and for
+    every replica a χ² test of the final states against enumeration. A correct sampler fails in at most
+    one of a million calls.
 
     Parameters
     ----------

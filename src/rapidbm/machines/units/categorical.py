@@ -128,9 +128,9 @@ class Categorical(Unit):
             held = ", ".join(f"{x:g}" for x in columns[tuple(row)][mine].tolist())
             where = f"row {row[-1]}, unit {unit}" if row else f"unit {unit}"
             raise InputError(
-                f"columns of {what} are one-hot, one 1 and else 0 for each unit of {self._words()} states, "
-                f"but {where} holds {held} ({int(wrong.sum())} such); codes 0 … q − 1, one for each unit, "
-                "serve as data"
+                f"columns of {what} are one-hot, one 1 and else 0 for each unit of {self._words()} "
+                f"states, but {where} holds {held} ({int(wrong.sum())} such); codes 0 … q − 1, one for "
+                "each unit, serve as data"
             )
         return columns.to(torch.int8)
 
