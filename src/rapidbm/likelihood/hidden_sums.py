@@ -98,7 +98,8 @@ def bounds_of(machine: Machine, visible: Tensor) -> Tensor:
     step = max(1, AT_ONCE // (machine.layers.columns * machine.replicas))
     parts = []
     for images in torch.split(visible, step):
-        parts.append(variational_bound(machine, mean_field(machine, images, ITERATIONS)))
+        means = mean_field(machine, images, ITERATIONS)
+        parts.append(variational_bound(machine, means, machine.layers.visible))
         report_progress()
     return torch.cat(parts, 1)
 
@@ -146,7 +147,7 @@ def _of_images(
         if float(taken[4].median()) >= 0.5 * chains or 2 * steps > MOST:
             break
         steps *= 2
-    bound = variational_bound(machine, means)
+    bound = variational_bound(machine, means, machine.layers.visible)
     return torch.cat([taken[:4].reshape(4, e, images), bound[None]]), steps
 
 

@@ -48,9 +48,16 @@ def relax(machine: Machine, means: Tensor, layers: Sequence[int], iterations: in
     return means
 
 
-def variational_bound(machine: Machine, means: Tensor) -> Tensor:
-    """The right side of eq. (2) in float64, (e, c); spins whose means are ±1 are held."""
+def variational_bound(machine: Machine, means: Tensor, held: tuple[int, ...] = ()) -> Tensor:
+    """The right side of eq. (2) in float64, (e, c), over the units of the layers that are not `held`;
+    spins whose means are ±1 are held, too."""
     double = copy.deepcopy(machine).double()
-    entropy = double.by_layer(lambda unit, m: unit.entropy(m), means)
-    bound: Tensor = entropy.sum(-1) - trusted.energy(double, means.double())
+    if machine.layers.spins:
+        entropy = double.by_layer(lambda unit, m: unit.entropy(m), means).sum(-1)
+    else:
+        entropy = means.new_zeros(means.shape[:-1], dtype=torch.float64)
+        for layer, where in enumerate(machine.layers.slices):
+            if layer not in held:
+                entropy = entropy + double.unit(layer).entropy(means[..., where]).sum(-1)
+    bound: Tensor = entropy - trusted.energy(double, means.double())
     return bound
