@@ -145,9 +145,10 @@ def moment(columns: Tensor, others: Tensor, count: int = 0) -> Tensor:
 
 def _worth_a_look(columns: Tensor, others: Tensor, count: int) -> bool:
     """Whether finding ones is cheap beside a product, which for autograd and a GPU stays one."""
-    wide = others.shape[-1] >= WIDE and columns.numel() >= MANY and columns.shape[0] == others.shape[0]
+    if not count or columns.device.type != "cpu" or others.shape[-1] < WIDE or columns.numel() < MANY:
+        return False
     graph = torch.is_grad_enabled() and (columns.requires_grad or others.requires_grad)
-    return count > 0 and wide and columns.device.type == "cpu" and not graph
+    return columns.shape[0] == others.shape[0] and not graph
 
 
 def _product_of_states(out: Tensor, columns: Tensor, matrix: Tensor, count: int) -> None:

@@ -125,7 +125,7 @@ def _swept(
         where, unit = machine.layers.slices[layer], machine.unit(layer)
         if keep is None and push is None and not machine.layers.self_coupled(layer):
             field = _field(machine, spins, layer, ones)
-            if isinstance(unit, Categorical) and few_ones(unit, field):
+            if isinstance(unit, Categorical) and _few_ones(unit, field):
                 ones[layer] = unit.draw_ones(field, rng, beta, spins[..., where])
             else:
                 unit.draw(field, rng, beta, overwrite=True, out=spins[..., where])
@@ -136,7 +136,7 @@ def _swept(
     return spins
 
 
-def few_ones(unit: Categorical, columns: Tensor) -> bool:
+def _few_ones(unit: Categorical, columns: Tensor) -> bool:
     """Whether sums of rows beat products with columns, most of which are 0; on a GPU they do not."""
     width = columns.shape[-1]
     return columns.device.type == "cpu" and width >= FEWER * unit.units(width)
