@@ -40,6 +40,8 @@ class Split(Displayable):
         True where the reconstruction task is given the value.
     of : int, optional
         Number of rows that these were taken from, evenly spread; None when they are all.
+    observed : Tensor of shape (samples, v), bool, optional
+        Which cells are observed; the others may hold any spin. None when all are.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class Split(Displayable):
     labels: Tensor | None = None  # (samples,)
     known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
     of: int | None = None  # rows that these were taken from, evenly spread; None: they are all
+    observed: Tensor | None = None  # (samples, v) bool; None: every cell
     on_disk: ClassVar[bool] = False  # whether the rows stay there
 
     def __post_init__(self) -> None:
@@ -68,10 +71,18 @@ class Split(Displayable):
             shapes = (tuple(self.spins.shape), (self.visible,))
             known = as_mask(self.known, shapes, what="a mask of known pixels")
             object.__setattr__(self, "known", known)
+        if self.observed is not None:
+            whole = (tuple(self.spins.shape),)
+            observed = as_mask(self.observed, whole, what="a mask of observed cells")
+            object.__setattr__(self, "observed", observed)
 
     @staticmethod
     def owning(
-        spins: Tensor, labels: Tensor | None, known: Tensor | None, of: int | None = None
+        spins: Tensor,
+        labels: Tensor | None,
+        known: Tensor | None,
+        of: int | None = None,
+        observed: Tensor | None = None,
     ) -> Split:
         """A split of tensors that were checked; they are not copied.
 
@@ -85,6 +96,8 @@ class Split(Displayable):
             Mask of the reconstruction task.
         of : int, optional
             Number of rows that these were taken from.
+        observed : Tensor, optional
+            Which cells are observed.
 
         Returns
         -------
@@ -92,7 +105,8 @@ class Split(Displayable):
             A view of these tensors.
         """
         split = object.__new__(Split)
-        for name, value in (("spins", spins), ("labels", labels), ("known", known), ("of", of)):
+        named = {"spins": spins, "labels": labels, "known": known, "of": of, "observed": observed}
+        for name, value in named.items():
             object.__setattr__(split, name, value)
         split._check_shapes()
         return split
@@ -114,6 +128,8 @@ class Split(Displayable):
         labels = "" if self.labels is None else f", {len(torch.unique(self.labels))} labels"
         labels += "" if self.of is None else f", of {self.of:,} on disk"
         known = "" if self.known is None else ", some units known"
+        if self.observed is not None:
+            known += f", {100 * float((~self.observed).double().mean()):.2g} % missing"
         return (
             f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{labels}{known}"
         )
@@ -137,8 +153,8 @@ class Split(Displayable):
 
     @property
     def rows(self) -> Tensor | Split:
-        """What a training takes: the spins, or the split itself when its rows stay on disk."""
-        return self.spins
+        """What a training takes: the spins, or the split itself when cells are missing or on disk."""
+        return self.spins if self.observed is None else self
 
     def in_memory(self) -> Split:
         """As many rows as fit into memory; of rows in memory, all.
@@ -158,7 +174,8 @@ class Split(Displayable):
         buffer
             Contiguous int8 values.
         """
-        return self.spins.contiguous().numpy().data
+        spins = self.spins if self.observed is None else self.spins.masked_fill(~self.observed, 0)
+        return spins.contiguous().numpy().data
 
     def parted(self, word: str, seed: int, share: float) -> tuple[Split, Split]:
         """The split in two, by a random draw; both parts keep the order of the rows.
@@ -196,7 +213,8 @@ class Split(Displayable):
             Rows of `spins[:, columns]`, with the mask cut likewise.
         """
         known = None if self.known is None else self.known[..., columns]
-        return Split.owning(self.spins[:, columns], self.labels, known, self.of)
+        observed = None if self.observed is None else self.observed[:, columns]
+        return Split.owning(self.spins[:, columns], self.labels, known, self.of, observed)
 
     def __add__(self, other: Split) -> Split:
         """The samples of both; what only one of them has is left out."""
@@ -207,7 +225,14 @@ class Split(Displayable):
             known = self.known
             if known.dim() == 2 or not torch.equal(known, other.known):
                 known = torch.cat([x.known.expand_as(x.spins) for x in (self, other)])  # type: ignore[union-attr]
-        return Split.owning(torch.cat([self.spins, other.spins]), labels, known)
+        observed = None
+        if self.observed is not None or other.observed is not None:
+            masks = (
+                torch.ones_like(x.spins, dtype=torch.bool) if x.observed is None else x.observed
+                for x in (self, other)
+            )
+            observed = torch.cat(list(masks))
+        return Split.owning(torch.cat([self.spins, other.spins]), labels, known, observed=observed)
 
     def take(self, rows: Tensor | slice) -> Split:
         """Selected rows.
@@ -224,7 +249,8 @@ class Split(Displayable):
         """
         labels = None if self.labels is None else self.labels[rows]
         known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
-        return Split.owning(self.spins[rows], labels, known)
+        observed = None if self.observed is None else self.observed[rows]
+        return Split.owning(self.spins[rows], labels, known, observed=observed)
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,8 +10,8 @@ cells say of each other counts in both.
 
 Where all that is missing can be summed (1) is a difference of two sums. Of a row with nothing missing,
 and hidden units that are independent given the visible ones, a state in the place of x_i changes the
-fields on them by a column of couplings, which is all that is computed. Missing cells that are too many are
-drawn given the observed ones, and then
+fields on them by a column of couplings, which is all that is computed. Missing cells that are too many
+are drawn given the observed ones, and then
 
     1 / p(x_i | x_O∖i) = ⟨ 1 / p(x_i | x_O∖i, x_M) ⟩_{x_M | x_O}                          (2)
 
@@ -32,10 +32,10 @@ from ..errors import check_count
 from ..estimates import Bounds
 from ..likelihood.log_z import log_z
 from ..machines import trusted
+from ..machines.cells import Cells, Place, cells_of, precise
 from ..machines.machine import Machine
 from ..progress import report_progress, watch
 from ..random import seed_from, stream
-from .cells import Cells, Place, cells_of, precise
 from .chains import clamped_chains
 from .few_terms import CHUNK, FewTerms, log_states
 from .rows import less, row_sums
