@@ -79,7 +79,9 @@ class Split(Displayable):
             object.__setattr__(self, "known", known)
         if self.observed is not None:
             shape = (tuple(self.spins.shape),)
-            object.__setattr__(self, "observed", as_mask(self.observed, shape, what="a mask of cells"))
+            object.__setattr__(
+                self, "observed", as_mask(self.observed, shape, what="a mask of observed cells")
+            )
 
     @staticmethod
     def owning(
