@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ..machines import trusted
-from ..machines.machine import Machine
+from ..machines.machine import Machine, weakened
 from ..machines.units.unit import Unit
 from ..progress import report_progress
 from .gibbs import run_sweeps
@@ -255,8 +255,13 @@ def _strongest(columns: Tensor) -> Tensor:
 
 def _cooled(machine: Machine, rng: torch.Generator) -> Tensor:
     spins = machine.random(STARTS, rng)
+    energies = any(unit.has_energy for unit in machine.layers.kinds)
     for step in range(COOLING):
-        spins = run_sweeps(machine, spins, rng, beta=(step + 1) / COOLING)
+        beta = (step + 1) / COOLING
+        if energies:  # which are no colder on the way: a kind may have no other temperature
+            spins = run_sweeps(weakened(machine, beta), spins, rng)
+        else:
+            spins = run_sweeps(machine, spins, rng, beta=beta)
     return spins
 
 
