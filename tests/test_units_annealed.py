@@ -3,6 +3,8 @@ distribution, and mean field bounds what it should."""
 
 import pytest
 import torch
+
+import rapidbm as rb
 from kinds import (
     choices,
     log_p_by_hand,
@@ -12,9 +14,6 @@ from kinds import (
     random_rows,
     randomised,
 )
-from test_units_sampling import exact_draws, p_values
-
-import rapidbm as rb
 from rapidbm.likelihood import hidden_sums as sums
 from rapidbm.likelihood import log_z as likelihood
 from rapidbm.likelihood.bridging import log_z_along
@@ -24,6 +23,7 @@ from rapidbm.random import stream
 from rapidbm.sampling import tempering
 from rapidbm.sampling.mean_field import mean_field, variational_bound
 from rapidbm.testing import SMALLEST_P
+from test_units_sampling import exact_draws, p_values
 
 CHOICES = [pytest.param(c.values, id=c.id) for c in choices()]
 FEW = [
@@ -72,13 +72,15 @@ def test_sums_over_hidden_units_are_annealed_and_bounded(choice, monkeypatch):
     exact = log_p_by_hand(machine, rows).mean(1).detach() + log_z_by_hand(machine).detach()
     found = sums.hidden_sums(machine, rows, stream(0), chains=50)
     low, high = found.interval(2.0)
-    assert bool((low - 0.1 <= exact).all()) and bool((exact <= high + 0.1).all())
+    assert bool((low - 0.1 <= exact).all())
+    assert bool((exact <= high + 0.1).all())
     assert bool((found.mean_field <= exact + 1e-9).all())
     assert bool((found.mean_field >= exact - 3.0).all())
     monkeypatch.setattr(likelihood, "HIDDEN", 1)
     whole = rb.log_likelihood(machine, rows, seed=0)
     wanted = log_p_by_hand(machine, rows).mean(1).detach()
-    assert bool((whole.lower - 0.1 <= wanted).all()) and bool((wanted <= whole.upper + 0.1).all())
+    assert bool((whole.lower - 0.1 <= wanted).all())
+    assert bool((wanted <= whole.upper + 0.1).all())
     proven = likelihood.log_bound(machine, rows, rb.log_z(machine))
     assert bool((proven.value <= wanted + 1e-9).all())
 
@@ -114,7 +116,8 @@ def test_followed_log_z_holds_the_exact_value(choice):
     way = [weakened(last, share) for share in (0.3, 0.6, 1.0)]
     for machine, found in zip(way, log_z_along(way, seed=0, chains=100), strict=True):
         exact = log_z_by_hand(machine).detach()
-        assert bool((found.lower - 0.1 <= exact).all()) and bool((exact <= found.upper + 0.1).all())
+        assert bool((found.lower - 0.1 <= exact).all())
+        assert bool((exact <= found.upper + 0.1).all())
 
 
 @pytest.mark.parametrize("choice", CHOICES)

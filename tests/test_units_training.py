@@ -5,19 +5,18 @@ import math
 
 import pytest
 import torch
+
+import rapidbm as rb
 from kinds import (
     COUNTS,
     choices,
     log_p_by_hand,
-    machines,
     make,
     random_rows,
     random_states,
     randomised,
     real_columns,
 )
-
-import rapidbm as rb
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.random import stream
@@ -120,7 +119,7 @@ def test_persistent_chains_learn_standardised_real_data_at_the_default_rate(name
     datasets = pytest.importorskip("sklearn.datasets")
     table = torch.from_numpy(getattr(datasets, f"load_{name}")().data)
     table = (table - table.mean(0)) / table.std(0, correction=0)
-    rows, columns = table.shape
+    columns = table.shape[1]
     alone = -0.5 * columns * (math.log(2 * math.pi) + 1)  # normal columns of variance 1
     for seed in range(10):
         machine = rb.rbm(columns, 8, units=rb.Gaussian(), biases=True, seed=seed)

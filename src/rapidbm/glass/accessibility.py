@@ -69,6 +69,7 @@ def gibbs_accessibility(
     """
     machine.check_chains(chains)
     check_count("the number of steps", steps, least=0)
+    machine.layers.check_spins("accessibility")
     rng = rng_from(seed, rng, "accessibility", device=machine.device)
     ground = _ground(machine, rng, ground)
     spins = run_sweeps(machine, machine.random(chains, rng), rng, steps)
@@ -131,6 +132,7 @@ def method_accessibility(
             "accessibility needs a phase with configurations(), such as cd, pcd or pid"
         )
     check_count("the number of repeats", repeats)
+    machine.layers.check_spins("accessibility")
     rng = rng_from(seed, rng, "accessibility", device=machine.device)
     ground = _ground(machine, rng, ground)
     images = machine.visible_spins(data)

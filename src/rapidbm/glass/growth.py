@@ -113,6 +113,7 @@ def growth(
     >>> found.units.tolist()
     [6.0, 12.0, 18.0, 24.0]
     """
+    machine.layers.check_spins("a growth of minima")
     machine.check_chains(starts, least=2)
     check_count("the number of tries", tries, least=2)
     fractions = tuple(fractions)

@@ -91,6 +91,7 @@ def relaxation(
     InputError
         If `sweeps` do not rise or there are fewer than four rows.
     """
+    machine.layers.check_spins("a relaxation")
     machine.check_chains(chains, least=2)
     sweeps = tuple(sweeps) if isinstance(sweeps, Iterable) else ()
     whole = all(map(is_whole, sweeps))

@@ -73,9 +73,12 @@ class Stepper:
             gradient = self.constants.masked(gradient)
         if not self.by_kernels(gradient, rates, project, rng):
             self.plainly(gradient, rates, project, rng)
+        self.status.lived += self.status.alive
+
+    def back_to_gauge(self) -> None:
+        """What comes last in an update; it changes no probability."""
         if self.gauged:
             fix_gauge(self.machine)
-        self.status.lived += self.status.alive
 
     def plainly(
         self, gradient: dict[str, Tensor], rates: Rates, project: bool, rng: torch.Generator

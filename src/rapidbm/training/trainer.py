@@ -182,6 +182,7 @@ class Trainer(Training):
             self.stepper.step(self.centring.gradient(gradient), plan.rates, plan.project, self.rng)
             self.centring.move(before)
             self.centring.follow(hidden)
+        self.stepper.back_to_gauge()
         if self.average:
             self.average.follow(plan.share)
 
