@@ -137,8 +137,11 @@ class Registry(Mapping[str, T]):
         own: Mapping[str, T],
         group: str,
         adapted: Callable[[Any], T],
+        unnamed: Mapping[str, Any] | None = None,
     ) -> None:
+        """`unnamed` are things of this kind that have options, but no name to ask for, such as files."""
         self.kind, self.own, self.group, self._adapted = kind, own, group, adapted
+        self.unnamed = dict(unnamed or {})
         self._loaded: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
@@ -173,7 +176,11 @@ class Registry(Mapping[str, T]):
 
     def options(self) -> dict[str, dict[str, Option]]:
         """Every flag, and the options of that name by what has them."""
-        return by_flag(self.sound())
+        return by_flag(self.sound() | self.unnamed)
+
+    def own_options(self) -> dict[str, dict[str, Option]]:
+        """Those of the library itself."""
+        return by_flag({**self.own, **self.unnamed})
 
     def package(self, name: str) -> str:
         """The package that a thing comes from; nothing for the library's own."""

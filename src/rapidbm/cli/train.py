@@ -18,7 +18,7 @@ from .. import interrupts, pictures
 from ..accel.ranks import current_ranks, restarted, restarts
 from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
 from ..errors import InputError
-from ..registry import by_flag, options_of
+from ..registry import options_of
 from ..runs import auto_settings
 from ..runs.baseline import Baseline
 from ..runs.choices import one_or_each
@@ -60,7 +60,7 @@ def settings() -> Iterator[inspect.Parameter]:
     named: dict[str, Any] = {**PARTS, "metrics": METRICS}
     parts = {}
     for choice, registry in PARTS.items():
-        taken = {*OWN, *FLAGS.values(), *names} - set(by_flag(registry.own))
+        taken = {*OWN, *FLAGS.values(), *names} - set(registry.own_options())
         parts[choice] = dict(free_options(registry, taken))
     together = {flag: by_name for flags in parts.values() for flag, by_name in flags.items()}
     for field in fields(Recipe):

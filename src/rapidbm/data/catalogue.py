@@ -66,6 +66,7 @@ DATASETS: Registry[DatasetEntry] = Registry(
     },
     "rapidbm.datasets",
     source,
+    {"a file": from_file},
 )
 
 

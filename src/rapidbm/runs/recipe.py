@@ -25,7 +25,7 @@ from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
 from ..random import check_seed
-from ..registry import Option, Registry, build, by_flag, check_takes, options_of, setting
+from ..registry import Option, Registry, build, check_takes, options_of, setting
 from ..schema import Maybe, OneOf, Shape, of_fields
 from ..training.coordinates.pace import check_pace
 from ..training.loop import Training
@@ -78,6 +78,8 @@ class Recipe:
     threshold: float | None = None
     binarize: str | None = None
     split: str | None = None
+    columns: str | None = None
+    reals: str | None = None
     data_seed: int | None = None
     valid: float | None = setting(
         None,
@@ -594,7 +596,7 @@ _HELP = {  # where an option's help does not fit all of its parts, or there is n
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:
     """The flags of a choice's parts in the library itself."""
-    return by_flag(PARTS[choice].own)
+    return PARTS[choice].own_options()
 
 
 def _owners() -> dict[str, str]:

@@ -143,7 +143,8 @@ class Categorical(Unit):
         return found.scatter_(-1, codes.long() + first, 1)
 
     def decode(self, columns: Tensor) -> Tensor:
-        return self.padded(columns, -math.inf).argmax(-1)
+        wide = columns if columns.is_floating_point() else columns.float()
+        return self.padded(wide, -math.inf).argmax(-1)
 
     def _words(self) -> str:
         return str(self.q) if isinstance(self.q, int) else f"({', '.join(map(str, self.q[:20]))})"
