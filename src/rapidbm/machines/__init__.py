@@ -24,5 +24,8 @@ Also imported by other rooms:
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
         given_energy, log_prob_unnormalised, log_weight, most_states, states_of
     files: check_sizes, load_tensors, save_tensors
+    gauge: has_gauge
+    machine: weakened
+    units: Beta, SPIN, Unit
     spins: column_sums, smoothed_means
 """
