@@ -108,7 +108,7 @@ def test_what_is_for_spins_alone_refuses_other_units(door, side, kind, tmp_path)
     machine = randomised(make("rbm", side, kind, 2, replicas=1))
     path = tmp_path / "machine.h5"
     before = [p.detach().clone() for p in machine.parameters()]
-    with pytest.raises(InputError, match="is for spins, ±1, but the layers of this machine have .*need"):
+    with pytest.raises(InputError, match=r"is for spins, ±1, but the layers of this machine have .*need"):
         CLOSED[door](machine, path)
     assert not path.exists()
     assert all(map(torch.equal, before, machine.parameters()))

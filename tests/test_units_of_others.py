@@ -1,6 +1,6 @@
-"""Units that a third party writes: a spin of size 1 from `rb.Levels` and from `rb.Unit` itself, and counts
-with a Poisson distribution. Each trains, samples, has a likelihood that sums to one, and passes the public
-contracts."""
+"""Units that a third party writes: a spin of size 1 from `rb.Levels` and from `rb.Unit` itself, and
+counts with a Poisson distribution. Each trains, samples, has a likelihood that sums to one, and passes
+the public contracts."""
 
 import itertools
 import math

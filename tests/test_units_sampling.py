@@ -106,12 +106,14 @@ def test_another_temperature_shows(machine):
 
 def mutated(monkeypatch, kind, change):
     """Draws of a kind of units, changed."""
-    draw = kind.draw
-    monkeypatch.setattr(kind, "draw", lambda unit, *given, **more: change(draw, unit, *given, **more))
+    for name in {"draw", "draw_ones"} & set(dir(kind)):
+        whole = getattr(kind, name)
+        wrong = lambda unit, *given, draw=whole, **more: change(draw, unit, *given, **more)  # noqa: E731
+        monkeypatch.setattr(kind, name, wrong)
 
 
-def colder(draw, unit, field, rng, beta=1.0, **more):
-    return draw(unit, field, rng, beta * 2.0, **more)
+def colder(draw, unit, field, rng, beta=1.0, *out, **more):
+    return draw(unit, field, rng, beta * 2.0, *out, **more)
 
 
 def inverted(draw, unit, field, rng, beta=1.0, **more):
