@@ -17,7 +17,8 @@ It knows `errors` and nothing else of this library. Other rooms use
     devices.by_device, copy_in, device_named, usable, prepare, wait, words, peak_bytes, lone_thread
     rounding.precision, current, PRECISIONS
     memory.check_room, limit_memory, memory_of, keep_freed_memory
-    elementwise.sigmoid, tanh, signs, signs_ahead, skip_signs, bits_of, sum_of_sizes
+    elementwise.sigmoid, tanh, signs, signs_ahead, skip_signs, uniform, bits_of, sum_of_sizes,
+    product, moment
     operands.BipartiteOperands
     fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
     moves.serves, step, Rule, Guard;  executors.executor_for, Executor, Plan, repeated;  recording.unseen

@@ -3,6 +3,7 @@
     catalogue   sets by name, and files
     splits      a data set and its parts, in memory
     bars, digits    sets that are made on the spot, come with scikit-learn or are downloaded
+    mixed       tables of words, numbers and gaps: `from_table`
     files       from arrays and files; what stays on disk
     tables      tables of text
     arrow       tables of any kind: text, Parquet, Feather, frames; as Arrow has them
@@ -16,7 +17,7 @@
     stored      parts whose rows stay on disk
     shuffle     the order in which a training takes those
 
-Knows spins and the disk; no machine. Other rooms use `load`, `DATASETS` and `is_file` of the catalogue,
+Knows kinds of units, layers and the disk; no machine. Other rooms use `load`, `DATASETS` and `is_file` of the catalogue,
 `Dataset` and `Split`, `from_arrays`. A new set is a function that answers with a `Dataset`, and a line in
 `catalogue.DATASETS`; a new kind of file is a `Source` in `sources`, or what the child does with it, a
 module in `reading/` and a line in `sources.LIBRARIES`.
@@ -31,6 +32,10 @@ Others take besides
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
+    arrow: read_table
+    columns: Binned, Column, Normal, Numbers, Words
+    mixed: from_table, table_of
     stored: Stored
+    table_schema: TableSchema
     tables: no_formula, write_table
 """

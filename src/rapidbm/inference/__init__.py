@@ -11,6 +11,6 @@ May know machines, sampling and likelihood; knows nothing of training, files or 
     missing        draws and means of what is missing: `draw_missing`
     labels         the probabilities of one unit given the others: `predict`
     restricted     units that may have some of their states only: `Chosen`, `Within`
-    conditions     rows that meet conditions, and how probable these are: `sample_given`
+    conditions     rows that meet conditions, and how probable these are: `sample_given`, `Condition`
     scores         log p of a row and its part by unit: `scores`
 """

@@ -29,5 +29,6 @@ Also imported by other rooms:
     gauge: fix_gauge, has_gauge
     machine: weakened
     spins: column_sums
-    units: Beta, SPIN, Unit and the kinds
+    dense: FEWER
+    units: Beta, SPIN, Unit, Categorical, Gaussian
 """

@@ -27,7 +27,9 @@ Others take besides
     report.page: LIMIT, is_run, write_report
     report.words: commands, recipe_in_words
     run: Step
-    samples: STARTS, reconstructions, sampler_named, target, write_array
+    samples: ARRAYS, PICTURES, STARTS, TABLES, numbered, reconstructions, sampler_named, target,
+        write_array, write_rows
+    tables: HOW, imputed, predicted, sampled_given, scored
     single: SingleMachine
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
