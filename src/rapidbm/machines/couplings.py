@@ -11,7 +11,7 @@ asked for here, by a method; what only patterns have, through `patterned`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +21,8 @@ from ..accel.operands import BipartiteOperands
 from ..accel.ranks import Ranks
 from ..arrays import as_tensor, finite
 from .layers import Layers
+
+NO_ONES: Mapping[int, Tensor] = {}
 
 
 class RunningField(Protocol):
@@ -79,8 +81,16 @@ class Couplings(nn.Module, ABC):
         return self.first.shape[0]
 
     @abstractmethod
-    def field(self, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
-        """The field on a layer, (e, c, n_l); `own=False` leaves out the layer's own couplings."""
+    def field(
+        self,
+        spins: Tensor,
+        layer: int,
+        *,
+        own: bool = True,
+        ones: Mapping[int, Tensor] = NO_ONES,
+    ) -> Tensor:
+        """The field on a layer, (e, c, n_l); `own=False` leaves out the layer's own couplings. With
+        `ones`, (e, c, units), of layers whose columns are known to be 1 there and else 0."""
 
     @abstractmethod
     def energy(self, spins: Tensor) -> Tensor:

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from ..accel.elementwise import moment, product, sum_of_sizes
 from ..accel.operands import BipartiteOperands
 from ..errors import InputError
-from .couplings import Couplings, as_parameter
+from .couplings import NO_ONES, Couplings, as_parameter
 from .layers import Layers
 
 FEWER = 3  # columns per unit from which on sums of rows are faster than a product
-NO_ONES: Mapping[int, Tensor] = {}
 
 
 class Dense(Couplings):
@@ -84,7 +83,6 @@ class Dense(Couplings):
         own: bool = True,
         ones: Mapping[int, Tensor] = NO_ONES,
     ) -> Tensor:
-        """With `ones`, (e, c, units), of layers whose columns are known to be 1 there and else 0."""
         slices = self.layers.slices
         others = list(self.layers.neighbours(layer))
         if own and self.layers.self_coupled(layer):

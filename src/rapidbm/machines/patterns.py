@@ -40,8 +40,8 @@ from ..accel.memory import check_room
 from ..accel.operands import BipartiteOperands
 from ..accel.ranks import Ranks
 from ..errors import InputError, check_count, is_number
-from .couplings import Couplings, as_parameter
-from .dense import NO_ONES, Dense
+from .couplings import NO_ONES, Couplings, as_parameter
+from .dense import Dense
 from .layers import Layers
 
 
@@ -174,7 +174,6 @@ class Patterns(Couplings):
         own: bool = True,
         ones: Mapping[int, Tensor] = NO_ONES,
     ) -> Tensor:
-        """With `ones`, (e, c, units), of layers whose columns are known to be 1 there and else 0."""
         slices = self.layers.slices
         own = own and self.layers.self_coupled(layer)
         through, total = None, None  # overlaps (e, c, k); what went through a matrix (e, c, n_l)

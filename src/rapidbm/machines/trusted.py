@@ -12,21 +12,31 @@ A unit may hold its mean, a hidden one that is unknown 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .couplings import NO_ONES
 from .units.unit import Beta
 
 if TYPE_CHECKING:
     from .machine import Machine
 
 
-def field(machine: Machine, spins: Tensor, layer: int, *, own: bool = True) -> Tensor:
-    """The field on a layer, biases included, (e, c, n_l); without `own` that of the other layers."""
-    field = machine.couplings.field(spins, layer, own=own)
+def field(
+    machine: Machine,
+    spins: Tensor,
+    layer: int,
+    *,
+    own: bool = True,
+    ones: Mapping[int, Tensor] = NO_ONES,
+) -> Tensor:
+    """The field on a layer, biases included, (e, c, n_l); without `own` that of the other layers. `ones`
+    as of `Couplings.field`."""
+    field = machine.couplings.field(spins, layer, own=own, ones=ones)
     if machine.biases is not None:
         field += machine.biases[:, None, machine.layers.slices[layer]]
     return field

@@ -25,14 +25,13 @@ import torch
 from torch import Tensor
 
 from ..accel import fused
+from ..accel.devices import by_device
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
 from ..machines import trusted
 from ..machines.couplings import Patterned
-from ..machines.dense import FEWER, Dense
+from ..machines.dense import FEWER
 from ..machines.machine import Machine
-from ..machines.patterns import Patterns
-from ..machines.units.categorical import Categorical
 from ..machines.units.unit import Beta, Unit
 from ..progress import report_progress
 from ..random import check_rng, rng_from
@@ -124,8 +123,8 @@ def _swept(
         report_progress()
         where, unit = machine.layers.slices[layer], machine.unit(layer)
         if keep is None and push is None and not machine.layers.self_coupled(layer):
-            field = _field(machine, spins, layer, ones)
-            if isinstance(unit, Categorical) and _few_ones(unit, field):
+            field = trusted.field(machine, spins, layer, ones=ones)
+            if _few_ones(unit, field):
                 ones[layer] = unit.draw_ones(field, rng, beta, spins[..., where])
             else:
                 unit.draw(field, rng, beta, overwrite=True, out=spins[..., where])
@@ -136,21 +135,10 @@ def _swept(
     return spins
 
 
-def _few_ones(unit: Categorical, columns: Tensor) -> bool:
+def _few_ones(unit: Unit, columns: Tensor) -> bool:
     """Whether sums of rows beat products with columns, most of which are 0; on a GPU they do not."""
     width = columns.shape[-1]
-    return columns.device.type == "cpu" and width >= FEWER * unit.units(width)
-
-
-def _field(machine: Machine, spins: Tensor, layer: int, ones: dict[int, Tensor]) -> Tensor:
-    """`trusted.field`, from the `ones` of layers that have them."""
-    couplings = machine.couplings
-    if not ones or not isinstance(couplings, Dense | Patterns):
-        return trusted.field(machine, spins, layer)
-    field = couplings.field(spins, layer, ones=ones)
-    if machine.biases is not None:
-        field += machine.biases[:, None, machine.layers.slices[layer]]
-    return field
+    return unit.one_hot and by_device(columns.device, width >= FEWER * unit.units(width), False)
 
 
 def _by_kernels(

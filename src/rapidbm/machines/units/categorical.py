@@ -47,6 +47,7 @@ class Categorical(Unit):
 
     kind: ClassVar[str] = "categorical"
     closest: ClassVar[float] = 2.0
+    one_hot: ClassVar[bool] = True
     square: ClassVar[Literal["constant", "linear", "other"]] = "linear"
 
     q: int | tuple[int, ...]

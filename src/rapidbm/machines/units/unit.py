@@ -39,6 +39,8 @@ class Unit(ABC):
         "other"  # x_a² of a column, x_a x_b = 0 else
     )
 
+    one_hot: ClassVar[bool] = False  # whether of a unit's columns one is 1 and the others are 0
+
     # -- how it is written -----------------------------------------------------------------------
 
     def units(self, columns: int) -> int:
@@ -137,6 +139,10 @@ class Unit(ABC):
     ) -> Tensor:
         """States from eq. (1), into `out` or a tensor of their own; with `overwrite` the field need not
         outlive the call."""
+
+    def draw_ones(self, field: Tensor, rng: torch.Generator, beta: Beta, out: Tensor) -> Tensor:
+        """Draws into `out`, and which columns are 1, (…, units), of a kind that is `one_hot`."""
+        raise NotImplementedError
 
     @abstractmethod
     def mean(
