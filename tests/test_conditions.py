@@ -10,8 +10,8 @@ from scipy import stats
 
 import rapidbm as rb
 from rapidbm.inference import conditions
-from rapidbm.inference.cells import places
 from rapidbm.inference.restricted import Chosen, Within, log_mass, truncated_normal
+from rapidbm.machines.cells import places
 
 FALSE = 1e-4  # how often a right sampler fails one of these tests; seeds are fixed
 INF = math.inf

@@ -13,8 +13,8 @@ from scipy import stats
 
 import rapidbm as rb
 from rapidbm.inference import annealed_rows, chains, few_terms, labels, missing, rows, scores
-from rapidbm.inference.cells import cells_of, places, precise
 from rapidbm.inference.few_terms import FewTerms, HiddenStates, MissingStates
+from rapidbm.machines.cells import cells_of, places, precise
 
 NAN = math.nan
 GRID = torch.linspace(-14.0, 14.0, 561, dtype=torch.float64)  # of a real unit of deviation 1 or so
@@ -349,7 +349,7 @@ def test_predictions_are_conditional_distributions(name, way, monkeypatch):
         no_sums(monkeypatch)
         given, observed = given[::5], observed[::5]
     for unit, place in enumerate(places(machine)):
-        found = rb.predict(machine, given, unit, observed, seed=unit, draws=100, sweeps=60)
+        found = rb.predict(machine, given, unit, observed, seed=unit, draws=300, sweeps=60)
         for i, (row, mask) in enumerate(zip(given, observed, strict=True)):
             known = mask.clone()
             known[unit] = False

@@ -133,13 +133,11 @@ class Split(Displayable):
         labels = "" if self.labels is None else f", {len(torch.unique(self.labels))} labels"
         labels += "" if self.of is None else f", of {self.of:,} on disk"
         known = "" if self.known is None else ", some units known"
+        lost = 0.0 if self.observed is None else 1.0 - float(self.observed.double().mean())
+        more = f"{labels}{known}{f', {lost:.2g} of the cells missing' if lost else ''}"
         if self.spins.is_floating_point() or not bool((self.spins[:1].abs() == 1).all()):
-            lost = 0.0 if self.observed is None else 1.0 - float(self.observed.double().mean())
-            gaps = f", {lost:.1%} missing" if lost else ""
-            return f"{len(self):,} rows of {self.visible} columns{labels}{known}{gaps}"
-        return (
-            f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{labels}{known}"
-        )
+            return f"{len(self):,} rows of {self.visible} columns{more}"
+        return f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{more}"
 
     def __repr__(self) -> str:
         return f"{self._title()}: {self._line()}"

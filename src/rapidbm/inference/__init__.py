@@ -4,7 +4,6 @@
 
 May know machines, sampling and likelihood; knows nothing of training, files or tables.
 
-    cells          rows and what is known of them, checked: `Cells`, `cells_of`
     few_terms      sums over missing cells and hidden units that are exact: `HiddenStates`,
     `MissingStates` annealed_rows  the same sums between the ends of an interval, a value for each row
     rows           log p of incomplete rows: `log_p`

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from ..estimates import WIDE
 from ..machines import trusted
+from ..machines.cells import Cells
 from ..machines.machine import Machine
 from ..machines.units.unit import Unit
 from ..progress import report_progress
 from ..sampling import annealing
 from ..sampling.gibbs import run_sweeps
 from ..sampling.paths import Cooling
-from .cells import Cells
 
 CHAINS = 20  # of a row, from each base
 FIRST, MOST = 50, 3200  # temperatures

@@ -25,12 +25,12 @@ import torch
 from torch import Tensor
 
 from ..machines import trusted
+from ..machines.cells import Cells
 from ..machines.machine import Machine
 from ..progress import report_progress
 from ..sampling import annealing
 from ..sampling.gibbs import run_sweeps
 from .annealed_rows import AT_ONCE, bases_of, path_of
-from .cells import Cells
 
 FEWEST = 4  # chains of a row
 TEMPERATURES = 50

@@ -25,6 +25,7 @@ from ..errors import InputError, check_choice, check_count, is_number
 from ..estimates import Bounds
 from ..likelihood.log_z import log_z
 from ..machines import trusted
+from ..machines.cells import Place, places, precise
 from ..machines.enumeration import enumerate_spins, free_layers, log_weight, states_of
 from ..machines.machine import Machine
 from ..machines.units.gaussian import Gaussian
@@ -35,7 +36,6 @@ from ..sampling import annealing
 from ..sampling.bases import free_spins, own_biases
 from ..sampling.gibbs import run_sweeps
 from ..sampling.paths import Cooling
-from .cells import Place, places, precise
 from .chains import AGREED, effective_draws, split_rhat
 from .restricted import Chosen, Within, restricted
 

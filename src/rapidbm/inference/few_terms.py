@@ -28,12 +28,12 @@ from torch import Tensor
 
 from ..likelihood.quadrature import MARGIN, SPACING
 from ..machines import trusted
+from ..machines.cells import Cells, Place, columns_of, places
 from ..machines.enumeration import free_layers, log_weight
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..machines.units.gaussian import Gaussian
 from ..progress import report_progress
-from .cells import Cells, Place, columns_of, places
 
 TERMS = 2**16  # of a row, at most
 NUMBERS = 2**25  # of the states of hidden layers, all columns together

@@ -18,11 +18,11 @@ from torch import Tensor
 from ..display import Displayable, words
 from ..errors import check_count
 from ..machines import trusted
+from ..machines.cells import Cells, Place, cells_of, place_of, precise
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import rng_from
 from .annealed_rows import anneal_rows
-from .cells import Cells, Place, cells_of, place_of, precise
 from .chains import clamped_chains
 from .few_terms import FewTerms, given_field, log_states
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ..display import Displayable
 from ..errors import check_count
+from ..machines.cells import Cells, cells_of, precise
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import rng_from
-from .cells import Cells, cells_of, precise
 from .chains import clamped_chains
 from .few_terms import FewTerms
 

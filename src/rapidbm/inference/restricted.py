@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from ..accel import elementwise
+from ..machines.cells import columns_of
 from ..machines.layers import Layers
 from ..machines.machine import Machine
 from ..machines.units.categorical import Categorical
 from ..machines.units.gaussian import Gaussian
 from ..machines.units.unit import Beta, Unit
-from .cells import columns_of
 
 HALF_LOG = 0.5 * math.log(2.0 * math.pi)
 

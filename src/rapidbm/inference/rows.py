@@ -18,11 +18,11 @@ from torch import Tensor
 from ..errors import check_count
 from ..estimates import Bounds
 from ..likelihood.log_z import log_z
+from ..machines.cells import Cells, cells_of, precise
 from ..machines.machine import Machine
 from ..progress import watch
 from ..random import seed_from, stream
 from .annealed_rows import CHAINS, RowSums, anneal_rows
-from .cells import Cells, cells_of, precise
 from .few_terms import FewTerms
 
 

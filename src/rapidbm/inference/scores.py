@@ -32,10 +32,10 @@ from ..errors import check_count
 from ..estimates import Bounds
 from ..likelihood.log_z import log_z
 from ..machines import trusted
+from ..machines.cells import Cells, Place, cells_of, precise
 from ..machines.machine import Machine
 from ..progress import report_progress, watch
 from ..random import seed_from, stream
-from .cells import Cells, Place, cells_of, precise
 from .chains import clamped_chains
 from .few_terms import CHUNK, FewTerms, log_states
 from .rows import less, row_sums

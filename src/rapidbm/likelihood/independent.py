@@ -88,22 +88,37 @@ def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
     return Fit((seen - one).cpu(), columns, len(images), one.cpu(), exact)
 
 
-def log_columns(machine: Machine, rows: Tensor, images: Tensor) -> Tensor:
-    """log p of some rows, (samples,), if the visible units of a machine knew nothing of each other: by
-    the smoothed marginals of all rows, encoded ones (samples, v)."""
+def log_columns(
+    machine: Machine,
+    rows: Tensor,
+    images: Tensor,
+    known: Tensor | None = None,
+    known_images: Tensor | None = None,
+) -> Tensor:
+    """log p of the known cells of some rows, (samples,), if the visible units of a machine knew nothing
+    of each other: by the smoothed marginals of the known cells of all rows, encoded ones (samples, v)."""
     layers, total = machine.layers, torch.zeros(len(images), dtype=torch.float64)
+    if known is not None:
+        rows = torch.where(known, rows, 0)
     sums = column_sums(rows)
     for layer in layers.visible:
         where, unit = layers.slices[layer], layers.kinds[layer]
         if unit.parameters:
-            unit = unit.with_parameters(unit.fitted(rows[:, where]))
-        mean, seen = unit.smoothed_mean(sums[where], len(rows)), images[:, where].double()
+            whole = rows[:, where]
+            if known is not None:  # of rows in which nothing of the layer is missing, if there are any
+                whole = whole[kept] if bool((kept := known[:, where].all(1)).any()) else whole
+            unit = unit.with_parameters(unit.fitted(whole))
+        count: Tensor | int = len(rows) if known is None else known[:, where].sum(0)
+        mean, seen = unit.smoothed_mean(sums[where], count), images[:, where].double()
         if unit == SPIN:
             up, p = (seen + 1.0) / 2.0, (1.0 + mean) / 2.0
             each = up * p.log() + (1.0 - up) * (1.0 - p).log()
         else:
             field = unit.field_of(mean[None])
             each = unit.per_unit(seen * field) - unit.energy(seen) - unit.log_sum(field)
+        if known_images is not None:
+            here = unit.per_unit(known_images[:, where].double()) > 0
+            each = torch.where(here, each, 0.0)
         total = total + each.sum(1).cpu()
     return total
 

@@ -10,6 +10,7 @@
     machine        couplings and biases: `Machine`, `stack`, `scaled`
     constructors   from sizes: `rbm`, `dbm`, `bm`
     gauge          parameters that change no probability, kept at 0: `fix_gauge`
+    cells          rows and which of their cells are observed: `Cells`, `cells_of`
     enumeration    sums over states that need no sampling
     ensembles      weighted states and the gradient over them: `Ensemble`, `WeightedSpins`
     weights        as others write them: `Weights`, `bqm_layers`
@@ -20,6 +21,7 @@ It knows accel and the modules below the rooms; no data set, no sampler, no trai
 Also imported by other rooms:
 
     ensembles: AllStates, GivenVisible, given_visible
+    cells: Cells, Place, cells_of, columns_of, known_and_filled, place_of, places, precise
     constructors: check_deep_start
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
         given_energy, log_prob_unnormalised, log_weight, most_states, states_of

@@ -372,32 +372,46 @@ class Machine(Displayable, nn.Module):
         found = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
         return found if self.biases is None else {**found, "biases": -mean}
 
-    def start_biases(self, visible: Any) -> None:
+    def start_biases(self, visible: Any, observed: Any = None) -> None:
         """Sets the visible biases to the data's marginals, of spins ⟨v_i⟩ = tanh b_i, smoothed by one
-        observation of each state, and own parameters of visible units, as precisions, to the data's."""
+        observation of each state, and own parameters of visible units, as precisions, to the data's.
+        Cells that are not `observed`, a mask by unit or column or that of a `Split`, do not count."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
+        observed = getattr(visible, "observed", None) if observed is None else observed
+        held = None
+        if observed is not None:
+            from .cells import known_and_filled
+
+            visible, known = known_and_filled(self, visible, observed, what="visible data")
+            held = self.layers.column_mask(known)
         rows = self.layers.encode(visible, what="visible data")
         if rows.dim() != 2:
             raise InputError(f"biases start from data (samples, {self.visible}), not {tuple(rows.shape)}")
         for name, own in (self.own or {}).items():
             if int(name) in self.layers.visible:
-                fitted = self.layers.kinds[int(name)].fitted(rows[:, self.layers.slices[int(name)]])
+                where, kind = self.layers.slices[int(name)], self.layers.kinds[int(name)]
+                fitted = _fitted(kind, rows[:, where], None if held is None else held[:, where])
                 own.data.copy_(fitted.to(own).expand_as(own))
-        self.biases.data[:, : self.visible] = self.marginal_fields(rows).to(self.dtype)
+        self.biases.data[:, : self.visible] = self.marginal_fields(rows, held).to(self.dtype)
 
     @torch.no_grad()
-    def marginal_fields(self, rows: Tensor) -> Tensor:
+    def marginal_fields(self, rows: Tensor, held: Tensor | None = None) -> Tensor:
         """The fields on the visible columns in which units have the smoothed means of these rows, encoded
-        ones (samples, v): (v,), or (e, v) where units have parameters of their own."""
+        ones (samples, v): (v,), or (e, v) where units have parameters of their own. Of a mask `held` of
+        columns only what it marks counts."""
         if rows.dim() != 2 or rows.shape[1] != self.visible:
             raise InputError(
                 f"marginals are those of data (samples, {self.visible}), not {tuple(rows.shape)}"
             )
+        counts: Tensor | None = None
+        if held is not None:
+            rows, counts = rows.masked_fill(~held, 0), column_sums(held).clamp(min=1.0)
         sums, fields = column_sums(rows), []
         for layer in self.layers.visible:
-            unit = self.unit(layer)
-            mean = unit.smoothed_mean(sums[self.layers.slices[layer]], len(rows)).to(self.device)
+            unit, where = self.unit(layer), self.layers.slices[layer]
+            count: Any = len(rows) if counts is None else counts[where]
+            mean = unit.smoothed_mean(sums[where], count).to(self.device)
             fields.append(unit.field_of(mean).reshape(-1, len(mean)))
         whole = max(map(len, fields))
         found = torch.cat([x.expand(whole, -1) for x in fields], -1)
@@ -456,6 +470,17 @@ class Machine(Displayable, nn.Module):
         for parameter in one.parameters():
             parameter.data = parameter.data[index : index + 1].clone()
         return one
+
+
+def _fitted(kind: Unit, rows: Tensor, held: Tensor | None) -> Tensor:
+    """The parameters (p, units) that fit a layer's columns (samples, n_l), those that are held."""
+    if held is None or bool(held.all()):
+        return kind.fitted(rows)
+    parts = []
+    for where, one in kind.one_by_one(rows.shape[1]):
+        some = rows[held[:, where].all(1), where]
+        parts.append(one.fitted(some) if len(some) > 1 else one.start(1))
+    return torch.cat(parts, -1)
 
 
 def _tensor(values: Any, what: str) -> Tensor:

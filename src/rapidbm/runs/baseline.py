@@ -19,12 +19,12 @@ from ..accel.devices import device_named
 from ..data.splits import Dataset
 from ..disk import inside
 from ..estimates import Estimate
-from ..likelihood.following import mean_log_p
 from ..machines import trusted
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
 from ..random import stream
 from .folder import RunFolder
+from .incomplete import mean_log_p
 from .metrics import BOUND
 from .monitor import DOUBT, judging
 from .recipe import Recipe

@@ -22,9 +22,10 @@ from torch import Tensor
 from ..data.splits import Split
 from ..errors import InputError
 from ..estimates import Estimate
-from ..likelihood.following import LEAST, combined, mean_log_p, work_of_rows
+from ..likelihood.following import LEAST, combined, work_of_rows
 from ..machines.machine import Machine
 from ..progress import watch
+from .incomplete import mean_log_p
 from .metrics import BOUND
 from .monitor import DOUBT, Best, LikelihoodMonitor, pessimistic
 

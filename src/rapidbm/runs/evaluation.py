@@ -34,7 +34,9 @@ from ..progress import watch
 from ..random import check_seed, stream
 from ..training.negative import HasConfigurations, NegativePhase
 from ..training.sharded.shards import apart
+from . import incomplete
 from .folder import as_list
+from .incomplete import has_gaps
 from .metrics import BOUND, LIKELIHOOD, WATCHED, hamming_distance, mean_free_energy
 from .pretrained.packed import open_trained
 from .trained import Checkpoint, Trained
@@ -158,12 +160,15 @@ def evaluation(
     elif train is not None:  # how much is gained over columns that know nothing of each other
         first = machine.layers.encode(train)
         for part, split in splits.items():
-            alone = log_columns(machine, first, machine.layers.encode(split)).mean()
+            masks = (train.observed, split.observed)
+            alone = log_columns(machine, first, machine.layers.encode(split), *masks).mean()
             rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
     if not splits:
         pass
     elif states_of(machine.layers, machine.layers.visible) <= HIDDEN:
         for part, split in splits.items():
+            if has_gaps(split):
+                continue
             rows[f"free_energy_{part}"] = mean_free_energy(machine, split, rng)
     else:
         bits = states_of(machine.layers, machine.layers.visible).bit_length() - 1
@@ -249,12 +254,17 @@ def likelihoods(
     rows = named("log_z", z)
     if states_of(machine.layers, machine.layers.visible) <= HIDDEN:
         for part, split in parts.items():
-            found = log_likelihood(machine, split, normaliser=z, seed=seed)
+            found = _of_part(machine, split, z, seed)
             rows |= named(f"log_likelihood_{part}", found)
+            if has_gaps(split):
+                note = f"{note}; {part}: {found.effort.rpartition('; ')[2]}"
         return rows, note
     limit = WAIT / max(1, len(parts)) if likelihood == "auto" else None
     told = [note]
     for part, split in parts.items():
+        if has_gaps(split):
+            rows |= named(f"log_likelihood_{part}", _of_part(machine, split, z, seed))
+            continue
         rows |= named(f"log_bound_{part}", log_bound(machine, split, z))
         try:
             found = log_likelihood(machine, split, normaliser=z, seed=seed, limit=limit)
@@ -265,6 +275,13 @@ def likelihoods(
         rows[f"variational_gap_{part}"] = torch.as_tensor(found.gap)
         told.append(f"{part}: hidden units annealed too,{found.effort.removeprefix(z.effort)[1:]}")
     return rows, "; ".join([*told, "log_bound is what mean field proves: log p is not smaller"])
+
+
+def _of_part(machine: Machine, split: Split, z: Bounds, seed: int) -> Bounds:
+    """The mean of log p over a part, missing cells summed over."""
+    if has_gaps(split):
+        return incomplete.log_likelihood(machine, split, z, seed)
+    return log_likelihood(machine, split, normaliser=z, seed=seed)
 
 
 def named(name: str, found: Bounds) -> dict[str, Tensor]:

@@ -23,8 +23,8 @@ from ..accel.devices import by_device, lone_thread
 from ..accel.elementwise import signs_ahead, skip_signs
 from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
+from ..estimates import Estimate
 from ..glass.accessibility import gibbs_accessibility
-from ..likelihood.following import mean_log_p
 from ..likelihood.independent import UNITS
 from ..likelihood.log_z import HIDDEN, log_likelihood, log_z
 from ..machines import trusted
@@ -35,6 +35,7 @@ from ..progress import watch, watched
 from ..random import rng_from
 from ..registry import Registry
 from ..sampling.gibbs import run_sweeps
+from .incomplete import has_gaps, mean_log_p
 
 Measure = Callable[[Machine, Any, torch.Generator], Tensor]
 LIKELIHOOD, BOUND = WATCHED = ("log_likelihood", "log_bound")  # for which a run follows log Z
@@ -302,6 +303,10 @@ def _hidden_draws(machine: Machine, spins: Tensor, rng: torch.Generator, tries: 
 
 def mean_log_likelihood(machine: Machine, split: Any, rng: torch.Generator) -> Tensor:
     """Mean log p(v), exact or annealed. A run follows it from look to look instead (`monitor.py`)."""
+    rows = _split(split).in_memory()
+    if has_gaps(rows):
+        z = log_z(machine, rng=rng, data=rows.spins)
+        return mean_log_p(machine, rows, Estimate(z.value, z.error)).value
     return log_likelihood(machine, split, rng=rng).value
 
 

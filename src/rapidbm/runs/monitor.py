@@ -39,7 +39,7 @@ from ..data.splits import Dataset
 from ..display import Displayable
 from ..errors import DataWarning, InputError, LossWarning, TimeLimit
 from ..estimates import Estimate
-from ..likelihood.following import Follower, mean_log_p, work_of_rows
+from ..likelihood.following import Follower, work_of_rows
 from ..likelihood.independent import UNITS
 from ..machines.files import load_tensors, save_tensors
 from ..machines.machine import Machine
@@ -47,6 +47,7 @@ from ..progress import watch
 from ..training.loop import Progress, Training
 from ..training.positive import MeanField
 from .folder import Record, as_list
+from .incomplete import mean_log_p
 from .metrics import BOUND, METRICS, WATCHED
 from .presets import watched_for
 from .recipe import Recipe

@@ -8,6 +8,7 @@
     sharded/     the same in parts, which several processes share
     coordinates/ centred units, patterns in the strengths of their layers, the pace of hidden ones
     batches      which rows an update takes
+    gaps         missing cells of a batch, drawn at every update
     positive     the average over the data
     negative     the average over the model: one class per estimator
     annealer     the same from samplers of dimod: `Annealer`

@@ -42,6 +42,10 @@ class Batches(ABC):
     def spins(self, taken: Tensor) -> Tensor:
         """The rows of what was taken as a phase gets them, (e, b, v)."""
 
+    def observed(self, taken: Tensor) -> Tensor | None:
+        """Which cells of them are observed, (e, b, v); None: all."""
+        return None
+
     @abstractmethod
     def rows_in_memory(self) -> Tensor:
         """Rows to look at, (samples, v), all of them where memory holds them."""
@@ -54,7 +58,15 @@ class Batches(ABC):
 class InMemory(Batches):
     """Rows (samples, v) that the executor's device holds; a batch takes their numbers, (e, b)."""
 
-    def __init__(self, spins: Tensor, machine: Machine, executor: Executor, size: int) -> None:
+    def __init__(
+        self,
+        spins: Tensor,
+        machine: Machine,
+        executor: Executor,
+        size: int,
+        held: Tensor | None = None,
+    ) -> None:
+        self.held = held  # (samples, v) bool: the cells that are observed
         narrow = None if spins.is_floating_point() else executor.batch_dtype  # states, not reals
         self.stored = spins if narrow is None else spins.to(narrow)
         self.dtype = narrow or machine.dtype
@@ -73,6 +85,11 @@ class InMemory(Batches):
     def spins(self, taken: Tensor) -> Tensor:
         rows = self.stored.index_select(0, taken.reshape(-1))  # quicker than stored[taken]
         return rows.view(*taken.shape, -1).to(self.dtype)
+
+    def observed(self, taken: Tensor) -> Tensor | None:
+        if self.held is None:
+            return None
+        return self.held.index_select(0, taken.reshape(-1)).view(*taken.shape, -1)
 
     def rows_in_memory(self) -> Tensor:
         return self.stored
@@ -138,8 +155,14 @@ class Streamed(Batches):
         return max(1, (whole.starts[last] - first) // self.size)
 
 
-def batches_for(data: Tensor | Stored, machine: Machine, executor: Executor, size: int) -> Batches:
+def batches_for(
+    data: Tensor | Stored,
+    machine: Machine,
+    executor: Executor,
+    size: int,
+    held: Tensor | None = None,
+) -> Batches:
     """The batches of a training of this machine."""
     if isinstance(data, Stored):
         return Streamed(data, machine, executor, size)
-    return InMemory(data, machine, executor, size)
+    return InMemory(data, machine, executor, size, held)

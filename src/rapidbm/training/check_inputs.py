@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..data.stored import Stored
 from ..errors import InputError
+from ..machines.cells import known_and_filled
 from ..machines.machine import Machine
 from .optimisers import Optimizer
 
@@ -45,9 +46,9 @@ def check_each(optimizer: Optimizer, replicas: int) -> None:
             )
 
 
-def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
+def rows_for(machine: Machine, data: Any, observed: Any = None) -> tuple[Tensor | Stored, Tensor | None]:
     """Visible columns (samples, v) of this machine on its device, a copy; rows that stay on disk as they
-    are."""
+    are. And a mask of the observed ones, (samples, v); None where all are."""
     if hasattr(data, "train") and hasattr(data, "test"):
         raise InputError(
             "train needs spins (samples, visible) or a Split, such as data.train, not "
@@ -55,12 +56,24 @@ def rows_for(machine: Machine, data: Any) -> Tensor | Stored:
         )
     if isinstance(data, Stored):
         machine.layers.check_spins("training on rows that stay on disk", "a file of their values")
+    observed = getattr(data, "observed", None) if observed is None else observed
+    held = None
+    if observed is not None:
+        if isinstance(data, Stored):
+            raise InputError(
+                "rows with missing cells are trained on in memory; load them with stream=False"
+            )
+        data, known = known_and_filled(machine, data, observed, what="training data")
+        held = machine.layers.column_mask(known).to(machine.device)
+        if not bool(held.any()):
+            raise InputError("training data need some observed cells, and all of them are missing")
+        held = None if bool(held.all()) else held
     spins = data if isinstance(data, Stored) else machine.layers.encode(data, what="training data")
     shape = (len(data), data.visible) if isinstance(spins, Stored) else tuple(spins.shape)
     if len(shape) != 2 or shape[1] != machine.visible or not shape[0]:
         raise InputError(f"the data of this machine is (samples, {machine.visible}), not {shape}")
     # A copy: what the caller writes into the array later is not part of the training.
-    return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True)
+    return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True), held
 
 
 def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> StateParts:

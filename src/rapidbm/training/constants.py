@@ -22,12 +22,18 @@ from ..machines.spins import column_sums
 from ..machines.units.spin import SPIN
 
 
-def constant_means(data: Tensor | Split) -> Tensor:
+def constant_means(data: Tensor | Split, held: Tensor | None = None) -> Tensor:
     """⟨s_i⟩ of constant columns, smoothed by one observation of each spin; 0 of any other; (v,) float64.
 
-    All rows count: those on disk are read until no column can be constant any more.
+    All rows count: those on disk are read until no column can be constant any more. Of a mask `held`
+    (samples, v), or that of a split, only the cells that it marks.
     """
     some = data if isinstance(data, Tensor) else data.in_memory().spins
+    held = data.observed if held is None and isinstance(data, Split) else held
+    if held is not None:
+        sums, counts = column_sums(some.masked_fill(~held, 0)), column_sums(held)
+        constant = (sums.abs() == counts) & (counts > 0)
+        return torch.where(constant, sums.sign(), 0.0) * (counts / (counts + 2.0))
     sums = column_sums(some)
     found = torch.where(sums.abs() == len(some), sums.sign(), 0.0)
     if isinstance(data, Stored) and len(some) < len(data):

@@ -14,6 +14,7 @@ from ..errors import check_choice
 from ..machines.ensembles import Ensemble
 from ..machines.machine import Machine
 from ..random import seed_from
+from .gaps import SWEEPS
 from .loop import Progress
 from .negative import NegativePhase
 from .optimisers import Optimizer
@@ -41,6 +42,8 @@ def train(
     every: Literal["epoch", "update"] = "epoch",
     seed: int | None = None,
     rng: torch.Generator | None = None,
+    observed: Any = None,
+    gap_sweeps: int = SWEEPS,
     state: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Progress]:
     """Trains a machine in place; an iterator that yields after every epoch or every update.
@@ -85,6 +88,11 @@ def train(
         Seed of the training.
     rng : torch.Generator, optional
         Source of random numbers, in place of `seed`.
+    observed : array of bool of shape (samples, v), optional
+        Which cells are observed, by unit or by column; by default those of the split, else all. The
+        others are drawn at every update given the observed ones, never filled in beforehand.
+    gap_sweeps : int, default 10
+        Gibbs sweeps of these draws.
     state : mapping, optional
         A `Progress.state()` to continue from.
 
@@ -129,6 +137,8 @@ def train(
         shards=shards,
         ranks=current_ranks(),
         seed=seed_from(seed, rng),
+        observed=observed,
+        gap_sweeps=gap_sweeps,
     )
     if state is not None:
         trainer.load(state)

@@ -8,7 +8,7 @@ others go on. The walk of one update, in the order in which it happens:
 1. `Trainer.step` plans it on the host (`Trainer.plan`): which rows, which rates, whether patterns are
    projected. The executor (`accel/executors.py`) calls `Trainer.update_from` with the plan, or repeats
    what that did before, a GPU by a graph and a CPU by a recording. What follows is `update_from`.
-2. `batches.spins` answers the rows of the batch, (e, b, v).
+2. `batches.spins` answers the rows of the batch, (e, b, v); cells that are missing are drawn (`gaps.py`).
 3. `Trainer.gradient` sums (1) over the shards of this process and over the ranks; of one shard it is
    `Trainer.shard_gradient`: the positive phase completes the data, the negative one moves its chains and
    answers the model's configurations, and `sharded.shards.difference` takes their moments apart.
@@ -21,7 +21,7 @@ others go on. The walk of one update, in the order in which it happens:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import torch
@@ -32,13 +32,15 @@ from ..accel.executors import Plan, executor_for
 from ..accel.ranks import Ranks
 from ..accel.rounding import Precision
 from ..data.stored import Stored
-from ..errors import check_choice, check_count
+from ..errors import InputError, check_choice, check_count
+from ..likelihood.independent import Fit
 from ..machines.machine import Machine
 from ..random import stream
 from .batches import batches_for
 from .check_inputs import check_objects, fitting, rows_for
 from .constants import Constants, constant_means
 from .coordinates.centring import Centring
+from .gaps import SWEEPS, completed
 from .load import warn_of_load
 from .loop import Training
 from .negative import NegativePhase, PatternInduced, Persistent
@@ -78,10 +80,14 @@ class Trainer(Training):
         ranks: Ranks | None = None,
         part: tuple[object, ...] = (),
         constant: Tensor | None = None,
+        observed: Any = None,
+        gap_sweeps: int = SWEEPS,
     ) -> None:
         """The `ranks` share the `shards`; `part` names the random numbers of a trainer that has a part of
         the machine (`sharded/abreast.py`). `constant` are the means of the columns that are to be biases
-        and nothing else, 0 for any other (v,); None: of those that are the same in all rows."""
+        and nothing else, 0 for any other (v,); None: of those that are the same in all rows. Cells
+        that are not `observed` are drawn at every update by so many clamped sweeps (`gaps.py`)."""
+        check_count("the number of clamped sweeps of missing cells", gap_sweeps)
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
         check_choice("batch mean", batch_mean, BATCH_MEANS)
@@ -89,9 +95,13 @@ class Trainer(Training):
             check_count("the number of updates to average over", average)
         check_objects(negative, positive, projection, optimizer)
         prepare(machine.device)
-        rows = rows_for(machine, spins)
+        rows, held = rows_for(machine, spins, observed)
+        if held is not None and part and part[0] == "units":
+            raise InputError(
+                "rows with missing cells are not trained in shards of units; take --shard-by chains"
+            )
         if constant is None and machine.biases is not None and machine.layers.visible_spins:
-            constant = constant_means(rows)
+            constant = constant_means(rows, held)
         constants = None if constant is None else Constants.of(machine, constant)
         if constants is not None and not part:  # of a part the whole has been started
             constants.start()
@@ -113,7 +123,8 @@ class Trainer(Training):
         others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
         self.stepper = Stepper(machine, updater, projection, constants, self.status, others)
         some = rows.in_memory().spins if isinstance(rows, Stored) else rows
-        self.centring = Centring(machine, some, persistent=self.persists) if centred else None
+        self.centring = Centring(machine, some, persistent=self.persists, held=held) if centred else None
+        self.gap_sweeps = gap_sweeps
         self.executor = executor_for(
             machine.device,
             self.shards.rngs,
@@ -122,7 +133,7 @@ class Trainer(Training):
             precision,
             others,
         )
-        self.batches = batches_for(rows, machine, self.executor, batch_size)
+        self.batches = batches_for(rows, machine, self.executor, batch_size, held)
         self.average = RunningAverage(self.stepper.parameters, average) if average else None
 
     # -- the walk of one update -------------------------------------------------------------------
@@ -158,6 +169,9 @@ class Trainer(Training):
         """The update, all of it on the device."""
         batch = self.batches.spins(plan.rows)  # (e, b, v)
         with self.machine.fixed_parameters(self.shards.most):
+            held = self.batches.observed(plan.rows)
+            if held is not None:
+                batch = self.completed(batch, held, plan.size)
             gradient = self.gradient(batch, plan.size)
         if self.centring is None:
             self.stepper.step(gradient, plan.rates, plan.project, self.rng)
@@ -173,13 +187,24 @@ class Trainer(Training):
 
     def gradient(self, batch: Tensor, size: int) -> dict[str, Tensor]:
         """Eq. (1) without the rate, summed over the shards, here and elsewhere."""
-        first = self.shards.rows(size).start
-        parts = []
-        for shard in self.shards:
-            rows = shard.rows(size)
-            own = batch[:, rows.start - first : rows.stop - first]
-            parts.append(self.shard_gradient(shard, own, size))
+        parts = [self.shard_gradient(shard, own, size) for shard, own in self.of_shards(batch, size)]
         return self.shards.summed(parts)
+
+    def of_shards(self, rows: Tensor, size: int) -> Iterator[tuple[Shard, Tensor]]:
+        """What each shard has of the rows of this process, (e, b, v)."""
+        first = self.shards.rows(size).start
+        for shard in self.shards:
+            own = shard.rows(size)
+            yield shard, rows[:, own.start - first : own.stop - first]
+
+    def completed(self, batch: Tensor, held: Tensor, size: int) -> Tensor:
+        """The batch with its missing cells drawn, each shard's by its own random numbers."""
+        parts = []
+        both = zip(self.of_shards(batch, size), self.of_shards(held, size), strict=True)
+        for (shard, rows), (_, known) in both:
+            if rows.shape[1]:
+                parts.append(completed(self.machine, rows, known, shard.rng, self.gap_sweeps))
+        return torch.cat(parts, 1) if parts else batch
 
     def shard_gradient(self, shard: Shard, batch: Tensor, size: int) -> dict[str, Tensor]:
         """That of one shard, times its share in a batch of that size; the chains move beside."""
@@ -202,6 +227,10 @@ class Trainer(Training):
 
     def rows_in_memory(self) -> Tensor:
         return self.batches.rows_in_memory()
+
+    def fit(self) -> Fit | None:
+        held = getattr(self.batches, "held", None)
+        return None if held is not None else super().fit()  # it would count cells that are missing
 
     def wait(self) -> None:
         wait(self.machine.device)

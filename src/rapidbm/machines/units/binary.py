@@ -86,5 +86,5 @@ class Binary(Unit):
         entropy: Tensor = torch.special.entr(mean) + torch.special.entr(1.0 - mean)
         return entropy
 
-    def smoothed_mean(self, total: Tensor, rows: int) -> Tensor:
+    def smoothed_mean(self, total: Tensor, rows: int | Tensor) -> Tensor:
         return (total + 1.0) / (rows + 2.0)

@@ -226,7 +226,7 @@ class Categorical(Unit):
     def entropy(self, mean: Tensor) -> Tensor:
         return self.per_unit(torch.special.entr(mean.double()))
 
-    def smoothed_mean(self, total: Tensor, rows: int) -> Tensor:
+    def smoothed_mean(self, total: Tensor, rows: int | Tensor) -> Tensor:
         q = torch.tensor(self.each(total.shape[-1]), device=total.device)
         return (total + 1.0) / (rows + self.on_columns(q, total.shape[-1]))
 

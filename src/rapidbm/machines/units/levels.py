@@ -109,5 +109,5 @@ class Levels(Unit):
     def nearest(self, field: Tensor) -> Tensor:
         return self._values(field)[self._logits(field.detach(), 1.0).argmax(-1)]
 
-    def smoothed_mean(self, total: Tensor, rows: int) -> Tensor:
+    def smoothed_mean(self, total: Tensor, rows: int | Tensor) -> Tensor:
         return (total + sum(self.values)) / (rows + len(self.values))

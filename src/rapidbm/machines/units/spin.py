@@ -93,7 +93,7 @@ class Spin(Unit):
     def unknown(self, states: Tensor) -> Tensor:
         return states == 0
 
-    def smoothed_mean(self, total: Tensor, rows: int) -> Tensor:
+    def smoothed_mean(self, total: Tensor, rows: int | Tensor) -> Tensor:
         return total / (rows + 2.0)
 
     def flip_cost(self, spins: Tensor, field: Tensor) -> Tensor:

@@ -171,7 +171,7 @@ class Unit(ABC):
 
     # -- from data -------------------------------------------------------------------------------
 
-    def smoothed_mean(self, total: Tensor, rows: int) -> Tensor:
+    def smoothed_mean(self, total: Tensor, rows: int | Tensor) -> Tensor:
         """The mean of each column from its sum over so many rows, such that it has a finite field."""
         return total / rows
 

@@ -32,8 +32,11 @@ FORGETS = 0.05  # the share of the newest means of hidden units
 class Centring:
     """Means that couplings leave out, and what follows from them."""
 
-    def __init__(self, machine: Machine, spins: Tensor, *, persistent: bool) -> None:
-        """For data (samples, v), and a negative phase with or without persistent chains."""
+    def __init__(
+        self, machine: Machine, spins: Tensor, *, persistent: bool, held: Tensor | None = None
+    ) -> None:
+        """For data (samples, v), of which the cells that are `held` count, and a negative phase with or
+        without persistent chains."""
         if machine.biases is None:
             raise InputError(
                 f"centred gradients are for a machine with biases, this one of "
@@ -52,7 +55,10 @@ class Centring:
             )
         self.machine = machine
         self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # μ, (e, 1, n)
-        self.offsets[..., : machine.visible] = column_sums(spins).to(machine.dtype) / len(spins)
+        means = column_sums(spins) / len(spins)
+        if held is not None:
+            means = column_sums(spins.masked_fill(~held, 0)) / column_sums(held).clamp(min=1.0)
+        self.offsets[..., : machine.visible] = means.to(machine.dtype)
 
     def gradient(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
         """Eqs. (2) and (3)."""

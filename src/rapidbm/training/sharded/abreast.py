@@ -31,6 +31,7 @@ from torch import Tensor
 from ...accel.ranks import Ranks, ThreadRanks, portion
 from ...data import splits
 from ...errors import InputError, LoadWarning
+from ...likelihood.independent import Fit
 from ...machines.layers import Layers
 from ...machines.machine import Machine
 from ...machines.patterns import Patterns
@@ -234,6 +235,10 @@ class Abreast(Training):
 
     def configurations(self, rng: torch.Generator) -> Tensor | None:
         return None if self.split.meets else self.trainers[0].configurations(rng)
+
+    def fit(self) -> Fit | None:
+        gaps = getattr(self.spins, "observed", None) is not None
+        return None if gaps else super().fit()
 
     def rows_in_memory(self) -> Tensor:
         return self.spins if isinstance(self.spins, Tensor) else self.spins.in_memory().spins

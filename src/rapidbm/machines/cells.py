@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError
-from ..machines.machine import Machine
-from ..machines.spins import values_of
-from ..machines.units.categorical import Categorical
-from ..machines.units.unit import Unit
+from .machine import Machine
+from .spins import values_of
+from .units.categorical import Categorical
+from .units.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,18 @@ def cells_of(
     column. Without a mask every cell is observed that is not NaN. One unit may be `ignored`: it is
     missing, whatever stands there."""
     layers = machine.layers
+    values, known = known_and_filled(machine, rows, observed, ignored=ignored, what=what)
+    held = layers.column_mask(known)
+    coded = layers.encode(values, what=what).to(torch.float64)
+    return Cells(torch.where(held, coded, 0.0), known, held)
+
+
+def known_and_filled(
+    machine: Machine, rows: Any, observed: Any, *, ignored: int | None = None, what: str = "rows"
+) -> tuple[Tensor, Tensor]:
+    """Rows as they were given, with some state in the place of every missing cell, and which cells are
+    observed, (c, units)."""
+    layers = machine.layers
     values = as_tensor(values_of(rows), what=what)
     units, columns = layers.visible_units, layers.visible_columns
     if values.dim() != 2 or values.shape[1] not in (units, columns) or not len(values):
@@ -76,12 +88,11 @@ def cells_of(
     known = _mask(machine, values, observed, what)  # (c, units)
     if ignored is not None:
         known[:, ignored] = False
-    held = layers.column_mask(known)
     by_unit = values.shape[1] == units
     if not bool(known.all()):
-        values = torch.where(known if by_unit else held, values, _fillers(machine, by_unit, values))
-    coded = layers.encode(values, what=what).to(torch.float64)
-    return Cells(torch.where(held, coded, 0.0), known, held)
+        there = known if by_unit else layers.column_mask(known)
+        values = torch.where(there, values, _fillers(machine, by_unit, values))
+    return values, known
 
 
 def _mask(machine: Machine, values: Tensor, observed: Any, what: str) -> Tensor:
