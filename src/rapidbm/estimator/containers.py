@@ -47,7 +47,8 @@ def checked_input(estimator: Any, X: Any, *, reset: bool) -> Any:
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if len(X) < 1 + reset:
         raise InputError(
-            f"found {len(X)} sample(s) (shape={tuple(X.shape)}) while a minimum of {1 + reset} is required"
+            f"found {len(X)} sample(s) (shape={tuple(X.shape)}) while a minimum of {1 + reset} is "
+            "required; give more rows"
         )
     return X
 

@@ -2,9 +2,9 @@
 
     mean_i = Σ_x x p(x | known cells of the row)                                                  (1)
 
-p of a category and of bins are the means of its columns (`inference/missing.py`), exact where few states are
-left to sum. A bin stands for `WITHIN` numbers spread over it. Gaussian units are drawn, because the map
-to a normal bends means.
+p of a category and of bins are the means of its columns (`inference/missing.py`), exact where few states
+are left to sum. A bin stands for `WITHIN` numbers spread over it. Gaussian units are drawn, because the
+map to a normal bends means.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch
 from ..arrays import Array
 from ..data.columns import Binned, Column, Numbers, Words
 from ..data.table_schema import TableSchema
-from ..inference.cells import places
 from ..inference.missing import draw_missing
+from ..machines.cells import places
 from ..machines.machine import Machine
 from ..random import stream
 from .table_training import probabilities

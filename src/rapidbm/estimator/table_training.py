@@ -1,7 +1,7 @@
 """Trainings for tables of any kind: a dense restricted machine, persistent chains, Adam.
 
-Biases start at the marginals of observed cells. The rate falls to zero. Some rows are held out, and of the
-machines along the way the one is kept that says most of a cell given the others of its row,
+Biases start at the marginals of observed cells. The rate falls to zero. Some rows are held out, and of
+the machines along the way the one with the largest log probability of hidden cells is kept:
 
     ⟨log p(x_i | x_O∖M)⟩, i in M, over rows held out                                           (1)
 
@@ -21,9 +21,9 @@ from torch import Tensor
 from ..data.mixed import layers_of
 from ..data.splits import Split
 from ..data.table_schema import TableSchema
-from ..inference.cells import places
 from ..inference.labels import predict
 from ..inference.missing import draw_missing
+from ..machines.cells import places
 from ..machines.constructors import rbm
 from ..machines.machine import Machine
 from ..random import stream

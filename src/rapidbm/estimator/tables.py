@@ -123,14 +123,15 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     """Fills gaps of tables whose columns are words, categories, integers or real numbers.
 
-    A restricted Boltzmann machine is trained on all rows, with missing cells marginalised, never filled
-    in beforehand. `transform` fills a gap by what the machine says of it given the known cells of its row.
+    A restricted Boltzmann machine is trained on all rows; missing cells are marginalised, never filled in
+    beforehand. `transform` fills a gap from its distribution given the known cells of the row.
 
     Parameters
     ----------
     how : {"mean", "likely", "draw"}, default "mean"
         What fills a gap: the mean of a number, its median, or a draw. Of words "mean" and "likely" both
-        take the most probable one. Draws keep the spread of a column; use several for multiple imputation.
+        take the most probable one. Draws keep the spread of a column; another
+        `random_state` in `transform` gives other ones.
     n_hidden : int or "auto", default "auto"
         Hidden units; "auto" is 32.
     n_epochs : int or "auto", default "auto"
@@ -244,8 +245,8 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Any:
         """Rows with their gaps filled.
 
-        Words that were not there in `fit` are kept, with a warning, and gaps of their rows are filled as if
-        they were missing. A column without any value in `fit` stays empty.
+        Words that were not there in `fit` are kept, with a warning, and gaps of their rows are filled as
+        if those words were missing. A column without any value in `fit` stays empty.
 
         Parameters
         ----------
@@ -286,8 +287,8 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
         some = known_part(self.schema_, table.take(rows))
         with quiet():
             if self.how == "draw":
-                machine, schema = self.machine_, self.schema_
-                answers = imputed(machine, schema, some, seed=self._seed, sweeps=self.sweeps)[0]
+                seed = _seed(self.random_state)
+                answers = imputed(self.machine_, self.schema_, some, seed=seed, sweeps=self.sweeps)[0]
             else:
                 answers = filled_by(
                     self.machine_, self.schema_, some, self.how, seed=self._seed, sweeps=self.sweeps
@@ -361,8 +362,8 @@ def _beside(frame: Any, marks: Array, names: Array) -> Any:
 class RapidClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
     """A classifier of tables with words, numbers and gaps, by exact p(y | x) of a machine of both.
 
-    The label is one more column of the table: a restricted Boltzmann machine is trained on rows and labels
-    together, so rows without a label (None or NaN) train, too, and missing cells are marginalised.
+    The label is one more column of the table: a restricted Boltzmann machine is trained on rows and
+    labels together, so rows without a label (None or NaN) train, too. Missing cells are marginalised.
 
     Parameters
     ----------
@@ -471,7 +472,8 @@ class RapidClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(labels[known].tolist(), return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"y has {len(self.classes_)} class, and a classifier needs two; give rows of another class"
+                f"y has {len(self.classes_)} class, and a classifier needs two; give rows of another "
+                "class"
             )
         words = tuple(f"{i}" for i in range(len(self.classes_)))
         name = "label" if "label" not in table.column_names else _another_name(table.column_names)
