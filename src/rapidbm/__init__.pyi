@@ -22,6 +22,8 @@ from .errors import TimeLimit as TimeLimit
 from .estimates import Bounds as Bounds
 from .estimates import Estimate as Estimate
 from .estimator.rbm import RapidRBM as RapidRBM
+from .estimator.tables import RapidClassifier as RapidClassifier
+from .estimator.tables import RapidImputer as RapidImputer
 from .exchange.rbms_files import load_rbms as load_rbms
 from .exchange.rbms_files import rbms_trajectory as rbms_trajectory
 from .exchange.rbms_files import rbms_updates as rbms_updates
