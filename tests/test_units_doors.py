@@ -32,6 +32,9 @@ OPEN = {  # name: where it is seen to be right, or why no unit enters
     "save_machine": TRAININGS,
     "log_z_along": PATHS,
     "TrajectoryTempering": PATHS,
+    **dict.fromkeys(("log_p", "scores", "predict", "draw_missing"), "test_inference.py"),
+    "sample_given": "test_conditions.py",
+    "evaluate": "test_table_commands.py, below",
     "descend": PATHS,  # real units have no list of states, and it says so
     "pattern_overlaps": "of the parameters alone",
     "spectrum": "of the parameters alone",
@@ -72,8 +75,6 @@ CLOSED = {
     "basins": lambda m, _: rb.basins(m, seed=0),
     "diagnose": lambda m, _: rb.diagnose(m),
     "effective_beta": lambda m, _: rb.effective_beta(m, random_states(m, 3)),
-    "evaluate": lambda m, _: rb.evaluate(m, known_half(m)),
-    "evaluate without data": lambda m, _: rb.evaluate(m),
     "gibbs_accessibility": lambda m, _: rb.gibbs_accessibility(m, seed=0),
     "glassiness": lambda m, _: rb.glassiness(m, series(m), seed=0),
     "ground_state": lambda m, _: rb.ground_state(m),
@@ -200,3 +201,16 @@ def test_the_gauge_takes_no_part_in_centring(kind, monkeypatch):
     centring = Centring(machine, rows, persistent=False)
     assert centring.offsets.shape == (2, 1, machine.layers.columns)
     assert isinstance(machine.couplings, Dense)
+
+
+@pytest.mark.parametrize("side", ["visible", "hidden"])
+def test_an_evaluation_of_other_units_has_their_likelihood(side):
+    """And no energies of ground states, which are for spins."""
+    kinds = {"units" if side == "visible" else "hidden_units": rb.Binary()}
+    machine = rb.rbm(3, 2, biases=True, scale=0.5, seed=0, **kinds)
+    rows = rb.to_bits(machine.random(30, seed=0)[0, :, :3] * 2 - 1) if side == "visible" else None
+    data = rb.Split(machine.random(30, seed=0)[0, :, :3] if rows is None else rows)
+    found = rb.evaluate(machine, data).rows
+    exact = rb.log_likelihood(machine, data).value
+    assert found["log_likelihood_data"][0] == pytest.approx(float(exact), abs=1e-6)
+    assert "ground_state_energy" not in found

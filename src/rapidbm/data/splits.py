@@ -285,11 +285,11 @@ class Dataset(Displayable):
         How many of the last visible units encode the label.
     undivided : Split, optional
         All rows in the order of the file, when they stay on disk.
-    schema : TableSchema, optional
-        What the columns of a table are, and the way back from rows of units to tables.
     units : Layers, optional
         The visible layers of a machine for these data, where their units are not all spins; the rows of
         the parts are columns of these layers then.
+    schema : TableSchema, optional
+        What the columns of a table are, and the way back from rows of units to tables.
 
     Raises
     ------
