@@ -25,9 +25,9 @@ def predict(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Predict a column of a table from the others: probabilities of words, mean and range of numbers.
+    """Predict a column of a table from the others.
 
-    What the file holds in that column is compared with the prediction, and not used for it.
+    Of words it gives the probability of each, of numbers their mean and a range. What the file holds in that column is compared with the prediction, and not used for it.
     """
     screen = Screen(as_json)
     machine, schema, table, of = opened_table(run, file, update, replica, device, without=column)

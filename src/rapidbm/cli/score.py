@@ -24,9 +24,9 @@ def score(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """How probable each row of a table is, with its 95 % interval, and which of its cells is unusual.
+    """How probable each row of a table is, and which of its cells is unusual.
 
-    The rows of the file are in the order of their log p, the least probable first; `row` is the number
+    log p comes with its 95 % interval. The rows of the file are in the order of their log p, the least probable first; `row` is the number
     that they had, from 1.
     """
     screen = Screen(as_json)

@@ -18,8 +18,8 @@
     shuffle     the order in which a training takes those
 
 Knows kinds of units, layers and the disk; no machine. Other rooms use `load`, `DATASETS` and `is_file` of
-the catalogue, `Dataset` and `Split`, `from_arrays`. A new set is a function that answers with a `Dataset`,
-and a line in `catalogue.DATASETS`; a new kind of file is a `Source` in `sources`, or what the child does
+the catalogue, `Dataset` and `Split`, `from_arrays`. A new set is a function that answers with a
+`Dataset`, and a line in `catalogue.DATASETS`; a new kind of file is a `Source` in `sources`, or what the child does
 with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
