@@ -9,6 +9,7 @@
     table_schema    what the columns of such a table are, its rows as numbers for a machine and back;
                 rules in `recognition`, kinds in `columns`, values in `cells`, maps in `monotone`
     alignments  sequences as codes; `identity` weighs and divides them by what is near
+    sequences   data sets of them, a categorical unit for each site
     text_files  content of text files within bounds
     sources     arrays of files, whole or some rows at a time; `reading/` those that C libraries read
     packed      eight spins to a byte, in a file

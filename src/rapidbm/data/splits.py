@@ -290,6 +290,8 @@ class Dataset(Displayable):
     units : Layers, optional
         The visible layers of a machine for these data, where their units are not all spins; the rows of
         the parts are columns of these layers then.
+    alphabet : str, default ""
+        The symbols of aligned sequences, in the order of their codes.
 
     Raises
     ------
@@ -314,6 +316,7 @@ class Dataset(Displayable):
     undivided: Split | None = None  # those rows themselves, where they stay on disk
     units: Layers | None = None  # the visible layers of a machine for them; None: spins
     schema: TableSchema | None = None  # of a table of any kind
+    alphabet: str = ""  # of aligned sequences: the symbol of each state
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
