@@ -151,6 +151,18 @@ def test_evaluation_takes_other_sequences(run, tmp_path):
     assert "147 columns" in str(found.exception)
 
 
+def test_scores_of_sequences(run, tmp_path):
+    other = family(tmp_path / "other.fasta", rows=5, sites=6, seed=3)
+    call("score", run, other, "--out", tmp_path / "s.csv")
+    lines = [line.split(",") for line in (tmp_path / "s.csv").read_text().splitlines()]
+    assert lines[0][:2] == ["name", "log_p"]
+    found = read_alignment(other)
+    expected = rb.log_p(rb.Run(run).machine(replica=0), found.codes.astype(int)).value[0]
+    order = expected.argsort().tolist()
+    assert [line[0] for line in lines[1:]] == [found.names[i] for i in order]
+    np.testing.assert_allclose([float(line[1]) for line in lines[1:]], expected[order], rtol=1e-9)
+
+
 def test_couplings_are_a_table_and_a_map(run, tmp_path):
     out, picture = tmp_path / "c.csv", tmp_path / "map.png"
     call("couplings", run, "--out", out, "--picture", picture)
