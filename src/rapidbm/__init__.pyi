@@ -52,6 +52,8 @@ from .ground.ground_state import GroundState as GroundState
 from .ground.ground_state import ground_state as ground_state
 from .inference.conditions import Condition as Condition
 from .inference.conditions import sample_given as sample_given
+from .inference.couplings import EffectiveCouplings as EffectiveCouplings
+from .inference.couplings import effective_couplings as effective_couplings
 from .inference.labels import predict as predict
 from .inference.missing import draw_missing as draw_missing
 from .inference.rows import log_p as log_p

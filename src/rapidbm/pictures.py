@@ -187,6 +187,23 @@ def show_curves(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, lab
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+def map_figure(scores: Tensor, names: Sequence[str] = ()) -> Figure:
+    """A map of scores between units (n, n), the darkest the highest; below 0 is white."""
+    values = scores.detach().double().cpu().numpy()
+    fig = figure(5.2, 4.6)
+    axes = fig.subplots()
+    top = max(float(values.max(initial=0.0)), 1e-12)
+    drawn = axes.imshow(values, cmap="Greys", vmin=0.0, vmax=top, interpolation="nearest")
+    if len(names) == len(values):
+        step = max(1, math.ceil(len(names) / 20))
+        labels = [plain(name[:20]) for name in names[::step]]
+        places = range(0, len(names), step)
+        axes.set_xticks(places, labels, fontsize=7, rotation=90)
+        axes.set_yticks(places, labels, fontsize=7)
+    fig.colorbar(drawn, ax=axes, label="score of a pair", shrink=0.8)
+    return fig
+
+
 def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     """All metrics of a run, one panel each."""
     aside = ("epoch", "update", "seconds", "diverged")

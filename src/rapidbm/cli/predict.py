@@ -27,7 +27,8 @@ def predict(
 ) -> None:
     """Predict a column of a table from the others.
 
-    Of words it gives the probability of each, of numbers their mean and a range. What the file holds in that column is compared with the prediction, and not used for it.
+    Of words it gives the probability of each, of numbers their mean and a range. What the file holds in
+    that column is compared with the prediction, and not used for it.
     """
     screen = Screen(as_json)
     machine, schema, table, of = opened_table(run, file, update, replica, device, without=column)

@@ -11,7 +11,9 @@ import typer
 from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import current_ranks
+from ..data.alignments import FASTA
 from ..data.mixed import table_of
+from ..data.sequences import write_sequences
 from ..machines.machine import Machine
 from ..random import stream
 from ..runs.pretrained.packed import open_trained
@@ -99,7 +101,9 @@ def sample(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"A new .png, .npy (±1) or .csv (0, 1) (default: samples.png in {FIGURES})."),
+        typer.Option(
+            help=f"A new .png, .npy (±1), .csv (0, 1) or .fasta (default: samples.png in {FIGURES})."
+        ),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -109,9 +113,14 @@ def sample(
     screen, opened, ranks = Screen(as_json), open_trained(run, file), current_ranks()
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     schema = opened.schema
+    alphabet = opened.alphabet
     pictured = schema is None and machine.layers.visible_spins
-    endings = TABLES if schema is not None else PICTURES + ARRAYS if pictured else ARRAYS
-    name = "samples.png" if pictured else "samples.csv"
+    endings: tuple[str, ...] = (
+        (*FASTA, *ARRAYS) if alphabet else PICTURES + ARRAYS if pictured else ARRAYS
+    )
+    if schema is not None:
+        endings = TABLES
+    name = "samples.fasta" if alphabet else "samples.png" if pictured else "samples.csv"
     path = Path(ranks.broadcast(lambda: str(target(out, opened, name, endings))))
     if given is not None:
         _sample_given(
@@ -129,6 +138,8 @@ def sample(
     names = opened.columns
     if schema is not None:
         write_rows(path, table_of(schema, spins, stream(seed, "cells")))
+    elif alphabet and path.suffix in FASTA:
+        write_sequences(path, machine.layers.decode(spins).numpy(), alphabet)
     elif not write_array(path, spins, names, machine.layers):
         pictures.save(pictures.image_figure(spins, opened.shape, names=names), path)
     drawn = {"samples": count, "sampler": sampler, "sweeps": steps, "out": str(path)}

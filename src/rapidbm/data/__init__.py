@@ -10,6 +10,7 @@
     table_schema    what the columns of such a table are, its rows as numbers for a machine and back;
                 rules in `recognition`, kinds in `columns`, values in `cells`, maps in `monotone`
     alignments  sequences as codes; `identity` weighs and divides them by what is near
+    sequences   data sets of them, a categorical unit for each site
     text_files  content of text files within bounds
     sources     arrays of files, whole or some rows at a time; `reading/` those that C libraries read
     packed      eight spins to a byte, in a file
@@ -19,8 +20,8 @@
 
 Knows kinds of units, layers and the disk; no machine. Other rooms use `load`, `DATASETS` and `is_file` of
 the catalogue, `Dataset` and `Split`, `from_arrays`. A new set is a function that answers with a
-`Dataset`, and a line in `catalogue.DATASETS`; a new kind of file is a `Source` in `sources`, or what the child does
-with it, a module in `reading/` and a line in `sources.LIBRARIES`.
+`Dataset`, and a line in `catalogue.DATASETS`; a new kind of file is a `Source` in `sources`, or what the
+child does with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
 

@@ -15,13 +15,14 @@ from .bars import bars4, bars_and_stripes
 from .digits import digits, mnist, mnist_static
 from .files import READERS, TABLES, from_file
 from .labelled import digits_labelled, mnist_labelled
+from .sequences import ENDINGS as SEQUENCES
 from .splits import Dataset, held_out
 from .tables import ENDINGS
 
-FILE_ENDINGS = (*READERS, *ENDINGS, *TABLES)
+FILE_ENDINGS = (*READERS, *ENDINGS, *TABLES, *SEQUENCES)
 OF_FILES = (
-    f"a file: {', '.join(FILE_ENDINGS)}, a row per sample: {{0,1}}, booleans or ±1, or a table with "
-    "columns of any kind; .npz and .h5 may hold train, test and valid"
+    f"a file: {', '.join(FILE_ENDINGS)}, a row per sample: {{0,1}}, booleans or ±1, a table with "
+    "columns of any kind, or aligned sequences; .npz and .h5 may hold train, test and valid"
 )
 
 
@@ -108,7 +109,7 @@ def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: 
     """
     text = str(name)
     if is_file(name):
-        _check_options(text, options, ("seed", "columns", "reals"))
+        _check_options(text, options, ("seed", "columns", "reals", "alphabet", "identity"))
         return from_file(name, valid=valid, stream=stream, **options)
     if stream:
         raise InputError(f"only the rows of a file stay on disk, and {text} is none; leave stream out")

@@ -23,6 +23,7 @@ from ..errors import DataWarning, InputError, check_count
 from ..machines.layers import Layers
 from ..machines.spins import to_spins
 from ..machines.units.unit import Unit
+from . import sequences
 from .converted import cached, shape_of, used
 from .mixed import AS_UNITS, OVERRIDES, REALS, from_table, overrides_of
 from .packed import ENDING, Packed
@@ -159,6 +160,8 @@ def from_file(
     seed: Annotated[int | None, SPLIT_SEED] = None,
     columns: Annotated[str | None, OVERRIDES] = None,
     reals: Annotated[str | None, AS_UNITS] = None,
+    alphabet: Annotated[str | None, sequences.OF_ALPHABET] = None,
+    identity: Annotated[float | None, sequences.OF_IDENTITY] = None,
     valid: float | None = None,
     stream: bool | None = None,
 ) -> Dataset:
@@ -168,16 +171,28 @@ def from_file(
     `train_labels`, `test_labels`; either way a `valid` with `valid_labels` is kept, and a warning names
     what is not read. `.parquet`: a column per spin, or lists in `samples`; `labels`. `.csv`, `.tsv`,
     `.txt` and `.data`: a row per sample, without labels; a first line may hold the names of the columns.
+    `.fasta`, `.a2m`, `.sto` and the like hold aligned sequences, which are divided by identity.
     `stream` leaves the rows on disk, by default those of 2^31 spins or more.
     """
     path = Path(path)
-    known, ending = (*READERS, *ENDINGS, *TABLES), path.suffix.lower()
+    known, ending = (*READERS, *ENDINGS, *TABLES, *sequences.ENDINGS), path.suffix.lower()
     if ending not in known:
         raise InputError(
             f"{path} has the ending {path.suffix!r}, known are {', '.join(known)}; convert it"
         )
     if not (path.is_file() or (path.is_dir() and ending in FOLDERS)):
         raise InputError(f"there is no file {path}; check the path")
+    if sequences.is_alignment(path):
+        if columns is not None or reals is not None or stream:
+            raise InputError(
+                f"{path} holds sequences, which have no columns of a table and are read as a whole; "
+                "leave --columns, --reals and --stream out"
+            )
+        return sequences.of_file(path, seed=seed or 0, valid=valid, alphabet=alphabet, identity=identity)
+    if alphabet is not None or identity is not None:
+        raise InputError(
+            f"{path} is no alignment ({', '.join(sequences.ENDINGS)}); leave alphabet and identity out"
+        )
     if ending in TABLES or columns is not None or reals is not None:
         data = _mixed(path, seed, columns, reals)
     elif ending in ENDINGS:

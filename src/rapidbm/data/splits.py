@@ -290,6 +290,8 @@ class Dataset(Displayable):
         the parts are columns of these layers then.
     schema : TableSchema, optional
         What the columns of a table are, and the way back from rows of units to tables.
+    alphabet : str, default ""
+        The symbols of aligned sequences, in the order of their codes.
 
     Raises
     ------
@@ -314,6 +316,7 @@ class Dataset(Displayable):
     undivided: Split | None = None  # those rows themselves, where they stay on disk
     units: Layers | None = None  # the visible layers of a machine for them; None: spins
     schema: TableSchema | None = None  # of a table of any kind
+    alphabet: str = ""  # of aligned sequences: the symbol of each state
 
     def _title(self) -> str:
         return f"Dataset {self.name}"

@@ -26,7 +26,7 @@ Also imported by other rooms:
     enumeration: LARGEST, check_states, clamped_states, enumerate_spins, free_layers,
         given_energy, log_prob_unnormalised, log_weight, most_states, states_of
     files: check_sizes, load_tensors, save_tensors
-    gauge: fix_gauge, has_gauge
+    gauge: fix_gauge, has_gauge, zero_sum
     machine: weakened
     spins: column_sums
     dense: FEWER

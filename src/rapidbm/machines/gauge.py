@@ -41,6 +41,30 @@ def fix_gauge(machine: Machine) -> None:
     machine.couplings.project(lambda values, layer: _mean(machine.layers, values, layer))
 
 
+def zero_sum(layers: Layers, fields: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Eq. (1) for fields (e, v) on the visible columns and pair couplings (e, v, v)."""
+    seen = range(layers.seen)
+
+    def mean(values: Tensor) -> Tensor:
+        parts = []
+        for layer in seen:
+            part = values[..., layers.slices[layer]]
+            found = _mean(layers, part, layer)
+            parts.append(torch.zeros_like(part) if found is None else found)
+        return torch.cat(parts, -1)
+
+    shares = mean(torch.ones_like(fields[:1]))  # 1 on columns of such units
+    counts = []
+    for layer in seen:
+        kind, size = layers.kinds[layer], layers.sizes[layer]
+        counts.append(kind.on_columns(kind.per_unit(torch.ones(size)), size))
+    shares = shares / torch.cat(counts).to(shares)
+    fields = fields + (pairs @ shares[:, :, None])[..., 0]
+    pairs = pairs - mean(pairs)
+    pairs = pairs - mean(pairs.mT).mT
+    return fields - mean(fields), pairs
+
+
 def _mean(layers: Layers, values: Tensor, layer: int) -> Tensor | None:
     """What (…, n_l) has on all columns of each unit; None where nothing is to be taken off."""
     return layers.kinds[layer].gauge(values)

@@ -70,6 +70,7 @@ RUN = Names(
                 "columns": Several(Text()),
                 "on_disk": Flag(),
                 "schema": Anything(),  # of a table, checked where it is read
+                "alphabet": Text(64),  # of sequences, the same
             },
         ),
     },
@@ -432,6 +433,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 "sha256": checksum(data),
                 **({"columns": data.columns} if data.columns else {}),
                 **({} if data.schema is None else {"schema": data.schema.to_json()}),
+                **({"alphabet": data.alphabet} if data.alphabet else {}),
                 **({"on_disk": True} if data.train.on_disk else {}),
             },
             "versions": {

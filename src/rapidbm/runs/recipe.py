@@ -54,6 +54,7 @@ PARTS: dict[str, Registry[Any]] = {  # what is chosen by name
     "positive": POSITIVE,
     "projection": PROJECTIONS,
 }
+OF_SEQUENCES = ("alphabet", "identity")  # options of alignments
 ONE_OR_EACH = ("scale", "momentum", "bound")  # a number, or one for each of several replicas
 PER_REPLICA = ("rate", "weight_decay", *ONE_OR_EACH)
 # The first field of each section, under which the command lists its options.
@@ -90,6 +91,16 @@ class Recipe:
         None,
         "Leave the rows of a file on disk, or read them all into memory (default: on disk from 2^31 "
         "spins on).",
+    )
+
+    alphabet: str | None = setting(
+        None,
+        "Of an alignment: protein, rna, dna, or its symbols, the gap first (default: by its letters).",
+    )
+    identity: float | None = setting(
+        None,
+        "Of an alignment: sequences that agree at more than this share of sites are near, and no test "
+        "sequence is near one in training (0.8).",
     )
 
     model: str = setting(
@@ -371,6 +382,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
+        options |= {name: getattr(self, name) for name in OF_SEQUENCES if getattr(self, name) is not None}
         return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..data.sequences import check_alphabet
 from ..data.splits import Dataset, Split
 from ..data.table_schema import TableSchema
 from ..display import Displayable
@@ -114,6 +115,12 @@ class Trained(Displayable, ABC):
         """What the columns of its table are; None where it was not trained on a table of any kind."""
         told = self.info["data"].get("schema")
         return None if told is None else TableSchema.from_json(told)
+
+    @property
+    def alphabet(self) -> str:
+        """The symbols of its sequences; empty where it was not trained on an alignment."""
+        told = self.info["data"].get("alphabet")
+        return "" if told is None else check_alphabet(told)
 
     @property
     def replicas(self) -> int:

@@ -20,6 +20,7 @@ from torch import Tensor
 from ...data.catalogue import is_file, load
 from ...data.files import from_arrays
 from ...data.mixed import from_table
+from ...data.sequences import as_rows, is_alignment
 from ...data.splits import Dataset, Split, top_half
 from ...data.table_schema import TableSchema
 from ...errors import InputError, lookup
@@ -150,7 +151,12 @@ def open_trained(run: str | Path | Trained | Machine, data: Any = None) -> Train
     file = isinstance(data, (str, Path)) and is_file(str(data))
     if file and isinstance(found, RunFolder) and found.finds(Path(data)):
         return found
-    given = _as_data(data) if found.schema is None else _as_table(data, found.schema)
+    if found.schema is not None:
+        given = _as_table(data, found.schema)
+    elif found.alphabet and isinstance(data, (str, Path)) and is_alignment(data):
+        given = as_rows(Path(data), found.alphabet)
+    else:
+        given = _as_data(data)
     if not (isinstance(found, RunFolder) and found.is_own(given)):
         found.measure_on(given, str(data) if isinstance(data, (str, Path)) else given.name)
     return found
