@@ -333,7 +333,7 @@ def test_a_good_file_is_offered_and_five_bad_ones_are_refused_with_their_reasons
     drop.set_input_files({"name": "<b>good</b>.csv", "mimeType": "text/csv", "buffer": GOOD.encode()})
     found.page.locator(".chip[aria-pressed=true]", has_text="csv").wait_for()
     assert chips.count() == before + 1
-    found.page.get_by_text("16 images to train, 4 to test; 4 columns").wait_for()
+    found.page.get_by_text("16 rows to train, 4 to test; 4 columns").wait_for()
 
 
 # -- Look, Compare, the tour --------------------------------------------------------------------------

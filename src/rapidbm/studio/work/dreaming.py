@@ -252,7 +252,7 @@ class Dream:
         )
         energy = machine.energy(self.spins, means=True)[0] / machine.layers.columns
         arrays: dict[str, Any] = {"spins": spins(self.spins[0, :, :v]), "energy": numbers(energy)}
-        if self.count % EVERY == 0 and self.chains > 1:
+        if self.count % EVERY == 0 and self.chains > 1 and machine.layers.spins:
             arrays["overlaps"] = numbers(_overlaps(self.spins[0, :, :v]))
         return {"beta": self.beta, "field": self.field, "sweeps": self.sweeps}, arrays
 
