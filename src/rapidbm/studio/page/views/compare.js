@@ -345,6 +345,7 @@ class Compare {
 }
 
 function key(run, name) {
+  if (name === "name") return run.title;
   return name === "last" || name === "best" ? average(run[name]) : run[name];
 }
 
