@@ -601,6 +601,8 @@ def test_the_tour_teaches_by_doing(visit):
             found.button("RAPID against CD").dispatch_event("click")  # the tour's box lies over it
             found.button("Train both").wait_for()
         found.button(act).click()
+        if act == "Train both for me":  # the training of the step before still runs
+            found.button("Stop it and train").click()
         found.page.locator(".tour-task.done").wait_for()
         found.button("Next" if number < 5 else "Done").click()
     assert not found.page.locator("#tour").is_visible()

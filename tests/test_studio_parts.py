@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import socket
 import struct
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -222,6 +226,21 @@ def test_questions_do_not_pile_up():
         queue.ask({"id": n}, lambda header, whole: heard.append(header))
     assert [told["id"] for told in heard] == [QUESTIONS + 1]
     assert "too many" in heard[0]["error"]
+
+
+def test_a_server_that_ended_while_the_fork_server_began_prints_nothing():
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, worker = socket.socketpair()
+    command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(there.fileno())]
+    with tempfile.TemporaryFile() as output, here, there, ours, worker:
+        socket.send_fds(here, [b"worker"], [worker.fileno(), output.fileno()])
+        here.close()  # before the library is loaded
+        ours.close()
+        worker.close()
+        done = subprocess.run(
+            command, pass_fds=[there.fileno()], capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_who_reads_a_file_holds_nobody_up(tmp_path):
