@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import socket
 import struct
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -26,11 +30,14 @@ from rapidbm.studio.request_queue import MAX_WAITING as QUESTIONS
 from rapidbm.studio.request_queue import RequestQueue
 from rapidbm.studio.studio import MAX_READERS, Studio
 from rapidbm.studio.uploads import ENDINGS, UploadError, safe_name, save_upload
+from rapidbm.studio.work.analyses import SPINS_ALONE, Analyses
 from rapidbm.studio.work.arrays import fields, numbers, packed, spins
 from rapidbm.studio.work.dreaming import Dream
 from rapidbm.studio.work.machines import SPECIMENS, opened, subject, without_places
+from rapidbm.studio.work.queries import Queries
 from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.steered import SteeredRun
+from rapidbm.studio.work.training import _couplings
 from rapidbm.training.schedules import Schedule
 
 # -- messages -----------------------------------------------------------------------------------------
@@ -221,6 +228,21 @@ def test_questions_do_not_pile_up():
     assert "too many" in heard[0]["error"]
 
 
+def test_a_server_that_ended_while_the_fork_server_began_prints_nothing():
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, worker = socket.socketpair()
+    command = [sys.executable, "-P", "-m", "rapidbm.studio.work", str(there.fileno())]
+    with tempfile.TemporaryFile() as output, here, there, ours, worker:
+        socket.send_fds(here, [b"worker"], [worker.fileno(), output.fileno()])
+        here.close()  # before the library is loaded
+        ours.close()
+        worker.close()
+        done = subprocess.run(
+            command, pass_fds=[there.fileno()], capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_who_reads_a_file_holds_nobody_up(tmp_path):
     async def run():
         studio, sent = Studio(tmp_path), []
@@ -229,7 +251,6 @@ def test_who_reads_a_file_holds_nobody_up(tmp_path):
             sent.append(parse_header(whole))
 
         studio.fork_server = fakes = Fakes()
-        studio.queries.fork_server = fakes
         page, other = studio.open_page(send), studio.open_page(send)
         for number in range(MAX_READERS + 1):
             told = {"id": number, "ask": "data", "dataset": "upload:slow.csv"}
@@ -238,7 +259,7 @@ def test_who_reads_a_file_holds_nobody_up(tmp_path):
         readers = list(fakes.all)  # a worker for each, and one question that waits
         assert [worker.told[0]["do"] for worker in readers] == ["read"] * MAX_READERS
         studio.receive(other, json.dumps({"id": 50, "ask": "data", "dataset": "bars4"}))
-        queries = fakes.all[MAX_READERS]
+        queries = fakes.all[MAX_READERS]  # of the other page
         assert queries.told == [{"folder": str(tmp_path), "do": "queries"}, {**queries.told[1], "id": 50}]
         queries.answer(id=50)
         assert list(other._slots) == ["answer/50"]  # before any file is read
@@ -254,6 +275,137 @@ def test_who_reads_a_file_holds_nobody_up(tmp_path):
         assert not studio._readers
 
     asyncio.run(run())
+
+
+def test_a_long_question_of_one_page_does_not_hold_up_another(tmp_path):
+    async def run():
+        studio = Studio(tmp_path)
+
+        async def send(whole):
+            pass
+
+        studio.fork_server = fakes = Fakes()
+        page, other = studio.open_page(send), studio.open_page(send)
+        studio.receive(page, json.dumps({"id": 1, "ask": "recipe", "dataset": "upload:slow.csv"}))
+        studio.receive(page, json.dumps({"id": 2, "ask": "runs"}))
+        studio.receive(other, json.dumps({"id": 3, "ask": "runs"}))
+        slow, quick = fakes.all
+        assert [told.get("id") for told in slow.told] == [None, 1]  # the next one of this page waits
+        assert [told.get("id") for told in quick.told] == [None, 3]
+        quick.answer(id=3)
+        assert list(other._slots) == ["answer/3"]
+        studio.close_page(page)
+        studio.close_page(other)
+        assert (slow.killed, quick.killed, quick.closed) == (True, False, True)
+        assert not studio.queries
+        assert len(fakes.all) == 2  # nobody is left to ask what waited
+
+    asyncio.run(run())
+
+
+# -- words for the page -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("3 of 10 done; give a larger limit=, or look at less", "3 of 10 done; look at less"),
+        ("use layers, or --model dbm", "use layers, or model dbm"),
+        ("give patterns=K (--patterns K), or 'cd' (--negative)", "give patterns K, or 'cd'"),
+        ("give --metric hamming, and a --preset", "give metric hamming, and a preset"),
+        ("anneal it (method='ais')", "anneal it (method 'ais')"),
+        ("there is no run 'a--b' or rate-limit=3.csv", "there is no run 'a--b' or rate-limit=3.csv"),
+    ],
+)  # fmt: skip
+def test_errors_on_the_page_have_no_words_of_the_command_line(tmp_path, error, told):
+    assert without_places(InputError(error), tmp_path) == told
+
+
+def test_a_run_that_was_named_by_a_time_gets_a_name_that_can_be_read(tmp_path):
+    recipe = Recipe.made("bars4", {"hidden": (8,), "patterns": 2, "epochs": 1, "replicas": 1})
+    for name in ("bars4-pid-20261118-053908-2", "mine"):
+        Run.create(tmp_path / name, recipe)
+    found = {run["name"]: run["title"] for run in Queries(tmp_path).runs({})[0]["runs"]}
+    assert found["mine"] == "mine"
+    assert found["bars4-pid-20261118-053908-2"] == "bars4, RBM 16×8 K=2, PID, 18 Nov 05:39:08 (2)"
+
+
+# -- choices that fit ---------------------------------------------------------------------------------
+
+
+def test_what_needs_patterns_is_refused_before_a_training_and_named(tmp_path):
+    desk = Queries(tmp_path)
+    dense = {"dataset": "bars4", "chosen": {"patterns": None, "hidden": [10]}}
+    told, _ = desk.recipe(dense)
+    assert (told["recipe"]["negative"], told["recipe"]["projection"]) == ("pcd", "none")
+    assert told["refused"]["negative"] == ["pid"]
+    assert set(told["refused"]["projection"]) == {"sign", "clip", "gibbs"}
+    assert desk.check(dense)[0]["fits"]
+    assert desk.recipe({"dataset": "bars4", "chosen": {}})[0]["refused"] == {}
+    for more in ({"negative": "pid"}, {"projection": "sign"}):
+        with pytest.raises(InputError, match="dense"):
+            desk.check({"dataset": "bars4", "chosen": {**dense["chosen"], **more}})
+    assert not list(tmp_path.iterdir())
+
+
+# -- tables -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A folder with a run of a table with words, numbers and a gap."""
+    folder = tmp_path_factory.mktemp("mixed")
+    rows = [f"{'red' if i % 3 else 'blue'},{i * 0.37 % 5:.2f},{i % 2},{'abc'[i % 3]}" for i in range(60)]
+    rows[4] = ",1.5,1,a"
+    (folder / "table.csv").write_text("\n".join(["colour,length,flag,kind", *rows]) + "\n")
+    chosen = {"hidden": (6,), "patterns": None, "negative": "cd", "epochs": 1, "replicas": 1,
+              "metrics": (), "projection": "none", "sweeps": 1}  # fmt: skip
+    recipe = Recipe.made(str(folder / "table.csv"), chosen)
+    for _ in Run.create(folder / "table-cd", recipe).go():
+        pass
+    return folder
+
+
+def test_cards_for_spins_say_so_where_a_table_has_other_units(mixed):
+    looks, asked = Analyses(mixed), {"machine": "table-cd"}
+    assert not subject(mixed, asked).machine.layers.spins
+    for name in SPINS_ALONE:
+        with pytest.raises(InputError, match="This card is for machines whose units are all ±1"):
+            looks.answers[name](asked)
+    place, _ = Queries(mixed).place(asked)
+    assert (place["load"], place["units"]) == (None, subject(mixed, asked).machine.layers.columns)
+    (run,) = Queries(mixed).runs({})[0]["runs"]
+    assert not run["reason"]
+
+
+def test_a_table_with_other_units_dreams_and_its_cells_have_names(mixed):
+    pipe = Told()
+    dream = Dream(pipe, mixed, "p", {"machine": "table-cd", "chains": 4})
+    (told, _) = pipe.all[0]
+    assert len(told["columns"]) == dream.machine.visible == told["shape"][1]
+    assert {"flag", "kind, 1 of 3", "kind, 3 of 3"} <= set(told["columns"])
+    assert (told["spins"], told["patterns"]) == (False, 0)
+    dream.handle({"do": "start", "start": {"from": "data"}})
+    dream.frame()
+    for wrong in ({"do": "hold", "up": [0]}, {"do": "set", "field": 0.5}):
+        with pytest.raises(InputError, match="units are all ±1"):
+            dream.handle(wrong)
+    dream.handle({"do": "hold", "up": [], "down": []})
+    assert dream.frame() is None
+
+
+def test_pictures_of_a_training_have_all_columns_of_a_table(mixed):
+    machine = subject(mixed, {"machine": "table-cd"}).machine
+    assert _couplings(machine).shape == (6, machine.visible)
+
+
+def test_a_hidden_page_is_sent_no_frames(mixed):
+    dream = Dream(Told(), mixed, "p", {"machine": "specimen:paramagnet", "chains": 2})
+    assert dream.moves
+    dream.handle({"do": "hidden", "on": True})
+    assert not dream.moves
+    dream.handle({"do": "hidden", "on": False})
+    assert dream.moves
 
 
 # -- uploads ------------------------------------------------------------------------------------------

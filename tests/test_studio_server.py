@@ -124,6 +124,52 @@ def test_a_training_is_an_ordinary_run_that_is_paused_stepped_and_gone_on_with(s
     same_bits(studio.folder / run, alone)
 
 
+def test_a_refused_training_stops_nothing_and_one_that_begins_stops_what_it_replaces(studio):
+    with studio.page() as page, studio.page() as other:
+        old = page.train(**SMALL, pace=SLOW)
+        page.until(old, lambda state: state["update"] >= 1)
+        dense = {**SMALL, "patterns": None, "negative": "pid"}
+        assert "dense" in other.asked("check", dataset="bars4", chosen=dense)["error"]
+        refused = other.asked("train", dataset="bars4", chosen=dense, stop=[old])["error"]
+        assert "--" not in refused
+        states = {t["run"]: t for t in other.ask("hello")["trainings"]}
+        assert states[old]["status"] == "running"
+        assert (states[old]["data"], states[old]["negative"]) == ("bars4", "pid")
+        beside = other.ask("train", dataset="bars4", chosen=SMALL, pace=SLOW)["run"]
+        now = page.until(old, lambda state: state["update"] >= 3)
+        assert now["status"] == "running"  # the other page let it go on
+        new = other.ask("train", dataset="bars4", chosen=SMALL, pace=SLOW, stop=[old])["run"]
+        page.until(old, lambda state: state["status"] == "interrupted")
+        for run in (beside, new):
+            other.tell("watch", runs={run: 0})
+            other.steer(run, "stop")
+            other.until(run, lambda state: state["status"] == "interrupted")
+        assert "list of runs" in other.asked("train", dataset="bars4", chosen=SMALL, stop="x")["error"]
+
+
+def test_a_hidden_tab_is_sent_no_pictures_until_it_is_looked_at(studio):
+    with studio.page() as page:
+        page.tell("dream", what="open", machine="specimen:paramagnet", chains=4)
+        run = page.train(**SMALL, pace=20)
+        page.event("dreamt")
+        page.event("frame")
+        page.tell("hidden", on=True)
+        page.ask("hello")
+        page.ask("place", machine="specimen:paramagnet")  # what was on its way has come
+        before = len(page.heard)
+        time.sleep(1.5)
+        page.ask("hello")
+        late = [told["event"] for told in page.heard[before:]]
+        assert late.count("dreamt") + late.count("frame") <= 1
+        assert late.count("training") <= 1
+        page.tell("hidden", on=False)
+        assert page.event("training", run=run)["state"]["update"] > 0
+        page.event("dreamt")
+        page.event("frame")
+        page.steer(run, "stop")
+        page.until(run, lambda state: state["status"] == "interrupted")
+
+
 def test_a_rate_that_is_changed_is_in_the_run_and_repeats_to_the_same_bits(studio, tmp_path):
     chosen = {**SMALL, "epochs": 10, "projection": "none"}
     with studio.page() as page:

@@ -18,7 +18,16 @@ Header = dict[str, Any]
 SIZE = struct.Struct("<I")
 LARGEST = 2**27  # bytes of a message
 ALIGNED = 4
-QUERIES = ("machines", "runs", "run", "datasets", "data", "recipe", "place")  # methods of `Queries`
+QUERIES = (
+    "machines",
+    "runs",
+    "run",
+    "datasets",
+    "data",
+    "recipe",
+    "check",
+    "place",
+)  # methods of `Queries`
 
 
 def message(header: Header, payload: bytes = b"") -> bytes:

@@ -29,6 +29,7 @@ class Page:
         self.watching: dict[str, int] = {}  # runs, and how many of their records the page has
         self.asking = 0  # questions without an answer yet
         self.closed = False
+        self.hidden = False  # its tab is not looked at, so that it is sent no pictures
         self._send_bytes = send_bytes
         self._slots: dict[str, Message] = {}
         self._unseen: Counter[str] = Counter()  # frames that were sent

@@ -68,7 +68,10 @@ class RequestQueue:
             self._next()
 
     def close(self) -> None:
-        """Lets the worker exit."""
+        """Lets the worker exit; what nobody waits for any more is not answered."""
+        self.waiting.clear()
+        if self.busy is not None:
+            self.cancel(self.busy)
         if self.worker is not None:
             self.worker.close()
             self.worker = None

@@ -42,7 +42,8 @@ class Studio:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self.read_only = folder, read_only
         self.fork_server = ForkServer()
-        self.queries, self.analyses = self._queue("queries"), self._queue("analyses")
+        self.analyses = self._queue("analyses")
+        self.queries: dict[str, RequestQueue] = {}  # by page, so that none waits for what another asked
         self.pages: dict[str, Page] = {}
         most = max(MAX_TRAININGS, os.cpu_count() or 1)
         self.trainings = Trainings(self.fork_server, str(folder), self.pages.values, most)
@@ -56,8 +57,7 @@ class Studio:
         return RequestQueue(self.fork_server, {"do": role, "folder": str(self.folder)})
 
     async def open(self) -> None:
-        self._open_dreamer()  # first: the page opens with its chains
-        self.queries.open()
+        self._open_dreamer()  # the page opens with its chains
 
     async def close(self) -> None:
         for task in self._readers:
@@ -84,6 +84,8 @@ class Studio:
             self.dreamer.send({"do": "close", "page": page.name})
         for key in [key for key in self._analysing if key[0] == page.name]:
             self.analyses.cancel(self._analysing.pop(key))
+        if page.name in self.queries:
+            self.queries.pop(page.name).close()
         for task, reader in self._readers.items():
             if reader is page:
                 task.cancel()
@@ -101,6 +103,12 @@ class Studio:
                     self._send_dreamer(page, {"do": "seen"})
             case "dream":
                 self._send_dreamer(page, {**asked, "do": asked.get("what")})
+                if page.hidden and asked.get("what") == "open":
+                    self._send_dreamer(page, {"do": "hidden", "on": True})
+            case "hidden":
+                page.hidden = asked.get("on") is True
+                self._send_dreamer(page, {"do": "hidden", "on": page.hidden})
+                self.trainings.look(page)
             case "watch":
                 runs = asked.get("runs")
                 known = runs if isinstance(runs, dict) else {}
@@ -141,10 +149,15 @@ class Studio:
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
         elif ask in QUERIES:
-            self.queries.ask(question, on_message)
+            self._queries_of(page).ask(question, on_message)
         else:
             self._analysing[page.name, number] = self.analyses.ask(question, on_message)
         return None
+
+    def _queries_of(self, page: Page) -> RequestQueue:
+        if page.name not in self.queries:
+            self.queries[page.name] = self._queue("queries")
+        return self.queries[page.name]
 
     def _pass_on(self, page: Page, header: Header, whole: bytes) -> None:
         number = header.get("id")
@@ -173,8 +186,11 @@ class Studio:
             if reason := name_error(name):
                 return reply({"error": reason})
             wanted["name"] = name
+        stop = asked.get("stop") or []
+        if not isinstance(stop, list) or not all(isinstance(run, str) for run in stop):
+            return reply({"error": "stop is a list of runs; name those that are to be stopped"})
         self.trainings.start(
-            wanted, lambda found: reply(found if "error" in found else {"answer": found})
+            wanted, lambda found: reply(found if "error" in found else {"answer": found}), stop
         )
         return None
 

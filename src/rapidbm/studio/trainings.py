@@ -7,7 +7,8 @@ newest frame. A page that comes, or comes back, is sent what it does not have.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ ENDED = ("finished", "interrupted", "failed", "refused", "killed")
 CONTROLS = ("pause", "go", "step", "stop", "rate", "pace", "replica")
 SAVE_TIMEOUT = 15.0  # seconds in which trainings save when the studio ends
 MAX_ENDED = 50  # trainings that have ended and are still listed
+ANNOUNCED = 2.0  # seconds between two lists of trainings, where only how far they are is new
 MAX_RECORDS = 10_000  # of a training that pages are sent; the folder has all
 
 
@@ -31,6 +33,7 @@ class LiveTraining:
     def __init__(self, run: str, answer: Callable[[Header], None]) -> None:
         self.run = run
         self.state: Header = {"status": "starting", "update": 0}
+        self.replaces: tuple[str, ...] = ()  # runs that are stopped once this one exists
         self.about: Header = {}
         self.records: list[Any] = []
         self.frame: bytes | None = None
@@ -42,9 +45,9 @@ class LiveTraining:
         return self.state["status"] in ENDED
 
     def message_for(self, page: Page) -> bytes | None:
-        """State, and the records that the page does not have."""
+        """State, and the records that the page does not have; None while its tab is hidden."""
         have = page.watching.get(self.run)
-        if have is None:
+        if have is None or page.hidden:
             return None
         page.watching[self.run] = len(self.records)
         told = {"event": "training", "run": self.run, "from": have, "records": self.records[have:]}
@@ -57,12 +60,14 @@ class LiveTraining:
     def send_frame(self) -> None:
         if self.frame is not None:
             for page in self.watchers:
-                page.post(f"{FRAME}{self.run}", self.frame)
+                if not page.hidden:
+                    page.post(f"{FRAME}{self.run}", self.frame)
 
     def send_watched(self) -> None:
         """Tells the worker whether anybody wants frames."""
         if not self.ended:
-            self.worker.send({"do": "watched", "watched": bool(self.watchers)})
+            watched = any(not page.hidden for page in self.watchers)
+            self.worker.send({"do": "watched", "watched": watched})
 
     def reply(self, answer: Header) -> None:
         """Answers the page that started it, once."""
@@ -81,6 +86,7 @@ class Trainings:
         self.max_running = max_running
         self.all: list[LiveTraining] = []
         self._one_ended = asyncio.Event()
+        self._announced = 0.0
 
     def newest(self, run: str) -> LiveTraining | None:
         """The newest training of a run."""
@@ -90,17 +96,34 @@ class Trainings:
         return [training for training in self.all if not training.ended]
 
     def summaries(self) -> list[Header]:
-        return [{"run": t.run, **t.state} for t in self.all if t.run]
+        """Each with its state, and what is trained on what."""
+        return [
+            {
+                "run": t.run,
+                **t.state,
+                "machine": t.about.get("machine"),
+                "data": (t.about.get("data") or {}).get("name"),
+                "negative": (t.about.get("recipe") or {}).get("negative"),
+            }
+            for t in self.all
+            if t.run
+        ]
 
-    def start(self, asked: Header, answer: Callable[[Header], None]) -> None:
-        """Starts or resumes a training; the answer comes when the run exists, or is refused."""
-        if len(self.running()) >= self.max_running:
+    def start(
+        self, asked: Header, answer: Callable[[Header], None], replaces: Sequence[str] = ()
+    ) -> None:
+        """Starts or resumes a training; the answer comes when the run exists, or is refused.
+
+        The runs that it `replaces` are stopped when it exists; if it is refused they go on.
+        """
+        if len([t for t in self.running() if t.run not in replaces]) >= self.max_running:
             most = f"{self.max_running} trainings run already"
             return answer({"error": f"{most}; stop one, or wait for it"})
         run = str(asked.get("resume") or "")
         if run and any(t.run == run for t in self.running()):
             return answer({"error": f"{run} is being trained already"})
         training = LiveTraining(run, answer)
+        training.replaces = tuple(replaces)
         training.worker = self.fork_server.fork(
             partial(self._on_message, training), partial(self._on_exit, training)
         )
@@ -131,6 +154,17 @@ class Trainings:
                 training.watchers.discard(page)
             training.send_watched()
 
+    def look(self, page: Page) -> None:
+        """The page's tab was hidden, or is looked at again and is sent what it missed."""
+        for training in self.all:
+            if page in training.watchers:
+                training.send_watched()
+                if not page.hidden:
+                    page.post(f"training/{training.run}", partial(training.message_for, page))
+                    training.send_frame()
+        if not page.hidden:
+            page.send("trainings", {"event": "trainings", "trainings": self.summaries()})
+
     def leave(self, page: Page) -> None:
         for training in self.all:
             if page in training.watchers:
@@ -139,7 +173,10 @@ class Trainings:
 
     def announce(self) -> None:
         """Sends all pages the list of trainings."""
+        self._announced = time.monotonic()
         for page in self.pages():
+            if page.hidden:
+                continue  # it is sent the list when it is looked at again
             page.send("trainings", {"event": "trainings", "trainings": self.summaries()})
 
     # -- what workers send ------------------------------------------------------------------------
@@ -158,12 +195,15 @@ class Trainings:
                 training.about = header
                 training.state = {**training.state, "status": "running"}
                 training.reply({"run": training.run})
+                for old in self.running():
+                    if old is not training and old.run in training.replaces:
+                        old.worker.send({"do": "stop"})
                 self.announce()
             case "state":
                 changed = header.get("status") != training.state.get("status")
                 training.state = header
                 training.send_state()
-                if changed:
+                if changed or time.monotonic() - self._announced > ANNOUNCED:
                     self.announce()
             case "remark":
                 for page in training.watchers:

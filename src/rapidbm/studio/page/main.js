@@ -4,6 +4,7 @@ import { Link } from "./parts/link.js";
 import { put } from "./parts/dom.js";
 import { remark } from "./parts/remarks.js";
 import { startTheme } from "./parts/theme.js";
+import { showRunning } from "./parts/trainings.js";
 import { Tour } from "./views/tour.js";
 
 const VIEWS = {
@@ -18,9 +19,12 @@ const stage = document.getElementById("view");
 const studio = {
   link,
   hello: null,
+  trainings: [], // of all pages, as they were last heard of
   go: (view, given = {}) => {
     location.hash = address(view, given);
   },
+  /** Writes into the address what is on the stage, without opening the view again. */
+  here: (view, given = {}) => history.replaceState(null, "", address(view, given)),
 };
 let open = null;
 let turn = 0;
@@ -49,6 +53,11 @@ async function show() {
   window.dispatchEvent(new CustomEvent("view", { detail: name }));
 }
 
+function heard(trainings) {
+  studio.trainings = trainings;
+  showRunning(document.getElementById("running"), trainings, (run) => address("play", { run }));
+}
+
 function linked(state, text) {
   document.getElementById("link").dataset.state = state;
   document.getElementById("link-text").textContent = text;
@@ -57,6 +66,7 @@ function linked(state, text) {
 link.on("open", async () => {
   linked("open", "connected");
   studio.hello = await link.ask("hello");
+  heard(studio.hello.trainings);
   document.body.classList.toggle("read-only", studio.hello.read_only);
   window.dispatchEvent(new CustomEvent("hello"));
   open?.reopen?.();
@@ -67,6 +77,7 @@ link.on("lost", () =>
     "The studio does not answer. Trainings are in their folders; this page goes on when it is back. If it was started anew, open the address that it printed.",
   ),
 );
+link.on("trainings", ({ trainings }) => heard(trainings));
 link.on("remark", ({ text }) => remark(text));
 window.addEventListener("hashchange", show);
 startTheme(document.getElementById("theme"));

@@ -1,5 +1,6 @@
 """What the worker processes of the studio do; everything that needs torch.
 
+page_words  what the page reads: errors, names of runs
 pipe        the worker's end of its socket
 arrays      spins, couplings and curves as bytes
 machines    the machines that can be chosen: runs, the package's machines, random specimens

@@ -49,11 +49,12 @@ def main() -> None:
                 run_worker(*handles)
             for handle in handles:
                 os.close(handle)
-            server.send(json.dumps({"started": pid}).encode())
+            with suppress(OSError):  # the server has ended meanwhile; the next message is its end
+                server.send(json.dumps({"started": pid}).encode())
 
 
 def report_exits(server: socket.socket) -> None:
-    with suppress(ChildProcessError):
+    with suppress(ChildProcessError, ConnectionError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             pid, status = found
             told = {"exited": pid, "status": os.waitstatus_to_exitcode(status)}

@@ -34,7 +34,7 @@ from ...runs.diagnosis import gibbs_series
 from ...runs.evaluation import WORTH, likelihood_curve, measured_parts
 from ...runs.report.page import write_report
 from .landscape import landscape
-from .machines import Subject, run_folder, subject
+from .machines import Subject, check_spins, run_folder, subject
 from .pipe import Pipe
 from .queries import Answer, answer
 
@@ -43,6 +43,7 @@ STARTS = 200  # of descents
 LIMIT = 600.0  # seconds that any of them may take
 REPORT = 60.0  # of a page that is exported
 LOADS = 24  # at which the lines of the phase diagram are drawn
+SPINS_ALONE = ("spectrum", "phases", "overlaps", "basins", "landscape", "verdict")
 PATH = 40  # checkpoints on the way through it
 
 
@@ -84,6 +85,8 @@ class Analyses:
     def once(self, name: str, view: Callable[[Subject], Answer], asked: dict[str, Any]) -> Answer:
         """The view, measured if it was not."""
         found = subject(self.folder, asked)
+        if name in SPINS_ALONE:
+            check_spins(found.machine, "This card", "Its likelihood can be measured.")
         key = (name, found.name, found.update, found.replica, found.saved())
         if key not in self.kept:
             self.kept[key] = view(found)
@@ -227,7 +230,7 @@ def likelihood_of(found: Subject) -> Answer:
 def _independent(found: Subject) -> float | None:
     """log p of the training data by independent columns, which any machine should beat."""
     data = found.data()
-    if data is None:
+    if data is None or data.units is not None:
         return None
     p = ((data.train.spins > 0).double().mean(0)).clamp(1e-6, 1 - 1e-6)
     return float((p * p.log() + (1 - p) * (1 - p).log()).sum())

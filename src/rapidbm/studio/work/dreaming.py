@@ -24,7 +24,7 @@ from ...random import stream
 from ...sampling.gibbs import sweeps
 from .arrays import Arrays, numbers, spins
 from .ladder import Ladder
-from .machines import Subject, subject, without_places
+from .machines import Subject, cell_names, check_spins, subject, without_places
 from .pipe import Pipe
 
 FRAME = 1 / 30  # seconds between two frames, at least
@@ -84,7 +84,7 @@ class Dream:
         self.seed = time.time_ns() % 2**31  # no two dreams are the same
         self.rng = stream(self.seed, "dream")
         self.beta, self.field, self.sweeps = 1.0, 0.0, 1
-        self.running, self.once = True, False
+        self.running, self.once, self.hidden = True, False, False
         self.unseen, self.count, self.due = 0, 0, 0.0
         self.ladder: Ladder | None = None
         self.chains = _count(asked.get("chains"), CHAINS, MOST)
@@ -102,7 +102,7 @@ class Dream:
 
     @property
     def moves(self) -> bool:
-        return (self.running or self.once) and self.unseen < AHEAD
+        return not self.hidden and (self.running or self.once) and self.unseen < AHEAD
 
     def _tell_what(self) -> None:
         machine, found = self.machine, self.subject
@@ -119,8 +119,11 @@ class Dream:
                 "machine": found.name,
                 "words": machine.describe(),
                 "shape": list(found.shape),
-                "columns": list(found.trained.columns),
-                "patterns": 0 if machine.patterns is None else machine.patterns.shape[1],
+                "columns": cell_names(found),
+                "spins": machine.layers.spins,
+                "patterns": 0
+                if not machine.layers.spins or machine.patterns is None
+                else machine.patterns.shape[1],
                 "replicas": found.trained.replicas,
                 "data": data is not None,
                 "labels": [] if labels is None else labels.tolist()[:100],
@@ -135,6 +138,9 @@ class Dream:
         do = told.get("do")
         if do == "seen":
             self.unseen = max(0, self.unseen - 1)
+        elif do == "hidden":  # its tab is not looked at
+            self.hidden = told.get("on") is True
+            self.due = time.monotonic()
         elif do == "set":
             self._set(told)
         elif do == "start":
@@ -155,6 +161,8 @@ class Dream:
         if "field" in told:
             if not is_number(told["field"]):
                 raise InputError(f"a field is a number, not {told['field']!r}")
+            if told["field"]:
+                check_spins(self.machine, "A field", "Change the temperature instead.")
             self.field = max(-20.0, min(20.0, float(told["field"])))
         if "sweeps" in told:
             self.sweeps = _count(told["sweeps"], 1, 200)
@@ -164,6 +172,8 @@ class Dream:
     def hold(self, told: Mapping[str, Any]) -> None:
         """Pixels that stay: `up` and `down` are lists of them, and all others are free."""
         visible = self.machine.visible
+        if told.get("up") or told.get("down"):
+            check_spins(self.machine, "The board", "Let the chains run free.")
         held, drawn = torch.zeros(visible, dtype=torch.bool), torch.ones(visible)
         for name, value in (("up", 1.0), ("down", -1.0)):
             places = told.get(name) or []
@@ -206,6 +216,7 @@ class Dream:
         patterns = self.machine.patterns
         if patterns is None:
             raise InputError("these couplings are dense, there are no patterns to start from")
+        check_spins(self.machine, "Starting from patterns", "Start from noise or from data.")
         signs = SPIN.nearest(patterns[0, :, : self.machine.visible])
         if isinstance(which, int) and 0 <= which < len(signs):
             return signs[which].expand(self.chains, -1)
@@ -241,7 +252,7 @@ class Dream:
         )
         energy = machine.energy(self.spins, means=True)[0] / machine.layers.columns
         arrays: dict[str, Any] = {"spins": spins(self.spins[0, :, :v]), "energy": numbers(energy)}
-        if self.count % EVERY == 0 and self.chains > 1:
+        if self.count % EVERY == 0 and self.chains > 1 and machine.layers.spins:
             arrays["overlaps"] = numbers(_overlaps(self.spins[0, :, :v]))
         return {"beta": self.beta, "field": self.field, "sweeps": self.sweeps}, arrays
 

@@ -21,6 +21,7 @@ from ...runs.folder import PRETRAINED
 from ...runs.pretrained.packed import Pretrained, known, open_trained
 from ...runs.single import SingleMachine
 from ...runs.trained import Trained
+from .page_words import without_options
 
 SPECIMEN = "specimen:"
 SIDE = 10  # of the images of a specimen
@@ -125,7 +126,35 @@ def without_places(error: object, folder: Path) -> str:
     )
     for place in sorted({str(folder), str(folder.resolve())}, key=len, reverse=True):
         words = words.replace(f"{place}/", "").replace(place, "the studio's folder")
-    return words or type(error).__name__
+    return without_options(words) or type(error).__name__
+
+
+def check_spins(machine: Machine, what: str, instead: str) -> None:
+    """Refuses what is for spins alone, in a sentence for the page."""
+    if not machine.layers.spins:
+        raise InputError(
+            f"{what} is for machines whose units are all ±1. This machine also has units for categories "
+            f"or numbers, so there is nothing to show here. {instead}"
+        )
+
+
+def cell_names(found: Subject) -> list[str]:
+    """What each visible column of a machine for a table stands for: a column of the table, and of
+    categories which one; empty where the units are spins."""
+    if found.machine.layers.visible_spins:
+        return list(found.trained.columns)
+    schema = found.trained.schema
+    if schema is None:
+        return []
+    names: list[str] = []
+    units = iter(schema.unit_columns)
+    for kind, told in schema.layers():
+        for states in told if kind == "categorical" else [1] * told:
+            name = next(units)
+            names += (
+                [name] if states == 1 else [f"{name}, {state + 1} of {states}" for state in range(states)]
+            )
+    return names
 
 
 def subject(folder: Path, asked: dict[str, Any]) -> Subject:

@@ -29,8 +29,9 @@ from ..messages import QUERIES
 from ..uploads import UPLOADED, UPLOADS
 from .arrays import Arrays, spins
 from .machines import embedded, run_folder, subject, without_places
+from .page_words import title_of
 from .pipe import Pipe
-from .recipes import UNPACKED, data_named, recipe_of, uploaded
+from .recipes import UNPACKED, check_fits, data_named, recipe_of, refused_by, uploaded
 
 Answer = tuple[dict[str, Any], Arrays]
 THUMBS = 12  # images of a data set
@@ -83,7 +84,7 @@ class Queries:
     def machines(self, asked: dict[str, Any]) -> Answer:
         """What can be dreamt of and looked at."""
         runs = [
-            {"name": run.name, "title": run.name, "text": f"{run.machine}, {run.data}"}
+            {"name": run.name, "title": title_of(run), "text": f"{run.machine}, {run.data}"}
             for run in self._listed()
             if not run.reason
         ]
@@ -102,6 +103,7 @@ class Queries:
             del told["folder"]
             told["reason"] = without_places(run.reason, self.folder) if run.reason else ""
             told["low"] = run.low
+            told["title"] = title_of(run)
             told["curve"] = [] if run.reason or not run.measure else self._curve(run)
             found.append(told)
         return {"runs": found}, {}
@@ -149,7 +151,7 @@ class Queries:
         }, {}
 
     def data(self, asked: dict[str, Any]) -> Answer:
-        """Some images of a data set, and how many there are."""
+        """Some rows of a data set, and how many there are."""
         name = str(asked.get("dataset"))
         return _described(name, _loaded(data_named(self.folder, name)))
 
@@ -173,13 +175,26 @@ class Queries:
         return {
             "recipe": {**own, "dataset": asked.get("dataset")},
             "rate": _rate(recipe),
+            "refused": refused_by(recipe),
         }, {}
+
+    def check(self, asked: dict[str, Any]) -> Answer:
+        """Whether a training of these choices can begin; what does not fit is told in words."""
+        recipe, _ = recipe_of(self.folder, asked)
+        check_fits(recipe)
+        return {"fits": True}, {}
 
     # -- phases -----------------------------------------------------------------------------------
 
     def place(self, asked: dict[str, Any]) -> Answer:
         """Load and temperature of a machine, and the temperatures of the three lines at that load."""
         found = subject(self.folder, asked)
+        size = {
+            "units": found.machine.layers.columns,
+            "exact": found.trained.has_data and can_be_exact(found.machine, WORTH),
+        }
+        if not found.machine.layers.spins:  # the theory of phases is one of spins
+            return {"load": None, "temperature": None, **size}, {}
         here = phase_point(found.machine)
         load, temperature = float(here.load[0]), float(here.temperature[0])
         lines = _lines(here.theory, round(here.aspect, 6), round(load, 6))
@@ -187,8 +202,7 @@ class Queries:
             "load": load,
             "temperature": temperature,
             **lines,
-            "units": found.machine.layers.columns,
-            "exact": found.trained.has_data and can_be_exact(found.machine, WORTH),
+            **size,
         }, {}
 
 
@@ -210,6 +224,8 @@ def _described(name: str, data: Dataset) -> Answer:
     return {
         "dataset": name,
         "shape": list(data.shape),
+        "table": data.shape[0] == 1,
+        "columns": data.shape[1] if data.schema is None else len(data.schema.columns),
         "train": len(data.train),
         "test": len(data.test),
         "labels": 0 if labels is None else len(torch.unique(labels)),

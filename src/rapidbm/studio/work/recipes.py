@@ -11,17 +11,25 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from ...accel.ranks import current_ranks
 from ...data.catalogue import entry_of, is_file
+from ...data.digits import mnist_is_here
 from ...data.files import check_unpacked
 from ...disk import inside
 from ...errors import InputError
+from ...runs.metrics import METRICS
+from ...runs.monitor import suited
 from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
 from ...schema import Either, Flag, Maybe, Names, Real, Several, Text, Whole
+from ...training.projections import PROJECTIONS
 from ..uploads import UPLOADED, UPLOADS
 
 UNPACKED = 2**28  # bytes of all arrays of such a file
 LARGEST = 2**27  # parameters of all replicas
+INSTEAD = {"negative": "pcd", "projection": "none", "scouts": None}  # where couplings are dense
 WORD = Text(40)
 NUMBER = Real()
 CHOSEN = Names(
@@ -68,8 +76,35 @@ def recipe_of(folder: Path, asked: Mapping[str, Any]) -> tuple[Recipe, str]:
         if name in values and not isinstance(values[name], tuple):
             values[name] = (float(values[name]),)
     recipe = Recipe.made(dataset, values, preset)
+    if recipe.patterns is None:  # what a preset for patterns fills in, and dense couplings cannot have
+        instead = {
+            name: value
+            for name, value in INSTEAD.items()
+            if name not in values and getattr(recipe, name) in refused_by(recipe)[name]
+        }
+        recipe = Recipe.made(dataset, {**values, **instead}, preset) if instead else recipe
     check_size(recipe)
     return recipe, preset
+
+
+def refused_by(recipe: Recipe) -> dict[str, list[Any]]:
+    """Values of choices that need patterns, where the couplings of this recipe are dense."""
+    if recipe.patterns is not None:
+        return {}
+    scouts = [] if recipe.scouts is None else [recipe.scouts]
+    projections = [name for name in PROJECTIONS if name != INSTEAD["projection"]]
+    return {"negative": ["pid"], "projection": projections, "scouts": scouts}
+
+
+def check_fits(recipe: Recipe) -> None:
+    """Refuses, in words, what a training of this recipe would refuse, without starting one."""
+    if recipe.dataset.startswith("mnist") and not mnist_is_here():
+        return  # a training downloads it; the settings alone were checked
+    data = recipe.data(None)
+    recipe = suited(recipe, data)
+    ready = recipe.trainer(data, torch.device("cpu"), current_ranks())
+    for name in recipe.metrics:
+        METRICS[name].check(ready.machine)
 
 
 def data_named(folder: Path, name: Any) -> str:

@@ -30,6 +30,7 @@ from ...training.negative import Persistent
 from ...training.trainer import Trainer
 from .arrays import Arrays, fields, spins
 from .machines import run_folder, without_places
+from .page_words import without_options
 from .pipe import Pipe, PipeClosed
 from .recipes import recipe_of
 from .steered import SteeredRun
@@ -159,7 +160,7 @@ class TrainingControl:
                 self.run.change_rate(told.get("rate"))
                 self.reported = 0.0
             except InputError as error:
-                self.pipe.send({"event": "remark", "text": str(error)})
+                self.pipe.send({"event": "remark", "text": without_options(str(error))})
 
     def wait_paused(self, step: Step) -> None:
         """While it is paused: what there is lies in the folder, so that others may look at it."""
@@ -281,8 +282,17 @@ def _couplings(machine: Machine) -> Tensor:
     v = machine.visible
     if machine.patterns is not None:
         return machine.patterns[0, :PATTERNS, :v]
-    edge = (0, 0) if machine.layers.self_coupled(0) else (0, min(machine.layers.neighbours(0)))
-    return machine.couplings.matrix(*edge)[0].mT[:PATTERNS]
+    layers = machine.layers
+    if layers.self_coupled(0):
+        return machine.couplings.matrix(0, 0)[0].mT[:PATTERNS]
+    hidden = min(unit for unit in layers.neighbours(0) if unit not in layers.visible)
+    parts = [  # of each visible layer, those of tables may have several
+        machine.couplings.matrix(layer, hidden)[0].mT[:PATTERNS]
+        if hidden in layers.neighbours(layer)
+        else torch.zeros(min(PATTERNS, layers.sizes[hidden]), layers.sizes[layer], device=machine.device)
+        for layer in layers.visible
+    ]
+    return torch.cat(parts, -1)
 
 
 def _filled(machine: Machine, data: Dataset, rng: torch.Generator) -> Arrays:

@@ -48,7 +48,7 @@ export class Tiles {
       (this.#wide * dense) / across / columns,
       (this.tallest() * dense) / down / rows,
     );
-    const gap = Math.round(Math.max(3 * dense, GAP * most * columns));
+    const gap = Math.round(Math.max(3 * dense, rows === 1 ? most : GAP * most * columns));
     const room = Math.min(
       ((this.#wide * dense + gap) / across - gap) / columns,
       ((this.tallest() * dense + gap) / down - gap) / rows,

@@ -21,7 +21,10 @@ export class Link extends EventTarget {
     const wake = () => {
       if (!document.hidden && !this.opened) this.#connect();
     };
-    document.addEventListener("visibilitychange", wake);
+    document.addEventListener("visibilitychange", () => {
+      wake();
+      this.tell("hidden", { on: document.hidden }); // nobody looks: no pictures are made or sent
+    });
     window.addEventListener("online", wake);
   }
 
@@ -71,6 +74,7 @@ export class Link extends EventTarget {
       this.opened = true;
       this.#failed = 0;
       for (const { told } of this.#asked.values()) this.#send(told);
+      if (document.hidden) this.tell("hidden", { on: true });
       this.#tell("open", {});
     });
     socket.addEventListener("message", (event) => this.#hear(read(event.data)));

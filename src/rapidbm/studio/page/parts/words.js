@@ -52,11 +52,11 @@ export const WORDS = {
   ],
   log_likelihood: [
     "Log-likelihood",
-    "The mean of log p over images, in nats: exact where it can be summed, else followed by annealing, with its error.",
+    "The mean of log p over the rows of the data (an image is a row), in nats: exact where it can be summed, else followed by annealing, with its error.",
   ],
   log_bound: [
     "Bound of the log-likelihood",
-    "A lower bound of the mean of log p over images, in nats: hidden units that are coupled to each other are inferred by mean field, and log Z is followed by annealing.",
+    "A lower bound of the mean of log p over the rows of the data (an image is a row), in nats: hidden units that are coupled to each other are inferred by mean field, and log Z is followed by annealing.",
   ],
   bands: ["Bands", "The line is the mean over replicas, the band holds four of five of them."],
   replicas: [

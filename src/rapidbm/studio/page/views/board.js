@@ -51,7 +51,7 @@ export class Board {
     this.box = h(
       "section",
       { class: "card", "aria-label": "Board" },
-      h("div", { class: "figure-head" }, h("h3", {}, "Hold pixels"), tip("hold")),
+      h("div", { class: "figure-head" }, (this.title = h("h3", {}, "Hold pixels")), tip("hold")),
       h(
         "div",
         { class: "board" },
@@ -60,7 +60,11 @@ export class Board {
           "div",
           { class: "board-side" },
           this.tools,
-          h("button", { type: "button", onclick: () => this.half() }, "Hold the upper half"),
+          (this.halved = h(
+            "button",
+            { type: "button", onclick: () => this.half() },
+            "Hold the upper half",
+          )),
           h("button", { type: "button", onclick: () => this.clear() }, "Let all go"),
         ),
       ),
@@ -87,6 +91,8 @@ export class Board {
   shape([rows, columns], names = []) {
     const same = rows === this.rows && columns === this.columns;
     Object.assign(this, { rows, columns, names });
+    this.title.textContent = rows === 1 ? "Hold cells" : "Hold pixels";
+    this.halved.textContent = rows === 1 ? "Hold the first half" : "Hold the upper half";
     if (!same) this.#held.clear();
     this.#at = [Math.min(this.#at[0], rows - 1), Math.min(this.#at[1], columns - 1)];
     const unit = Math.max(4, Math.floor(336 / Math.max(rows, columns)));

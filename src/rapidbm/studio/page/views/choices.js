@@ -16,11 +16,16 @@ const TAKES = { pid: ["sweeps"], cd: ["sweeps"], pcd: ["sweeps", "particles"], p
 const watched = ({ model }) => (model === "rbm" ? "log_likelihood" : "log_bound");
 const WAIT = 120; // milliseconds without a change before the library is asked
 
+const OPTIONS = ["sweeps", "particles", "rungs"];
+
 export class Choices {
-  chosen = {};
+  usual = {}; // of the data, where a lighter start than the library's suits a page
+  chosen = {}; // by hand; kept when the data change
   recipe = null;
   wrong = "";
+  refused = {}; // values of choices that do not go with the couplings
   #timer = 0;
+  #turn = 0;
 
   constructor(side, link, changed) {
     Object.assign(this, { side, link, changed });
@@ -35,6 +40,12 @@ export class Choices {
         { class: "figure-head" },
         (this.letter = h("span", { class: `letter ${side}`, "aria-hidden": "true" }, side.toUpperCase())),
         this.head,
+        h("span", { class: "push" }),
+        (this.again = h(
+          "button",
+          { type: "button", class: "quiet small", hidden: true, onclick: () => this.#forget() },
+          "Usual settings",
+        )),
       ),
       this.form,
       this.error,
@@ -46,21 +57,40 @@ export class Choices {
     this.head.textContent = alone ? "Machine" : `Machine ${this.side.toUpperCase()}`;
   }
 
-  begin(dataset, chosen) {
-    this.dataset = dataset;
-    this.chosen = { ...chosen };
-    this.recipe = null;
+  /** Other data, with what was chosen as it is; or other choices. */
+  begin(dataset, usual, chosen = this.chosen) {
+    Object.assign(this, { dataset, usual, chosen: { ...chosen } });
     this.#ask();
+  }
+
+  /** What is asked for: what is usual for the data, unless it belongs to something that was chosen otherwise. */
+  get asked() {
+    const usual = { ...this.usual };
+    if ("negative" in this.chosen) for (const option of OPTIONS) delete usual[option];
+    if (this.chosen.patterns === null) delete usual.scale;
+    if ("model" in this.chosen) delete usual.hidden;
+    return { ...usual, ...this.chosen };
+  }
+
+  #forget() {
+    this.begin(this.dataset, this.usual, {});
   }
 
   #set(name, value) {
     this.chosen[name] = value;
     if (name === "negative")
-      for (const option of ["sweeps", "particles", "rungs"])
+      for (const option of OPTIONS)
         if (!(TAKES[value] ?? []).includes(option)) delete this.chosen[option];
+    if (name === "patterns" && value === null) this.#dense();
     if (name === "model") this.#layers(value);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#ask(), WAIT);
+  }
+
+  /** What needs patterns goes with them. */
+  #dense() {
+    if (this.chosen.negative === "pid") delete this.chosen.negative;
+    if (this.chosen.projection !== "none") delete this.chosen.projection;
   }
 
   #layers(model) {
@@ -71,17 +101,21 @@ export class Choices {
 
   async #ask() {
     if (!this.link.opened) return void setTimeout(() => this.#ask(), 300);
+    const mine = (this.#turn += 1);
     try {
       const told = await this.link.ask("recipe", {
         dataset: this.dataset,
-        chosen: this.chosen,
+        chosen: this.asked,
         preset: this.preset,
       });
-      Object.assign(this, { recipe: told.recipe, rate: told.rate, wrong: "" });
+      if (mine !== this.#turn) return undefined; // something else was chosen meanwhile
+      Object.assign(this, { recipe: told.recipe, rate: told.rate, refused: told.refused, wrong: "" });
       this.#show();
     } catch (error) {
+      if (mine !== this.#turn) return undefined;
       this.wrong = error.message;
     }
+    this.again.hidden = !Object.keys(this.chosen).length;
     this.error.textContent = this.wrong;
     this.error.hidden = !this.wrong;
     this.changed();
@@ -100,6 +134,11 @@ export class Choices {
     controls.patterns.hidden = recipe.patterns === null;
     if (recipe.patterns !== null) quiet(controls.patterns, recipe.patterns);
     quiet(controls.hidden, Math.max(1, recipe.hidden[0] ?? 1));
+    for (const name of ["negative", "projection"])
+      for (const option of controls[name].options) {
+        option.disabled = (this.refused[name] ?? []).includes(option.value);
+        option.title = option.disabled ? "needs couplings built from patterns (RA)" : "";
+      }
     controls.negative.value = recipe.negative;
     quiet(controls.rate, this.rate);
     quiet(controls.replicas, recipe.replicas);

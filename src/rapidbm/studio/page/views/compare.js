@@ -4,8 +4,10 @@ import { h, put } from "../parts/dom.js";
 import { minus, short, size } from "../parts/numbers.js";
 import { complain } from "../parts/remarks.js";
 import { saveMenu } from "../parts/save.js";
+import { running } from "../parts/trainings.js";
 import { Curves } from "../draw/curves.js";
 import { Spark } from "../draw/spark.js";
+import { average, bestOf, groupsOf, headline, measureOf } from "./measures.js";
 
 const COLUMNS = [
   ["name", "Run"],
@@ -19,7 +21,7 @@ const COLUMNS = [
   ["changed", "Changed"],
 ];
 const SIDES = ["a", "b", "c", "d"];
-const MEASURES = { log_likelihood: "log p", log_bound: "log p ≥", hamming: "HD" };
+const SHOWN = 8; // curves of one frame
 
 export function open(stage, studio, given) {
   const compare = new Compare(stage, studio, given);
@@ -34,22 +36,14 @@ class Compare {
   constructor(stage, studio) {
     this.studio = studio;
     this.link = studio.link;
-    this.curves = new Curves({
-      title: "In one frame",
-      name: "compare",
-      word: "bands",
-      up: "",
-      height: 280,
-    });
-    this.curves.figure.hidden = true;
-    this.body = h("tbody", {});
+    this.frames = new Map(); // of data and measure: the curves of the runs that are ticked
+    this.framed = h("div", { class: "frames" });
     this.head = h("tr", {});
     this.table = h(
       "table",
       { class: "runs" },
       h("caption", { class: "unseen" }, "Runs of the folder"),
       h("thead", {}, this.head),
-      this.body,
     );
     this.multiples = h("div", { class: "multiples" });
     this.text = h("p", { class: "lead" });
@@ -64,13 +58,13 @@ class Compare {
           h("button", { type: "button", onclick: () => this.load().catch(complain) }, "Read again"),
           saveMenu(
             "runs",
-            () => this.curves.svg,
+            () => [...this.frames.values()][0]?.svg ?? this.multiples.querySelector("svg"),
             () => this.#rows(),
           ),
         ),
       ),
       this.text,
-      this.curves.figure,
+      this.framed,
       h(
         "div",
         { class: "card scroll", tabindex: 0, role: "region", "aria-label": "Table of runs" },
@@ -79,13 +73,30 @@ class Compare {
       h("h3", { class: "between" }, "Small multiples"),
       this.multiples,
     );
-    this.stops = [this.link.on("trainings", () => this.#soon())];
+    this.stops = [this.link.on("trainings", ({ trainings }) => this.#live(trainings))];
     if (studio.hello) this.load().catch(complain);
   }
 
   close() {
     for (const stop of this.stops) stop();
     clearTimeout(this.timer);
+  }
+
+  /** Rows of trainings follow them; the folder is read again when one has begun or ended. */
+  #live(trainings) {
+    const states = JSON.stringify(trainings.map(({ run, status }) => [run, status]));
+    if (states !== this.states) this.#soon();
+    this.states = states;
+    for (const { run, status, epoch, epochs, update, updates } of running(trainings)) {
+      const shown = this.runs.find(({ name }) => name === run);
+      const row = [...this.table.querySelectorAll("tr[data-run]")].find((tr) => tr.dataset.run === run);
+      if (!shown || !row) continue;
+      Object.assign(shown, { status, epoch: epoch ?? shown.epoch, epochs: shown.epochs ?? epochs });
+      const badge = row.querySelector(".badge");
+      badge.textContent = badge.dataset.status = status;
+      row.querySelector(".epoch").textContent = `${shown.epoch}/${shown.epochs ?? "…"}`;
+      row.querySelector(".epoch").title = updates ? `update ${update} of ${updates}` : "";
+    }
   }
 
   #soon() {
@@ -97,7 +108,7 @@ class Compare {
     const { runs } = await this.link.ask("runs");
     this.runs = runs;
     this.text.textContent = runs.length
-      ? "Click a heading to sort; tick runs to draw their curves in one frame."
+      ? "Runs of the same data and measure stand together, and only those are drawn in one frame. Click a heading to sort within each group; tick runs to draw their curves."
       : "There are no runs in this folder yet: train one on the page Play, or by the command.";
     this.#show();
   }
@@ -111,11 +122,20 @@ class Compare {
     );
     const { by, down } = this.sort;
     const ordered = [...this.runs].sort((p, q) => (down ? -1 : 1) * compared(key(p, by), key(q, by)));
-    put(
-      this.body,
-      ordered.map((run) => this.#row(run)),
+    const groups = groupsOf(ordered);
+    for (const body of this.table.querySelectorAll("tbody")) body.remove();
+    this.table.append(
+      ...groups.map((group) => {
+        const best = bestOf(group);
+        const title = h(
+          "tr",
+          { class: "group" },
+          h("th", { scope: "rowgroup", colspan: COLUMNS.length + 2 }, headline(group)),
+        );
+        return h("tbody", {}, title, group.runs.map((run) => this.#row(run, run === best)));
+      }),
     );
-    this.#drawMultiples(ordered);
+    this.#drawMultiples(groups);
     this.#drawCurves();
   }
 
@@ -142,11 +162,11 @@ class Compare {
     );
   }
 
-  #row(run) {
+  #row(run, best) {
     const open = !run.reason;
     const tick = h("input", {
       type: "checkbox",
-      "aria-label": `Draw ${run.name}`,
+      "aria-label": `Draw ${run.title}`,
       checked: this.chosen.has(run.name),
       disabled: !run.curve.length,
       onchange: () => {
@@ -161,7 +181,7 @@ class Compare {
         {
           type: "button",
           class: "quiet",
-          "aria-label": `${text} ${run.name}`,
+          "aria-label": `${text} ${run.title}`,
           onclick: () =>
             this.studio.go(view, view === "play" ? { run: run.name } : { machine: run.name }),
         },
@@ -169,9 +189,9 @@ class Compare {
       );
     return h(
       "tr",
-      {},
+      { dataset: { run: run.name } },
       h("td", {}, tick),
-      h("th", { scope: "row" }, run.name),
+      h("th", { scope: "row", title: run.name }, run.title),
       h(
         "td",
         {},
@@ -188,9 +208,14 @@ class Compare {
         run.machine,
         run.replicas > 1 ? h("span", { class: "soft" }, ` ×${run.replicas}`) : null,
       ),
-      h("td", { class: "numbers" }, open ? `${run.epoch}/${run.epochs ?? "…"}` : "–"),
+      h("td", { class: "numbers epoch" }, open ? `${run.epoch}/${run.epochs ?? "…"}` : "–"),
       h("td", { class: "numbers" }, measured(run, run.last)),
-      h("td", { class: "numbers" }, measured(run, run.best)),
+      h(
+        "td",
+        { class: "numbers" },
+        measured(run, run.best),
+        best ? h("span", { class: "badge best" }, "best") : null,
+      ),
       h("td", { class: "numbers" }, size(run.size)),
       h("td", { class: "numbers" }, run.changed.slice(5, 16).replace("T", " ")),
       h(
@@ -206,7 +231,7 @@ class Compare {
                 {
                   href: `/export?run=${encodeURIComponent(run.name)}`,
                   download: "",
-                  "aria-label": `Save ${run.name} as one page`,
+                  "aria-label": `Save ${run.title} as one page`,
                 },
                 "Page",
               ),
@@ -216,13 +241,38 @@ class Compare {
     );
   }
 
+  /** A frame for each data set and measure of the runs that are ticked; numbers in it stand for names below. */
   #drawCurves() {
-    const shown = this.runs.filter((run) => this.chosen.has(run.name)).slice(0, 8);
-    this.curves.figure.hidden = !shown.length;
-    this.curves.up = [...new Set(shown.map((run) => words(run.measure)))].join(", ");
-    this.curves.show(
+    const groups = groupsOf(this.runs.filter((run) => this.chosen.has(run.name) && run.measure));
+    const keys = new Set(groups.map(({ key }) => key));
+    for (const key of this.frames.keys()) if (!keys.has(key)) this.frames.delete(key);
+    for (const group of groups) this.#drawFrame(group);
+    put(
+      this.framed,
+      groups.map(({ key }) => this.frames.get(key).figure),
+    );
+    for (const { key } of groups) this.frames.get(key).refresh();
+  }
+
+  #drawFrame(group) {
+    const shown = group.runs.slice(0, SHOWN);
+    const { title, unit } = measureOf(shown[0]);
+    if (!this.frames.has(group.key)) {
+      const curves = new Curves({
+        title: headline(group),
+        name: `compare-${group.data}-${group.measure}`,
+        word: "bands",
+        up: unit.startsWith("nats") ? `${title}, ${unit}` : title,
+        height: 280,
+      });
+      curves.legend = h("ol", { class: "small legend-list" });
+      curves.figure.append(curves.legend);
+      this.frames.set(group.key, curves);
+    }
+    const curves = this.frames.get(group.key);
+    curves.show(
       shown.map((run, i) => ({
-        name: run.name,
+        name: String(i + 1),
         side: SIDES[i % 4],
         dashed: i > 3,
         x: run.curve.map(([x]) => x),
@@ -231,29 +281,38 @@ class Compare {
         high: run.curve.map(([, , , high]) => high),
       })),
     );
-    this.curves.caption.textContent = shown.length
-      ? "The lines are means over replicas; the bands reach from the lowest to the highest."
-      : "";
+    put(
+      curves.legend,
+      shown.map((run) => h("li", {}, run.title)),
+    );
+    const left = group.runs.length - shown.length;
+    curves.caption.textContent = `The lines are means over replicas; the bands reach from the lowest to the highest.${left ? ` ${left} more are ticked and not drawn.` : ""}`;
   }
 
-  #drawMultiples(runs) {
-    const some = runs.filter((run) => run.curve.length > 1).slice(0, 60);
-    const frames = new Map(); // runs of one measure share their axes
-    for (const run of some) frames.set(run.measure, [...(frames.get(run.measure) ?? []), ...run.curve]);
+  #drawMultiples(groups) {
+    const curved = groups.map(({ runs }) => runs.filter((run) => run.curve.length > 1));
+    const some = curved.flatMap((runs) => {
+      const shared = runs.flatMap((run) => run.curve); // runs that can be compared share their axes
+      return runs.map((run) => ({ run, shared }));
+    });
     put(
       this.multiples,
-      some.map((run) =>
+      some.slice(0, 60).map(({ run, shared }) =>
         h(
           "figure",
           { class: "card multiple" },
           h(
             "figcaption",
             { class: "small" },
-            h("b", {}, run.name),
+            h("b", {}, run.title),
             h("br"),
-            h("span", { class: "soft" }, `${words(run.measure)}: ${measured(run, run.last)}`),
+            h(
+              "span",
+              { class: "soft" },
+              `${run.data}, ${measureOf(run).title}: ${measured(run, run.last)}`,
+            ),
           ),
-          new Spark(run.curve, frames.get(run.measure), run.name).svg,
+          new Spark(run.curve, shared, run.title).svg,
         ),
       ),
     );
@@ -262,6 +321,7 @@ class Compare {
   #rows() {
     const columns = [
       "name",
+      "title",
       "status",
       "data",
       "machine",
@@ -269,6 +329,7 @@ class Compare {
       "epochs",
       "replicas",
       "measure",
+      "low",
       "last",
       "best",
       "size",
@@ -283,12 +344,8 @@ class Compare {
   }
 }
 
-function average(values) {
-  const found = (values ?? []).filter((x) => x !== null);
-  return found.length ? found.reduce((a, b) => a + b, 0) / found.length : null;
-}
-
 function key(run, name) {
+  if (name === "name") return run.title;
   return name === "last" || name === "best" ? average(run[name]) : run[name];
 }
 
@@ -298,9 +355,6 @@ function compared(p, q) {
   if (q === null || q === undefined) return 1;
   return typeof p === "string" ? p.localeCompare(q, "en", { numeric: true }) : p - q;
 }
-
-const words = (measure) =>
-  measure.replace(/^(log_likelihood|log_bound|hamming)/, (name) => MEASURES[name]).replaceAll("_", " ");
 
 function measured(run, values) {
   const found = (values ?? []).filter((x) => x !== null);

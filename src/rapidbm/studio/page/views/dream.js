@@ -71,8 +71,9 @@ class Dream {
     this.link
       .ask("place", { machine: this.machine, replica: Number(this.given.replica ?? 0) })
       .then((place) => {
+        if (place.load === null) return this.zones.hide(); // the theory is one of spins
         this.zones.show(place, BETA);
-        this.zones.mark(beta.input.number);
+        return this.zones.mark(beta.input.number);
       })
       .catch(() => this.zones.hide());
   }
@@ -165,6 +166,11 @@ class Dream {
       ),
     );
     this.starts = h("div", { class: "row tight" });
+    this.unlike = h(
+      "p",
+      { class: "card small", hidden: true },
+      "This machine is for a table with categories or numbers. Each strip is a row that it drew: a category is lit where it was chosen, a number where it is above 0. Holding cells and the field are for machines whose units are all ±1, so they are not offered here.",
+    );
     this.about = h("p", { class: "soft small" });
     this.gridHead = h("h2", {}, "Dream");
     this.stageBody = h("div", { class: "dream-stage" }, this.tiles.box, this.ladder.box);
@@ -224,6 +230,7 @@ class Dream {
           h("div", { class: "field" }, h("span", { class: "label" }, "Start chains from"), this.starts),
         ),
         this.board.box,
+        this.unlike,
       ),
       this.meters.box,
     );
@@ -245,6 +252,8 @@ class Dream {
   #opened(told) {
     this.told = told;
     this.board.shape(told.shape, told.columns);
+    this.board.box.hidden = this.controls.field.hidden = !told.spins;
+    this.unlike.hidden = told.spins;
     this.about.textContent = `${told.words}${told.replicas > 1 ? `, one of ${told.replicas} replicas` : ""}`;
     this.tiles.columns = told.shape[0] === 1 ? 1 : 8;
     const start = (start) => {
@@ -282,6 +291,7 @@ class Dream {
     put(this.starts, parts);
     this.board.labels(told.label_units ? told.arrays.codes : null, told.labels, told.label_units);
     this.meters.begin(told);
+    this.meters.pairs.hidden = !told.spins; // an overlap is one of spins
   }
 
   #run(running) {

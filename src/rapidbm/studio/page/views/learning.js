@@ -7,8 +7,8 @@ import { Curves } from "../draw/curves.js";
 const ASIDE = new Set(["epoch", "update", "seconds", "diverged"]);
 const NAMES = {
   hamming: ["Reconstruction", "Hamming distance", 0],
-  log_likelihood: ["Likelihood", "log p, nats an image", null],
-  log_bound: ["Likelihood, lower bound", "log p ≥, nats an image", null],
+  log_likelihood: ["Likelihood", "log p, nats", null],
+  log_bound: ["Likelihood, lower bound", "log p ≥, nats", null],
   free_energy: ["Free energy", "F", null],
   gibbs_accessibility: ["Gibbs accessibility", "E / ground state", null],
 };
@@ -47,9 +47,17 @@ export class LearningCurves {
       figures.length !== this.box.children.length
     )
       put(this.box, figures);
-    for (const [name, plot] of this.#plots)
+    const tables = panels.every(({ data }) => data?.shape[0] === 1);
+    for (const [name, plot] of this.#plots) {
+      plot.up = unitOf(name, tables);
       plot.show(panels.flatMap((panel) => seriesOf(panel, name, panels.length > 1)));
+    }
   }
+}
+
+function unitOf(name, tables) {
+  const up = NAMES[name]?.[1] ?? name;
+  return up.endsWith("nats") ? `${up} ${tables ? "a row" : "an image"}` : up;
 }
 
 function metricsOf(records) {

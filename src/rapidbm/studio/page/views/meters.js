@@ -56,7 +56,7 @@ export class Meters {
       "section",
       { class: "meters", "aria-label": "Meters" },
       meter("Energy", "energy", this.energy, this.canvas, table),
-      meter("Overlaps", "overlaps", this.overlap, this.bars, shares),
+      (this.pairs = meter("Overlaps", "overlaps", this.overlap, this.bars, shares)),
     );
     follow(this);
   }

@@ -90,11 +90,6 @@ export class Panel {
     this.stopDrawing();
   }
 
-  /** What leaves the stage does not train on unseen; it is saved and can be gone on with. */
-  end() {
-    if (!OVER.has(this.state.status)) this.link.tell("steer", { run: this.run, what: "stop" });
-  }
-
   /** The run goes on in another worker, which tells everything from the beginning. */
   forget() {
     this.records = [];
@@ -152,7 +147,7 @@ export class Panel {
       ([at, rate]) => `${short(rate, 2)} from update ${at.toLocaleString("en")}`,
     );
     this.changes.textContent = changed.length ? `Rate changed: ${changed.join("; ")}.` : "";
-    this.fit.textContent = poor(fit);
+    this.fit.textContent = poor(fit, this.data?.shape[0] === 1);
     this.#next(over);
   }
 
@@ -271,7 +266,7 @@ export class Panel {
         Uint8Array.from([...given.values, ...corrupted, ...filled.values]),
         3 * given.shape[0],
         shape,
-        `Test images, what is known of them, and what the machine makes of it after update ${update}`,
+        `Test ${this.data.shape[0] === 1 ? "rows" : "images"}, what is known of them, and what the machine makes of it after update ${update}`,
       );
       this.figures.filled.hidden = false;
     }
@@ -282,21 +277,22 @@ export class Panel {
   }
 }
 
-/** What a finished run has proven, where its likelihood is below that of independent pixels. */
-function poor(fit) {
+/** What a finished run has proven, where its likelihood is below that of independent columns. */
+function poor(fit, table) {
   const most = known(fit?.log_likelihood_at_most ?? []);
   if (!most.length || Math.max(...most) >= fit.independent_columns) return "";
   const [proven, free] = [short(mean(most), 4), short(fit.independent_columns, 4)];
-  return `Its log p of the training data is at most ${proven}, independent pixels give ${free}: it completes images, it is no model of their likelihood.`;
+  const [units, what] = table ? ["columns", "fills gaps in rows"] : ["pixels", "completes images"];
+  return `Its log p of the training data is at most ${proven}, independent ${units} give ${free}: it ${what}, it is no model of their likelihood.`;
 }
 
-/** One row for each image. */
+/** One row for each tile. */
 export function table(tiles) {
   const shown = tiles.size;
   if (!shown) return { columns: [], rows: [] };
   const units = shown.rows * shown.columns;
   return {
-    columns: ["image", ...Array.from({ length: units }, (_, i) => `v${i}`)],
+    columns: [units === shown.columns ? "row" : "image", ...Array.from({ length: units }, (_, i) => `v${i}`)],
     rows: Array.from({ length: shown.count }, (_, i) => [
       i,
       ...shown.values.slice(i * units, (i + 1) * units),

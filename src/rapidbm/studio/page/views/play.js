@@ -2,6 +2,7 @@
 
 import { h, put } from "../parts/dom.js";
 import { complain } from "../parts/remarks.js";
+import { askAboutRunning, running } from "../parts/trainings.js";
 import { LearningCurves } from "./learning.js";
 import { Panel } from "./panel.js";
 import { Setup } from "./setup.js";
@@ -55,12 +56,15 @@ class Play {
       ),
     );
     this.stops = [this.link.on("training", (told) => this.#heard(told))];
-    const kept = given.run ? { a: given.run } : stored();
-    for (const [side, run] of Object.entries(kept)) this.#panel(side, run);
+    const { run, a, b } = given;
+    const named = Object.fromEntries(Object.entries({ a: run ?? a, b }).filter(([, name]) => name));
+    const kept = Object.keys(named).length ? named : stored();
+    for (const [side, name] of Object.entries(kept)) this.#panel(side, name);
     if (studio.hello) this.reopen();
   }
 
   close() {
+    this.closed = true;
     for (const stop of this.stops) stop();
     for (const panel of this.panels.values()) panel.close();
     this.link.tell("watch", { runs: {} });
@@ -69,31 +73,50 @@ class Play {
   /** The connection is there, or there again. */
   reopen() {
     this.setup.load().catch(complain);
-    const known = new Set(this.studio.hello.trainings.map(({ run }) => run));
+    const known = new Set(this.studio.trainings.map(({ run }) => run));
+    if (!this.panels.size) this.#showRunning();
     for (const panel of this.panels.values()) {
       if (!known.has(panel.run))
         panel
           .read()
           .then(() => this.#draw())
-          .catch(() => this.#remove(panel));
+          .catch(() => {
+            this.#remove(panel);
+            if (!this.panels.size) this.#showRunning(); // the address named a run that is gone
+            this.#watch();
+          });
     }
     this.#watch();
   }
 
-  /** Starts the machines of one or two sides on the same data, in the place of those on the stage. */
+  /** With nothing on the stage: the training that runs, the newest one. */
+  #showRunning() {
+    const newest = running(this.studio.trainings).at(-1);
+    if (newest) this.#panel("a", newest.run);
+  }
+
+  /** Starts the machines of one or two sides on the same data. Those on the stage make place for them when they have
+      begun: what is refused changes nothing, and what runs is stopped only if one says so. */
   async train(sides) {
-    for (const panel of this.panels.values()) {
-      panel.end();
-      panel.close();
+    for (const { asked } of sides) await this.link.ask("check", asked);
+    const onStage = [...this.panels.values()].map(({ run }) => run);
+    const stop = await askAboutRunning(this.studio.trainings, onStage);
+    if (stop === null) return;
+    let cleared = false;
+    for (const { side, asked } of sides) {
+      const { run } = await this.link.ask("train", cleared ? asked : { ...asked, stop });
+      if (!cleared) this.#clear();
+      cleared = true;
+      this.#panel(side, run);
+      this.#watch();
     }
+    this.place.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  #clear() {
+    for (const panel of this.panels.values()) panel.close();
     this.panels.clear();
     put(this.place);
-    for (const { side, asked } of sides) {
-      const { run } = await this.link.ask("train", asked);
-      this.#panel(side, run);
-    }
-    this.#watch();
-    this.place.scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
 
   #panel(side, run) {
@@ -142,6 +165,8 @@ class Play {
 
   #store() {
     const runs = Object.fromEntries([...this.panels].map(([side, panel]) => [side, panel.run]));
+    const { a, b } = runs;
+    if (!this.closed) this.studio.here("play", b ? { a, b } : { run: a }); // a run of an older address would hide a newer one
     try {
       sessionStorage.setItem(KEY, JSON.stringify(runs));
     } catch {

@@ -5,6 +5,7 @@ import { count } from "../parts/numbers.js";
 import { complain, remark } from "../parts/remarks.js";
 import { Tiles } from "../draw/tiles.js";
 import { Choices } from "./choices.js";
+import { showDifferences } from "./differences.js";
 
 // Where the usual settings of the library are for a larger computer, or for one training alone.
 const LIGHT = {
@@ -88,7 +89,7 @@ export class Setup {
     this.machines = h("div", {});
     this.second = h(
       "button",
-      { type: "button", onclick: () => this.#second(this.sides.b ? null : {}) },
+      { type: "button", onclick: () => this.#second(this.sides.b ? null : this.sides.a.chosen) },
       "Add a second machine",
     );
     this.box = h(
@@ -103,6 +104,7 @@ export class Setup {
         this.#drop(),
         this.about,
       ),
+      (this.differences = h("div", { class: "card differences", hidden: true })),
       this.machines,
       h(
         "div",
@@ -182,8 +184,8 @@ export class Setup {
     try {
       const told = await this.link.ask("data", { dataset: name });
       if (this.dataset !== name) return;
-      const { train, test, shape, labels } = told;
-      this.about.textContent = `${count(train, "image")} to train, ${test.toLocaleString("en")} to test; ${shape[0] === 1 ? `${shape[1]} columns` : `${shape[0]}×${shape[1]} pixels`}${labels ? `; ${labels} labels` : ""}`;
+      const { train, test, shape, labels, table, columns } = told;
+      this.about.textContent = `${count(train, table ? "row" : "image")} to train, ${test.toLocaleString("en")} to test; ${table ? count(columns, "column") : `${shape[0]}×${shape[1]} pixels`}${labels ? `; ${labels} labels` : ""}`;
     } catch (error) {
       this.about.textContent = error.message;
     }
@@ -205,7 +207,7 @@ export class Setup {
     const box = h(
       "div",
       { class: "drop" },
-      "Drop a file of 0 and 1 here, or ",
+      "Drop a file with a table or images here, or ",
       input,
       h("label", { for: "drop-file" }, "choose one"),
       ".",
@@ -259,11 +261,12 @@ export class Setup {
   #second(chosen) {
     this.sides.b = chosen ? new Choices("b", this.link, () => this.#changed()) : null;
     this.#showMachines();
-    this.sides.b?.begin(this.dataset, { ...(LIGHT[this.dataset] ?? {}), ...chosen });
+    this.sides.b?.begin(this.dataset, LIGHT[this.dataset] ?? {}, chosen);
+    this.#changed();
   }
 
   #pair({ a = {}, b }) {
-    this.sides.a.begin(this.dataset, { ...(LIGHT[this.dataset] ?? {}), ...a });
+    this.sides.a.begin(this.dataset, LIGHT[this.dataset] ?? {}, a);
     this.#second(b);
   }
 
@@ -271,17 +274,19 @@ export class Setup {
     const sides = Object.values(this.sides).filter(Boolean);
     this.button.disabled = Boolean(this.studio.hello?.read_only) || sides.some((side) => side.wrong);
     this.button.textContent = sides.length > 1 ? "Train both" : "Train";
+    showDifferences(this.differences, this.sides.a.recipe, this.sides.b?.recipe);
   }
 
   async #start() {
     this.button.disabled = true;
+    this.button.textContent = "Checking …";
     try {
       await this.train(
         Object.values(this.sides)
           .filter(Boolean)
           .map((side) => ({
             side: side.side,
-            asked: { dataset: this.dataset, chosen: side.chosen, preset: side.preset },
+            asked: { dataset: this.dataset, chosen: side.asked, preset: side.preset },
           })),
       );
     } catch (error) {

@@ -41,7 +41,7 @@ const STEPS = [
   {
     view: "play",
     title: "4. Patterns in place of Monte Carlo",
-    text: "The gradient needs averages over the model, usually by chains that take long to forget. PID takes the patterns themselves: no chain at all. Press “RAPID against CD” and train both on the same data: A learns from its patterns, B from ten sweeps of chains.",
+    text: "The gradient needs averages over the model, usually by chains that take long to forget. PID takes the patterns themselves: no chain at all. Press “RAPID against CD” and train both on the same data: A learns from its patterns, B from ten sweeps of chains. If the training of before still runs, you are asked whether to stop it.",
     task: "Train two machines side by side.",
     act: "Train both for me",
     check: () => document.querySelectorAll(".panel").length > 1,

@@ -27,7 +27,7 @@ export class Likelihood extends Card {
       method === "exact"
         ? `Exact, over ${effort}.`
         : `Annealed there and back${effort ? `, ${effort}` : ""}${note ? `; ${note}` : ""}.`;
-    return independent ? `${how} Independent pixels give ${short(independent, 4)}.` : how;
+    return independent ? `${how} Independent columns give ${short(independent, 4)}.` : how;
   }
 
   drawn({ parts, method, independent }, { width, height }) {
@@ -58,9 +58,9 @@ export class Likelihood extends Card {
       )
       .join("; ");
     return {
-      words: `log p, nats an image: ${words}.`,
+      words: `log p, nats a row: ${words}.`,
       children: [
-        axes(x, y, { width, height, across: "log p, nats an image", margins: MARGINS, yTicks: [] }),
+        axes(x, y, { width, height, across: "log p, nats a row", margins: MARGINS, yTicks: [] }),
         near &&
           s("line", {
             class: "level",
