@@ -33,9 +33,10 @@ Others take besides
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
+    alignments: FASTA, as_rows, check_alphabet, is_alignment, read_alignment, write_sequences
     arrow: read_table
-    columns: Binned, Column, Normal, Numbers, Words
-    mixed: from_table, table_of
+    columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
+    mixed: from_table, layers_of, table_of
     stored: Stored
     table_schema: TableSchema
     tables: no_formula, write_table

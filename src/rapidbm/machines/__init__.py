@@ -30,5 +30,5 @@ Also imported by other rooms:
     machine: weakened
     spins: column_sums
     dense: FEWER
-    units: Beta, SPIN, Unit, Categorical, Gaussian
+    units: Beta, SPIN, Unit, Spin, Binary, Categorical, Gaussian
 """

@@ -26,10 +26,10 @@ Others take besides
     report.html: SVG, duration, embedded, render
     report.page: LIMIT, is_run, write_report
     report.words: commands, recipe_in_words
-    run: Step
-    samples: ARRAYS, PICTURES, STARTS, TABLES, numbered, reconstructions, sampler_named, target,
+    run: Step, suited
+    samples: ARRAYS, PICTURES, STARTS, TABLES, check_new, numbered, reconstructions, sampler_named, target,
         write_array, write_rows
-    tables: HOW, imputed, predicted, sampled_given, scored
+    tables: HOW, LOG_P, imputed, predicted, sampled_given, scored
     single: SingleMachine
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
