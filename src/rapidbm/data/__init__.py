@@ -33,7 +33,8 @@ Others take besides
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
-    alignments: FASTA, as_rows, check_alphabet, is_alignment, read_alignment, write_sequences
+    alignments: FASTA, read_alignment
+    sequences: as_rows, check_alphabet, is_alignment, write_sequences
     arrow: read_table
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
     mixed: from_table, layers_of, table_of

@@ -27,9 +27,8 @@ Others take besides
     report.page: LIMIT, is_run, write_report
     report.words: commands, recipe_in_words
     run: Step, suited
-    samples: ARRAYS, PICTURES, STARTS, TABLES, check_new, numbered, reconstructions, sampler_named, target,
-        write_array, write_rows
-    tables: HOW, LOG_P, imputed, predicted, sampled_given, scored
+    samples: ARRAYS, PICTURES, STARTS, TABLES, check_new, numbered, reconstructions, sampler_named,
+        target, write_array, write_rows
     single: SingleMachine
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
