@@ -13,6 +13,7 @@ May know machines, sampling and likelihood; knows nothing of training, files or 
     labels         the probabilities of one unit given the others: `predict`
     restricted     units that may have some of their states only: `Chosen`, `Within`
     conditions     rows that meet conditions, and how probable these are: `sample_given`
-    couplings      fields and pair couplings of the visible units alone: `effective_couplings`
+    couplings      fields and pair couplings of the visible units alone: `effective_couplings`,
+    `EffectiveCouplings`
     scores         log p of a row and its part by unit: `scores`
 """
