@@ -39,8 +39,9 @@ def couplings(
 ) -> None:
     """Which pairs of units are coupled: contacts in a family of sequences.
 
-    Hidden units are summed over. The table has a row for each pair, the highest score first: the Frobenius norm of its couplings in
-    the zero-sum gauge, and the score, that less the average product of the two units.
+    Hidden units are summed over. The table has a row for each pair, the highest score first: the
+    Frobenius norm of its couplings in the zero-sum gauge, and the score, that less the average product
+    of the two units.
     """
     screen, opened = Screen(as_json), open_trained(run)
     if picture is not None:
