@@ -37,10 +37,11 @@ def couplings(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Which pairs of units are coupled, hidden units summed over; contacts in a family of sequences.
+    """Which pairs of units are coupled: contacts in a family of sequences.
 
-    The table has a row for each pair, the highest score first: the Frobenius norm of its couplings in
-    the zero-sum gauge, and the score, that less the average product of the two units.
+    Hidden units are summed over. The table has a row for each pair, the highest score first: the
+    Frobenius norm of its couplings in the zero-sum gauge, and the score, that less the average product
+    of the two units.
     """
     screen, opened = Screen(as_json), open_trained(run)
     if picture is not None:

@@ -25,11 +25,13 @@ child does with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
 
+    alignments: FASTA, read_alignment
     catalogue: FILE_ENDINGS, entry_of, settings_for
     converted: pack
     digits: data_folder, mnist_is_here
     files: check_unpacked
     packed: ENDING, Packed, bytes_of
+    sequences: as_rows, check_alphabet, is_alignment, write_sequences
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
