@@ -13,6 +13,7 @@ import torch
 
 import rapidbm
 from rapidbm.machines.files import load_tensors
+from rapidbm.machines.units.kinds import KINDS
 from rapidbm.registry import options_of
 from rapidbm.runs.metrics import METRICS
 from rapidbm.runs.recipe import PARTS
@@ -217,7 +218,7 @@ def test_the_page_about_adding_things_tells_the_truth():
     assert list(options_of(space["Warm"])) == ["temperature", "sweeps"]
     assert list(options_of(space["rings"])) == ["images"]
     assert len(space["rings"]().train) == 6
-    registries = (*PARTS.values(), SAMPLERS, METRICS)
+    registries = (*PARTS.values(), SAMPLERS, METRICS, KINDS)
     assert set(re.findall(r"`(rapidbm\.\w+)`", page)) == {r.group for r in registries}
 
 

@@ -26,20 +26,18 @@ child does with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 Others take besides
 
     alignments: FASTA, read_alignment
+    arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
+    columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
     converted: pack
     digits: data_folder, mnist_is_here
     files: check_unpacked
+    mixed: from_table, layers_of, table_of
     packed: ENDING, Packed, bytes_of
     sequences: as_rows, check_alphabet, is_alignment, write_sequences
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
-    alignments: FASTA, read_alignment
-    sequences: as_rows, check_alphabet, is_alignment, write_sequences
-    arrow: read_table
-    columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
-    mixed: from_table, layers_of, table_of
     stored: Stored
     table_schema: TableSchema
     tables: no_formula, write_table
