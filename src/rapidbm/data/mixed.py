@@ -54,10 +54,7 @@ def split_of(schema: TableSchema, table: Any, layers: Layers | None = None) -> S
     layers = layers or layers_of(schema)
     values, observed = schema.encode(table)
     columns = layers.encode(torch.from_numpy(values), what="the table")
-    if any(unit.count(n) is None for unit, n in zip(layers.kinds, layers.sizes, strict=True)):
-        columns = columns.float()
-    else:
-        columns = columns.to(torch.int8)
+    columns = columns.to(torch.int8 if layers.listed else torch.float32)
     mask = None if observed.all() else layers.column_mask(torch.from_numpy(observed))
     return Split.owning(columns, None, None, observed=mask)
 

@@ -367,7 +367,7 @@ def _averages(signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     mean, slope = step @ _W, (density @ _W) / noise.clamp(min=_NARROW)
     narrow = noise < _NARROW
     if bool(narrow.any()):
-        spin = torch.tanh(signal[narrow][:, None] + noise[narrow][:, None] * _Z)
+        spin = SPIN.mean(signal[narrow][:, None] + noise[narrow][:, None] * _Z)
         mean[narrow], slope[narrow] = spin @ _G, (1.0 - spin.square()) @ _G
     return mean, slope
 

@@ -141,7 +141,7 @@ def _base_field(unit: Unit, means: Tensor) -> Tensor:
         return unit.field_of(means.clamp(EDGE - 1.0, 1.0 - EDGE))
     field = unit.field_of(means)
     strongest = math.log(2.0 / EDGE)
-    field = field if unit.count(means.shape[-1]) is None else field.clamp(-strongest, strongest)
+    field = field.clamp(-strongest, strongest) if unit.listed else field
     return field.to(means.dtype)
 
 

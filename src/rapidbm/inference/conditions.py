@@ -271,7 +271,7 @@ def kinds_under(machine: Machine, conditions: Sequence[Condition]) -> list[Unit]
         if isinstance(kind, Gaussian):
             ends = [_range(asked.get(number, [])) for number in here]
             kinds[layer] = Within(kind, tuple(x for x, _ in ends), tuple(x for _, x in ends))
-        elif kind.count(layers.sizes[layer]) is None:
+        elif not kind.listed:
             raise InputError(f"{kind} have no list of states, so that conditions on them cannot be drawn")
         else:
             chosen = tuple(_allowed(every[number], asked.get(number, [])) for number in here)

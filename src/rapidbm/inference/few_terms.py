@@ -215,7 +215,7 @@ class MissingStates:
         for layer in layers.visible:
             stop = start + layers.counts[layer]
             part, where = codes[..., start:stop], layers.slices[layer]
-            if layers.kinds[layer].count(layers.sizes[layer]) is None:
+            if not layers.kinds[layer].listed:
                 values = self._on_lattice(part, start)
             else:
                 values = columns_of(layers.kinds[layer], part, layers.sizes[layer])
@@ -272,7 +272,7 @@ class MissingStates:
         machine, layers = self.machine, self.machine.layers
         shape = (machine.replicas, draws, len(cells), machine.visible)
         found = torch.empty(shape, dtype=torch.float64, device=machine.device)
-        real = [i for i in layers.visible if layers.kinds[i].count(layers.sizes[i]) is None]
+        real = [i for i in layers.visible if not layers.kinds[i].listed]
         for rows, some in self.parts(cells):
             spins, logs = self.logs(some)
             p = torch.softmax(logs, -1)
@@ -321,7 +321,7 @@ def _field_ends(machine: Machine, layer: int) -> tuple[Tensor, Tensor] | None:
     high = low.clone()
     for other in layers.neighbours(layer):
         kind, size = layers.kinds[other], layers.sizes[other]
-        if kind.count(size) is None:
+        if not kind.listed:
             return None
         matrix = machine.couplings.matrix(other, layer).detach().double()  # (e, n_o, n_l)
         for where, one in kind.one_by_one(size):

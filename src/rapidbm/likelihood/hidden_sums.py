@@ -160,7 +160,7 @@ def _bases(machine: Machine, given: Tensor, means: Tensor) -> tuple[Tensor, Tens
         if unit.mirrored:
             return unit.field_of(mean.clamp(-edge, edge))
         field = unit.field_of(mean)
-        return field if unit.count(mean.shape[-1]) is None else field.clamp(-strongest, strongest)
+        return field.clamp(-strongest, strongest) if unit.listed else field
 
     near = machine.by_layer(field_of, means)
     near[..., : machine.visible] = 0.0

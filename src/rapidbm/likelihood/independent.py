@@ -142,12 +142,8 @@ def gain(machine: Machine, data: Any, rng: torch.Generator) -> Tensor | None:
 def least_log_z(machine: Machine, double: Machine, images: Tensor, rng: torch.Generator) -> Tensor:
     """The larger of eq. (2), (e,); `double` is the machine in float64."""
     ends = _settled(machine, images, rng).double()
-    if (
-        machine.layers.count(
-            i for i in range(len(machine.layers.sizes)) if i not in machine.layers.inferred
-        )
-        is None
-    ):
+    kept = [unit for i, unit in enumerate(machine.layers.kinds) if i not in machine.layers.inferred]
+    if not all(unit.listed for unit in kept):
         return log_z_by_means(double, ends)  # of real units a sum over some states bounds no integral
     return torch.maximum(log_z_by_states(double, ends), log_z_by_means(double, ends))
 

@@ -302,7 +302,7 @@ def _given(
     field = torch.cat(fields_of, -1) if free else spins.new_zeros((*spins.shape[:2], 0))
 
     def at(beta: float) -> tuple[Tensor, Tensor]:
-        mean = torch.tanh(beta * field)
+        mean = SPIN.mean(field, beta)
         spread = 1.0 - mean.square()
         logs = -beta * energy + SPIN.log_sum(beta * field).sum(-1)
         e, m = energy - (field * mean).sum(-1), magnet + mean.sum(-1)

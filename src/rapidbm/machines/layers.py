@@ -63,7 +63,7 @@ class Layers:
         for unit, size in zip(kinds, self.sizes, strict=True):
             unit.units(size)  # refuses columns that no whole number of units has
         for a, b in edges:
-            if kinds[a].count(self.sizes[a]) is None and kinds[b].count(self.sizes[b]) is None:
+            if not kinds[a].listed and not kinds[b].listed:
                 raise InputError(
                     f"units without a list of states, {kinds[a]} and {kinds[b]}, are not coupled to each "
                     f"other, as the edge {(a, b)} would: their energies may have no lowest value; couple "
@@ -131,6 +131,11 @@ class Layers:
                 if not bool((values == values.to(torch.int8)).all()):
                     return None
         return torch.int8
+
+    @cached_property
+    def listed(self) -> bool:
+        """True when every unit has a list of states."""
+        return all(unit.listed for unit in self.kinds)
 
     def check_spins(self, what: str, needed: str = "formulas of such units") -> None:
         """Refuses what is for spins alone by its nature; `needed` is what other units would take."""

@@ -131,7 +131,7 @@ def path_from_modes(machine: Machine, means: Tensor, bounds: Tensor, *, summing:
 def _base_field(unit: Unit, means: Tensor) -> Tensor:
     """The field of these means; where states are listed, one that leaves each of them within reach."""
     field = unit.field_of(means)
-    return field if unit.count(means.shape[-1]) is None else field.clamp(-STRONGEST, STRONGEST)
+    return field.clamp(-STRONGEST, STRONGEST) if unit.listed else field
 
 
 # -- modes --------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _search_modes(
     exact = copy.deepcopy(machine).double()
     found = [_states_of_parameters(exact), _cooled(machine, rng).double()]
     spins = torch.cat(found if starts is None else [*found, starts.double()], 1)
-    if exact.layers.count(range(len(exact.layers.sizes))) is not None:
+    if exact.layers.listed:
         spins = quench(exact, spins)
     means = relax(exact, spins, exact.layers.order, ITERATIONS)
     cooled = means[:, found[0].shape[1] :][:, :STARTS]

@@ -52,7 +52,7 @@ def descend(machine: Machine, spins: Tensor, *, passes: int = 1000, means: bool 
     True
     """
     check_count("the number of passes", passes)
-    if machine.layers.count(range(len(machine.layers.sizes))) is None:
+    if not machine.layers.listed:
         raise InputError(
             f"descent goes from state to state, and of {machine.layers.words} some have no list of them; "
             "take a machine of spins, binary or categorical units"

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from ..estimates import Estimate
 from ..machines.machine import Machine
+from ..machines.units.spin import SPIN
 
 DOUBLINGS, HALVINGS = 60, 50
 ROUGHLY = 12  # halvings for an error
@@ -79,7 +80,7 @@ def effective_beta(machine: Machine, spins: Any) -> Estimate:
         below = _slope(total * sign, sizes, middle) > 0
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     beta = high * sign
-    mean = torch.tanh(beta[:, None, None] * fields)
+    mean = SPIN.mean(fields, beta[:, None, None])
     bend = (fields.square() * (1 - mean.square())).sum((1, 2))
     each = (along - fields * mean).sum(2)  # g_c, (e, c)
     excess = (each.square().sum(1) / bend).clamp(min=1.0)  # R
@@ -93,7 +94,8 @@ def _colder(along: Tensor, beta: Tensor, drop: Tensor) -> Tensor:
     """β₂ of eq. (5), (e,), with s f and β > 0; ∞ where the likelihood falls by no such drop."""
 
     def likelihood(at: Tensor) -> Tensor:
-        return torch.nn.functional.logsigmoid(2 * at[:, None, None] * along).sum((1, 2))
+        scaled = at[:, None, None] * along
+        return (scaled - SPIN.log_sum(scaled)).sum((1, 2))
 
     least = likelihood(beta) - drop
     low, high = beta, 2 * beta
@@ -111,7 +113,7 @@ def _colder(along: Tensor, beta: Tensor, drop: Tensor) -> Tensor:
 
 def _slope(total: Tensor, sizes: Tensor, beta: Tensor) -> Tensor:
     """The left side of eq. (2), (e,), with Σ f s and |f|, at β > 0."""
-    mean = torch.tanh(beta[:, None, None] * sizes)
+    mean = SPIN.mean(sizes, beta[:, None, None])
     terms = sizes.square() * (1 - mean.square())
     prior = (sizes * mean * terms).sum((1, 2)) / terms.sum((1, 2))
     return total - (sizes * mean).sum((1, 2)) - prior

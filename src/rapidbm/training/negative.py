@@ -574,7 +574,7 @@ def nearest_states(machine: Machine, xi: Tensor) -> Tensor:
     given the others, of which there is a field in place of a state."""
     near = machine.by_layer(lambda unit, x: unit.nearest(x), xi)
     layers = machine.layers
-    real = tuple(i for i in layers.order if layers.kinds[i].count(layers.sizes[i]) is None)
+    real = tuple(i for i in layers.order if not layers.kinds[i].listed)
     return trusted.infer(machine, near, real) if real else near
 
 

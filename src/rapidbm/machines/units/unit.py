@@ -93,6 +93,11 @@ class Unit(ABC):
 
     # -- states ----------------------------------------------------------------------------------
 
+    @property
+    def listed(self) -> bool:
+        """Whether a unit has a list of states: a kind that has gives `count`."""
+        return type(self).count is not Unit.count
+
     def count(self, columns: int) -> int | None:
         """How many states the units of so many columns have together; None if they have no list."""
         return None

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, check_beta, is_number
+from ...machines import trusted
 from ...machines.machine import Machine
 from ...machines.units.spin import SPIN
 from ...random import stream
-from ...sampling.gibbs import sweeps
+from ...sampling.gibbs import run_sweeps, sweeps
 from .arrays import Arrays, numbers, spins
 from .ladder import Ladder
 from .machines import Subject, cell_names, check_spins, subject, without_places
@@ -247,10 +248,8 @@ class Dream:
         if self.field:
             push = torch.zeros(1, 1, machine.layers.columns)
             push[..., :v] = self.beta * self.field
-        self.spins = sweeps(
-            machine, self.spins, self.rng, self.sweeps, self.beta, clamp, push, means=True
-        )
-        energy = machine.energy(self.spins, means=True)[0] / machine.layers.columns
+        self.spins = run_sweeps(machine, self.spins, self.rng, self.sweeps, self.beta, clamp, push)
+        energy = trusted.energy(machine, self.spins)[0] / machine.layers.columns
         arrays: dict[str, Any] = {"spins": spins(self.spins[0, :, :v]), "energy": numbers(energy)}
         if self.count % EVERY == 0 and self.chains > 1 and machine.layers.spins:
             arrays["overlaps"] = numbers(_overlaps(self.spins[0, :, :v]))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...glass.maps import overlap_plane
 from ...glass.minima import minima
+from ...machines import trusted
 from ...machines.machine import Machine
 from ...machines.units.spin import SPIN
 from ...random import stream
@@ -77,7 +78,7 @@ def _resting(machine: Machine, visible: Tensor) -> Tensor:
     for layer in machine.layers.order:
         if layer != 0:
             where = machine.layers.slices[layer]
-            whole[..., where] = SPIN.nearest(machine.field(whole, layer, means=True))
+            whole[..., where] = SPIN.nearest(trusted.field(machine, whole, layer))
     return whole[0]
 
 
@@ -86,6 +87,6 @@ def _energies(machine: Machine, of_minima: Tensor, groups: list[tuple[str, Tenso
     found = of_minima.tolist()
     for name, group in groups:
         if name != "minima":
-            energy = machine.energy(group[None], means=True)[0] / machine.layers.columns
+            energy = trusted.energy(machine, group[None])[0] / machine.layers.columns
             found += energy.double().tolist()
     return found
