@@ -24,7 +24,9 @@ from .running import NotGreen, Test, Tree, Verdict, judge, read, trees, warm_up
 ROOT = Path(__file__).parents[1]
 PACKAGE = "rapidbm"
 GROUPS = {
-    "machines": ("arrays", "machines/units", "machines/spins", "machines/layers", "machines/couplings",
+    "machines": ("arrays", "machines/units/unit", "machines/units/spin",
+                 "machines/units/categorical", "machines/units/gaussian", "machines/gauge",
+                 "machines/spins", "machines/layers", "machines/couplings",
                  "machines/dense", "machines/patterns", "machines/machine", "machines/constructors",
                  "machines/enumeration", "machines/ensembles"),
     "sampling": ("random", "sampling/gibbs", "sampling/tempering", "sampling/paths",

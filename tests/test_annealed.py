@@ -630,10 +630,10 @@ def test_solutions_differ_by_a_spin_and_are_used_once():
     zero, one, two, three = torch.zeros(4), torch.tensor([2.0, 0, 0, 0]), torch.eye(4)[0], torch.ones(4)
     three = three - torch.eye(4)[3]
     rows = torch.stack([zero, one, two, three]).double()
-    assert bases._distinct(rows) == [0, 3]
+    assert bases._distinct(rows, 2.0) == [0, 3]
     means = torch.stack([rows, rows])
     used = torch.stack([rows[:1], rows[3:]])
-    found = bases._unused(means, used)
+    found = bases._unused(means, used, 2.0)
     assert torch.equal(found[0], rows[[3, 3]])  # the first again where there are fewer
     assert torch.equal(found[1], rows[[0, 1]])
     assert bases._unused(means, means).shape == (2, 0, 4)

@@ -214,10 +214,10 @@ def from_file(
     else:
         try:
             data = _from_source(path, seed, valid is not None, stream)
-        except InputError:
+        except InputError as error:
             if ending != ".parquet" or stream or path.is_dir():
                 raise
-            data = _mixed(path, seed, None, None)
+            data = _mixed_parquet(path, seed, error)
     return data if valid is None else held_out(data, valid, seed or 0)
 
 
@@ -251,6 +251,18 @@ def _mixed_instead(path: Path, seed: int | None, error: InputError) -> Dataset:
     if not has_names(path):
         raise error
     return _mixed(path, seed, None, None)
+
+
+def _mixed_parquet(path: Path, seed: int | None, error: InputError) -> Dataset:
+    """The same of Parquet that holds no spins; where it has samples or labels by name, or is no table of
+    any kind either, the error stands."""
+    try:
+        data = _mixed(path, seed, None, None)
+    except InputError:
+        raise error from None
+    if {"samples", "labels"} & set(data.columns):
+        raise error
+    return data
 
 
 def _check_fits(path: Path, source: Source) -> None:

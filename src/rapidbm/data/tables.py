@@ -50,8 +50,10 @@ def has_names(path: Path) -> bool:
     """Whether the first line of cells of a table of text names columns: none of them is empty or a
     number, but for those that count 0, 1, 2, …"""
     with path.open(encoding=_encoding(path), errors="replace", newline="") as file:
+        lines = _rows(file)
         try:
-            _, cells = next(_rows(file))
+            _, cells = next(lines)
+            next(lines)  # a table has a row
         except (StopIteration, csv.Error):
             return False
     if isinstance(cells, np.ndarray) or len(set(cells)) < len(cells):
