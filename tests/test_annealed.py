@@ -636,7 +636,7 @@ def test_solutions_differ_by_a_spin_and_are_used_once():
     found = bases._unused(means, used, 2.0)
     assert torch.equal(found[0], rows[[3, 3]])  # the first again where there are fewer
     assert torch.equal(found[1], rows[[0, 1]])
-    assert bases._unused(means, means).shape == (2, 0, 4)
+    assert bases._unused(means, means, 2.0).shape == (2, 0, 4)
 
 
 def test_a_unit_names_states_of_all_layers_at_either_value():
