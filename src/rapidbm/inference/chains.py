@@ -35,7 +35,7 @@ from .annealed_rows import AT_ONCE, bases_of, path_of
 FEWEST = 4  # chains of a row
 TEMPERATURES = 50
 AGREED = 1.1  # R-hat up to which chains agree
-ROUNDS = 3  # of a row whose chains do not
+ROUNDS = 2  # of a row whose chains do not
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _run(
     series, means, count = (
         [],
         torch.zeros((e, c, machine.visible), dtype=torch.float64),
-        max(8, sweeps // 2),
+        max(16, sweeps),
     )
     means = means.to(machine.device)
     for _ in range(count):

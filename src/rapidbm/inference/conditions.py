@@ -43,8 +43,8 @@ STATES = 2**20  # that are listed to draw from them exactly
 CHAINS = 2000  # at most, and at least:
 LEAST_CHAINS = 100
 SWEEPS = 100
-ROUNDS = 3
-STEPS = 2000  # temperatures, at most
+ROUNDS = 3  # of sweeps, each twice as many, of chains that do not agree
+STEPS = 200  # temperatures
 Method = Literal["auto", "exact", "chains"]
 
 
@@ -187,7 +187,7 @@ def sample_given(
     method : {"auto", "exact", "chains"}, default "auto"
         "auto" is exact where at most 2^20 states suffice.
     sweeps : int, default 100
-        Gibbs sweeps of the chains after annealing; chains that do not agree make up to 16 times as many.
+        Gibbs sweeps of the chains after annealing; chains that do not agree make up to 7 times as many.
     probability : bool, default True
         Whether log p of the conditions is wanted, which takes two partition functions.
     normaliser : Bounds, optional
@@ -361,45 +361,37 @@ def _exact(under: Machine, count: int, rng: torch.Generator) -> Given:
 
 
 def _by_chains(under: Machine, count: int, sweeps: int, rng: torch.Generator) -> Given:
-    for further in range(ROUNDS):
-        more = 4**further
-        found = _chains(under, count, more * sweeps, STEPS * more, 1.0 / more, rng)
-        if bool((found.rhat <= AGREED).all()):
-            break
-    return found
-
-
-def _chains(
-    under: Machine, count: int, sweeps: int, most: int, variance: float, rng: torch.Generator
-) -> Given:
+    """Rows from chains of their own, or several of each chain where they are very many."""
     chains = min(max(count, LEAST_CHAINS), CHAINS)
-    ends, logs, steps = [], [], 0
+    ends, logs, betas = [], [], [i / STEPS for i in range(STEPS + 1)]
     for base in (free_spins(under), own_biases(under)):
-        path = Cooling(under, base)
-        betas = annealing.schedule(path, rng, variance=variance, most=most)
-        log, spins = annealing.forward(path, betas, -(-chains // 2), rng)
+        log, spins = annealing.forward(Cooling(under, base), betas, -(-chains // 2), rng)
         ends.append(spins)
         logs.append(log)
-        steps = max(steps, len(betas))
     spins, _ = annealing.resample(torch.cat(ends, 1), torch.cat(logs, 1), rng, chains)
-    # The first half of the sweeps lets chains that were drawn twice come apart.
+    # These sweeps let chains that were drawn twice come apart.
     spins = run_sweeps(under, spins, rng, -(-sweeps // 2))
     direction = torch.randn(under.visible, generator=rng, device=under.device, dtype=under.dtype)
-    looks, batches = max(8, sweeps // 2), -(-count // chains)
-    apart = -(-looks // batches)
-    series, rows = [], []
-    for look in range(apart * batches):
-        report_progress()
-        spins = run_sweeps(under, spins, rng)
-        along = spins[..., : under.visible] @ direction
-        series.append(torch.stack([trusted.energy(under, spins).double(), along.double()]))
-        if (look + 1) % apart == 0:
-            rows.append(under.layers.decode(spins[..., : under.visible]).double())
-    whole = torch.stack(series, -1)  # (2, e, c, t)
+    batches, made = -(-count // chains), -(-sweeps // 2)
+    for further in range(ROUNDS):
+        apart = -(-(max(16, sweeps) * 2**further) // batches)
+        series, rows = [], []
+        for look in range(apart * batches):
+            report_progress()
+            spins = run_sweeps(under, spins, rng)
+            along = spins[..., : under.visible] @ direction
+            series.append(torch.stack([trusted.energy(under, spins).double(), along.double()]))
+            if (look + 1) % apart == 0:
+                rows.append(under.layers.decode(spins[..., : under.visible]).double())
+        made += apart * batches
+        whole = torch.stack(series, -1)  # (2, e, c, t)
+        rhat = split_rhat(whole).amax(0)
+        if bool((rhat <= AGREED).all()):
+            break
     ess = effective_draws(whole).amin(0).clamp(max=float(count))
-    told = f"{chains:,} chains over {steps:,} temperatures and {sweeps:,} sweeps"
-    rhat = split_rhat(whole).amax(0)
-    return Given(torch.cat(rows, 1)[:, :count], None, rhat.cpu(), ess.cpu(), "chains", told)
+    effort = f"{chains:,} chains over {STEPS:,} temperatures from two bases and {made:,} sweeps"
+    drawn = torch.cat(rows, 1)[:, :count]
+    return Given(drawn, None, rhat.cpu(), ess.cpu(), "chains", effort)
 
 
 def _ratio(above: Bounds, below: Bounds) -> Bounds:

@@ -82,8 +82,8 @@ def draw_missing(
     draws : int, default 1
         Draws of every row, independent of each other where the row is drawn exactly.
     sweeps : int, default 100
-        Gibbs sweeps of a row's chains, half of them before anything is recorded; chains that do not
-        agree make up to 16 times as many.
+        Gibbs sweeps of a row's chains that are recorded, after half as many more; chains that do not
+        agree start again and make four times as many.
     means : bool, default False
         Whether the means of missing cells are wanted, too.
     seed : int, optional
