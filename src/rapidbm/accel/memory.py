@@ -66,7 +66,7 @@ def free_memory() -> float:
     """Bytes that this process can still take: of the machine, of its container and of its own limit."""
     found = [memory_of("cpu")]
     for read in (_free_of_machine, _free_of_container, _free_of_limit):
-        with suppress(ImportError, OSError, ValueError, KeyError, StopIteration):  # nobody says
+        with suppress(ImportError, OSError, ValueError, KeyError, StopIteration):  # not told
             found.append(read())
     return min(found)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..runs.samples import write_rows
+from ..runs.samples import check_new, write_rows
 from ..runs.tables import predicted
 from .terminal.console import Screen
 from .terminal.options import Device, Folder, Json, Limit, Replica, Seed, Table, TableOut, Update
@@ -31,6 +31,7 @@ def predict(
     that column is compared with the prediction, and not used for it.
     """
     screen = Screen(as_json)
+    check_new(out)
     machine, schema, table, of = opened_table(run, file, update, replica, device, without=column)
     with screen.watching("prediction", limit=limit):
         found = predicted(machine, schema, table, column, seed=seed)

@@ -10,7 +10,7 @@ from ..accel.devices import device_named
 from ..data.alignments import read_alignment
 from ..inference.rows import log_p
 from ..runs.pretrained.packed import open_trained
-from ..runs.samples import write_rows
+from ..runs.samples import check_new, write_rows
 from ..runs.tables import LOG_P, scored
 from ..runs.trained import Trained
 from .terminal.console import Screen
@@ -41,6 +41,7 @@ def score(
     if opened.alphabet:
         _score_sequences(screen, opened, file, out, replica, update, limit, seed, device)
         return
+    check_new(out)
     machine, schema, table, of = opened_table(run, file, update, replica, device)
     with screen.watching("scores", limit=limit):
         found = scored(machine, schema, table, seed=seed)

@@ -48,7 +48,7 @@ def row_of(cells: pyarrow.ChunkedArray, value: Any) -> int:
 
 
 def numbers_of(cells: pyarrow.ChunkedArray, where: str, *, whole: bool) -> Array:
-    """Values (rows,) in float64, NaN where there is none; text is read as a number."""
+    """Values (rows,) in float64, NaN where a cell is missing; text is read as a number."""
     import pyarrow
 
     kind = cells.type

@@ -203,7 +203,7 @@ class Numbers(Column):
 @dataclass(frozen=True)
 class Normal(Numbers):
     """Numbers as a Gaussian unit; before it, if there are atoms, a spin or category that says which atom
-    a value is, or in its last state that it is none."""
+    a value is, and whose last state says that it is at no atom."""
 
     map: NormalMap
 

@@ -449,7 +449,7 @@ class RapidClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
         X : array or data frame of shape (rows, columns)
             Numbers, words and gaps.
         y : array of shape (rows,)
-            Labels; None or NaN where there is none.
+            Labels; None or NaN for a row without a label.
 
         Returns
         -------
