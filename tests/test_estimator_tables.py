@@ -15,8 +15,8 @@ from rapidbm import RapidClassifier, RapidImputer
 from rapidbm.data.columns import Binned, Words
 from rapidbm.data.monotone import Bins
 from rapidbm.errors import DataWarning, InputError
-from rapidbm.estimator.filling import _of_bins
 from rapidbm.estimator.table_training import _marginal_fill, encoded
+from rapidbm.runs.filling import _of_bins
 
 FAST = {"n_hidden": 4, "n_epochs": 3, "random_state": 0}
 LEARNING = {"n_hidden": 8, "n_epochs": 40, "batch_size": 20, "random_state": 0}

@@ -4,11 +4,12 @@
 
 p of a category and of bins are the means of its columns (`inference/missing.py`), exact where few states
 are left to sum. A bin stands for `WITHIN` numbers spread over it. Gaussian units are drawn, because the
-map to a normal bends means.
+map to a normal bends means. Of a machine of several replicas p is the mean of theirs.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,16 +18,15 @@ import torch
 from ..arrays import Array
 from ..data.columns import Binned, Column, Numbers, Words
 from ..data.table_schema import TableSchema
-from ..inference.missing import draw_missing
+from ..inference.missing import draw_missing, probabilities
 from ..machines.cells import places
 from ..machines.machine import Machine
 from ..random import stream
-from .table_training import probabilities
 
 if TYPE_CHECKING:
     import pyarrow
 
-DRAWS = 100  # of Gaussian units
+DRAWS = 200  # of Gaussian units, all replicas together
 WITHIN = 16  # numbers that stand for a bin
 AT_ONCE = 1000  # rows
 
@@ -39,7 +39,7 @@ def filled_by(
     import pyarrow
 
     parts = []
-    for start in range(0, table.num_rows, AT_ONCE):
+    for start in range(0, max(1, table.num_rows), AT_ONCE):
         part = table.slice(start, AT_ONCE)
         parts.append(_part(machine, schema, part, how, seed, start, sweeps))
     return pyarrow.concat_tables(parts)
@@ -56,7 +56,7 @@ def _part(
         machine,
         torch.from_numpy(values),
         torch.from_numpy(observed),
-        draws=DRAWS if drawn else 1,
+        draws=math.ceil(DRAWS / machine.replicas) if drawn else 1,
         sweeps=sweeps,
         means=True,
         rng=stream(seed, "fill", start, device=machine.device),
@@ -70,10 +70,10 @@ def _part(
         if not column.returned:
             continue
         if isinstance(column, Words | Binned):
-            p = probabilities(completed.means[0][:, at[units[0]].where]).cpu().numpy()
+            p = probabilities(completed.means.mean(0)[:, at[units[0]].where]).cpu().numpy()
             found = _of_words(column, p) if isinstance(column, Words) else _of_bins(column, p, how)
         elif units:
-            each = completed.values[0][:, :, units].cpu().numpy()  # (draws, rows, units)
+            each = completed.values.flatten(0, 1)[:, :, units].cpu().numpy()  # (draws, rows, units)
             found = _of_draws(column, each, how)
         else:
             found = list(column.decode([], np.zeros, rows=len(values), outside=False))
