@@ -1,6 +1,6 @@
 """Bayesian networks of categories, from files in the BIF format: draws of rows, and their exact log p.
 
-    p(x) = Π_i p(x_i | x_parents(i))                                                              (1)
+p(x) = Π_i p(x_i | x_parents(i))                                                              (1)
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Network:
                 if i not in found and all(parent in found for parent in node.parents)
             ]
             if not ready:
-                raise InputError("the network has a cycle, and a Bayesian network has none; mend the file")
+                raise InputError(
+                    "the network has a cycle, and a Bayesian network has none; mend the file"
+                )
             found += ready
         return found
 
@@ -72,9 +74,7 @@ class Network:
 
     def words(self, codes: Array) -> dict[str, Array]:
         """Rows as columns of words."""
-        return {
-            node.name: np.array(node.words, object)[codes[:, i]] for i, node in enumerate(self.nodes)
-        }
+        return {node.name: np.array(node.words, object)[codes[:, i]] for i, node in enumerate(self.nodes)}
 
 
 def read(path: Path) -> Network:
@@ -83,7 +83,9 @@ def read(path: Path) -> Network:
     with opened(path, "rt", encoding="utf-8") as file:
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
-        raise InputError(f"{path} has more than {LARGEST:,} characters; a network of that size is not read")
+        raise InputError(
+            f"{path} has more than {LARGEST:,} characters; a network of that size is not read"
+        )
     return parsed(text, str(path))
 
 

@@ -49,8 +49,12 @@ def arguments(words: Sequence[str] = ()) -> Namespace:
     parser.add_argument("--removed", default="0.2,0.4", help="shares of the cells, with commas")
     parser.add_argument("--rule", default="random,rule", help="how: random, rule, or both")
     parser.add_argument("--methods", default=",".join(METHODS), help="with commas")
-    parser.add_argument("--rows", type=int, default=3000, help="of a table that has more, drawn anew each time")
-    parser.add_argument("--out", type=Path, default=Path("runs/impute"), help="folder of what was measured")
+    parser.add_argument(
+        "--rows", type=int, default=3000, help="of a table that has more, drawn anew each time"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/impute"), help="folder of what was measured"
+    )
     return parser.parse_args(words)
 
 
@@ -61,7 +65,7 @@ def shares(told: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 < share < 1 for share in found):
-        raise InputError(f"--removed takes shares between 0 and 1 with commas, such as 0.2,0.4, not {told!r}")
+        raise InputError(f"--removed takes shares between 0 and 1, such as 0.2,0.4, not {told!r}")
     return found
 
 

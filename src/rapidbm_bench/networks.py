@@ -9,8 +9,8 @@ train FILE --budget B` and nothing else trains on them. On 10,000 new rows the g
 
     ⟨log p(x) − log p_trained(x)⟩ / H,     H = −⟨log p(x)⟩                                       (1)
 
-is the mean of log p of the network less that of the machine, as a share of the network's entropy; `±` is its
-standard error and that of log Z together. Rows with a word that training has not seen are left out.
+is the mean of log p of the network less that of the machine, as a share of the network's entropy; `±` is
+its standard error and that of log Z together. Rows with a word that training has not seen are left out.
 
 Every measurement is a file in the folder --out, and what is there is not measured again.
 """
@@ -22,7 +22,6 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -33,6 +32,7 @@ from rapidbm.data.digits import data_folder
 from rapidbm.disk import make_folder, read_json, write_json
 from rapidbm.errors import InputError, check_count, lookup
 from rapidbm.progress import quiet
+from rapidbm.runs.run import Run
 from rapidbm.runs.timing import seconds_of
 from rapidbm.schema import Anything
 
@@ -52,7 +52,9 @@ def arguments(words: Sequence[str] = ()) -> Namespace:
     parser.add_argument("--budget", default="2m", help="of each training, such as 90s, 2m or 1h")
     parser.add_argument("--options", default="", help="more options of `rapidbm train`, in one word")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("runs/networks"), help="folder of what was measured")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/networks"), help="folder of what was measured"
+    )
     return parser.parse_args(words)
 
 
@@ -62,8 +64,8 @@ def at_hand() -> dict[str, Path]:
     paths = sorted(Path(folder, "networks").glob("*.bif*")) if folder else []
     if not paths:
         raise InputError(
-            "networks are read from $RAPIDBM_DATA/networks, and there is no .bif file; download some from "
-            "bnlearn's repository and set RAPIDBM_DATA"
+            "networks are read from $RAPIDBM_DATA/networks, and no .bif file is there; download some "
+            "from bnlearn's repository and set RAPIDBM_DATA"
         )
     return {path.name.partition(".")[0]: path for path in paths}
 
@@ -80,7 +82,9 @@ def run(words: Sequence[str] = ()) -> dict[str, Row]:
     except ValueError:
         missing = [-1.0]
     if not all(0 <= share < 1 for share in missing):
-        raise InputError(f"--missing takes shares from 0 to below 1, such as 0,0.2, not {given.missing!r}")
+        raise InputError(
+            f"--missing takes shares from 0 to below 1, such as 0,0.2, not {given.missing!r}"
+        )
     make_folder(given.out)
     return {
         f"{name}, {share:.0%} missing": measured(given, name, read(known[name]), share, seconds)
@@ -99,7 +103,7 @@ def measured(given: Namespace, name: str, network: Network, share: float, second
         return row
     rng = np.random.default_rng(given.seed)
     codes = network.draw(given.rows, rng)
-    removed = rng.random(codes.shape) < share
+    removed: Array = np.asarray(rng.random(codes.shape) < share)
     test = network.draw(TEST, rng)
     file, folder = given.out / f"{stem}.parquet", given.out / stem
     pyarrow.parquet.write_table(as_table(network, codes, removed), file)
@@ -110,9 +114,10 @@ def measured(given: Namespace, name: str, network: Network, share: float, second
     if command(words, given.out / f"{stem}.log") is None:
         raise InputError(f"the training on {name} failed; see {given.out / stem}.log")
     clock = time.perf_counter() - began
-    seen = [np.isin(np.arange(len(node.words)), codes[~removed[:, i], i]) for i, node in enumerate(network.nodes)]
-    known = np.stack([seen[i][test[:, i]] for i in range(test.shape[1])]).all(0)
-    row = {**gap(rb.Run(folder), network, test[known]), "seconds": clock}
+    known = np.ones(TEST, bool)
+    for i in range(codes.shape[1]):
+        known &= np.isin(test[:, i], codes[~removed[:, i], i])
+    row = {**gap(Run(folder), network, test[known]), "seconds": clock}
     write_json(path, row)
     tell(stem, *(f"{key} {value:.4g}" for key, value in row.items()))
     return row
@@ -129,9 +134,10 @@ def as_table(network: Network, codes: Array, removed: Array | None = None) -> py
     )
 
 
-def gap(run: rb.Run, network: Network, test: Array) -> Row:
+def gap(run: Run, network: Network, test: Array) -> Row:
     """Eq. (1) in percent, and what it is made of, in nats."""
     machine = run.machine().requires_grad_(False)
+    assert run.schema is not None
     values, _ = run.schema.encode(as_table(network, test))
     with quiet():
         z = rb.log_z(machine, seed=0)

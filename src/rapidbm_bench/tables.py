@@ -1,7 +1,7 @@
 """Tables of words and numbers as data frames, and cells that are removed from them.
 
-`penguins.csv` and `adult.csv.gz` are read from `$RAPIDBM_DATA/tables` (github mwaskom/seaborn-data and UCI
-Adult), the others come with scikit-learn.
+`penguins.csv` and `adult.csv.gz` are read from `$RAPIDBM_DATA/tables` (github mwaskom/seaborn-data and
+UCI Adult), the others come with scikit-learn.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _from_file(name: str) -> pd.DataFrame:
     path = Path(folder or "", "tables", FILES[name])
     if folder is None or not path.is_file():
         raise InputError(
-            f"{name} is read from $RAPIDBM_DATA/tables/{FILES[name]}, and it is not there; download it and "
-            "set RAPIDBM_DATA to the folder that has tables/"
+            f"{name} is read from $RAPIDBM_DATA/tables/{FILES[name]}, and it is not there; download it "
+            "and set RAPIDBM_DATA to the folder that has tables/"
         )
     return pd.read_csv(path, skipinitialspace=True, na_values="?")
 
@@ -86,7 +86,8 @@ def holes(name: str, frame: pd.DataFrame, share: float, rule: str, seed: int) ->
 def one_hot(frame: pd.DataFrame) -> tuple[Array, list[Any]]:
     """Numbers as they are and words as indicators without that of their first level, with NaN where they
     are missing; and the levels of each column, None of numbers."""
-    parts, levels = [], []
+    parts: list[Array] = []
+    levels: list[Any] = []
     for name in frame:
         column = frame[name]
         if is_number(column):

@@ -2,9 +2,9 @@
 
 Biases start at the marginals of observed cells. The rate falls to zero.
 
-`trained_together` trains several machines on all rows, as replicas of one, with weight decays that differ:
-what fills a gap is averaged over them. For `trained` some rows are held out, and of the machines along the
-way the one with the largest log probability of hidden cells is kept:
+`trained_together` trains several machines on all rows, as replicas of one, with weight decays that
+differ: what fills a gap is averaged over them. For `trained` some rows are held out, and of the machines
+along the way the one with the largest log probability of hidden cells is kept:
 
     ⟨log p(x_i | x_O∖M)⟩, i in M, over rows held out                                           (1)
 
@@ -25,11 +25,11 @@ from torch import Tensor
 from ..data.mixed import layers_of
 from ..data.splits import Split
 from ..data.table_schema import TableSchema
+from ..errors import InputError
 from ..inference.labels import predict
 from ..inference.missing import draw_missing, probabilities
 from ..machines.cells import places
 from ..machines.constructors import rbm
-from ..errors import InputError
 from ..machines.machine import Machine, stack
 from ..random import stream
 from ..training.negative import Persistent

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
@@ -141,8 +140,8 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     batch_size : int, default 100
         Rows per update.
     weight_decay : float or "auto", default "auto"
-        Couplings shrink by rate · decay in each update. "auto" is 20 / rows, and at most 1, for the middle
-        of the machines, from a third to three times as much for the others.
+        Couplings shrink by rate · decay in each update. "auto" is 20 / rows, at most 1, for the middle of
+        the machines, and from a third to three times as much for the others.
     reals : {"auto", "bins", "gaussian"}, default "auto"
         How numbers become units: a category of ordered bins, or a Gaussian unit after a monotone map.
         "auto" takes Gaussian units up to 2,000 rows and bins beyond.
