@@ -9,7 +9,7 @@ standard errors:
 
     accuracy    share of the removed words that are filled in right
     error       root mean square error of the removed numbers, each in standard deviations of its column
-    coverage    share of the removed numbers within their 90 % interval, from 100 draws
+    coverage    share of the removed numbers within their 90 % interval, from 40 draws
 
 Every measurement is a file in the folder --out, and what is there is not measured again: the same command
 goes on after an interruption. miceforest is left out where it is not installed.
@@ -50,7 +50,7 @@ def arguments(words: Sequence[str] = ()) -> Namespace:
     parser.add_argument("--rule", default="random,rule", help="how: random, rule, or both")
     parser.add_argument("--methods", default=",".join(METHODS), help="with commas")
     parser.add_argument(
-        "--rows", type=int, default=3000, help="of a table that has more, drawn anew each time"
+        "--rows", type=int, default=2000, help="of a table that has more, drawn anew each time"
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/impute"), help="folder of what was measured"

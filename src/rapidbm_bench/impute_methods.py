@@ -21,7 +21,7 @@ from rapidbm.runs.tables import imputed
 
 from .tables import from_one_hot, is_number, one_hot
 
-INTERVALS = 100  # draws that a 90 % interval is taken of
+INTERVALS = 40  # draws that a 90 % interval is taken of
 DATASETS, ROUNDS = 5, 5  # of miceforest
 
 
@@ -42,7 +42,7 @@ def rapid(gaps: pd.DataFrame, seed: int, **settings: Any) -> Filled:
     each = np.stack(
         [np.stack([one.column(name).to_numpy().astype(float) for name in numbers], 1) for one in drawn]
     )
-    low, high = np.quantile(each, (0.05, 0.95), axis=0)
+    low, high = np.quantile(each, (0.05, 0.95), axis=0, method="weibull")  # holds a 41st draw in 90 %
     return Filled(frame, pd.DataFrame(low, columns=numbers), pd.DataFrame(high, columns=numbers))
 
 

@@ -46,7 +46,7 @@ REALS = ("auto", "bins", "gaussian")
 SMALL = 2000  # rows up to which "auto" takes Gaussian units to fill gaps
 UPDATES, FEWEST, MOST = 2500, 10, 200  # of a training; epochs, at least and at most
 MOST_TOGETHER = 1000  # epochs of several machines, of which none can be kept from halfway
-HIDDEN = 32
+HIDDEN, HIDDEN_TOGETHER = 32, 24  # of a machine by itself, and of each of several
 RATE = 0.01
 DECAY = 20.0  # over the number of rows, at most `MOST_DECAY`
 MOST_DECAY = 0.1
@@ -84,7 +84,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             real = "gaussian" if small else "bins"
         return TableSchema.recognise(table, overrides=self.columns, real=real)
 
-    def _choices(self, rows: int, most_epochs: int) -> dict[str, Any]:
+    def _choices(self, rows: int, hidden: int, most_epochs: int) -> dict[str, Any]:
         """Settings of a training on so many rows, without the weight decay."""
         batch, epochs, rate = min(self.batch_size, rows), self.n_epochs, self.learning_rate
         if isinstance(epochs, str):
@@ -92,7 +92,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.learning_rate_ = RATE if isinstance(rate, str) else float(rate)
         self.n_iter_ = int(epochs)
         return {
-            "hidden": HIDDEN if isinstance(self.n_hidden, str) else int(self.n_hidden),
+            "hidden": hidden if isinstance(self.n_hidden, str) else int(self.n_hidden),
             "epochs": self.n_iter_,
             "rate": self.learning_rate_,
             "batch_size": self.batch_size,
@@ -130,7 +130,7 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
         take the most probable one. Draws keep the spread of a column; another
         `random_state` in `transform` gives other ones.
     n_hidden : int or "auto", default "auto"
-        Hidden units; "auto" is 32.
+        Hidden units of each machine; "auto" is 24.
     n_machines : int, default 4
         Machines that are trained side by side, as replicas of one.
     n_epochs : int or "auto", default "auto"
@@ -248,7 +248,7 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
                 values,
                 observed,
                 decays=[decay * (1.0 if told else float(factor)) for factor in spread],
-                **self._choices(len(values), MOST_TOGETHER),
+                **self._choices(len(values), HIDDEN_TOGETHER, MOST_TOGETHER),
             )
         return self
 
@@ -503,7 +503,7 @@ class RapidClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
                 observed,
                 decay=self._decay(len(values), MOST_DECAY),
                 label=self._label,
-                **self._choices(len(values), MOST),
+                **self._choices(len(values), HIDDEN, MOST),
             )
         self.machine_, self.best_epoch_, self.curve_ = fit.machine, fit.epoch, fit.curve
         return self
