@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 REALS = ("auto", "bins", "gaussian")
 SMALL = 2000  # rows up to which "auto" takes Gaussian units to fill gaps
 UPDATES, FEWEST, MOST = 2500, 10, 200  # of a training; epochs, at least and at most
-MOST_TOGETHER = 1000  # epochs of several machines, of which none can be kept from halfway
+UPDATES_TOGETHER, MOST_TOGETHER = 1500, 1000  # of several machines, whose end is kept
 HIDDEN, HIDDEN_TOGETHER = 32, 24  # of a machine by itself, and of each of several
 RATE = 0.01
 DECAY = 20.0  # over the number of rows, at most `MOST_DECAY`
@@ -84,11 +84,11 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             real = "gaussian" if small else "bins"
         return TableSchema.recognise(table, overrides=self.columns, real=real)
 
-    def _choices(self, rows: int, hidden: int, most_epochs: int) -> dict[str, Any]:
+    def _choices(self, rows: int, hidden: int, updates: int, most_epochs: int) -> dict[str, Any]:
         """Settings of a training on so many rows, without the weight decay."""
         batch, epochs, rate = min(self.batch_size, rows), self.n_epochs, self.learning_rate
         if isinstance(epochs, str):
-            epochs = min(max(FEWEST, math.ceil(UPDATES * batch / rows)), most_epochs)
+            epochs = min(max(FEWEST, math.ceil(updates * batch / rows)), most_epochs)
         self.learning_rate_ = RATE if isinstance(rate, str) else float(rate)
         self.n_iter_ = int(epochs)
         return {
@@ -134,7 +134,7 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     n_machines : int, default 4
         Machines that are trained side by side, as replicas of one.
     n_epochs : int or "auto", default "auto"
-        Passes over the rows; "auto" makes about 2,500 updates in 10 to 1,000 passes.
+        Passes over the rows; "auto" makes about 1,500 updates in 10 to 1,000 passes.
     learning_rate : float or "auto", default "auto"
         Rate of Adam, which falls to zero; "auto" is 0.01.
     batch_size : int, default 100
@@ -248,7 +248,7 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
                 values,
                 observed,
                 decays=[decay * (1.0 if told else float(factor)) for factor in spread],
-                **self._choices(len(values), HIDDEN_TOGETHER, MOST_TOGETHER),
+                **self._choices(len(values), HIDDEN_TOGETHER, UPDATES_TOGETHER, MOST_TOGETHER),
             )
         return self
 
@@ -503,7 +503,7 @@ class RapidClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
                 observed,
                 decay=self._decay(len(values), MOST_DECAY),
                 label=self._label,
-                **self._choices(len(values), HIDDEN, MOST),
+                **self._choices(len(values), HIDDEN, UPDATES, MOST),
             )
         self.machine_, self.best_epoch_, self.curve_ = fit.machine, fit.epoch, fit.curve
         return self
