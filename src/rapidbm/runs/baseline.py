@@ -92,7 +92,7 @@ def best_tree(recipe: Recipe, data: Dataset) -> Baseline:
         data.valid.in_memory().spins,
     )
     fitted = [ChowLiuTree.fitted(rows, smoothing) for smoothing in SMOOTHING]
-    rivals = [tree for one in fitted for tree in (one, one.loosened())]
+    rivals = [tree for one in fitted for tree in (one, one.loosened(0.1))]
     best = max(rivals, key=lambda tree: float(tree.log_p(judges).mean()))
     log_z = best.put(machine, alone=True)
     kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
