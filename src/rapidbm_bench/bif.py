@@ -109,11 +109,17 @@ def parsed(text: str, what: str) -> Network:
                 raise InputError(f"{what}: a probability names {other}, which is no variable; mend it")
         table = np.full([len(words[p]) for p in (*parents, name)], math.nan)
         for given, numbers in ENTRY.findall(body):
-            at = tuple(
-                words[p].index(word.strip())
-                for p, word in zip(parents, given.split(",") if given else (), strict=True)
-            )
-            table[at] = np.array([float(x) for x in numbers.split(",")]).reshape(table[at].shape)
+            try:
+                at = tuple(
+                    words[p].index(word.strip())
+                    for p, word in zip(parents, given.split(",") if given else (), strict=True)
+                )
+                table[at] = np.array([float(x) for x in numbers.split(",")]).reshape(table[at].shape)
+            except ValueError:
+                raise InputError(
+                    f"{what}: the probabilities of {name} do not fit its words or those of its parents: "
+                    f"({given}) {numbers.strip()[:60]}; mend it"
+                ) from None
         if not (np.abs(table.sum(-1) - 1) < 1e-3).all():
             raise InputError(
                 f"{what}: the probabilities of {name} are incomplete or do not sum to one; mend it"
