@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ PARTS: dict[str, Registry[Any]] = {  # what is chosen by name
     "positive": POSITIVE,
     "projection": PROJECTIONS,
 }
-OF_SEQUENCES = ("alphabet", "identity")  # options of alignments
+OF_DATA = ("alphabet", "identity", "labels")  # options of alignments, and of data with labels
 ONE_OR_EACH = ("scale", "momentum", "bound")  # a number, or one for each of several replicas
 PER_REPLICA = ("rate", "weight_decay", *ONE_OR_EACH)
 # The first field of each section, under which the command lists its options.
@@ -105,6 +106,12 @@ class Recipe:
         "sequence is near one in training (0.8).",
     )
 
+    labels: str | None = setting(
+        None,
+        "The label: of a table the column that is predicted; of images nothing need follow, their labels "
+        "become one more unit, a category.",
+    )
+
     model: str = setting(
         "rbm", "rbm (restricted), dbm (deep) or bm (fully connected).", choices=tuple(MODELS)
     )
@@ -146,6 +153,11 @@ class Recipe:
     rungs: int | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
     positive_steps: int | None = None
+
+    discriminative: float = setting(
+        0.0,
+        "Adds so many times the mean of log p(label | rest) to what is raised; for an rbm with --labels.",
+    )
 
     projection: str = setting("none", "What keeps the patterns in place: {names}.")
     bound: tuple[float, ...] | float | None = None
@@ -280,6 +292,8 @@ class Recipe:
                 "centred gradients are for machines with biases; give --biases, or leave --centred out"
             )
         check_pace(self.pace, self.patterns is not None)
+        if self.discriminative and self.labels is None:
+            raise InputError("--discriminative asks for the label, which is not named; give --labels")
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -386,7 +400,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
-        options |= {name: getattr(self, name) for name in OF_SEQUENCES if getattr(self, name) is not None}
+        options |= {name: getattr(self, name) for name in OF_DATA if getattr(self, name) is not None}
         return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
@@ -446,7 +460,12 @@ class Recipe:
         if self.shard_by == "units":
             check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
         how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
-        return divided(machine, data.train.rows, self.optimizer_choice(), self._trainer, **how)
+        made = self._trainer
+        if self.shard_by != "units":
+            made = partial(made, label=data.label, discriminative=self.discriminative)
+        elif self.discriminative:
+            raise InputError("a discriminative term needs all units at once; take --shard-by chains")
+        return divided(machine, data.train.rows, self.optimizer_choice(), made, **how)
 
     def _trainer(
         self, machine: Machine, spins: Tensor | Split, replicas: slice | None = None, **more: Any
