@@ -33,6 +33,7 @@ BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
     "guard": "is anything slower than it was?",
     "hard_tables": "tables that a machine is easily lost on",
     "impute": "gaps of tables filled, beside IterativeImputer and miceforest",
+    "labels": "MNIST with its labels: errors, and likelihood beside the machine without them",
     "networks": "log p of machines trained on tables of Bayesian networks, beside the networks' own",
     "on_ray": "what Ray costs a sweep",
     "pack": "makes the file of a pretrained machine",
