@@ -297,7 +297,7 @@ def test_a_long_question_of_one_page_does_not_hold_up_another(tmp_path):
         studio.close_page(page)
         studio.close_page(other)
         assert (slow.killed, quick.killed, quick.closed) == (True, False, True)
-        assert not studio.queries
+        assert not studio.queues
         assert len(fakes.all) == 2  # nobody is left to ask what waited
 
     asyncio.run(run())

@@ -28,6 +28,7 @@ QUERIES = (
     "check",
     "place",
 )  # methods of `Queries`
+TABLE_QUESTIONS = ("table", "row", "scores", "gaps")  # methods of `Tables`
 
 
 def message(header: Header, payload: bytes = b"") -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
-from .messages import QUERIES, Header
+from .messages import QUERIES, TABLE_QUESTIONS, Header
 from .pages import FRAME, Page
 from .request_queue import Question, RequestQueue
 from .trainings import Trainings
@@ -43,7 +43,8 @@ class Studio:
         self.folder, self.read_only = folder, read_only
         self.fork_server = ForkServer()
         self.analyses = self._queue("analyses")
-        self.queries: dict[str, RequestQueue] = {}  # by page, so that none waits for what another asked
+        # By page and role, so that no page waits for what another asked.
+        self.queues: dict[tuple[str, str], RequestQueue] = {}
         self.pages: dict[str, Page] = {}
         most = max(MAX_TRAININGS, os.cpu_count() or 1)
         self.trainings = Trainings(self.fork_server, str(folder), self.pages.values, most)
@@ -84,8 +85,8 @@ class Studio:
             self.dreamer.send({"do": "close", "page": page.name})
         for key in [key for key in self._analysing if key[0] == page.name]:
             self.analyses.cancel(self._analysing.pop(key))
-        if page.name in self.queries:
-            self.queries.pop(page.name).close()
+        for owner in [owner for owner in self.queues if owner[0] == page.name]:
+            self.queues.pop(owner).close()
         for task, reader in self._readers.items():
             if reader is page:
                 task.cancel()
@@ -136,7 +137,7 @@ class Studio:
             return reply({"answer": self._about()})
         if ask in ("train", "resume"):
             return self._start(asked, reply)
-        if ask not in QUERIES + ANALYSES:
+        if ask not in QUERIES + TABLE_QUESTIONS + ANALYSES:
             return reply({"error": f"nobody knows how to answer {ask!r}"})
         question = {**asked, "page": page.name}
 
@@ -149,15 +150,17 @@ class Studio:
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
         elif ask in QUERIES:
-            self._queries_of(page).ask(question, on_message)
+            self._queue_of(page, "queries").ask(question, on_message)
+        elif ask in TABLE_QUESTIONS:
+            self._queue_of(page, "tables").ask(question, on_message)
         else:
             self._analysing[page.name, number] = self.analyses.ask(question, on_message)
         return None
 
-    def _queries_of(self, page: Page) -> RequestQueue:
-        if page.name not in self.queries:
-            self.queries[page.name] = self._queue("queries")
-        return self.queries[page.name]
+    def _queue_of(self, page: Page, role: str) -> RequestQueue:
+        if (page.name, role) not in self.queues:
+            self.queues[page.name, role] = self._queue(role)
+        return self.queues[page.name, role]
 
     def _pass_on(self, page: Page, header: Header, whole: bytes) -> None:
         number = header.get("id")
@@ -197,10 +200,10 @@ class Studio:
     async def _read_for(self, page: Page, question: Header) -> None:
         self._pass_on(page, *await self.read(question))
 
-    async def read(self, question: Header) -> tuple[Header, bytes]:
+    async def read(self, question: Header, role: str = "read") -> tuple[Header, bytes]:
         """The answer to a question about a file, by a worker of its own: reading may take long."""
         async with self._reading:
-            queue = self._queue("read")
+            queue = self._queue(role)
             try:
                 return await self.ask(queue, question)
             finally:

@@ -82,13 +82,14 @@ class Queries:
         }
 
     def machines(self, asked: dict[str, Any]) -> Answer:
-        """What can be dreamt of and looked at."""
+        """What can be dreamt of and looked at; with `tables` the runs of tables alone."""
+        tables = asked.get("tables") is True
         runs = [
             {"name": run.name, "title": title_of(run), "text": f"{run.machine}, {run.data}"}
             for run in self._listed()
-            if not run.reason
+            if not run.reason and (not tables or is_table(run))
         ]
-        return {"embedded": embedded(), "runs": runs}, {}
+        return {"embedded": [] if tables else embedded(), "runs": runs}, {}
 
     def _listed(self) -> list[RunSummary]:
         if not self.folder.is_dir():
@@ -104,6 +105,7 @@ class Queries:
             told["reason"] = without_places(run.reason, self.folder) if run.reason else ""
             told["low"] = run.low
             told["title"] = title_of(run)
+            told["table"] = not run.reason and is_table(run)
             told["curve"] = [] if run.reason or not run.measure else self._curve(run)
             found.append(told)
         return {"runs": found}, {}
@@ -204,6 +206,11 @@ class Queries:
             **lines,
             **size,
         }, {}
+
+
+def is_table(run: RunSummary) -> bool:
+    """Whether it was trained on a table of named columns."""
+    return RunFolder(run.folder).info["data"].get("schema") is not None
 
 
 @lru_cache(64)

@@ -223,6 +223,7 @@ class Compare {
         { class: "acts" },
         open
           ? [
+              run.table && button("Table", "table"),
               button("Dream", "dream"),
               button("Look", "look"),
               button("Play", "play"),

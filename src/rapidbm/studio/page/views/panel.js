@@ -185,6 +185,16 @@ export class Panel {
     if (!over || this.ends.childElementCount) return;
     put(
       this.ends,
+      this.data?.schema &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "main",
+            onclick: () => this.studio.go("table", { machine: this.run }),
+          },
+          "See it as a table",
+        ),
       h(
         "button",
         { type: "button", onclick: () => this.studio.go("dream", { machine: this.run }) },

@@ -3,6 +3,7 @@
 import { h, put } from "../parts/dom.js";
 import { count } from "../parts/numbers.js";
 import { complain, remark } from "../parts/remarks.js";
+import { upload } from "../parts/upload.js";
 import { Tiles } from "../draw/tiles.js";
 import { Choices } from "./choices.js";
 import { showDifferences } from "./differences.js";
@@ -228,22 +229,13 @@ export class Setup {
   async #upload(file) {
     this.about.textContent = `Reading ${file.name} …`;
     try {
-      const answer = await fetch(`/upload?name=${encodeURIComponent(file.name)}`, {
-        method: "POST",
-        body: file,
-      });
-      const told = await answer.json();
-      if (told.error) throw new Error(`${file.name}: ${told.error}`);
-      const described = await this.link.ask("data", { dataset: told.answer.dataset });
-      this.chips.append(this.#chip(told.answer.dataset, described));
-      await this.choose(told.answer.dataset);
+      const told = await upload(file);
+      const described = await this.link.ask("data", { dataset: told.dataset });
+      this.chips.append(this.#chip(told.dataset, described));
+      await this.choose(told.dataset);
     } catch (error) {
       this.about.textContent = "";
-      remark(
-        error instanceof TypeError
-          ? `${file.name} could not be sent: it is too large, or the studio does not answer`
-          : error.message,
-      );
+      remark(error.message);
     }
   }
 
