@@ -180,7 +180,8 @@ def small_targets(found):
     """What one clicks that is less than 24 pixels high or wide, but for links within a sentence."""
     time.sleep(0.3)
     return found.page.evaluate(
-        """() => [...document.querySelectorAll("main :is(button, select, input, summary), header :is(a, button)")]
+        """() => ["main :is(button, select, input, summary)", "header :is(a, button)"]
+          .flatMap((which) => [...document.querySelectorAll(which)])
           .filter((it) => it.checkVisibility() && !it.closest(".drop") && it.type !== "radio")
           .map((it) => [it.getBoundingClientRect(), it.outerHTML.slice(0, 90)])
           .filter(([box]) => box.width && (box.height < 23.5 || box.width < 23.5))

@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import math
+import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +20,11 @@ from rapidbm.cli.main import app
 from rapidbm.data.columns import Binned, Normal, Words
 from rapidbm.data.table_schema import TableSchema
 from rapidbm.errors import InputError
+from rapidbm.runs import auto_settings
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
 from rapidbm.studio.work.queries import Queries
+from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.table_columns import bars_of, cell_of, held_of, round_width, shares
 from rapidbm.studio.work.tables import Tables
 
@@ -254,3 +258,106 @@ def test_cells_are_read_as_one_types_them():
     assert cell_of(x, "3.5") == 3.5
     with pytest.raises(InputError, match="it may be Maybe, No, Yes, or empty"):
         cell_of(word, "perhaps")
+
+
+# -- what the columns of a file are -------------------------------------------------------------------
+
+DATES = 'day,size,"a,b"\n' + "".join(
+    f"2020-01-{i % 28 + 1:02d},{i * 0.3:.1f},{i % 2}\n" for i in range(50)
+)
+
+
+@pytest.fixture
+def dates(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dates.csv").write_text(DATES)
+    return Queries(tmp_path)
+
+
+def test_columns_are_recognised_one_by_one_and_can_be_named(dates):
+    asked = {"dataset": "upload:dates.csv"}
+    day, size, comma = dates.columns(asked)[0]["columns"]
+    assert "reads as dates" in day["error"]
+    assert (size["is"], size["error"], size["examples"]) == ("real", "", ["0.0", "0.3", "0.6"])
+    assert (comma["name"], comma["is"], comma["kinds"]) == ("a,b", "category", [])  # text cannot name it
+    day, size, _ = dates.columns({**asked, "columns": "day=skip,size=category"})[0]["columns"]
+    assert (day["is"], day["error"], day["wanted"]) == ("skip", "", "skip")
+    assert (size["is"], size["wanted"]) == ("category", "category")
+    with pytest.raises(InputError, match="no '='"):
+        dates.columns({**asked, "columns": "day"})
+    assert dates.columns({"dataset": "bars4"})[0] == {"columns": []}
+
+
+def test_a_file_with_a_column_that_cannot_be_recognised_is_taken_in_without_it(dates):
+    told, _ = dates.upload({"file": "dates.csv"})
+    assert (told["dataset"], told["columns"], told["train"] + told["test"]) == ("upload:dates.csv", 2, 50)
+    with pytest.raises(InputError, match="reads as dates"):
+        dates.data({"dataset": "upload:dates.csv"})
+    named = dates.data({"dataset": "upload:dates.csv", "columns": "day=category"})[0]
+    assert named["columns"] == 3
+    recipe = dates.recipe({"dataset": "upload:dates.csv", "chosen": {"columns": "day=skip"}})[0]["recipe"]
+    assert recipe["columns"] == "day=skip"
+
+
+# -- the same by the command, and in Python -----------------------------------------------------------
+
+CHOICES = [
+    (
+        "bars4",
+        {"hidden": [8], "patterns": None, "biases": True, "optimizer": "adam", "rate": 0.002},
+        None,
+    ),
+    ("bars4", {"hidden": [9, 4], "model": "dbm", "patterns": 3, "epochs": 2, "seed": 5}, None),
+    (
+        "digits",
+        {"hidden": [9], "biases": False, "negative": "cd", "sweeps": 3, "metrics": ["hamming"]},
+        None,
+    ),
+    ("upload:dates.csv", {"budget": "30s", "columns": "day=skip"}, "auto"),
+]
+
+
+@pytest.mark.parametrize(("dataset", "chosen", "preset"), CHOICES)
+def test_the_command_trains_what_the_page_would(dates, monkeypatch, dataset, chosen, preset):
+    made = []
+
+    class Enough(Exception):
+        pass
+
+    def create(folder, recipe, preset=None, **more):
+        made.append((recipe, preset))
+        raise Enough
+
+    def search(recipe, fixed, **more):
+        made.append((recipe, set(fixed)))
+        raise Enough
+
+    asked = {"dataset": dataset, "chosen": chosen, "preset": preset}
+    told, _ = dates.words(asked)
+    assert dates.check(asked)[0]["fits"]
+    wanted, named = recipe_of(dates.folder, asked)
+    monkeypatch.chdir(dates.folder)
+    monkeypatch.setattr(Run, "create", create)
+    monkeypatch.setattr(auto_settings, "find_settings", search)
+    program, *words = shlex.split(told["command"])
+    assert program == "rapidbm"
+    assert isinstance(CliRunner().invoke(app, words).exception, Enough)
+    with pytest.raises(Enough):
+        exec(told["python"], {})
+    for recipe, about in made:
+        found = replace(recipe, dataset=str((dates.folder / recipe.dataset).resolve()))
+        same = replace(wanted, dataset=str((dates.folder / wanted.dataset).resolve()))
+        assert found == same
+        assert about == named or about - {"shards"} == {*chosen}
+    assert len(made) == 2
+
+
+def test_settings_by_trials_need_a_time_and_no_more_than_a_day(dates):
+    for budget, told in (
+        (None, "need a time"),
+        ("2000h", "a day at most"),
+        ("soon", "a budget is a time"),
+    ):
+        chosen = {"budget": budget} if budget else {}
+        with pytest.raises(InputError, match=told):
+            dates.check({"dataset": "bars4", "chosen": chosen, "preset": "auto"})

@@ -24,7 +24,9 @@ QUERIES = (
     "run",
     "datasets",
     "data",
+    "columns",
     "recipe",
+    "words",
     "check",
     "place",
 )  # methods of `Queries`

@@ -18,7 +18,7 @@ from ..schema import Anything, Flag, Maybe, Names, Text, Whole
 from .messages import QUERIES, TABLE_QUESTIONS, Header
 from .pages import FRAME, Page
 from .request_queue import Question, RequestQueue
-from .trainings import Trainings
+from .trainings import LiveTraining, Trainings
 from .uploads import UPLOADED
 from .workers import ForkServer, Worker
 
@@ -53,6 +53,7 @@ class Studio:
         self.dreamer: Worker | None = None
         self._names = count(1)
         self._analysing: dict[tuple[str, int], Question] = {}  # by page and id
+        self._starting: dict[tuple[str, int], LiveTraining] = {}  # that compare settings first, the same
 
     def _queue(self, role: str) -> RequestQueue:
         return RequestQueue(self.fork_server, {"do": role, "folder": str(self.folder)})
@@ -117,11 +118,17 @@ class Studio:
             case "steer" if not self.read_only:
                 self.trainings.steer(asked)
             case "cancel":
-                question = self._analysing.pop((page.name, int(asked.get("id", -1))), None)
-                if question is not None:
-                    page.asking -= 1
-                    self.analyses.cancel(question)
+                self._cancel(page, (page.name, int(asked.get("id", -1))))
         return None
+
+    def _cancel(self, page: Page, key: tuple[str, int]) -> None:
+        """Takes back a question of a page, or a training that has not begun."""
+        question, training = self._analysing.pop(key, None), self._starting.pop(key, None)
+        if question is not None:
+            page.asking -= 1
+            self.analyses.cancel(question)
+        if training is not None and not training.run:
+            training.worker.kill()
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -136,7 +143,7 @@ class Studio:
         if ask == "hello":
             return reply({"answer": self._about()})
         if ask in ("train", "resume"):
-            return self._start(asked, reply)
+            return self._start(page, asked, reply)
         if ask not in QUERIES + TABLE_QUESTIONS + ANALYSES:
             return reply({"error": f"nobody knows how to answer {ask!r}"})
         question = {**asked, "page": page.name}
@@ -145,7 +152,7 @@ class Studio:
             self._pass_on(page, header, whole)
 
         page.asking += 1
-        if ask == "data" and str(asked.get("dataset")).startswith(UPLOADED):
+        if ask in ("data", "columns") and str(asked.get("dataset")).startswith(UPLOADED):
             task = asyncio.create_task(self._read_for(page, question))
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
@@ -178,8 +185,9 @@ class Studio:
             "trainings": self.trainings.summaries(),
         }
 
-    def _start(self, asked: Header, reply: Reply) -> None:
-        """Starts or resumes a training."""
+    def _start(self, page: Page, asked: Header, reply: Reply) -> None:
+        """Starts or resumes a training; the page hears of what is compared before it begins."""
+        number = int(asked.get("id", 0))
         if self.read_only:
             return reply({"error": "this studio only shows (--read-only): nothing is trained here"})
         wanted = {k: asked.get(k) for k in ("dataset", "chosen", "preset", "pace", "paused", "replica")}
@@ -192,9 +200,18 @@ class Studio:
         stop = asked.get("stop") or []
         if not isinstance(stop, list) or not all(isinstance(run, str) for run in stop):
             return reply({"error": "stop is a list of runs; name those that are to be stopped"})
-        self.trainings.start(
-            wanted, lambda found: reply(found if "error" in found else {"answer": found}), stop
-        )
+
+        def answer(found: Mapping[str, Any]) -> None:
+            self._starting.pop((page.name, number), None)
+            reply(found if "error" in found else {"answer": found})
+
+        def tell(line: str) -> None:
+            told = {"event": "progress", "id": number, "line": line, "share": None}
+            page.send(f"progress/{number}", told)
+
+        training = self.trainings.start(wanted, answer, stop, tell)
+        if training is not None:
+            self._starting[page.name, number] = training
         return None
 
     async def _read_for(self, page: Page, question: Header) -> None:

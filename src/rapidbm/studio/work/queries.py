@@ -28,9 +28,11 @@ from ...runs.recipe import Recipe
 from ..messages import QUERIES
 from ..uploads import UPLOADED, UPLOADS
 from .arrays import Arrays, spins
+from .file_columns import columns_of, left_out
 from .machines import embedded, run_folder, subject, without_places
 from .page_words import title_of
 from .pipe import Pipe
+from .recipe_words import command_of, python_of
 from .recipes import UNPACKED, check_fits, data_named, recipe_of, refused_by, uploaded
 
 Answer = tuple[dict[str, Any], Arrays]
@@ -153,16 +155,24 @@ class Queries:
         }, {}
 
     def data(self, asked: dict[str, Any]) -> Answer:
-        """Some rows of a data set, and how many there are."""
+        """Some rows of a data set, and how many there are; of a table as its columns are named."""
         name = str(asked.get("dataset"))
-        return _described(name, _loaded(data_named(self.folder, name)))
+        kinds = asked.get("columns") or None
+        if not (kinds is None or isinstance(kinds, str)):
+            raise InputError(f"kinds of columns are a text, not {kinds!r}")
+        return _described(name, _loaded(data_named(self.folder, name), kinds))
+
+    def columns(self, asked: dict[str, Any]) -> Answer:
+        """What each column of a file is recognised as, and may be named; nothing of what is no table."""
+        path = Path(data_named(self.folder, str(asked.get("dataset"))))
+        return {"columns": columns_of(path, asked.get("columns"))}, {}
 
     def upload(self, asked: dict[str, Any]) -> Answer:
         """What a file that was dropped holds; one that cannot be read does not stay."""
         name = str(asked.get("file"))
         try:
             path = uploaded(self.folder, name)
-            data = load(path)
+            data = load(path, columns=left_out(path))
         except BaseException:
             inside(self.folder, UPLOADS, name).unlink(missing_ok=True)
             raise
@@ -180,10 +190,19 @@ class Queries:
             "refused": refused_by(recipe),
         }, {}
 
+    def words(self, asked: dict[str, Any]) -> Answer:
+        """The choices of a page as a command, and as a program."""
+        recipe, preset = recipe_of(self.folder, asked)
+        chosen = set(asked.get("chosen") or {})
+        return {
+            "command": command_of(recipe, preset, chosen, self.folder),
+            "python": python_of(recipe, preset, chosen, self.folder),
+        }, {}
+
     def check(self, asked: dict[str, Any]) -> Answer:
         """Whether a training of these choices can begin; what does not fit is told in words."""
-        recipe, _ = recipe_of(self.folder, asked)
-        check_fits(recipe)
+        recipe, preset = recipe_of(self.folder, asked)
+        check_fits(recipe, preset)
         return {"fits": True}, {}
 
     # -- phases -----------------------------------------------------------------------------------
@@ -221,8 +240,8 @@ def _lines(theory: str, aspect: float, load: float) -> dict[str, float | None]:
 
 
 @lru_cache(4)
-def _loaded(name: str) -> Dataset:
-    return load(name)
+def _loaded(name: str, kinds: str | None) -> Dataset:
+    return load(name) if kinds is None else load(name, columns=kinds)
 
 
 def _described(name: str, data: Dataset) -> Answer:
@@ -232,7 +251,10 @@ def _described(name: str, data: Dataset) -> Answer:
         "dataset": name,
         "shape": list(data.shape),
         "table": data.shape[0] == 1,
-        "columns": data.shape[1] if data.schema is None else len(data.schema.columns),
+        "named": data.schema is not None,
+        "columns": data.shape[1]
+        if data.schema is None
+        else sum(column.returned for column in data.schema.columns),
         "train": len(data.train),
         "test": len(data.test),
         "labels": 0 if labels is None else len(torch.unique(labels)),

@@ -161,7 +161,7 @@ export class Panel {
       updates &&
         `update ${update.toLocaleString("en")} of ${updates.toLocaleString("en")}, epoch ${epoch}`,
       moves && `${short(speed, 2)} a second${left}`,
-      rate && `rate now ${short(rate, 2)}`,
+      rate && !over && `rate now ${short(rate, 2)}`,
       diverged?.length && `${count(diverged.length, "replica")} diverged and frozen`,
       reason,
     ];
@@ -256,7 +256,7 @@ export class Panel {
   }
 
   #frame({ arrays, patterned, update }) {
-    if (!this.data) return;
+    if (!this.data || this.data.schema) return; // cells of a table are no pixels
     const shape = this.data.shape;
     const { couplings, samples, given, known, filled, each } = arrays;
     const name = patterned ? "Patterns" : "Couplings of some hidden units";
