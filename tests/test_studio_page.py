@@ -155,7 +155,7 @@ def test_train_pause_step_go_on_change_the_rate_and_evaluate(visit, studio):
     rate.press("ArrowLeft")
     found.page.get_by_text("Rate changed:").wait_for()
     assert found.page.locator(".pictures canvas").count() == 4
-    run = found.page.locator(".panel h3").text_content()
+    run = found.page.locator(".panel h3").get_attribute("title")
     found.page.locator(".panel select").first.select_option("0")
     found.button("Go on").first.click()
     found.until_status(["finished"])
@@ -173,12 +173,12 @@ def test_a_reload_in_the_middle_finds_the_training_further_on(visit):
     found.page.locator(".choices.side-a input[name=hidden]").press("Home")
     found.button("Train").click()
     found.until("() => document.querySelectorAll('.curves path.line').length > 0")
-    run = found.page.locator(".panel h3").text_content()
+    run = found.page.locator(".panel h3").get_attribute("title")
     points = "() => document.querySelector('.curves path.line')?.getAttribute('d').length ?? 0"
     before = found.page.evaluate(points)
     found.page.reload()
     found.until(f"before => ({points})() >= before", before)
-    assert found.page.locator(".panel h3").text_content() == run
+    found.page.locator(f'.panel h3[title="{run}"]').wait_for()
     found.page.evaluate("() => { for (const one of window.sockets) one.close(); }")  # a closed laptop
     found.until("() => window.sockets.size === 2")
     found.page.locator("#link[data-state=open]").wait_for()
@@ -266,12 +266,12 @@ def test_a_training_is_stopped_only_by_who_says_so(visit):
     found.page.locator(".choices.side-a input[name=hidden]").press("Home")
     found.until("() => !document.querySelector('button.main.wide').disabled")
     found.button("Train").click()
-    found.until("tag => document.querySelector('.panel h3')?.textContent !== tag", TAG)
-    first = found.page.locator(".panel h3").text_content()
+    found.until("tag => document.querySelector('.panel h3')?.title !== tag", TAG)
+    first = found.page.locator(".panel h3").get_attribute("title")
     assert f"run={first}" in found.page.url  # the stale address is gone
     found.page.reload()
     found.until_status(["running"])
-    assert found.page.locator(".panel h3").text_content() == first
+    assert found.page.locator(".panel h3").get_attribute("title") == first
     # What is refused stops nothing, and is refused before anything is asked.
     found.page.locator(".chip[data-name=digits]").click()
     found.page.locator(".choices.side-a select").first.select_option("exact")
@@ -380,6 +380,7 @@ def test_help_buttons_are_large_enough_for_a_finger(visit):
 def test_a_machine_with_other_units_than_spins_says_what_is_not_for_it(visit):
     found = visit()
     found.go("look", machine="mixed")
+    found.page.get_by_text("The theory behind it, of machines whose units are all ±1").click()
     found.until(
         "() => [...document.querySelectorAll('.card-state')]"
         ".filter((it) => it.textContent.includes('units are all ±1')).length === 6"
@@ -431,6 +432,7 @@ def test_look_measures_and_saves_what_it_shows(visit, tmp_path):
     svg = (tmp_path / "SVG").read_text()
     assert "class=" not in svg  # it needs no style sheet
     assert "fill=" in svg
+    found.page.get_by_text("The theory behind it").click()
     spectrum = found.page.locator("figure", has=found.page.get_by_role("heading", name="Spectrum"))
     spectrum.get_by_text("3 values beyond what random couplings have").wait_for()
     spectrum.get_by_role("button", name="What is Spectrum?").focus()

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+import re
 import shlex
 from dataclasses import replace
 
@@ -20,9 +21,13 @@ from rapidbm.cli.main import app
 from rapidbm.data.columns import Binned, Normal, Words
 from rapidbm.data.table_schema import TableSchema
 from rapidbm.errors import InputError
+from rapidbm.glass import verdict
 from rapidbm.runs import auto_settings
+from rapidbm.runs.folder import RunFolder
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
+from rapidbm.studio.work.analyses import Analyses
+from rapidbm.studio.work.plain import SENTENCES, UNDECIDED, plain_verdict
 from rapidbm.studio.work.queries import Queries
 from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.table_columns import bars_of, cell_of, held_of, round_width, shares
@@ -361,3 +366,40 @@ def test_settings_by_trials_need_a_time_and_no_more_than_a_day(dates):
         chosen = {"budget": budget} if budget else {}
         with pytest.raises(InputError, match=told):
             dates.check({"dataset": "bars4", "chosen": chosen, "preset": "auto"})
+
+
+# -- a machine in a sentence --------------------------------------------------------------------------
+
+
+def test_every_verdict_has_a_sentence_and_no_word_of_physics():
+    known = {value for name, value in vars(verdict).items() if name.isupper() and isinstance(value, str)}
+    assert set(SENTENCES) == known
+    for words in [*SENTENCES.values(), UNDECIDED]:
+        assert not re.search(r"glass|magnet|phase|spin|ergodic|overlap|minim|Gibbs", words, re.IGNORECASE)
+    assert plain_verdict("undecided: q_EA = 0.10 ± 0.01 is within …") == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"epochs": 40, "rate": (0.02,), "optimizer": "adam", "sweeps": 5}, "has learned how columns go"),
+        ({"epochs": 1, "rate": (1e-9,)}, "has learned little"),
+    ],
+)  # fmt: skip
+def test_what_was_learned_is_said_beside_independent_columns(tmp_path, settings, sentence):
+    rows = [f"{'ab'[i % 2]},{'cd'[i % 2]},{'ef'[(i // 2) % 2]},{i % 3}" for i in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["p,q,r,s", *rows]) + "\n")
+    chosen = {**MIXED, "metrics": ("log_likelihood",), "biases": True, **settings}
+    for _ in Run.create(tmp_path / "run", Recipe.made(str(tmp_path / "t.csv"), chosen)).go():
+        pass
+    told = Analyses(tmp_path).learned({"machine": "run"})[0]
+    assert sentence in told["sentence"]
+    # p and q are the same word, r tosses a coin, s has three values: by hand
+    assert told["independent"] == pytest.approx(-(3 * math.log(2) + math.log(3)), abs=0.02)
+    assert told["value"] == RunFolder(tmp_path / "run").metrics()[-1]["log_likelihood_test"][0]
+    assert f"{told['value']:.2f}" in told["numbers"]
+
+
+def test_a_machine_without_data_or_likelihood_says_nothing_of_what_it_learned(desk, folder):
+    for name in ("specimen:glass", "run"):
+        assert Analyses(folder).learned({"machine": name})[0]["sentence"] == ""

@@ -12,7 +12,7 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose` and `evaluat
 Others take besides
 
     auto_settings: find_settings, usual_decay, usual_hidden
-    baseline: Baseline
+    baseline: Baseline, independent_columns
     diagnosis: gibbs_series
     folder: ASIDE, PRETRAINED, Record, RunFolder, check_free
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle

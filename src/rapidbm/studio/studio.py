@@ -27,7 +27,17 @@ MAX_TRAININGS = 4  # that may run at once, or as many as there are cores
 MAX_READERS = 3  # files that are read at once, each by a worker of its own
 MAX_UNANSWERED = 32  # questions of a page
 MAX_CHARACTERS = 2**17  # of a page's message
-ANALYSES = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
+ANALYSES = (
+    "spectrum",
+    "phases",
+    "overlaps",
+    "basins",
+    "landscape",
+    "likelihood",
+    "along",
+    "verdict",
+    "learned",
+)
 MESSAGE = Names(
     {},
     {"id": Whole(0, 2**31), "ask": Text(40), "do": Text(40), "run": Maybe(Text(500)), "on": Flag()},
