@@ -481,6 +481,36 @@ def test_the_table_of_runs_sorts(visit):
 
 
 @browses
+def test_runs_are_filtered_named_noted_and_deleted_when_one_says_so(visit, studio):
+    extra = Recipe.made("bars4", {"hidden": (5,), "patterns": 2, "epochs": 1, "replicas": 1})
+    for _ in Run.create(studio.folder / "spare", extra).go():
+        pass
+    found = visit()
+    found.go("compare")
+    rows = found.page.locator("tbody tr[data-run]")
+    rows.first.wait_for()
+    count = rows.count()
+    found.page.get_by_label("Show runs with").fill("bars4 K=2 5")
+    found.page.get_by_text(f"2 of {count} runs").wait_for()
+    found.page.get_by_label("Show runs with").fill("spare")
+    found.button("Name spare").click()
+    found.page.get_by_label("Name", exact=True).fill(TAG)
+    found.page.get_by_label("Note", exact=True).fill(f"note {TAG}")
+    found.button("Keep").click()
+    found.page.locator(".note-of-run", has_text=TAG).wait_for()
+    assert rows.count() == 1  # it is still found by the name of its folder
+    assert rows.locator("img").count() == 0
+    found.button(f"Delete {TAG}").click()
+    found.page.get_by_role("dialog").get_by_text("This cannot be taken back").wait_for()
+    found.button("Cancel").click()
+    assert (studio.folder / "spare").is_dir()
+    found.button(f"Delete {TAG}").click()
+    found.button("Delete it").click()
+    found.page.get_by_text(f"0 of {count - 1} runs").wait_for()
+    assert not (studio.folder / "spare").exists()
+
+
+@browses
 @pytest.mark.slow
 def test_the_tour_teaches_by_doing(visit):
     found = visit(tour=True, steady=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import socket
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import rapidbm as rb
 from rapidbm.data.labelled import with_label_units
-from rapidbm.disk import inside
+from rapidbm.disk import inside, locked
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.progress import telling, watch
@@ -732,3 +733,75 @@ def test_progress_is_told_to_a_function_and_shown_nowhere(monkeypatch, capsys):
         now[0] += 99.0
         tick()
     assert len(told) == 4
+
+
+# -- names, notes, and runs that are deleted ----------------------------------------------------------
+
+
+@pytest.fixture
+def runs(tmp_path):
+    recipe = Recipe.made("bars4", {"hidden": (4,), "patterns": 2, "epochs": 1, "replicas": 1})
+    for name in ("one", "sweep/two"):
+        Run.create(tmp_path / name, recipe)
+    return Queries(tmp_path)
+
+
+def titles(desk):
+    return {run["name"]: (run["title"], run["note"]) for run in desk.runs({})[0]["runs"]}
+
+
+def test_a_run_is_given_a_name_and_a_note_and_keeps_its_folder(runs):
+    runs.label({"run": "one", "title": "  The best <b> ", "note": "kept\nfor later"})
+    assert titles(runs) == {"one": ("The best <b>", "kept\nfor later"), "sweep/two": ("sweep/two", "")}
+    assert {run["title"] for run in runs.machines({})[0]["runs"]} == {"The best <b>", "sweep/two"}
+    assert json.loads((runs.folder / "one" / "run.json").read_text())["recipe"]["dataset"] == "bars4"
+    runs.label({"run": "one", "title": "", "note": ""})
+    assert titles(runs)["one"] == ("one", "")
+    assert not (runs.folder / "one" / "label.json").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"run": "one", "title": "x" * 201},
+        {"run": "one", "note": 7},
+        {"run": "../one", "title": "x"},
+        {"run": "none", "title": "x"},
+    ],
+)
+def test_labels_that_are_none_and_runs_that_are_not_there(runs, asked):
+    with pytest.raises(InputError):
+        runs.label(asked)
+
+
+def test_a_label_that_somebody_else_wrote_is_passed_over(runs):
+    (runs.folder / "one" / "label.json").write_text('{"title": ["x"]}')
+    assert titles(runs)["one"] == ("one", "")
+    (runs.folder / "one" / "label.json").unlink()
+    (runs.folder / "elsewhere.json").write_text('{"title": "x"}')
+    (runs.folder / "one" / "label.json").symlink_to(runs.folder / "elsewhere.json")
+    assert titles(runs)["one"] == ("one", "")
+    with pytest.raises(InputError, match="leads out"):
+        runs.label({"run": "one", "title": "y"})
+
+
+def test_a_run_is_deleted_whole_and_nothing_else(runs):
+    runs.delete({"run": "one"})
+    assert set(titles(runs)) == {"sweep/two"}
+    assert [path.name for path in runs.folder.iterdir()] == ["sweep"]
+    for wrong in ("sweep", "../one", "", "one"):
+        with pytest.raises(InputError):
+            runs.delete({"run": wrong})
+    (runs.folder / "link").symlink_to(runs.folder / "sweep" / "two")
+    with pytest.raises(InputError, match="is a link"):
+        runs.delete({"run": "link"})
+    shutil.copytree(runs.folder / "sweep" / "two", runs.folder / "sweep" / "two" / "inner")
+    with pytest.raises(InputError, match="1 other runs below it"):
+        runs.delete({"run": "sweep/two"})
+    assert set(titles(runs)) >= {"sweep/two"}
+
+
+def test_a_run_in_which_somebody_works_is_not_deleted(runs):
+    with locked(runs.folder / "one", "training"), pytest.raises(InputError, match="another process"):
+        runs.delete({"run": "one"})
+    assert "one" in titles(runs)

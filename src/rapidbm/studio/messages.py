@@ -29,7 +29,10 @@ QUERIES = (
     "words",
     "check",
     "place",
+    "label",
+    "delete",
 )  # methods of `Queries`
+CHANGES = ("label", "delete")  # those that write
 TABLE_QUESTIONS = ("table", "row", "scores", "gaps")  # methods of `Tables`
 
 

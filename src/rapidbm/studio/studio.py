@@ -15,7 +15,7 @@ from typing import Any
 
 from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
-from .messages import QUERIES, TABLE_QUESTIONS, Header
+from .messages import CHANGES, QUERIES, TABLE_QUESTIONS, Header
 from .pages import FRAME, Page
 from .request_queue import Question, RequestQueue
 from .trainings import LiveTraining, Trainings
@@ -156,6 +156,10 @@ class Studio:
             return self._start(page, asked, reply)
         if ask not in QUERIES + TABLE_QUESTIONS + ANALYSES:
             return reply({"error": f"nobody knows how to answer {ask!r}"})
+        if ask in CHANGES and self.read_only:
+            return reply({"error": "this studio only shows (--read-only): nothing is changed here"})
+        if ask == "delete" and any(t.run == asked.get("run") for t in self.trainings.running()):
+            return reply({"error": "this run is being trained; stop it first"})
         question = {**asked, "page": page.name}
 
         def on_message(header: Header, whole: bytes) -> None:

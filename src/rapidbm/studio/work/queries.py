@@ -29,6 +29,7 @@ from ..messages import QUERIES
 from ..uploads import UPLOADED, UPLOADS
 from .arrays import Arrays, spins
 from .file_columns import columns_of, left_out
+from .labels import delete_run, label_of, set_label
 from .machines import embedded, run_folder, subject, without_places
 from .page_words import title_of
 from .pipe import Pipe
@@ -87,7 +88,7 @@ class Queries:
         """What can be dreamt of and looked at; with `tables` the runs of tables alone."""
         tables = asked.get("tables") is True
         runs = [
-            {"name": run.name, "title": title_of(run), "text": f"{run.machine}, {run.data}"}
+            {"name": run.name, "title": called(run), "text": f"{run.machine}, {run.data}"}
             for run in self._listed()
             if not run.reason and (not tables or is_table(run))
         ]
@@ -106,11 +107,21 @@ class Queries:
             del told["folder"]
             told["reason"] = without_places(run.reason, self.folder) if run.reason else ""
             told["low"] = run.low
-            told["title"] = title_of(run)
+            told["title"] = called(run)
+            told["note"] = label_of(run.folder)["note"]
             told["table"] = not run.reason and is_table(run)
             told["curve"] = [] if run.reason or not run.measure else self._curve(run)
             found.append(told)
         return {"runs": found}, {}
+
+    def label(self, asked: dict[str, Any]) -> Answer:
+        """Gives a run a title and a note."""
+        return set_label(self.folder, asked), {}
+
+    def delete(self, asked: dict[str, Any]) -> Answer:
+        """Deletes a run."""
+        delete_run(self.folder, str(asked.get("run")))
+        return {}, {}
 
     def _curve(self, run: RunSummary) -> list[list[float | None]]:
         """Epoch, mean over replicas, the lowest and the highest."""
@@ -225,6 +236,11 @@ class Queries:
             **lines,
             **size,
         }, {}
+
+
+def called(run: RunSummary) -> str:
+    """The title that somebody gave the run, else one that can be read."""
+    return label_of(run.folder)["title"] or title_of(run)
 
 
 def is_table(run: RunSummary) -> bool:
