@@ -35,6 +35,7 @@ from rapidbm.studio.work.analyses import SPINS_ALONE, Analyses
 from rapidbm.studio.work.arrays import fields, numbers, packed, spins
 from rapidbm.studio.work.dreaming import Dream
 from rapidbm.studio.work.machines import SPECIMENS, opened, subject, without_places
+from rapidbm.studio.work.page_words import title_of
 from rapidbm.studio.work.queries import Queries
 from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.steered import SteeredRun
@@ -329,6 +330,10 @@ def test_a_run_that_was_named_by_a_time_gets_a_name_that_can_be_read(tmp_path):
     found = {run["name"]: run["title"] for run in Queries(tmp_path).runs({})[0]["runs"]}
     assert found["mine"] == "mine"
     assert found["bars4-pid-20261118-053908-2"] == "bars4, RBM 16×8 K=2, PID, 18 Nov 05:39:08 (2)"
+    assert {title_of(run, brief=True) for run in rb.Runs(tmp_path)} == {
+        "mine",
+        "bars4, 18 Nov 05:39:08 (2)",
+    }
 
 
 # -- choices that fit ---------------------------------------------------------------------------------

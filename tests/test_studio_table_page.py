@@ -31,13 +31,13 @@ def studio(tmp_path_factory):
 def table(visit):
     found = visit()
     found.go("table", machine="run")
-    found.page.locator(".bar").first.wait_for()
+    found.page.locator(".value-bar").first.wait_for()
     return found
 
 
 def bar(found, column, text):
     card = found.page.locator(".column", has=found.page.get_by_role("heading", name=column, exact=True))
-    return card.locator(".bar", has_text=text)
+    return card.locator(".value-bar", has_text=text)
 
 
 @browses

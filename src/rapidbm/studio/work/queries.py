@@ -88,7 +88,7 @@ class Queries:
         """What can be dreamt of and looked at; with `tables` the runs of tables alone."""
         tables = asked.get("tables") is True
         runs = [
-            {"name": run.name, "title": called(run), "text": f"{run.machine}, {run.data}"}
+            {"name": run.name, "title": called(run, brief=tables), "text": f"{run.machine}, {run.data}"}
             for run in self._listed()
             if not run.reason and (not tables or is_table(run))
         ]
@@ -238,9 +238,9 @@ class Queries:
         }, {}
 
 
-def called(run: RunSummary) -> str:
+def called(run: RunSummary, *, brief: bool = False) -> str:
     """The title that somebody gave the run, else one that can be read."""
-    return label_of(run.folder)["title"] or title_of(run)
+    return label_of(run.folder)["title"] or title_of(run, brief=brief)
 
 
 def is_table(run: RunSummary) -> bool:

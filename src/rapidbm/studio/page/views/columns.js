@@ -70,7 +70,7 @@ export class ColumnBars {
       "button",
       {
         type: "button",
-        class: "bar",
+        class: "value-bar",
         "aria-pressed": "false",
         title: usual === undefined ? undefined : `${share(usual)} if nothing is held`,
         onclick: () => this.change(number, this.#toggled(number, button)),

@@ -1,6 +1,7 @@
 // Look: one machine, and what a physicist would measure of it, each in a card of its own.
 
 import { field, h, put, select } from "../parts/dom.js";
+import { minus } from "../parts/numbers.js";
 import { complain } from "../parts/remarks.js";
 import { Along } from "./looks/along.js";
 import { Basins } from "./looks/basins.js";
@@ -147,7 +148,7 @@ class Look {
     try {
       const { sentence, numbers } = await this.link.ask("learned", this.asked);
       this.learned.textContent = sentence;
-      this.numbers.textContent = numbers;
+      this.numbers.textContent = minus(numbers);
     } catch (error) {
       this.learned.textContent = error.message;
     }

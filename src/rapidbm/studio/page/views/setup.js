@@ -1,6 +1,6 @@
 // What is trained: data, one machine or two, and how. What is not chosen is filled in by the library's presets.
 
-import { h, put } from "../parts/dom.js";
+import { h, put, s } from "../parts/dom.js";
 import { count } from "../parts/numbers.js";
 import { complain, remark } from "../parts/remarks.js";
 import { upload } from "../parts/upload.js";
@@ -71,6 +71,14 @@ const PAIRS = {
     },
   },
 };
+
+/** What stands for a table where others have images. */
+const tableIcon = () =>
+  s(
+    "svg",
+    { viewBox: "0 0 48 48", width: 44, height: 44, "aria-hidden": "true", class: "table-icon" },
+    s("path", { d: "M5 9h38v30H5zM5 18h38M5 28h38M18 9v30M31 9v30" }),
+  );
 
 export class Setup {
   #loaded = false;
@@ -174,8 +182,10 @@ export class Setup {
       h("span", { class: "chip-image" }, tiles.box),
       h("span", {}, title),
     );
-    const show = ({ shape, arrays }) =>
-      tiles.show(arrays.images.values, Math.min(4, arrays.images.shape[0]), shape);
+    const show = ({ shape, arrays, named }) =>
+      named
+        ? put(chip.firstElementChild, tableIcon())
+        : tiles.show(arrays.images.values, Math.min(4, arrays.images.shape[0]), shape);
     if (described) show(described);
     else if (!this.absent.includes(name))
       this.link
