@@ -544,7 +544,7 @@ def test_the_tour_teaches_by_doing(visit):
 
 # -- manners ------------------------------------------------------------------------------------------
 
-VIEWS = ("dream", "play", "look", "compare")
+VIEWS = ("dream", "play", "table", "look", "compare")
 
 
 @browses
@@ -563,9 +563,11 @@ def test_nothing_overflows_and_axe_finds_nothing_serious(visit, width, scheme):
     for view in VIEWS:
         found.go(view, **({"machine": "specimen:retrieval"} if view in ("dream", "look") else {}))
         ready = {"dream": ".dream-stage canvas[width]", "play": ".choices input[name=rate]",
-                 "look": ".valley", "compare": "tbody tr"}[view]  # fmt: skip
+                 "look": ".valley", "compare": "tbody tr", "table": ".value-bar"}[view]  # fmt: skip
         found.page.locator(ready).first.wait_for()
         assert not found.overflows(), view
+        assert found.small_targets() == [], view
+        assert found.covered_targets() == [], view
         told = axe.Axe().run(found.page).response
         assert len(told["passes"]) > 10
         serious = [v for v in told["violations"] if v["impact"] in ("serious", "critical")]

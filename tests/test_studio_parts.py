@@ -36,7 +36,7 @@ from rapidbm.studio.work.arrays import fields, numbers, packed, spins
 from rapidbm.studio.work.dreaming import Dream
 from rapidbm.studio.work.machines import SPECIMENS, opened, subject, without_places
 from rapidbm.studio.work.page_words import title_of
-from rapidbm.studio.work.queries import Queries
+from rapidbm.studio.work.queries import Queries, answer
 from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.steered import SteeredRun
 from rapidbm.studio.work.training import _couplings
@@ -303,6 +303,76 @@ def test_a_long_question_of_one_page_does_not_hold_up_another(tmp_path):
         assert len(fakes.all) == 2  # nobody is left to ask what waited
 
     asyncio.run(run())
+
+
+def test_questions_about_a_table_wait_for_each_other_and_hold_up_nothing_else(tmp_path):
+    async def run():
+        studio = Studio(tmp_path)
+
+        async def send(whole):
+            pass
+
+        studio.fork_server = fakes = Fakes()
+        page = studio.open_page(send)
+        for number, ask in enumerate(("table", "runs", "row"), 1):
+            studio.receive(page, json.dumps({"id": number, "ask": ask}))
+        slow, quick = fakes.all
+        assert [told.get("do") for told in slow.told[:1] + quick.told[:1]] == ["tables", "queries"]
+        assert ([told.get("id") for told in slow.told], quick.told[1]["id"]) == ([None, 1], 2)
+        slow.answer(id=1)
+        assert slow.told[-1]["id"] == 3
+        studio.close_page(page)
+        assert slow.killed
+        assert quick.killed
+
+    asyncio.run(run())
+
+
+def test_settings_that_are_compared_are_told_to_who_asked_and_can_be_taken_back(tmp_path):
+    async def run():
+        studio = Studio(tmp_path)
+
+        async def send(whole):
+            pass
+
+        studio.trainings.fork_server = fakes = Fakes()
+        page, other = studio.open_page(send), studio.open_page(send)
+        asked = {
+            "id": 5,
+            "ask": "train",
+            "dataset": "bars4",
+            "chosen": {"budget": "1m"},
+            "preset": "auto",
+        }
+        studio.receive(page, json.dumps(asked))
+        (worker,) = fakes.all
+        worker.on_message({"event": "search", "line": "nine pairs"}, b"")
+        told = parse_header(page._slots["progress/5"])
+        assert (told["id"], told["line"]) == (5, "nine pairs")
+        assert not other._slots
+        studio.receive(other, json.dumps({"do": "cancel", "id": 5}))
+        assert not worker.killed  # it is another page's
+        studio.receive(page, json.dumps({"do": "cancel", "id": 5}))
+        assert worker.killed
+        worker.on_exit("its process was ended by signal 9")
+        assert "signal 9" in parse_header(page._slots["answer/5"])["error"]
+        assert not studio.trainings.running()
+        studio.receive(page, json.dumps({**asked, "id": 6}))
+        fakes.all[-1].on_message({"event": "created", "run": "r", "records": []}, b"")
+        studio.receive(page, json.dumps({"do": "cancel", "id": 6}))
+        assert not fakes.all[-1].killed  # it has begun: its own button stops it
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("alloc_cpu: can't allocate memory: 85")])
+def test_too_little_memory_is_said_in_words(tmp_path, error):
+    def fails(asked):
+        raise error
+
+    pipe = Told()
+    answer(pipe, {"ask": "data", "id": 1}, {"data": fails}, tmp_path)
+    assert pipe.all[0][0]["error"].startswith("this takes more memory than there is")
 
 
 # -- words for the page -------------------------------------------------------------------------------

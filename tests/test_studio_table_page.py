@@ -3,7 +3,6 @@ them; what columns are is confirmed before a training. Names and cells are text,
 
 import csv
 import json
-import time
 import urllib.parse
 
 import pytest
@@ -170,20 +169,8 @@ def test_the_view_of_tables_fits_and_its_targets_are_large_enough(visit, width, 
     found.button("Find unusual rows").click()
     found.page.get_by_text("The least usual of").wait_for()
     assert not found.overflows()
-    assert small_targets(found) == []
+    assert found.small_targets() == []
+    assert found.covered_targets() == []
     told = axe.Axe().run(found.page).response
     serious = [v for v in told["violations"] if v["impact"] in ("serious", "critical")]
     assert not serious, [(v["id"], v["nodes"][0]["html"]) for v in serious]
-
-
-def small_targets(found):
-    """What one clicks that is less than 24 pixels high or wide, but for links within a sentence."""
-    time.sleep(0.3)
-    return found.page.evaluate(
-        """() => ["main :is(button, select, input, summary)", "header :is(a, button)"]
-          .flatMap((which) => [...document.querySelectorAll(which)])
-          .filter((it) => it.checkVisibility() && !it.closest(".drop") && it.type !== "radio")
-          .map((it) => [it.getBoundingClientRect(), it.outerHTML.slice(0, 90)])
-          .filter(([box]) => box.width && (box.height < 23.5 || box.width < 23.5))
-          .map(([box, text]) => `${box.width}x${box.height} ${text}`)"""
-    )

@@ -32,6 +32,31 @@ STEADY = """
   };
 """
 
+TARGETS = """() => {
+  const which = ":is(main, header) :is(button, select, textarea, input, summary), header a";
+  const targets = [...document.querySelectorAll(which)]
+    .filter((it) => it.checkVisibility() && !it.closest(".drop") && !it.closest(".tip > div"))
+    .map((it) => (["radio", "checkbox"].includes(it.type) && it.closest("label")) || it)
+    .filter((it) => it.getBoundingClientRect().width);
+  const told = (it) => `${it.tagName} ${it.textContent.slice(0, 40)} ${it.className}`;
+"""
+SMALL = """
+  return targets
+    .map((it) => [it, it.getBoundingClientRect()])
+    .filter(([, box]) => box.height < 23.5 || box.width < 23.5)
+    .map(([it, box]) => `${box.width} x ${box.height}: ${told(it)}`);
+}"""
+COVERED = """
+  return targets
+    .filter((it) => {
+      it.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
+      const box = it.getBoundingClientRect();
+      const there = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+      return !there || !(it.contains(there) || there.contains(it));
+    })
+    .map(told);
+}"""
+
 browses = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; `make chromium` installs it")
 
 
@@ -101,6 +126,15 @@ class Visit:
 
     def overflows(self):
         return self.page.evaluate("() => document.documentElement.scrollWidth > window.innerWidth")
+
+    def small_targets(self):
+        """What one clicks or touches that is less than 24 pixels high or wide, but for links within a
+        sentence."""
+        return self.page.evaluate(TARGETS + SMALL)
+
+    def covered_targets(self):
+        """What one clicks, in the middle of which something else lies once it is scrolled to."""
+        return self.page.evaluate(TARGETS + COVERED)
 
     def close(self):
         self.context.close()

@@ -40,6 +40,8 @@ Answer = tuple[dict[str, Any], Arrays]
 THUMBS = 12  # images of a data set
 POINTS = 80  # of a curve among small multiples
 OFFERED = ("bars4", "bas6", "bas12", "digits", "digits-labelled", "mnist")
+NO_MEMORY = "can't allocate memory"
+TOO_MUCH = "this takes more memory than there is; do it by the command, or take fewer rows or columns"
 SEVERAL = 300  # runs that are listed
 
 
@@ -52,8 +54,9 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
 
 
 def read(pipe: Pipe, first: dict[str, Any]) -> None:
-    """The same for one file that was dropped: no more memory than files of the allowed size take."""
-    limit_memory(4 * UNPACKED)
+    """The same for one file that was dropped: no more memory than files of the allowed size take, as the
+    columns of their units."""
+    limit_memory(16 * UNPACKED)
     work(pipe, first)
 
 
@@ -68,9 +71,10 @@ def answer(
             raise InputError(f"nobody knows how to answer {asked.get('ask')!r}")
         told, arrays = known(asked)
     except MemoryError:
-        pipe.send({**head, "error": "this takes more memory than there is; do it by the command"})
+        pipe.send({**head, "error": TOO_MUCH})
     except (InputError, OSError, RuntimeError, KeyError) as error:
-        pipe.send({**head, "error": without_places(error, folder)[:1500]})
+        full = isinstance(error, RuntimeError) and NO_MEMORY in str(error)  # as torch says it
+        pipe.send({**head, "error": TOO_MUCH if full else without_places(error, folder)[:1500]})
     else:
         pipe.send({**head, "answer": told}, arrays)
 
