@@ -174,3 +174,44 @@ def test_the_view_of_tables_fits_and_its_targets_are_large_enough(visit, width, 
     told = axe.Axe().run(found.page).response
     serious = [v for v in told["violations"] if v["impact"] in ("serious", "critical")]
     assert not serious, [(v["id"], v["nodes"][0]["html"]) for v in serious]
+
+
+@browses
+@pytest.mark.parametrize(
+    ("view", "given", "ready", "told"),
+    [
+        ("table", {"machine": "run"}, ".value-bar", "red"),
+        ("compare", {}, "tbody tr", "finished"),
+        ("look", {"machine": "specimen:retrieval"}, ".valley", "It remembers few states"),
+    ],
+)
+def test_a_view_is_saved_as_one_page_that_runs_nothing(
+    visit, browser, tmp_path, view, given, ready, told
+):
+    found = visit()
+    found.go(view, **given)
+    found.page.locator(ready).first.wait_for()
+    found.page.get_by_text(told).first.wait_for()
+    with found.page.expect_download() as download:
+        found.button("Save this view").click()
+    path = tmp_path / "view.html"
+    download.value.save_as(path)
+    text = path.read_text()
+    assert "<script" not in text
+    assert "<button" not in text
+    assert "default-src 'none'" in text
+    assert TAG not in text  # it is escaped
+    asked, complaints = [], []
+    page = browser.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.goto(path.as_uri())
+    page.get_by_text(told).first.wait_for()
+    assert page.locator("img[onerror]").count() == 0
+    if view == "table":
+        assert page.get_by_role("heading", name=TAG).count() == 1
+    page.screenshot(path=tmp_path / f"{view}.png", full_page=True)
+    page.close()
+    assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
+    assert complaints == []

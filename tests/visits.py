@@ -138,7 +138,7 @@ class Visit:
 
     def close(self):
         self.context.close()
-        assert self.complaints == []
+        assert self.complaints == [], self.complaints
         assert self.strangers == []
 
 

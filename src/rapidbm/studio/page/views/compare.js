@@ -5,6 +5,7 @@ import { minus, short, size } from "../parts/numbers.js";
 import { askLabel, askToDelete } from "../parts/runs.js";
 import { complain } from "../parts/remarks.js";
 import { saveMenu } from "../parts/save.js";
+import { snapshotButton } from "../parts/snapshot.js";
 import { running } from "../parts/trainings.js";
 import { Curves } from "../draw/curves.js";
 import { Spark } from "../draw/spark.js";
@@ -65,6 +66,7 @@ class Compare {
           "div",
           { class: "row" },
           h("button", { type: "button", onclick: () => this.load().catch(complain) }, "Read again"),
+          snapshotButton(() => "Runs compared"),
           saveMenu(
             "runs",
             () => [...this.frames.values()][0]?.svg ?? this.multiples.querySelector("svg"),

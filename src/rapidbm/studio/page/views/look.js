@@ -2,6 +2,7 @@
 
 import { field, h, put, select } from "../parts/dom.js";
 import { minus } from "../parts/numbers.js";
+import { snapshotButton } from "../parts/snapshot.js";
 import { complain } from "../parts/remarks.js";
 import { Along } from "./looks/along.js";
 import { Basins } from "./looks/basins.js";
@@ -54,7 +55,13 @@ class Look {
         "div",
         { class: "view-head" },
         h("h2", {}, "Look"),
-        h("div", { class: "row picks" }, field("Machine", this.picker), this.which),
+        h(
+          "div",
+          { class: "row picks" },
+          field("Machine", this.picker),
+          this.which,
+          snapshotButton(() => `Look at ${this.picker.selectedOptions[0]?.textContent ?? ""}`),
+        ),
       ),
       this.text,
       h("section", { class: "card plain-verdict", "aria-label": "In a sentence" }, this.learned, this.states, this.numbers),

@@ -4,6 +4,7 @@
 import { field, h, put } from "../parts/dom.js";
 import { share } from "../parts/numbers.js";
 import { complain } from "../parts/remarks.js";
+import { snapshotButton } from "../parts/snapshot.js";
 import { tip } from "../parts/tips.js";
 import { ColumnBars, heldWords } from "./columns.js";
 import { FileRows } from "./filerows.js";
@@ -111,7 +112,17 @@ class Table {
     return h(
       "div",
       { class: "table-view" },
-      h("div", { class: "view-head" }, h("h2", {}, "Table"), this.pick),
+      h(
+        "div",
+        { class: "view-head" },
+        h("h2", {}, "Table"),
+        h(
+          "div",
+          { class: "row picks" },
+          this.pick,
+          snapshotButton(() => `Table of ${this.picker.selectedOptions[0]?.textContent ?? ""}`),
+        ),
+      ),
       this.lead,
       this.body,
     );
