@@ -69,8 +69,13 @@ def ask(desk, question, **given):
 
 
 def saved(desk, **given):
+    """A file as the page saves it."""
     _, arrays = desk.file({"machine": "run", **given})
-    return list(csv.DictReader(io.StringIO(bytes(arrays["file"][1]).decode())))
+    return bytes(arrays["file"][1])
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text.decode())))
 
 
 def command(*words):
@@ -90,9 +95,8 @@ def test_rows_and_bars_are_those_of_the_command(folder, desk, tmp_path, held, gi
     told = ask(desk, "table", held=held)
     out = tmp_path / "rows.csv"
     command("sample", folder / "run", "--given", given, "--count", told["count"], "--out", out)
-    rows = saved(desk, what="samples", held=held, count=told["count"])
-    with out.open(newline="") as file:
-        assert rows == list(csv.DictReader(file))
+    assert saved(desk, what="samples", held=held, count=told["count"]) == out.read_bytes()
+    rows = rows_of(out.read_bytes())
     for column in told["columns"]:
         cells = [row[column["name"]] for row in rows]
         assert sum(bar["share"] for bar in column["bars"]) == pytest.approx(1.0)
@@ -141,8 +145,7 @@ def test_scores_are_those_of_the_public_function_and_of_the_command(folder, desk
     assert one["unusual"] == first["unusual"]
     assert (one["below"], one["rows"]) == (0.0, 60)
     command("score", folder / "run", folder / "table.csv", "--out", tmp_path / "scores.csv")
-    with (tmp_path / "scores.csv").open(newline="") as file:
-        assert saved(desk, what="scores") == list(csv.DictReader(file))
+    assert saved(desk, what="scores") == (tmp_path / "scores.csv").read_bytes()
 
 
 def csv_names(folder):
@@ -153,9 +156,8 @@ def csv_names(folder):
 def test_gaps_are_filled_as_the_command_fills_them(folder, desk, tmp_path, how):
     out = tmp_path / "filled.csv"
     command("impute", folder / "run", folder / "table.csv", "--how", how, "--out", out)
-    with out.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert saved(desk, what="filled", how=how) == rows
+    assert saved(desk, what="filled", how=how) == out.read_bytes()
+    rows = rows_of(out.read_bytes())
     told = ask(desk, "gaps", how=how)
     assert (told["gaps"], told["count"], told["of"]) == (4, 3, 60)
     assert [row["row"] for row in told["rows"]] == [5, 8, 10]
