@@ -649,7 +649,7 @@ def test_choices_are_checked(tmp_path):
         {"device": "cuda"},
         {"dataset": "x"},
         {"hidden": "7"},
-        {"budget": "1s"},
+        {"budget": 60},
         {"rate": [1, 2]},
     ):
         with pytest.raises(InputError, match="the choices"):
