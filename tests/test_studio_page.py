@@ -380,6 +380,10 @@ def test_help_buttons_are_large_enough_for_a_finger(visit):
 def test_a_machine_with_other_units_than_spins_says_what_is_not_for_it(visit):
     found = visit()
     found.go("look", machine="mixed")
+    assert (
+        found.page.get_by_role("link", name="See it as a table").get_attribute("href")
+        == "#/table?machine=mixed"
+    )
     found.page.get_by_text("The theory behind it, of machines whose units are all ±1").click()
     found.until(
         "() => [...document.querySelectorAll('.card-state')]"

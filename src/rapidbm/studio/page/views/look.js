@@ -144,11 +144,21 @@ class Look {
     this.#learn();
     this.place = await this.link.ask("place", this.asked).catch(() => ({ units: 0, exact: false, load: null }));
     for (const card of this.cards) card.offer(this.place);
-    if (this.place.load === null)
+    if (this.place.load === null) {
       this.theory.firstElementChild.textContent = "The theory behind it, of machines whose units are all ±1";
-    else if (this.verdict.quick(this.place)) this.verdict.measure();
+      this.#pointToTable().catch(complain);
+    } else if (this.verdict.quick(this.place)) this.verdict.measure();
     for (const card of this.plain.filter((one) => one.quick(this.place))) card.measure();
     if (this.theory.open) this.#measureTheory();
+  }
+
+  /** Of a machine of a table the view of tables shows more than this one. */
+  async #pointToTable() {
+    const { machine } = this.asked;
+    const { runs } = await this.link.ask("machines", { tables: true });
+    if (!runs.some(({ name }) => name === machine)) return;
+    const href = `#/table?${new URLSearchParams({ machine })}`;
+    this.numbers.after(h("p", {}, h("a", { href }, "See it as a table")));
   }
 
   async #learn() {
