@@ -125,10 +125,12 @@ def arfpy(train: pd.DataFrame, given: Namespace, folder: Path, seed: int) -> pd.
     """Rows of adversarial random forests; a missing word is a word of its own."""
     from arfpy import arf
 
+    if not hasattr(np, "in1d"):  # arfpy 0.1.1 calls it, NumPy 2.4 has no such function any more
+        np.in1d = np.isin  # type: ignore[attr-defined]
     words = [name for name in train if not is_number(train[name])]
     whole = train.reset_index(drop=True).copy()
     for name in words:
-        whole[name] = whole[name].fillna("?")
+        whole[name] = whole[name].astype(object).fillna("?")  # it knows no strings of pandas 3
     np.random.seed(seed)  # noqa: NPY002  arfpy draws from the global stream
     forest = arf.arf(x=whole, verbose=False, random_state=seed)
     forest.forde()
