@@ -126,7 +126,7 @@ def arfpy(train: pd.DataFrame, given: Namespace, folder: Path, seed: int) -> pd.
     from arfpy import arf
 
     if not hasattr(np, "in1d"):  # arfpy 0.1.1 calls it, NumPy 2.4 has no such function any more
-        np.in1d = np.isin  # type: ignore[attr-defined]
+        vars(np)["in1d"] = np.isin
     words = [name for name in train if not is_number(train[name])]
     whole = train.reset_index(drop=True).copy()
     for name in words:
