@@ -125,16 +125,20 @@ def arfpy(train: pd.DataFrame, given: Namespace, folder: Path, seed: int) -> pd.
     """Rows of adversarial random forests; a missing word is a word of its own."""
     from arfpy import arf
 
-    if not hasattr(np, "in1d"):  # arfpy 0.1.1 calls it, NumPy 2.4 has no such function any more
-        vars(np)["in1d"] = np.isin
     words = [name for name in train if not is_number(train[name])]
     whole = train.reset_index(drop=True).copy()
     for name in words:
         whole[name] = whole[name].astype(object).fillna("?")  # it knows no strings of pandas 3
     np.random.seed(seed)  # noqa: NPY002  arfpy draws from the global stream
-    forest = arf.arf(x=whole, verbose=False, random_state=seed)
-    forest.forde()
-    made: pd.DataFrame = forest.forge(n=len(train))
+    try:
+        forest = arf.arf(x=whole, verbose=False, random_state=seed)
+        forest.forde()
+        made: pd.DataFrame = forest.forge(n=len(train))
+    except (AttributeError, KeyError) as error:
+        raise InputError(
+            f"arfpy failed ({error!r}); its version 0.1.1 takes NumPy before 2.4 and pandas before 3: "
+            "install these in an environment of their own, or leave arfpy out by --methods"
+        ) from error
     for name in words:
         made[name] = made[name].astype(object).where(made[name] != "?", None)
     return made[list(train.columns)]
