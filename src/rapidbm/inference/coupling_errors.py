@@ -392,7 +392,8 @@ class _Search:
         if averages.apart > FAR:
             self.notes.append(
                 "averages of chains from the rows and from random states differ by "
-                f"{averages.apart:.1f} standard errors: the samples are not those of the machine; take more sweeps="
+                f"{averages.apart:.1f} standard errors: the samples are not those of the machine; take "
+                "more sweeps="
             )
         if len(self.data) < self.statistics.count:
             self.notes.append(
