@@ -108,7 +108,7 @@ def test_a_family_of_one_cluster_is_refused_with_a_remedy(tmp_path):
 def test_many_sequences_come_with_a_word_about_the_time(tmp_path, monkeypatch):
     path = family(tmp_path / "a.fasta")
     monkeypatch.setattr(sequences, "MANY", 20)
-    with pytest.warns(rb.DataWarning, match="compared in pairs .* --identity 1"):
+    with pytest.warns(rb.DataWarning, match=r"compared in pairs .* \(--identity 1\)"):
         rb.load(path)
     rb.load(path, identity=1.0)  # and no warning
 

@@ -42,7 +42,7 @@ from ..random import seed_from, stream
 from ..sampling.gibbs import run_sweeps
 from .couplings import effective_couplings
 
-EXACT = 2**14  # states that are summed over, not sampled
+EXACT = 2**34  # states times squares of the number of statistics: what is summed over, not sampled
 MOST = 6_000  # statistics: matrices of their squares are inverted
 PER_STATISTIC, PER_ROW = 20, 5  # samples: for I, and for ⟨S⟩ to be known better than the rows' own
 WARM, EVERY = 100, 5  # sweeps before the first recorded state, and between two
@@ -142,9 +142,9 @@ def coupling_errors(
 ) -> CouplingErrors:
     """Couplings of a full machine at the maximum of the likelihood of some rows, with standard errors.
 
-    From the Fisher information, which is a sum over all states of machines of up to 2^14, else an average
-    over Gibbs chains, half of which start at the rows. Errors hold for rows that are independent of each
-    other, and many more than the machine has parameters.
+    From the Fisher information, which is a sum over all states of machines of up to 18 spins or so,
+    else an average over Gibbs chains, half of which start at the rows. Errors hold for rows that are
+    independent of each other, and many more than the machine has parameters.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ class _Search:
 
     def _averages(self, machine: Machine) -> _Averages:
         count = machine.layers.count(machine.layers.visible)
-        if count is not None and count <= EXACT:
+        if count is not None and count * self.statistics.count**2 <= EXACT:
             return self._exact(machine, count)
         return self._sampled(machine)
 
