@@ -384,7 +384,7 @@ class _Search:
             if size < (NEAR_EXACT if averages.chains is None else NEAR):
                 break
             machine = self.statistics.machine(theta, self.machine)
-        else:
+        if size >= NEAR:
             self.notes.append(
                 f"the last of {ROUNDS} steps to the maximum was still {size:.2g} standard errors: train "
                 "for longer, or give more rows"

@@ -27,6 +27,7 @@ from rapidbm.machines.units.spin import SPIN
 from rapidbm.pictures import PENS, label, panels
 from rapidbm.training.negative import Exact, NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
+from rapidbm.training.projections import Clip
 from rapidbm.training.train import train
 
 from ..claims import Finding, Number, all_of, claim
@@ -93,7 +94,8 @@ def relative_error(found: Tensor, true: Tensor) -> float:
 def trained(
     rows: Tensor, like: Machine, negative: NegativePhase, patterns: int | None, scale: Scale, seed: int
 ) -> Machine:
-    """A full machine of the truth's units that has seen the rows, all of them in every update."""
+    """A full machine of the truth's units that has seen the rows, all of them in every update. With PID,
+    which bounds no couplings, patterns are clipped to [−1, 1] as the paper does."""
     spins = like.layers.spins
     start: dict[str, Any] = {} if patterns is None else {"continuous": True, "scale": CONTINUOUS}
     machine = bm(
@@ -110,7 +112,14 @@ def trained(
         for kind in (FitWarning, LoadWarning):  # many patterns, and what PID makes of them, are meant
             warnings.simplefilter("ignore", kind)
         steps = train(
-            machine, rows, negative, optimizer, epochs=scale.updates, batch_size=len(rows), seed=seed
+            machine,
+            rows,
+            negative,
+            optimizer,
+            epochs=scale.updates,
+            batch_size=len(rows),
+            projection=Clip() if isinstance(negative, PatternInduced) else None,
+            seed=seed,
         )
         for _ in steps:
             pass

@@ -4,10 +4,11 @@
     screening (RISE)     least Σ_i log ⟨exp(−s_i f_i)⟩                                         (2)
     naive mean field     J = −(C⁻¹)_ij of the connected correlations C                        (3)
 
-Each row i of J is a problem of its own in (1) and (2), J_ij and J_ji are averaged. (1) is a logistic
-regression of each unit on all others (Ravikumar, Wainwright and Lafferty 2010; of Potts units a softmax,
-Ekeberg et al. 2013), (2) interaction screening in its logarithmic form (Vuffray, Misra, Lokhov and
-Chertkov 2016; Lokhov et al. 2018), (3) is Kappen and Rodríguez 1998.
+Each row i of J is a problem of its own in (1) and (2), J_ij and J_ji are averaged. Both have a Gaussian
+prior of width 1, J²/2n, without which spins that are equal in all n rows have an infinite J. (1) is a
+logistic regression of each unit on all others (Ravikumar, Wainwright and Lafferty 2010; of Potts units
+a softmax, Ekeberg et al. 2013), (2) interaction screening in its logarithmic form (Vuffray, Misra,
+Lokhov and Chertkov 2016; Lokhov et al. 2018), (3) is Kappen and Rodríguez 1998.
 """
 
 from __future__ import annotations
@@ -19,22 +20,21 @@ from torch import Tensor
 
 STEPS = 200  # of L-BFGS
 TOLERANCE = 1e-9
-PULL = 1e-6  # of the squares of J
 
 
 def pseudo_likelihood(rows: Tensor, q: int | None = None) -> Tensor:
     """J by eq. (1), (columns, columns); rows (n, columns) of ±1, or one-hot of `q` states."""
     x, shares = _different(rows)
     if q is not None:
-        return _potts(x, shares, q)
-    return _minimised(x, lambda f: (shares @ torch.nn.functional.softplus(-2 * x * f)).sum())
+        return _potts(x, shares, q, len(rows))
+    return _minimised(x, len(rows), lambda f: (shares @ torch.nn.functional.softplus(-2 * x * f)).sum())
 
 
 def screening(rows: Tensor) -> Tensor:
     """J by eq. (2)."""
     x, shares = _different(rows)
     logs = shares.log()[:, None]
-    return _minimised(x, lambda f: torch.logsumexp(logs - x * f, 0).sum())
+    return _minimised(x, len(rows), lambda f: torch.logsumexp(logs - x * f, 0).sum())
 
 
 def mean_field(rows: Tensor) -> Tensor:
@@ -50,16 +50,16 @@ def _different(rows: Tensor) -> tuple[Tensor, Tensor]:
     return x, counts.double() / len(rows)
 
 
-def _minimised(x: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
+def _minimised(x: Tensor, rows: int, loss: Callable[[Tensor], Tensor]) -> Tensor:
     """J at the least loss of the fields (rows, n), made symmetric."""
     n = x.shape[1]
     own = torch.eye(n, dtype=torch.bool, device=x.device)
     free = torch.zeros((n, n), dtype=torch.float64, device=x.device)
-    found = _descended(free, lambda j: loss(x @ j.masked_fill(own, 0.0))).masked_fill(own, 0.0)
+    found = _descended(free, rows, lambda j: loss(x @ j.masked_fill(own, 0.0))).masked_fill(own, 0.0)
     return 0.5 * (found + found.T)
 
 
-def _potts(x: Tensor, shares: Tensor, q: int) -> Tensor:
+def _potts(x: Tensor, shares: Tensor, q: int, rows: int) -> Tensor:
     """J of eq. (1) for units of `q` states and their fields, in the zero-sum gauge."""
     n = x.shape[1] // q
     same = torch.kron(torch.eye(n, device=x.device), torch.ones((q, q), device=x.device)).bool()
@@ -70,7 +70,7 @@ def _potts(x: Tensor, shares: Tensor, q: int) -> Tensor:
         logs = torch.log_softmax(fields.reshape(len(x), n, q), -1).flatten(1)
         return -(shares @ (logs * x)).sum()
 
-    found = _descended(free, loss)[:-1].masked_fill(same, 0.0)
+    found = _descended(free, rows, loss)[:-1].masked_fill(same, 0.0)
     blocks = found.reshape(n, q, n, q)
     blocks = blocks - blocks.mean(1, keepdim=True)
     blocks = blocks - blocks.mean(3, keepdim=True)
@@ -78,9 +78,8 @@ def _potts(x: Tensor, shares: Tensor, q: int) -> Tensor:
     return 0.5 * (found + found.T)
 
 
-def _descended(start: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """Where L-BFGS ends. A pair whose spins are always equal has no finite J; a weak pull to 0 keeps
-    it."""
+def _descended(start: Tensor, rows: int, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Where L-BFGS ends; the loss is a mean over so many rows."""
     free = start.clone().requires_grad_(True)
     steps = torch.optim.LBFGS(
         [free],
@@ -94,7 +93,7 @@ def _descended(start: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
     def evaluated() -> float:
         steps.zero_grad()
         with torch.enable_grad():
-            value = loss(free) + PULL * free.square().sum()
+            value = loss(free) + free.square().sum() / (2 * rows)
             value.backward()  # type: ignore[no-untyped-call]
         return value.item()
 
