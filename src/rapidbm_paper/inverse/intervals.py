@@ -48,14 +48,17 @@ class Scale(Settings):
     beta: float = by_scale(tiny=0.7, quick=0.7, paper=0.7)
     rows: int = by_scale(tiny=500, quick=20000, paper=20000)
     instances: int = by_scale(tiny=2, quick=2, paper=10)
-    updates: int = by_scale(tiny=20, quick=300, paper=2000)
+    updates: int = by_scale(tiny=20, quick=400, paper=2000)
+    rate: float = by_scale(tiny=0.1, quick=0.03, paper=0.03)  # of Adam; with 0.1 the chains freeze
     particles: int = by_scale(tiny=50, quick=1000, paper=2000)
     sweeps: int = by_scale(tiny=50, quick=200, paper=500)  # of the chains that give the rows
 
 
 def _glass(lab: Lab, scale: Scale) -> Values:
     """Errors, signs, coverage and discoveries, a row for each instance."""
-    training = replace(Training.at("tiny"), updates=scale.updates, particles=scale.particles)
+    training = replace(
+        Training.at("tiny"), updates=scale.updates, particles=scale.particles, rate=scale.rate
+    )
     table = Rows()
     first, second = torch.triu_indices(scale.units, scale.units, 1, device=lab.device)
     for i in range(scale.instances):
