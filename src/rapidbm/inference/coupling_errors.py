@@ -185,7 +185,7 @@ def coupling_errors(
     ... ):
     ...     pass
     >>> found = rb.coupling_errors(machine, rows)
-    >>> found.pairs.error[0, 0, 1] < 0.05
+    >>> found.pairs.error[0, 0, 1] < 0.1
     tensor(True)
     """
     check_count("the number of chains", chains, least=4)
