@@ -146,6 +146,15 @@ def _noted(machine, rows):
     return rb.coupling_errors(machine, rows).note
 
 
+def test_rows_with_weights():
+    machine = machine_of("spin")
+    rows = rows_of(machine, 1000)
+    split = rb.Split(rows.to(torch.int8), weights=torch.arange(1000) < 400)
+    found, alone = rb.coupling_errors(machine, split), rb.coupling_errors(machine, rows[:400])
+    torch.testing.assert_close(found.pairs.value, alone.pairs.value)
+    torch.testing.assert_close(found.pairs.error, alone.pairs.error)
+
+
 def test_replicas_have_errors_of_their_own():
     machine = rb.bm(4, replicas=2, biases=True, scale=0.2, seed=0)
     rows = rows_of(machine.replica(0), 500)

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ..accel.memory import check_room
+from ..arrays import as_weights, effective_rows
 from ..display import Displayable, words
 from ..errors import InputError, check_count, is_number
 from ..estimates import Estimate
@@ -152,7 +153,7 @@ def coupling_errors(
         Dense, without hidden units, every pair of units coupled (`bm`); spins, binary or categorical
         units.
     data : Split or array-like of shape (rows, units)
-        The rows that it was trained on.
+        The rows that it was trained on. Rows with weights count as (Σ w)² / Σ w² of equal ones.
     chains : int, default 2000
         Chains to sample with.
     sweeps : int, default 100
@@ -192,13 +193,16 @@ def coupling_errors(
     check_count("the number of sweeps", sweeps)
     _check(machine)
     rows = _rows(machine, data)
+    weights = getattr(data, "weights", None)
+    if weights is not None:
+        weights = as_weights(weights, rows.shape[1]).to(machine.device)
     rng = stream(seed_from(seed, rng), "coupling errors", device=machine.device)
     statistics = Statistics(machine)
     with watch("errors of couplings", limit=limit, remedy="take fewer chains or sweeps") as tick:
         found = [
-            _Search(machine.replica(i), statistics, rows[min(i, len(rows) - 1)], chains, sweeps, rng).run(
-                tick
-            )
+            _Search(
+                machine.replica(i), statistics, rows[min(i, len(rows) - 1)], weights, chains, sweeps, rng
+            ).run(tick)
             for i in range(machine.replicas)
         ]
     notes = dict.fromkeys(note for each in found for note in each.notes)
@@ -289,12 +293,15 @@ class Statistics:
         pairs = x[:, self.first] * x[:, self.second]
         return torch.cat([x, pairs], 1) if self.biased else pairs
 
-    def mean(self, rows: Tensor) -> Tensor:
-        """⟨S⟩ over rows (c, columns)."""
+    def mean(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """⟨S⟩ over rows (c, columns), which may have weights (c,)."""
         total = torch.zeros(self.count, dtype=torch.float64, device=rows.device)
-        for some in torch.split(rows, self.block):
-            total += self.of(some).sum(0)
-        return total / len(rows)
+        each = torch.ones(len(rows), dtype=torch.float64, device=rows.device)
+        each = each if weights is None else weights
+        for start in range(0, len(rows), self.block):
+            some = slice(start, start + self.block)
+            total += each[some] @ self.of(rows[some])
+        return total / each.sum()
 
     @property
     def block(self) -> int:
@@ -364,19 +371,21 @@ class _Search:
     machine: Machine
     statistics: Statistics
     data: Tensor  # (rows, columns)
+    weights: Tensor | None  # (rows,)
     chains: int
     sweeps: int
     rng: torch.Generator
 
     def run(self, tick: Watch) -> _Search:
-        wanted = self.statistics.mean(self.data)
+        wanted = self.statistics.mean(self.data, self.weights)
+        count = len(self.data) if self.weights is None else float(effective_rows(self.weights))
         start = theta = self.statistics.parameters(self.machine)
         machine, self.notes = self.machine, []
         for _ in range(ROUNDS):
             averages = self._averages(machine)
             inverse = averages.inverse()
             step = inverse @ (wanted - averages.mean)
-            covariance = self._covariance(inverse, averages)
+            covariance = self._covariance(inverse / count, inverse, averages)
             error = covariance.diagonal().sqrt()
             size = float((step / error).square().mean().sqrt())
             theta = theta + step * min(1.0, FURTHEST / float(step.abs().max()))
@@ -395,17 +404,16 @@ class _Search:
                 f"{averages.apart:.1f} standard errors: the samples are not those of the machine; take "
                 "more sweeps="
             )
-        if len(self.data) < self.statistics.count:
+        if count < self.statistics.count:
             self.notes.append(
-                f"{len(self.data):,} rows for {self.statistics.count:,} parameters: errors are too small"
+                f"{count:,.0f} rows for {self.statistics.count:,} parameters: errors are too small"
             )
         self._told(theta, covariance)
         self.step = ((theta - start) / error).square().mean().sqrt()
         return self
 
-    def _covariance(self, inverse: Tensor, averages: _Averages) -> Tensor:
-        """Eq. (1), and what sampling adds."""
-        covariance = inverse / len(self.data)
+    def _covariance(self, covariance: Tensor, inverse: Tensor, averages: _Averages) -> Tensor:
+        """Eq. (1) with what sampling adds."""
         if averages.chains is not None:
             known = covariance.diagonal()
             spread = (averages.chains @ inverse).var(0) / len(averages.chains)
