@@ -45,7 +45,7 @@ from .couplings import effective_couplings
 
 EXACT = 2**34  # states times squares of the number of statistics: what is summed over, not sampled
 MOST = 6_000  # statistics: matrices of their squares are inverted
-PER_STATISTIC, PER_ROW = 20, 5  # samples: for I, and for ⟨S⟩ to be known better than the rows' own
+PER_STATISTIC, PER_ROW = 20, 15  # samples: for I; at the maximum, for ⟨S⟩ to add little to the errors
 WARM, EVERY = 100, 5  # sweeps before the first recorded state, and between two
 ROUNDS = 8  # of Newton's steps
 NEAR, NEAR_EXACT = 1.0, 0.01  # standard errors, root mean square: a step so small is the last
@@ -381,8 +381,9 @@ class _Search:
         count = len(self.data) if self.weights is None else float(effective_rows(self.weights))
         start = theta = self.statistics.parameters(self.machine)
         machine, self.notes = self.machine, []
+        last = False  # the maximum is near: the samples are to be many
         for _ in range(ROUNDS):
-            averages = self._averages(machine)
+            averages = self._averages(machine, PER_ROW if last else 1)
             inverse = averages.inverse()
             step = inverse @ (wanted - averages.mean)
             covariance = self._covariance(inverse / count, inverse, averages)
@@ -390,8 +391,11 @@ class _Search:
             size = float((step / error).square().mean().sqrt())
             theta = theta + step * min(1.0, FURTHEST / float(step.abs().max()))
             tick()
-            if size < (NEAR_EXACT if averages.chains is None else NEAR):
-                break
+            exact = averages.chains is None
+            if size < (NEAR_EXACT if exact else NEAR):
+                if exact or last:
+                    break
+                last = True
             machine = self.statistics.machine(theta, self.machine)
         if size >= NEAR:
             self.notes.append(
@@ -421,11 +425,11 @@ class _Search:
             covariance = covariance * by * by[:, None]
         return covariance
 
-    def _averages(self, machine: Machine) -> _Averages:
+    def _averages(self, machine: Machine, per_row: int) -> _Averages:
         count = machine.layers.count(machine.layers.visible)
         if count is not None and count * self.statistics.count**2 <= EXACT:
             return self._exact(machine, count)
-        return self._sampled(machine)
+        return self._sampled(machine, per_row)
 
     def _exact(self, machine: Machine, count: int) -> _Averages:
         layers = machine.layers
@@ -443,8 +447,9 @@ class _Search:
             covariance += centred.T @ centred
         return _Averages(mean, covariance)
 
-    def _sampled(self, machine: Machine) -> _Averages:
-        """Averages over Gibbs chains, the first half of which starts at the rows."""
+    def _sampled(self, machine: Machine, per_row: int) -> _Averages:
+        """Averages over Gibbs chains, the first half of which starts at the rows; so many samples for
+        each row, at least."""
         rows = torch.randint(
             len(self.data), (self.chains // 2,), generator=self.rng, device=self.data.device
         )
@@ -453,7 +458,7 @@ class _Search:
         spins = run_sweeps(machine, spins, self.rng, self.sweeps)
         p, count = self.statistics.count, len(spins[0])
         first = math.ceil(PER_STATISTIC * p / count)  # states of each chain that I is made of
-        each = max(first, math.ceil(PER_ROW * len(self.data) / count))
+        each = max(first, math.ceil(per_row * len(self.data) / count))
         sums = torch.zeros((count, p), dtype=torch.float64, device=spins.device)
         squares = torch.zeros((p, p), dtype=torch.float64, device=spins.device)
         every = torch.arange(count, device=spins.device)
