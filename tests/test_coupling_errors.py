@@ -132,7 +132,7 @@ def test_few_rows_and_chains_that_disagree_are_noted(monkeypatch):
     ))  # fmt: skip
     monkeypatch.setattr(module, "EXACT", 0)
     monkeypatch.setattr(module, "EVERY", 1)
-    monkeypatch.setattr(module, "PER_ROW", 0)
+    monkeypatch.setattr(module, "PER_ROW", 1)
     frozen = rb.bm(8, seed=0, biases=True)
     frozen.couplings.weights["0-0"].data.fill_(0.3)
     rows = rows_of(frozen, 1000)

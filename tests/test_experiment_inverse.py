@@ -155,8 +155,10 @@ def test_whether_few_patterns_restrict(few, expected):
         ({}, HOLDS),
         ({"maximum": [0.12, 0.1201]}, FAILS),
         ({"wrong_signs": [0, 1]}, FAILS),
-        ({"covered": [0.9, 0.91]}, FAILS),
-        ({"false": [0, 0]}, FAILS),
+        ({"covered": [0.9, 0.9001]}, FAILS),
+        ({"false": [20, 24]}, FAILS),
+        ({"false": [0, 1], "called": [69, 76]}, UNDECIDED),
+        ({"covered": [0.9, 0.9999]}, HOLDS),
     ],
 )
 def test_whether_errors_of_couplings_are_right(changed, expected):
