@@ -356,7 +356,8 @@ class _Averages:
         if bool(failed) or bool((size <= 1e-10 * self.covariance.diagonal()).any()):
             raise InputError(
                 "the errors of couplings have no bounds: the machine has hardly any probability for some "
-                "states, or for two of them together; merge rare states, or train with weight decay"
+                "states, or for two of them together; merge rare states, or train at a smaller rate or "
+                "with weight decay"
             )
         inverse = torch.cholesky_inverse(factor)
         if self.samples:
