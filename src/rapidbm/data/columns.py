@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 WHOLE_TYPES = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 TYPES = ("bool", *WHOLE_TYPES, "float", "double", "string", "null")  # Arrow's names
+MOST_DECIMALS = 8  # that a column of real numbers is written with
 AGAIN = "recognise the table again"
 Value = str | int | float | bool
 
@@ -153,11 +154,13 @@ class Words(Column):
 
 @dataclass(frozen=True)
 class Numbers(Column):
-    """What columns of numbers share: values that many rows have, and whether all of them are whole."""
+    """What columns of numbers share: values that many rows have, whether all of them are whole, and the
+    decimals that they were written with, if these are few."""
 
     whole: bool
     atoms: tuple[float, ...]
     shares: tuple[float, ...]  # of the atoms, among known cells
+    decimals: int | None = field(default=None, kw_only=True)  # None: as many as a double has
 
     def check(self) -> None:
         super().check()
@@ -167,6 +170,10 @@ class Numbers(Column):
             raise InputError(f"{self.where}: its atoms must increase, each with a share; {AGAIN}")
         if self.whole and any(atom % 1 for atom in self.atoms):
             raise InputError(f"{self.where}: its atoms must be whole numbers; {AGAIN}")
+        if self.decimals is not None and not 0 <= self.decimals <= MOST_DECIMALS:
+            raise InputError(
+                f"{self.where}: numbers have 0 to {MOST_DECIMALS} decimals, not {self.decimals}; {AGAIN}"
+            )
 
     def numbers(self, cells: pyarrow.ChunkedArray) -> Array:
         """Values (rows,) with NaN where they are missing."""
@@ -190,6 +197,23 @@ class Numbers(Column):
             for atom in self.atoms:
                 x = x + (x >= atom)
         return x
+
+    def rounded(self, x: Array, same: Callable[[Array], Array] | None = None) -> Array:
+        """Values with the decimals of the column. The nearest such number may be an atom, or lie where
+        `same` says no (in another bin): then the one on the other side, if it is better."""
+        if self.whole or self.decimals is None:
+            return x
+        step = 10.0**-self.decimals
+        fits = np.abs(x) < 2.0**53 * step  # larger ones have no such decimals
+        near = np.where(fits, np.round(np.where(fits, x, 0.0), self.decimals), x)
+        beyond = np.where(fits, near, 0.0) + np.where(x >= near, step, -step)
+        far = np.where(fits, np.round(beyond, self.decimals), x)
+
+        def wrong(y: Array) -> Array:
+            atom = np.isin(y, self.atoms).astype(np.int64)
+            return atom if same is None else atom + 2 * ~same(y)
+
+        return np.where(wrong(far) < wrong(near), far, near)
 
     def _known(self, low: float, high: float) -> str:
         low, high = (float(self.returned_numbers(np.array([x]))[0]) for x in (low, high))
@@ -239,7 +263,7 @@ class Normal(Numbers):
     def decode(
         self, values: Sequence[Array], draw: Draw, *, rows: int, outside: bool
     ) -> list[Any] | Array:
-        x = self.returned_numbers(self.map.inverse(values[-1], outside=outside))
+        x = self.rounded(self.returned_numbers(self.map.inverse(values[-1], outside=outside)))
         if not self.atoms:
             return x
         which = _codes(values[0], len(self.atoms) + 1)
@@ -292,12 +316,12 @@ class Binned(Numbers):
         self, values: Sequence[Array], draw: Draw, *, rows: int, outside: bool
     ) -> list[Any] | Array:
         code, count = _codes(values[0], self._states), len(self.atoms)
-        drawn = self.bins.draw((code - count).clip(0), draw(rows), outside=outside)
+        which = (code - count).clip(0)
+        drawn = self.returned_numbers(self.bins.draw(which, draw(rows), outside=outside))
+        drawn = self.rounded(drawn, lambda x: self.bins.code(x) == which)
         if not count:
-            return self.returned_numbers(drawn)
-        return np.where(
-            code < count, np.r_[self.atoms, 0.0][code.clip(0, count)], self.returned_numbers(drawn)
-        )
+            return drawn
+        return np.where(code < count, np.r_[self.atoms, 0.0][code.clip(0, count)], drawn)
 
     def describe(self) -> str:
         edges = self.bins.edges

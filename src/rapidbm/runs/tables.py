@@ -111,6 +111,8 @@ def _summary(schema: TableSchema, draws: list[pyarrow.Table], how: str) -> pyarr
             middle = numbers.mean(0) if how == "mean" else np.median(numbers, 0)
             if column.whole:
                 middle = np.rint(middle).astype(np.int64)
+            elif column.decimals is not None:
+                middle = np.round(middle, column.decimals)
             found[column.name] = pyarrow.array(middle).cast(each[0].type)
         else:
             rows = zip(*(one.to_pylist() for one in each), strict=True)
