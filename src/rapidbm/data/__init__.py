@@ -28,6 +28,7 @@ Others take besides
     alignments: FASTA, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
+    cells: numbers_of, shown
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
     converted: pack
     digits: data_folder, mnist_is_here
@@ -39,6 +40,6 @@ Others take besides
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     stored: Stored
-    table_schema: TableSchema
+    table_schema: TableSchema, state_names
     tables: no_formula, write_table
 """

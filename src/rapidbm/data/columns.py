@@ -22,6 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -90,6 +91,10 @@ class Column(ABC):
     def describe(self) -> str:
         """What was recognised, without the name."""
 
+    def states(self, part: int) -> list[str]:
+        """What each state of a unit says, to be put after the name; of a Gaussian unit nothing."""
+        return [""]
+
     def log_density(self, cells: pyarrow.ChunkedArray) -> Array | None:
         """log |dT/dx| of each row, or the log density within a bin; None where it is 0 in all rows."""
         return None
@@ -142,6 +147,9 @@ class Words(Column):
         self, values: Sequence[Array], draw: Draw, *, rows: int, outside: bool
     ) -> list[Any] | Array:
         return [self.values[code] for code in _codes(values[0], len(self.values)).tolist()]
+
+    def states(self, part: int) -> list[str]:
+        return [f"={value}" for value in self.values]
 
     def describe(self) -> str:
         words = [printable(f"{value}") for value in self.values]
@@ -269,6 +277,11 @@ class Normal(Numbers):
         which = _codes(values[0], len(self.atoms) + 1)
         return np.where(which < len(self.atoms), np.r_[self.atoms, 0.0][which], x)
 
+    def states(self, part: int) -> list[str]:
+        if self.parts[part].kind == "gaussian":
+            return [""]
+        return [*(f"={atom:g}" for atom in self.atoms), " another number"]
+
     def describe(self) -> str:
         return f"{self._known(self.map.low, self.map.high)}, a Gaussian unit after a map to a normal"
 
@@ -322,6 +335,12 @@ class Binned(Numbers):
         if not count:
             return drawn
         return np.where(code < count, np.r_[self.atoms, 0.0][code.clip(0, count)], drawn)
+
+    def states(self, part: int) -> list[str]:
+        half = 0.5 if self.whole else 0.0
+        ends = np.array([(a + half, b - half) for a, b in pairwise(self.bins.edges)])
+        spans = [f" {a:g} to {b:g}" if a < b else f"={a:g}" for a, b in self.returned_numbers(ends)]
+        return [*(f"={atom:g}" for atom in self.atoms), *spans]
 
     def describe(self) -> str:
         edges = self.bins.edges

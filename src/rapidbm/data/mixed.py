@@ -133,4 +133,7 @@ def from_table(
     names = schema.unit_columns
     if kinds is not None:
         names = tuple(column.name for column in schema.columns if column.returned)
-    return replace(found, units=kinds, schema=schema, columns=names)
+    assert found.order is not None  # of rows that were divided
+    cut = len(found.train)
+    rows = {"train": found.order[:cut], "test": found.order[cut:]}
+    return replace(found, units=kinds, schema=schema, columns=names, table=table, table_rows=rows)

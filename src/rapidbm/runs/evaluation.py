@@ -157,12 +157,8 @@ def evaluation(
     if machine.layers.spins:
         for part, split in splits.items():
             rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
-    elif train is not None:  # how much is gained over columns that know nothing of each other
-        first = machine.layers.encode(train)
-        for part, split in splits.items():
-            masks = (train.observed, split.observed)
-            alone = log_columns(machine, first, machine.layers.encode(split), *masks).mean()
-            rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
+    else:
+        rows |= independent_columns(machine, splits)
     if not splits:
         pass
     elif states_of(machine.layers, machine.layers.visible) <= HIDDEN:
@@ -187,6 +183,19 @@ def evaluation(
         _energies(run, update, machine, train, rng, rows, notes)
     values = {name: as_list(value) for name, value in rows.items()}
     return Evaluation(values, tuple(notes), run.where(update)[1])
+
+
+def independent_columns(machine: Machine, parts: Mapping[str, Split]) -> dict[str, Tensor]:
+    """Mean log p of each part under the marginals of the first one: what is gained over that, the machine
+    has learned of how columns hang together."""
+    train = next(iter(parts.values()), None)
+    rows = {}
+    for part, split in parts.items():
+        assert train is not None  # it is the first of them
+        first, cells = (machine.layers.encode(x) for x in (train, split))
+        alone = log_columns(machine, first, cells, train.observed, split.observed).mean()
+        rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
+    return rows
 
 
 def _energies(

@@ -30,11 +30,12 @@ from ...progress import watch
 from ...random import stream
 from ...sampling.samplers import Gibbs
 from ...schema import Maybe, Names, Real, Several, Text, Whole
-from ..evaluation import likelihoods
+from ..evaluation import independent_columns, likelihoods
 from ..folder import RunFolder, as_list
 from ..metrics import hamming_distance, reconstruct
 from ..samples import samples
 from ..trained import Checkpoint
+from . import rows
 
 CACHE = "report.json"
 SHOWN = 64  # samples of images
@@ -55,6 +56,7 @@ KEPT = Names(
         "spectrum": Names(
             {"values": _CURVE, "first": _CURVE, "limit": Real(), "kind": Text(), "outliers": Whole()}
         ),
+        "table": rows.SHAPE,
         "norms": Names(
             {"updates": Several(Whole()), "couplings": Several(Several(Maybe(Real())))},
             {"biases": Several(Several(Maybe(Real())))},
@@ -80,6 +82,7 @@ class Choice:
     replica: int
     seed: int
     device: str
+    column: str | None = None  # of a table, that models predict
 
     def machine(self, update: Checkpoint) -> Machine:
         """All replicas after an update."""
@@ -100,22 +103,34 @@ def measure(
     work = Measured(_kept(out, digest))
     if quick:
         return work
+    if work.found.get("table", {}).get("column", "") != (chosen.column or ""):
+        del work.found["table"]
     machine = chosen.machine(chosen.update)
     one = machine.replica(chosen.replica)
     deadline = time.monotonic() + limit
     count = ROWS if chosen.run.shape[0] == 1 else SHOWN
-    tasks: dict[str, tuple[str, Callable[[], Any]]] = {
-        "spectrum": ("the spectrum", lambda: _spectrum(chosen, one)),
-        "norms": ("norms of the checkpoints", lambda: _norms(chosen)),
-        "samples": ("samples", lambda: _samples(one, count, seed)),
-    }
+    tasks: dict[str, tuple[str, Callable[[], Any]]] = {}
+    if len(one.layers.visible) == 1:  # the couplings are one matrix
+        tasks["spectrum"] = ("the spectrum", lambda: _spectrum(chosen, one))
+    tasks["norms"] = ("norms of the checkpoints", lambda: _norms(chosen))
+    if spins := one.layers.visible_spins:
+        tasks["samples"] = ("samples", lambda: _samples(one, count, seed))
     if data is not None:
-        tasks["filled"] = ("reconstructions", lambda: _filled(one, data, seed))
-        tasks["hamming"] = ("Hamming distances", lambda: _hamming(machine, data, seed))
+        if spins and data.test.known is not None:
+            tasks["filled"] = ("reconstructions", lambda: _filled(one, data, seed))
+            tasks["hamming"] = ("Hamming distances", lambda: _hamming(machine, data, seed))
         tasks["likelihood"] = ("the likelihood", lambda: _likelihood(machine, data, seed))
+        if (schema := chosen.run.schema) is not None and data.tables:
+            make = rows.measure_rows
+            tasks["table"] = (
+                "rows beside real ones",
+                lambda: make(one, data, schema, chosen.column, ROWS, SWEEPS, seed, tell),
+            )
     for name, (words, task) in tasks.items():
         if name in work.found:
             continue
+        if name == "table":  # it has as long again
+            deadline = time.monotonic() + limit
         left = deadline - time.monotonic()
         try:
             if left <= 0:
@@ -153,6 +168,8 @@ def _kept(out: Path, digest: str) -> dict[str, Any]:
 
 def _likelihood(machine: Machine, data: Dataset, seed: int) -> dict[str, Any]:
     rows, note = likelihoods(machine, data.parts, seed)
+    if not machine.layers.spins:
+        rows |= independent_columns(machine, data.parts)
     return {"rows": {name: as_list(value) for name, value in rows.items()}, "note": note}
 
 
