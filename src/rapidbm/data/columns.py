@@ -112,7 +112,11 @@ class Column(ABC):
 
     def line(self) -> str:
         """The name, and what was recognised."""
-        return f"{printable(self.name)}: {self.describe()}; {self.missing:,} missing"
+        return f"{printable(self.name)}: {self.told()}"
+
+    def told(self) -> str:
+        """What was recognised, and how many cells are missing."""
+        return f"{self.describe()}; {self.missing:,} missing"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

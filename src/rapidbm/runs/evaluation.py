@@ -245,7 +245,7 @@ def assist(
     machine = copy.deepcopy(run.machine(update)).requires_grad_(False)
     machine = machine if device is None else machine.to(device_named(device))
     with suppress(TimeLimit):  # the first one tells of it
-        _normaliser(machine, next(iter(run.parts().values()), None), seed, likelihood, shards)
+        normaliser(machine, next(iter(run.parts().values()), None), seed, likelihood, shards)
 
 
 def likelihoods(
@@ -259,7 +259,7 @@ def likelihoods(
 
     Where hidden units are coupled to each other there is a lower bound besides, and log p itself, unless
     it is insisted on, where that is a matter of minutes."""
-    z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
+    z, note = normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
     rows = named("log_z", z)
     if states_of(machine.layers, machine.layers.visible) <= HIDDEN:
         for part, split in parts.items():
@@ -300,7 +300,7 @@ def named(name: str, found: Bounds) -> dict[str, Tensor]:
     return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
-def _normaliser(
+def normaliser(
     machine: Machine, data: Split | None, seed: int, likelihood: str, shards: int | None = None
 ) -> tuple[Bounds, str]:
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):

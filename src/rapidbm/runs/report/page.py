@@ -124,6 +124,7 @@ def _page(
         recipe=words.recipe_in_words(run),
         findings=words.findings(run),
         settings=words.settings(run.recipe),
+        columns=[] if run.schema is None else [(c.name, c.told()) for c in run.schema.columns],
         charts=learning.charts(run, records),
         looks=learning.looks(records),
         likelihood=results.likelihood(run, records, found),
