@@ -19,7 +19,8 @@ has the mean S n / (n + m) and the variance
 
 whatever the samples and the shape of the table. f is significant above `SIGMAS` standard errors of (3).
 Every machine knows its training rows a little better than others, so that this alone is no copying: f
-must be above `SHARE` by `MARGIN` standard errors, too.
+must be above `SHARE` by `MARGIN` standard errors, too, or above `EXACTLY` where only samples count that
+equal a row.
 
 A machine that is overfitted gives itself away by log p, too: the share of pairs of a training and a
 held-out row in which the training row has the larger one (½ if the machine knows nothing of its rows) is
@@ -45,6 +46,7 @@ from .comparable import LEAST, Comparable, comparable
 from .detection import auc
 
 SHARE = 0.25  # of samples that are copies, above which it is copying
+EXACTLY = 0.1  # the same of samples that equal a row
 PAIRS = 0.7  # of pairs that log p tells apart, above which rows are known by heart
 SIGMAS = 4.0  # standard errors; by chance in one of 30,000 tables
 MARGIN = 2.5
@@ -169,20 +171,18 @@ def privacy(
     found = comparable(schema, (train, held_out, synthetic), ("train", "held_out", "synthetic"))
     ours, others, samples = ranked(found)
     n, m = len(ours), len(others)
-    weights, to_train, equal = _nearest(samples, np.concatenate([ours, others]), n, found)
-    _, of_held_out, held_equal = _nearest(others, ours, n, found)
-    expected, nearer = n / (n + m), float(weights[:n].sum() / len(samples))
-    spread = float(((weights - weights.mean()) ** 2).sum())
-    error = math.sqrt(n * m / ((n + m) * (n + m - 1)) * spread) / len(samples) / (1 - expected)
-    copied = (nearer - expected) / (1 - expected)
+    weights, exactly, to_train, equal = _nearest(samples, np.concatenate([ours, others]), n, found)
+    _, _, of_held_out, held_equal = _nearest(others, ours, n, found)
+    count = len(samples)
+    near, same = (_copied(each, n, count) for each in (weights, exactly))
     gap, pairs = (None, None) if log_p is None else _of_log_p(*log_p)
-    by_heart = pairs is not None and _above(pairs, PAIRS)
+    proven = _proven(*near, SHARE) or _proven(*same, EXACTLY)
     return Privacy(
-        _proven(copied, error) or by_heart,
-        _verdict(copied, error, pairs),
-        _estimate(copied, error),
-        nearer,
-        expected,
+        proven or (pairs is not None and _above(pairs, PAIRS)),
+        _verdict(near, same, pairs),
+        _estimate(*near),
+        float(weights[:n].sum() / count),
+        n / (n + m),
         (float(equal.mean()), float(held_equal.mean())),
         to_train,
         of_held_out,
@@ -191,16 +191,30 @@ def privacy(
     )
 
 
-def _verdict(copied: float, error: float, pairs: Estimate | None) -> str:
-    told = f"{100 * max(0.0, copied):.0f} % of the samples"
-    if _proven(copied, error):
-        return f"copies training rows: about {told} lie at a training row, which no new row would"
+def _copied(weights: Array, n: int, count: int) -> tuple[float, float]:
+    """The share f of (2) with the error (3), from the weights of the rows, n of them trained on, that
+    `count` samples gave, all or some of them."""
+    total, m = float(weights.sum()), len(weights) - n
+    spread = float(((weights - weights.mean()) ** 2).sum())
+    error = math.sqrt(n * m / ((n + m) * (n + m - 1)) * spread)
+    scale = count * m / (n + m)
+    return (float(weights[:n].sum()) - total * n / (n + m)) / scale, error / scale
+
+
+def _verdict(near: tuple[float, float], same: tuple[float, float], pairs: Estimate | None) -> str:
+    copied, error = near
+    if _proven(copied, error, SHARE):
+        told = f"about {100 * copied:.0f} % of the samples"
+        return f"copies training rows: {told} lie at a training row, which no new row would"
+    if _proven(*same, EXACTLY):
+        told = f"about {100 * same[0]:.0f} % of the samples"
+        return f"copies training rows: {told} equal a training row, which no new row would"
     if pairs is not None and _above(pairs, PAIRS):
         return (
             "copies training rows: the machine knows them by heart, log p is larger in a training row "
             f"than in a held-out one in {100 * float(pairs.value):.0f} % of pairs"
         )
-    if not _proven(1.0, error):
+    if not _proven(1.0, error, SHARE):
         return "too few rows to tell whether it copies training rows; hold out more"
     if copied > SIGMAS * error or (pairs is not None and _above(pairs, 0.5)):
         return (
@@ -210,9 +224,9 @@ def _verdict(copied: float, error: float, pairs: Estimate | None) -> str:
     return "no sign that it copies training rows"
 
 
-def _proven(copied: float, error: float) -> bool:
+def _proven(copied: float, error: float, share: float) -> bool:
     """Whether so large a share is copying; in a table of few rows not even 1 is."""
-    return copied > max(SIGMAS * error, SHARE + MARGIN * error)
+    return copied > max(SIGMAS * error, share + MARGIN * error)
 
 
 def _above(found: Estimate, level: float) -> bool:
@@ -252,18 +266,22 @@ def ranked(found: Comparable) -> list[Array]:
     return tables
 
 
-def _nearest(rows: Array, among: Array, n: int, found: Comparable) -> tuple[Array, Array, Array]:
-    """How often each of `among` is nearest to one of the rows, ties in parts; the distance of each row to
-    the nearest of the first n, and whether these are equal."""
-    weights, nearest = np.zeros(len(among)), np.empty(len(rows))
+def _nearest(rows: Array, among: Array, n: int, found: Comparable) -> tuple[Array, Array, Array, Array]:
+    """How often each of `among` is nearest to one of the rows, ties in parts, and how often it equals
+    one; the distance of each row to the nearest of the first n, and whether these are equal."""
+    weights, exactly = np.zeros(len(among)), np.zeros(len(among))
+    nearest = np.empty(len(rows))
     step = max(1, CELLS // len(among))
     for start in range(0, len(rows), step):
         report_progress()
         distance = _distances(rows[start : start + step], among, found.numeric)
-        least = distance <= distance.min(1, keepdims=True) + EQUAL
-        weights += (least / least.sum(1, keepdims=True)).sum(0)
+        low = distance.min(1, keepdims=True)
+        least = distance <= low + EQUAL
+        each = least / least.sum(1, keepdims=True)
+        weights += each.sum(0)
+        exactly += each[low[:, 0] < EQUAL].sum(0)
         nearest[start : start + step] = distance[:, :n].min(1)
-    return weights, nearest, nearest < EQUAL
+    return weights, exactly, nearest, nearest < EQUAL
 
 
 def _distances(a: Array, b: Array, numeric: tuple[bool, ...]) -> Array:
