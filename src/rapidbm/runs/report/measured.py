@@ -104,7 +104,7 @@ def measure(
     if quick:
         return work
     if work.found.get("table", {}).get("column", "") != (chosen.column or ""):
-        del work.found["table"]
+        work.found.pop("table", None)
     machine = chosen.machine(chosen.update)
     one = machine.replica(chosen.replica)
     deadline = time.monotonic() + limit
