@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,16 @@ from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset, Split, check_share, held_out
 from ..errors import InputError, check_choice, check_count, lookup
+from ..likelihood.chow_liu import ChowLiuTree
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
+from ..machines.units.spin import SPIN
 from ..random import check_seed
 from ..registry import Option, Registry, build, check_takes, options_of, setting
 from ..schema import Maybe, OneOf, Shape, of_fields
 from ..training.coordinates.pace import check_pace
 from ..training.loop import Training
-from ..training.negative import NEGATIVE, NegativePhase
+from ..training.negative import NEGATIVE, NegativePhase, Persistent
 from ..training.optimisers import CLOCKS, Optimizer, torch_optimizers
 from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
@@ -41,6 +44,7 @@ from .metrics import METRICS
 from .presets import layers_for, metrics_for, preset_for, settings_of
 from .timing import OPEN, SPACINGS, seconds_of, spacing_of
 
+STARTS = ("columns", "tree")
 BIAS_STARTS = ("marginals", "zero")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MODELS: dict[str, Callable[..., Machine]] = {
@@ -127,6 +131,12 @@ class Recipe:
     biases: bool = setting(False, "Biases, the visible ones started at the data's marginals.")
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
+    )
+    start: str = setting(
+        "columns",
+        "What the machine is at first: independent columns, or the best tree of pairs of them (dense "
+        "restricted machines of two-valued columns).",
+        choices=STARTS,
     )
     replicas: int = setting(1, "Independent trainings, side by side.")
     dtype: str = setting("float32", "float32 or float64.", choices=tuple(DTYPES))
@@ -247,6 +257,7 @@ class Recipe:
         for name in ONE_OR_EACH:
             object.__setattr__(self, name, one_or_each(getattr(self, name)))
         check_choice("model", self.model, MODELS)
+        check_choice("start", self.start, STARTS)
         check_choice("start of the biases", self.bias_start, BIAS_STARTS)
         check_choice("type", self.dtype, DTYPES)
         check_choice("batch mean", self.batch_mean, BATCH_MEANS)
@@ -418,7 +429,13 @@ class Recipe:
         )
         if self.biases and self.bias_start == "marginals":
             machine.start_biases(data.train.in_memory())
+        if (tree := self._tree(data)) is not None:
+            tree.put(machine)
         return machine
+
+    def _tree(self, data: Dataset) -> ChowLiuTree | None:
+        """The tree that the machine starts as."""
+        return start_tree(data) if self.start == "tree" else None
 
     def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:
         """The training that this recipe describes, before its first update.
@@ -442,16 +459,26 @@ class Recipe:
         if self.shard_by == "units":
             check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
         how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
-        return divided(machine, data.train.rows, self.optimizer_choice(), self._trainer, **how)
+        each = partial(self._trainer, tree=self._tree(data))
+        return divided(machine, data.train.rows, self.optimizer_choice(), each, **how)
 
     def _trainer(
-        self, machine: Machine, spins: Tensor | Split, replicas: slice | None = None, **more: Any
+        self,
+        machine: Machine,
+        spins: Tensor | Split,
+        replicas: slice | None = None,
+        *,
+        tree: ChowLiuTree | None = None,
+        **more: Any,
     ) -> Trainer:
         own = self if replicas is None else self.of_replicas(replicas)
+        negative = own.negative_phase()
+        if tree is not None and isinstance(negative, Persistent):
+            negative = replace(negative, start=tree)
         return Trainer(
             machine,
             spins,
-            own.negative_phase(),
+            negative,
             own.optimizer_choice(),
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -604,6 +631,28 @@ _HELP = {  # where an option's help does not fit all of its parts, or there is n
     "rate_changes": "(update, rate since then), of a run whose rate was changed while it trained.",
     "options": "Options of parts that other packages bring, by name.",
 }
+
+
+def can_be_tree(data: Dataset) -> bool:
+    """Whether all columns have two values, and no cell is missing."""
+    _, kinds = data.visible_units
+    return data.train.observed is None and all(kind == SPIN for kind in kinds)
+
+
+def start_tree(data: Dataset) -> ChowLiuTree:
+    """The tree of its columns that a training starts from.
+
+    Raises
+    ------
+    InputError
+        If columns have more than two values, or cells are missing.
+    """
+    if not can_be_tree(data):
+        raise InputError(
+            "a tree of columns is one of columns with two values and without missing cells, and these "
+            "data have others; leave --start tree out"
+        )
+    return ChowLiuTree.fitted(data.train.in_memory().spins).loosened()
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:
