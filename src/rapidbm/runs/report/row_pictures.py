@@ -84,9 +84,7 @@ def _sentence(words: str) -> str:
 def _good(rows: dict[str, Any]) -> str:
     auc, error = rows["auc"]
     how = "hardly tells" if auc < HARDLY else "tells" if auc > EASILY else "can in part tell"
-    told = (
-        f"A classifier {how} samples from held-out rows: AUC {_interval([auc, error])}, 0.5 by chance"
-    )
+    told = f"A classifier {how} samples from held-out rows: AUC {_interval([auc, error])}, 0.5 by chance"
     columns = [c["samples"] for c in rows["columns"] if c["samples"] is not None]
     train = [c["train"] for c in rows["columns"] if c["train"] is not None]
     if columns and train:
