@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from rapidbm import InputError
 from rapidbm.data.mixed import from_table
 from rapidbm.data.splits import held_out
+from rapidbm.errors import InputError, TimeLimit
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.report import measured, rows
 from rapidbm.runs.report.page import write_report
@@ -138,6 +138,25 @@ def test_rows_that_are_too_few_are_named(trained, tmp_path):
         pass
     _, missing = write_report(run.folder)
     assert any("held-out rows must have 10 rows or more" in line for line in missing)
+
+
+def test_models_that_there_is_no_time_for_are_named_and_the_rest_is_kept(run, monkeypatch):
+    real, calls = rows.of_column, []
+
+    def slow(both, name, seed):
+        calls.append(name)
+        if len(calls) == 3:
+            raise TimeLimit("no time was left")
+        return real(both, name, seed)
+
+    monkeypatch.setattr(rows, "of_column", slow)
+    _, tree = checked(write_report(run)[0])
+    assert len(kept(run)["utility"]) == 2
+    names = [column["name"] for column in kept(run)["columns"]]
+    assert kept(run)["left_out"] == names[2:]
+    assert f"No time was left for models of {', '.join(names[2:])};" in tree.text
+    write_report(run)
+    assert len(kept(run)["utility"]) == 6
 
 
 def test_the_command_takes_a_column(run):

@@ -44,6 +44,8 @@ SWEEPS = 1000  # of Gibbs sampling
 FILLED = 12  # reconstructions
 HISTORY = 40  # checkpoints whose norms are drawn
 VALUES = 60  # singular values that are drawn
+REMEDY = "measure it alone (rapidbm evaluate)"
+REMEDIES = {"table": "give a larger --limit"}
 _NUMBERS = Names({}, others=Several(Maybe(Real())))
 _CURVE = Several(Real())
 KEPT = Names(
@@ -103,7 +105,8 @@ def measure(
     work = Measured(_kept(out, digest))
     if quick:
         return work
-    if work.found.get("table", {}).get("column", "") != (chosen.column or ""):
+    before = work.found.get("table", {"column": "", "left_out": []})
+    if before["column"] != (chosen.column or "") or before["left_out"]:
         work.found.pop("table", None)
     machine = chosen.machine(chosen.update)
     one = machine.replica(chosen.replica)
@@ -121,10 +124,10 @@ def measure(
             tasks["hamming"] = ("Hamming distances", lambda: _hamming(machine, data, seed))
         tasks["likelihood"] = ("the likelihood", lambda: _likelihood(machine, data, seed))
         if (schema := chosen.run.schema) is not None and data.tables:
-            make = rows.measure_rows
+            make, most = rows.measure_rows, min(SWEEPS, rows.SWEEPS)
             tasks["table"] = (
                 "rows beside real ones",
-                lambda: make(one, data, schema, chosen.column, ROWS, SWEEPS, seed, tell),
+                lambda: make(one, data, schema, chosen.column, ROWS, most, seed, tell),
             )
     for name, (words, task) in tasks.items():
         if name in work.found:
@@ -136,7 +139,7 @@ def measure(
             if left <= 0:
                 raise TimeLimit(f"no time was left of the limit of {limit:g} s")
             tell(words)
-            with watch(words, limit=left, remedy="measure it alone (rapidbm evaluate)"):
+            with watch(words, limit=left, remedy=REMEDIES.get(name, REMEDY)):
                 work.found[name] = task()
         except (InputError, MemoryError) as error:
             work.left_out.append(f"Without {words}: {error}.")

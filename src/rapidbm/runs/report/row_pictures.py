@@ -69,6 +69,7 @@ def rows_of(found: dict[str, Any]) -> dict[str, Any] | None:
             )
             for one in rows["utility"]
         ],
+        "left_out": ", ".join(rows["left_out"]),
         "trained_on": f"{rows['utility'][0]['rows'][0]:,}" if rows["utility"] else "",
         "private": _private(rows["privacy"]),
         "names": names,

@@ -19,7 +19,7 @@ from ...data.columns import Words
 from ...data.mixed import table_of
 from ...data.splits import Dataset, Split
 from ...data.table_schema import TableSchema
-from ...errors import InputError, unknown
+from ...errors import InputError, TimeLimit, unknown
 from ...estimates import Bounds, Estimate
 from ...inference.rows import log_p
 from ...machines.machine import Machine
@@ -34,6 +34,7 @@ from ...sampling.samplers import Gibbs
 from ...schema import Flag, Maybe, Names, Real, Several, Text, Whole
 from ..samples import samples
 
+SWEEPS = 500  # of Gibbs sampling, at most
 SCORED = 500  # rows of a part whose log p is taken
 PREDICTED = 12  # columns that models are made of, at most
 MOST_WORDS = 20  # of a column that is predicted unless it is named
@@ -92,6 +93,7 @@ SHAPE = Names(
         "train_pairs": Maybe(Real()),
         "auc": _PAIR,
         "utility": Several(_UTILITY),
+        "left_out": Several(Text()),  # columns that there was no time for
         "privacy": _PRIVACY,
         "rows": Several(Several(Text(WIDTH + 1))),
         "train_rows": Several(Several(Text(WIDTH + 1))),
@@ -138,6 +140,7 @@ def measure_rows(
     private = privacy(train, held_out, sampled, schema=schema, log_p=_scores(machine, data, seed))
     edges, shares = _shares_of(private.distances, private.held_out)
     tell("models of columns")
+    models, left_out = _models(schema, both, column, seed)
     return {
         "column": column or "",
         "count": count,
@@ -156,7 +159,8 @@ def measure_rows(
         "pairs": [[_known(pairs.get((a, b), pairs.get((b, a)))) for b in both.names] for a in both.names],
         "train_pairs": _known(_mean([*train_pairs.values()])),
         "auc": _pair(auc),
-        "utility": [_told(of_column(both, each, seed)) for each in _predicted(schema, both, column)],
+        "utility": models,
+        "left_out": left_out,
         "privacy": {
             "copies": private.copies,
             "verdict": private.verdict,
@@ -202,6 +206,20 @@ def _predicted(schema: TableSchema, both: Comparable, column: str | None) -> lis
         return [column]
     many = {x.name for x in schema.columns if isinstance(x, Words) and len(x.values) > MOST_WORDS}
     return [name for name in both.names if name not in many][:PREDICTED]
+
+
+def _models(
+    schema: TableSchema, both: Comparable, column: str | None, seed: int
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Models of columns, and the columns that no time was left for: what else was found is kept."""
+    found, names = [], _predicted(schema, both, column)
+    for i, name in enumerate(names):
+        try:
+            report_progress()
+            found.append(_told(of_column(both, name, seed)))
+        except TimeLimit:
+            return found, names[i:]
+    return found, []
 
 
 def _bars(both: Comparable, i: int, real: Array, drawn: Array) -> dict[str, Any]:
