@@ -45,7 +45,7 @@ FILLED = 12  # reconstructions
 HISTORY = 40  # checkpoints whose norms are drawn
 VALUES = 60  # singular values that are drawn
 REMEDY = "measure it alone (rapidbm evaluate)"
-REMEDIES = {"table": "give a larger --limit"}
+REMEDIES = {"table": "name one --column"}
 _NUMBERS = Names({}, others=Several(Maybe(Real())))
 _CURVE = Several(Real())
 KEPT = Names(
