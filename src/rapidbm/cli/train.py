@@ -52,6 +52,7 @@ SHOWN = {  # by --help, with those of `train` that are not hidden
     "model", "hidden", "patterns", "replicas", "negative", "rate", "batch_size", "epochs", "budget",
     "seed", "device",
 }  # fmt: skip
+LABEL = "label"  # what --labels alone stands for
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
 FIELD = {flag: name for name, flag in FLAGS.items()}
 
@@ -87,11 +88,20 @@ class Command(TyperCommand):
     """What `--set` gives are options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        known = {option.name: option for option in self.params}
+        known, args = {option.name: option for option in self.params}, with_label_named(args)
         names = {option.name: option.name for option in OPTIONS} | FLAGS
         return super().parse_args(
             ctx, set_by_name(args, {name: known[flag] for name, flag in names.items()})
         )
+
+
+def with_label_named(words: list[str]) -> list[str]:
+    """The words of a command, in which --labels may have nothing after it: of images."""
+    named = []
+    for number, word in enumerate(words):
+        alone = word == "--labels" and (words[number + 1 :] or ["--"])[0].startswith("--")
+        named += [word, LABEL] if alone else [word]
+    return named
 
 
 @with_settings(OPTIONS, after="preset")
@@ -209,6 +219,8 @@ def train(
             run = _begun(out, dataset, preset, chosen, screen)
         interrupts.go_on_with(lambda: _again(run.folder))
         screen.say(describe(run))
+        if told := run.info["data"].get("weighted"):
+            screen.say(f"{told}; the gradient, starts of biases and log p are by these weights")
         stopper = Stopper()
         tensorboard = tensorboard and ranks.first
         board = TensorBoard(run) if tensorboard else nullcontext(lambda step: None)

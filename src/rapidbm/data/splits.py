@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..arrays import as_labels, as_mask
+from ..arrays import as_labels, as_mask, as_weights, effective_rows
 from ..display import Displayable, words
 from ..errors import InputError, is_number
 from ..machines.layers import Layers
@@ -49,6 +49,8 @@ class Split(Displayable):
         Number of rows that these were taken from, evenly spread; None when they are all.
     observed : Tensor of shape (samples, v), bool, optional
         False where a cell is missing and what `spins` holds there means nothing; None when all are known.
+    weights : Tensor of shape (samples,), optional
+        How much each row counts in training and in means of log p; None when all count the same.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class Split(Displayable):
     known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
     of: int | None = None  # rows that these were taken from, evenly spread; None: they are all
     observed: Tensor | None = None  # (samples, v) bool: False where a cell is missing; None: none is
+    weights: Tensor | None = None  # (samples,) float64: how much a row counts; None: all the same
     on_disk: ClassVar[bool] = False  # whether the rows stay there
 
     def __post_init__(self) -> None:
@@ -74,6 +77,8 @@ class Split(Displayable):
         if self.labels is not None:
             object.__setattr__(self, "labels", as_labels(self.labels))
         self._check_shapes()
+        if self.weights is not None:
+            object.__setattr__(self, "weights", as_weights(self.weights, len(self)))
         if self.known is not None:
             shapes = (tuple(self.spins.shape), (self.visible,))
             known = as_mask(self.known, shapes, what="a mask of known pixels")
@@ -91,6 +96,7 @@ class Split(Displayable):
         known: Tensor | None,
         of: int | None = None,
         observed: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> Split:
         """A split of tensors that were checked; they are not copied.
 
@@ -106,6 +112,8 @@ class Split(Displayable):
             Number of rows that these were taken from.
         observed : Tensor, optional
             Mask of the cells that are not missing.
+        weights : Tensor, optional
+            How much each row counts.
 
         Returns
         -------
@@ -114,6 +122,7 @@ class Split(Displayable):
         """
         split = object.__new__(Split)
         given = {"spins": spins, "labels": labels, "known": known, "of": of, "observed": observed}
+        given["weights"] = weights
         for name, value in given.items():
             object.__setattr__(split, name, value)
         split._check_shapes()
@@ -138,6 +147,8 @@ class Split(Displayable):
         known = "" if self.known is None else ", some units known"
         lost = 0.0 if self.observed is None else 1.0 - float(self.observed.double().mean())
         more = f"{labels}{known}{f', {lost:.2g} of the cells missing' if lost else ''}"
+        if self.weights is not None:
+            more += f", weighted, {self.effective_rows:,.1f} effective"
         if self.spins.is_floating_point() or not bool((self.spins[:1].abs() == 1).all()):
             return f"{len(self):,} rows of {self.visible} columns{more}"
         return f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{more}"
@@ -160,10 +171,15 @@ class Split(Displayable):
         return self.spins.shape[1]
 
     @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight tell as much of a mean, (Σ w)² / Σ w²."""
+        return float(len(self) if self.weights is None else effective_rows(self.weights))
+
+    @property
     def rows(self) -> Tensor | Split:
-        """What a training takes: the spins, or the split itself when its rows stay on disk or cells are
-        missing."""
-        return self.spins if self.observed is None else self
+        """What a training takes: the spins, or the split itself when its rows stay on disk, have weights
+        or lack cells."""
+        return self.spins if self.observed is None and self.weights is None else self
 
     def in_memory(self) -> Split:
         """As many rows as fit into memory; of rows in memory, all.
@@ -184,7 +200,9 @@ class Split(Displayable):
             Contiguous int8 values.
         """
         whole = self.spins if self.observed is None else torch.where(self.observed, self.spins, 0)
-        return whole.contiguous().numpy().data
+        if self.weights is None:
+            return whole.contiguous().numpy().data
+        return whole.contiguous().numpy().tobytes() + self.weights.numpy().tobytes()
 
     def parted(self, word: str, seed: int, share: float) -> tuple[Split, Split]:
         """The split in two, by a random draw; both parts keep the order of the rows.
@@ -221,7 +239,7 @@ class Split(Displayable):
         """
         known = None if self.known is None else self.known[..., columns]
         observed = None if self.observed is None else self.observed[:, columns]
-        return Split.owning(self.spins[:, columns], self.labels, known, self.of, observed)
+        return Split.owning(self.spins[:, columns], self.labels, known, self.of, observed, self.weights)
 
     def __add__(self, other: Split) -> Split:
         """The samples of both; what only one of them has is left out."""
@@ -235,7 +253,15 @@ class Split(Displayable):
         observed = None
         if self.observed is not None or other.observed is not None:
             observed = torch.cat([x._mask() for x in (self, other)])
-        return Split.owning(torch.cat([self.spins, other.spins]), labels, known, observed=observed)
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            weights = torch.cat([x._weights() for x in (self, other)])
+        spins = torch.cat([self.spins, other.spins])
+        return Split.owning(spins, labels, known, observed=observed, weights=weights)
+
+    def _weights(self) -> Tensor:
+        """How much each row counts, (samples,)."""
+        return torch.ones(len(self), dtype=torch.float64) if self.weights is None else self.weights
 
     def _mask(self) -> Tensor:
         """What is observed, (samples, v)."""
@@ -257,7 +283,8 @@ class Split(Displayable):
         labels = None if self.labels is None else self.labels[rows]
         known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
         observed = None if self.observed is None else self.observed[rows]
-        return Split.owning(self.spins[rows], labels, known, observed=observed)
+        weights = None if self.weights is None else self.weights[rows]
+        return Split.owning(self.spins[rows], labels, known, observed=observed, weights=weights)
 
 
 @dataclass(frozen=True, repr=False)
@@ -291,6 +318,10 @@ class Dataset(Displayable):
         What the columns of a table are, and the way back from rows of units to tables.
     alphabet : str, default ""
         The symbols of aligned sequences, in the order of their codes.
+    weighted : str, default ""
+        Where the weights of rows come from and how many rows they leave, in words.
+    classes : tuple of int, default ()
+        The labels that the last visible unit stands for, where it is the label.
     table : pyarrow.Table, optional
         The table that was read.
     table_rows : dict of str to Tensor, default {}
@@ -320,6 +351,8 @@ class Dataset(Displayable):
     units: Layers | None = None  # the visible layers of a machine for them; None: spins
     schema: TableSchema | None = None  # of a table of any kind
     alphabet: str = ""  # of aligned sequences: the symbol of each state
+    weighted: str = ""  # on the weights of rows
+    classes: tuple[int, ...] = ()  # labels that the states of the last unit stand for
     table: Any = None  # the cells themselves, of a table of any kind
     table_rows: Mapping[str, Tensor] = field(default_factory=dict)  # those of each part
 
@@ -333,7 +366,8 @@ class Dataset(Displayable):
         if self.units is not None:
             shape = f"{self.units.visible_units} units in {columns} columns: {self.units.words}"
         parts = [(part, split._line()) for part, split in self.parts.items()]
-        return [("rows are", shape), *parts, *named]
+        weighted = [("weights", self.weighted)] if self.weighted else []
+        return [("rows are", shape), *parts, *named, *weighted]
 
     def __post_init__(self) -> None:
         widths = [split.visible for split in self.parts.values()]
@@ -342,6 +376,12 @@ class Dataset(Displayable):
                 f"all splits and the image shape must agree on the number of pixels, but they have "
                 f"{', '.join(map(str, widths))} and {self.shape}"
             )
+        for part, split in self.parts.items():
+            if split.weights is not None and not bool((split.weights > 0).any()):
+                raise InputError(
+                    f"of the {len(split):,} rows of {part} none has a weight above 0; give other "
+                    "weights, or another seed of the split"
+                )
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -373,6 +413,13 @@ class Dataset(Displayable):
         if self.units is None:
             return (self.visible,), (SPIN,)
         return self.units.counts, self.units.kinds
+
+    @property
+    def label(self) -> int | None:
+        """The number of the visible unit that is the label, where one is."""
+        if self.classes:
+            return sum(self.visible_units[0]) - 1
+        return None if self.schema is None else self.schema.label_unit
 
     def in_memory(self) -> Dataset:
         """The data set with as many rows of each part as fit into memory.

@@ -31,7 +31,7 @@ Others take besides
         target, write_array, write_rows
     single: SingleMachine
     table_diagnosis: diagnose_table
-    tables: HOW, LOG_P, imputed, predicted, sampled_given, scored
+    tables: HOW, LOG_P, imputed, predicted, predicted_labels, sampled_given, scored
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
     trained: Checkpoint, Trained

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import device_named
+from ..arrays import counting_weights, mean_one
 from ..data.splits import Dataset
 from ..disk import inside
 from ..estimates import Estimate
 from ..likelihood.chow_liu import ChowLiuTree
+from ..likelihood.row_means import RowMeans
 from ..machines import trusted
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
@@ -88,12 +90,18 @@ def best_tree(recipe: Recipe, data: Dataset) -> Baseline:
     assert data.valid is not None
     machine, rows, judges = (
         _alone(recipe, data),
-        data.train.in_memory().spins,
-        data.valid.in_memory().spins,
+        data.train.in_memory(),
+        data.valid.in_memory(),
     )
-    fitted = [ChowLiuTree.fitted(rows, smoothing) for smoothing in SMOOTHING]
+    weights, judging_weights = counting_weights(rows.weights), mean_one(judges.weights)
+    fitted = [ChowLiuTree.fitted(rows.spins, each, weights=weights) for each in SMOOTHING]
     rivals = [tree for one in fitted for tree in (one, one.loosened(0.1))]
-    best = max(rivals, key=lambda tree: float(tree.log_p(judges).mean()))
+
+    def mean_log_p_of(tree: ChowLiuTree) -> float:
+        logs = torch.from_numpy(tree.log_p(judges.spins))[None]
+        return float(RowMeans.of(logs, judging_weights).mean)
+
+    best = max(rivals, key=mean_log_p_of)
     log_z = best.put(machine, alone=True)
     kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
     return Baseline(TREE, *_valid(recipe, machine, data, log_z, 0.0), kept)

@@ -20,8 +20,10 @@ from torch import Tensor
 
 from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
+from ..arrays import counting_weights
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset, Split, check_share, held_out
+from ..data.weights import is_weights_file
 from ..errors import InputError, check_choice, check_count, lookup
 from ..likelihood.chow_liu import ChowLiuTree
 from ..machines.constructors import bm, dbm, rbm
@@ -58,7 +60,7 @@ PARTS: dict[str, Registry[Any]] = {  # what is chosen by name
     "positive": POSITIVE,
     "projection": PROJECTIONS,
 }
-OF_SEQUENCES = ("alphabet", "identity")  # options of alignments
+OF_DATA = ("alphabet", "identity", "labels")  # options of alignments, and of data with labels
 ONE_OR_EACH = ("scale", "momentum", "bound")  # a number, or one for each of several replicas
 PER_REPLICA = ("rate", "weight_decay", *ONE_OR_EACH)
 # The first field of each section, under which the command lists its options.
@@ -85,6 +87,7 @@ class Recipe:
     split: str | None = None
     columns: str | None = None
     reals: str | None = None
+    weights: str | None = None
     data_seed: int | None = None
     valid: float | None = setting(
         None,
@@ -105,6 +108,12 @@ class Recipe:
         None,
         "Of an alignment: sequences that agree at more than this share of sites are near, and no test "
         "sequence is near one in training (0.8).",
+    )
+
+    labels: str | None = setting(
+        None,
+        "The label: of a table the column that is predicted; of images nothing need follow, their labels "
+        "become one more unit, a category.",
     )
 
     model: str = setting(
@@ -154,6 +163,11 @@ class Recipe:
     rungs: int | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
     positive_steps: int | None = None
+
+    discriminative: float = setting(
+        0.0,
+        "Adds so many times the mean of log p(label | rest) to what is raised; for an rbm with --labels.",
+    )
 
     projection: str = setting("none", "What keeps the patterns in place: {names}.")
     bound: tuple[float, ...] | float | None = None
@@ -289,6 +303,8 @@ class Recipe:
                 "centred gradients are for machines with biases; give --biases, or leave --centred out"
             )
         check_pace(self.pace, self.patterns is not None)
+        if self.discriminative and self.labels is None:
+            raise InputError("--discriminative asks for the label, which is not named; give --labels")
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -369,6 +385,8 @@ class Recipe:
             values["epochs"] = OPEN
         if is_file(dataset):  # found again from wherever the run is looked at
             dataset = str(Path(dataset).resolve())
+        if is_weights_file(values.get("weights")):
+            values["weights"] = str(Path(values["weights"]).resolve())
         options = {**values.pop("options", {}), **{k: values[k] for k in values if k not in FIELDS}}
         return Recipe(dataset, options=options, **{k: values[k] for k in values if k in FIELDS})
 
@@ -393,7 +411,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
-        options |= {name: getattr(self, name) for name in OF_SEQUENCES if getattr(self, name) is not None}
+        options |= {name: getattr(self, name) for name in OF_DATA if getattr(self, name) is not None}
         return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
@@ -460,6 +478,10 @@ class Recipe:
             check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
         how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
         each = partial(self._trainer, tree=self._tree(data))
+        if self.shard_by != "units":
+            each = partial(each, label=data.label, discriminative=self.discriminative)
+        elif self.discriminative:
+            raise InputError("a discriminative term needs all units at once; take --shard-by chains")
         return divided(machine, data.train.rows, self.optimizer_choice(), each, **how)
 
     def _trainer(
@@ -652,7 +674,8 @@ def start_tree(data: Dataset) -> ChowLiuTree:
             "a tree of columns is one of columns with two values and without missing cells, and these "
             "data have others; leave --start tree out"
         )
-    return ChowLiuTree.fitted(data.train.in_memory().spins).loosened()
+    rows = data.train.in_memory()
+    return ChowLiuTree.fitted(rows.spins, weights=counting_weights(rows.weights)).loosened()
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:

@@ -26,6 +26,7 @@ from ..accel.devices import device_named, words
 from ..accel.ranks import Ranks, current_ranks
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
+from ..data.weights import is_weights_file
 from ..disk import append_line, inside, locked, make_folder, write_bytes
 from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
@@ -167,6 +168,8 @@ class Run(RunFolder):
                 describe_new(path, recipe, preset, data)
             if is_file(recipe.dataset):
                 trust(Path(recipe.dataset))
+            if is_weights_file(recipe.weights):
+                trust(Path(recipe.weights or ""))
             return str(path)
 
         run = Run(ranks.broadcast(made), given, None if type(recipe) is Recipe else recipe)
@@ -335,7 +338,9 @@ class Run(RunFolder):
             self._monitor = LikelihoodMonitor(trainer, data, names)
         if self._monitor is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
-        if self._monitor is not None and self.ranks.world == 1 and serves(trainer):
+        # With a discriminative term the likelihood is not all that is climbed: it may fall.
+        alone = self.ranks.world == 1 and not self.recipe.discriminative
+        if self._monitor is not None and alone and serves(trainer):
             self._guard = Guard(self._monitor.names[0])
 
     def _guarded(self, trainer: Training, step: Step, seconds: float) -> Step:
@@ -378,7 +383,8 @@ class Run(RunFolder):
         tensors: dict[str, Tensor] = {}
 
         def read() -> Record | None:
-            found = self.newest(trainer.machine.layers.sizes)
+            layers = trainer.machine.layers
+            found = self.newest((layers.visible_columns, *layers.sizes[layers.seen :]))
             tensors.update({} if found is None else found[0])
             return None if found is None else found[1]
 

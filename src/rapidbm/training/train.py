@@ -43,7 +43,10 @@ def train(
     seed: int | None = None,
     rng: torch.Generator | None = None,
     observed: Any = None,
+    weights: Any = None,
     gap_sweeps: int = SWEEPS,
+    label: int | None = None,
+    discriminative: float = 0.0,
     state: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Progress]:
     """Trains a machine in place; an iterator that yields after every epoch or every update.
@@ -91,8 +94,17 @@ def train(
     observed : array of bool of shape (samples, v), optional
         Which cells are observed, by unit or by column; by default those of the split, else all. The
         others are drawn at every update given the observed ones, never filled in beforehand.
+    weights : array of shape (samples,) or (e, samples), optional
+        How much each row counts, or counts for each replica; by default those of the split, else all the
+        same. The weighted mean of log p is raised; only ratios of weights matter.
     gap_sweeps : int, default 10
         Gibbs sweeps of these draws.
+    label : int, optional
+        Number of the visible unit that is the label, from 0. Where it alone is missing in some rows of a
+        restricted machine, it is drawn exactly.
+    discriminative : float, default 0.0
+        Adds so many times the mean of log p(label | other units), over the rows with a label, to the mean
+        of log p that is raised. Needs a restricted machine and rows that lack no other cell.
     state : mapping, optional
         A `Progress.state()` to continue from.
 
@@ -138,7 +150,10 @@ def train(
         ranks=current_ranks(),
         seed=seed_from(seed, rng),
         observed=observed,
+        weights=weights,
         gap_sweeps=gap_sweeps,
+        label=label,
+        discriminative=discriminative,
     )
     if state is not None:
         trainer.load(state)
