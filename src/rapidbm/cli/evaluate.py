@@ -119,6 +119,8 @@ def _of_table(rows: Mapping[str, Sequence[float | None]], lost: Sequence[int]) -
             lines.append(("gain", f"{spread(gains)}; what it knows of how columns hang together"))
     if "log_likelihood_train" in kept and part == "test":
         lines.append(("log p of a training row", _with_ends(kept, "log_likelihood_train")))
+    if f"label_error_{part}" in kept:
+        lines.append(("share of labels that are wrong", spread(kept[f"label_error_{part}"])))
     width = max(len(name) for name, _ in lines)
     return [f"{name:<{width}}  {text}" for name, text in lines]
 

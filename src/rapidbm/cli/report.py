@@ -36,8 +36,8 @@ def report(
     column: Annotated[
         str | None,
         typer.Option(
-            help="Of a table: the column that models of sampled and of real rows predict (default: each "
-            "column in turn).",
+            help="Of a table: the column that models of sampled and of real rows predict (default: the "
+            "label of --labels, else each column in turn).",
             show_default=False,
         ),
     ] = None,

@@ -199,13 +199,17 @@ def _scores(machine: Machine, data: Dataset, seed: int) -> tuple[Array, Array]:
 
 
 def _predicted(schema: TableSchema, both: Comparable, column: str | None) -> list[str]:
-    """The column that was named; else those that a model can be made of in little time."""
+    """The column that was named, or the label; else those that a model can be made of in little time,
+    words before numbers, in the order of the table."""
     if len(both.names) < 2:
         return []
-    if column is not None:
+    column = column or schema.label
+    if column in both.names:
         return [column]
-    many = {x.name for x in schema.columns if isinstance(x, Words) and len(x.values) > MOST_WORDS}
-    return [name for name in both.names if name not in many][:PREDICTED]
+    words = [x.name for x in schema.columns if isinstance(x, Words) and len(x.values) <= MOST_WORDS]
+    numbers = [name for name, numeric in zip(both.names, both.numeric, strict=True) if numeric]
+    chosen = [name for name in [*words, *numbers] if name in both.names][:PREDICTED]
+    return [name for name in both.names if name in chosen]
 
 
 def _models(
