@@ -54,6 +54,8 @@ from .ground.ground_state import GroundState as GroundState
 from .ground.ground_state import ground_state as ground_state
 from .inference.conditions import Condition as Condition
 from .inference.conditions import sample_given as sample_given
+from .inference.coupling_errors import CouplingErrors as CouplingErrors
+from .inference.coupling_errors import coupling_errors as coupling_errors
 from .inference.couplings import EffectiveCouplings as EffectiveCouplings
 from .inference.couplings import effective_couplings as effective_couplings
 from .inference.labels import predict as predict

@@ -30,18 +30,19 @@ Others take besides
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
     cells: numbers_of, shown
-    columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
+    columns: Binned, Column, Constant, Empty, Normal, Numbers, Skipped, Words
     converted: pack
     digits: data_folder, mnist_is_here
     files: check_unpacked
-    mixed: from_table, layers_of, table_of
+    mixed: from_table, layers_of, overrides_of, table_of
     packed: ENDING, Packed, bytes_of
+    recognition: OVERRIDES, Reals, recognise_column
     sequences: as_rows, check_alphabet, is_alignment, write_sequences
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     stored: Stored
     table_schema: TableSchema, state_names
-    tables: no_formula, write_table
+    tables: ENDINGS, has_names, no_formula, write_table
     weights: is_weights_file
 """
