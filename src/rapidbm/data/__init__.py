@@ -30,6 +30,7 @@ Others take besides
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
     cells: numbers_of, shown
+    labelled: with_labels
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Skipped, Words
     converted: pack
     digits: data_folder, mnist_is_here
