@@ -25,6 +25,7 @@ SMALL = rb.rbm(16, 4, 2, seed=0)
 FULL = rb.bm(16, seed=0, scale=0.3)
 SERIES = rb.record(SMALL, 4, 4, seed=0)[0]
 KNOWN = np.arange(16) < 4
+ROWS = {"a": ["x", "y"] * 10, "b": list(range(20))}
 VAST = 10**12
 
 
@@ -348,6 +349,8 @@ SEEDED = {
     "hamming_distance": lambda s: rb.hamming_distance(SMALL, rb.Split(SPINS, known=KNOWN), seed=s),
     "from_arrays": lambda s: rb.from_arrays(SPINS, seed=s),
     "load": lambda s: rb.load("digits", seed=s),
+    "fidelity": lambda s: rb.fidelity(ROWS, ROWS, seed=s),
+    "utility": lambda s: rb.utility(ROWS, ROWS, ROWS, "a", seed=s),
     "log_p": lambda s: rb.log_p(SMALL, SPINS, seed=s),
     "scores": lambda s: rb.scores(SMALL, SPINS, seed=s),
     "predict": lambda s: rb.predict(SMALL, SPINS, 0, seed=s),

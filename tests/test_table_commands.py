@@ -16,7 +16,9 @@ import rapidbm as rb
 from rapidbm.cli.main import main
 from rapidbm.data.arrow import read_table
 from rapidbm.data.mixed import from_table
+from rapidbm.runs import evaluation, table_diagnosis
 from rapidbm.runs.run import Run
+from rapidbm.runs.table_diagnosis import diagnose_table
 from rapidbm.runs.tables import imputed, predicted, sampled_given, scored
 
 CITIES = ("Bonn", "Oslo", "Rome")
@@ -261,3 +263,127 @@ def test_data_frames_train_in_python():
     for _ in rb.train(machine, data.train, rb.Exact(), rb.adam(0.02), **how):
         pass
     assert float(rb.log_likelihood(machine, data.train).value - before) > 0.3
+
+
+# -- what is said first -------------------------------------------------------------------------------
+
+
+def test_train_says_what_each_column_was_taken_for(tmp_path):
+    file = write(tmp_path / "people.csv", table(60))
+    code, out, err = command("train", file, "--epochs", 1, "--out", tmp_path / "T", "--device", "cpu")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[:5] == [*Run(tmp_path / "T").schema.lines(), lines[4]]
+    assert "smokes: two values, no and yes; 3 missing" in lines
+    assert "--columns NAME=category|integer|real|skip" in lines[4]
+
+
+def test_of_many_columns_train_says_how_many_of_each_kind(tmp_path):
+    rng = np.random.default_rng(0)
+    many = {f"n{i}": rng.normal(size=60).round(3).tolist() for i in range(12)}
+    many |= {f"w{i}": rng.choice(["x", "y"], 60).tolist() for i in range(9)}
+    many["w0"][7] = None
+    many["same"] = [3] * 60
+    file = write(tmp_path / "many.csv", many)
+    code, out, err = command("train", file, "--epochs", 1, "--out", tmp_path / "T", "--device", "cpu")
+    assert code == 0, err
+    assert (
+        "22 columns: 12 of real numbers, 9 of two values, 1 the same in all rows; 1 of 1,320 cells are "
+        "missing"
+    ) in out
+    assert "n3:" not in out
+
+
+def test_evaluate_leads_with_log_p_beside_independent_columns(trained):
+    folder, _ = trained
+    code, out, _ = command("evaluate", folder / "T", "--device", "cpu")
+    assert code == 0
+    rows = dict(line.strip().split("  ", 1) for line in out.splitlines()[1:5])
+    _, told, _ = command("evaluate", folder / "T", "--json", "--device", "cpu")
+    found = json.loads(told.strip().splitlines()[-1])
+    log_p, alone = found["log_likelihood_test"][0], found["independent_columns_test"][0]
+    assert f"{log_p:.4g} nats" in rows["log p of a test row"]
+    assert rows["independent columns"].strip() == f"{alone:.4g}"
+    assert rows["gain"].strip().startswith(f"{log_p - alone:.4g};")
+    assert len(out.splitlines()) == 6
+    assert "log_z" not in out
+    code, out, _ = command("evaluate", folder / "T", "--all", "--device", "cpu")
+    assert code == 0
+    assert "log_z" in out
+    assert "log_likelihood_test" in out
+
+
+def test_diagnose_leads_with_three_sentences(trained):
+    folder, _ = trained
+    options = ["--chains", 20, "--sweeps", 200, "--device", "cpu"]
+    code, out, err = command("diagnose", folder / "T", *options)
+    assert code == 0, err
+    of, *sentences = out.splitlines()
+    assert of == "the last machine, update 120"
+    assert len(sentences) == 3
+    assert sentences[0].startswith("It has learned how columns hang together: a held-out row has ")
+    assert sentences[1].startswith("Its chains ")
+    assert "verfit" in sentences[2]
+    code, out, _ = command("diagnose", folder / "T", *options, "--json")
+    told = json.loads(out)
+    assert told["sentences"] == sentences
+    assert f"R-hat {told['rhat']:.3f}" in sentences[1]
+    assert ("do not mix" in sentences[1]) == (told["rhat"] > 1.1)
+    assert told["gain_from"] < told["gain"] < told["gain_to"]
+
+
+def test_a_diagnosis_is_that_of_its_definition(trained):
+    """Gain and gap by enumeration, of rows whose gaps are summed over."""
+    folder, _ = trained
+    run = Run(folder / "T")
+    machine, data = run.machine().requires_grad_(False), run.data()
+    found = diagnose_table(machine, data, chains=8, sweeps=20)
+    z = rb.log_z(machine, method="exact")
+    train, test = (
+        rb.log_p(machine, part.spins, part.observed, normaliser=z).value[0].numpy()
+        for part in (data.train, data.test)
+    )
+    assert found.numbers["gap"] == pytest.approx(train.mean() - test.mean())
+    alone = evaluation.independent_columns(machine, data.parts)["independent_columns_test"]
+    assert found.numbers["gain"] == pytest.approx(test.mean() - float(alone))
+    half = 1.96 * np.hypot(train.std(ddof=1) / len(train) ** 0.5, test.std(ddof=1) / len(test) ** 0.5)
+    assert found.numbers["gap_to"] - found.numbers["gap"] == pytest.approx(half, rel=1e-4)
+
+
+def numbers_of(**given):
+    usual = {"log_p_test": -10.0, "independent_columns": -12.0, "rhat": 1.01, "log_z_half_width": 0.0}
+    for name, (low, high) in {"gain": (1.9, 2.1), "gap": (-0.1, 0.1), **given}.items():
+        usual |= {name: (low + high) / 2, f"{name}_from": low, f"{name}_to": high}
+    return usual
+
+
+@pytest.mark.parametrize(
+    ("numbers", "learned", "next_step"),
+    [
+        (numbers_of(), "It has learned", "It does not overfit"),
+        (numbers_of(gap=(0.4, 0.6)), "It has learned", "It overfits a little"),
+        (numbers_of(gap=(1.4, 1.6)), "It has learned", "It overfits: training rows have 1.50 nats"),
+        (numbers_of(gain=(-0.2, 0.3)), "It is not proven", "Train for longer"),
+        (
+            numbers_of(gain=(-3.0, -1.0)),
+            "It is worse than independent columns: a held-out row has 2.00",
+            "",
+        ),
+        (numbers_of(gain=(-3.0, -1.0), gap=(4.0, 5.0)), "It is worse", "more --weight-decay"),
+    ],
+)
+def test_sentences_follow_from_numbers(numbers, learned, next_step):
+    assert table_diagnosis._learned(numbers).startswith(learned)
+    assert next_step in table_diagnosis._overfits(numbers)
+
+
+def test_chains_that_stay_where_they_start_do_not_mix():
+    """Two modes far apart: half of the chains start in one alone."""
+    data = from_table({"a": ["x", "y"] * 60, "b": ["x", "y"] * 60, "c": ["x", "y"] * 59 + ["x", "x"]})
+    machine = rb.rbm(3, 1, biases=True, seed=0)
+    for parameter in machine.couplings.parameters():
+        parameter.data.fill_(6.0)
+    found = diagnose_table(machine, data, chains=20, sweeps=100)
+    assert found.numbers["rhat"] > 1.5
+    assert "do not mix" in found.mixes
+    assert "--sampler pt" in found.mixes

@@ -533,3 +533,58 @@ def test_what_adult_is():
     assert schema.layers() == [
         ("spin", 5), ("categorical", (8, 16, 16, 7, 14, 6, 5, 41)), ("gaussian", 5)
     ]  # fmt: skip
+
+
+# -- decimals -----------------------------------------------------------------------------------------
+
+
+def decimals(values):
+    """The most decimals that any of the values is written with."""
+    return max(len(repr(float(x)).partition(".")[2].rstrip("0")) for x in values)
+
+
+@pytest.mark.parametrize("real", ["gaussian", "bins"])
+@pytest.mark.parametrize("places", [1, 3])
+def test_numbers_come_back_with_the_decimals_of_the_data(real, places):
+    x = np.random.default_rng(places).normal(20, 4, 300).round(places)
+    x[:40] = 20.5  # a state of its own
+    schema = TableSchema.recognise({"x": x}, real=real)
+    assert schema.columns[0].decimals == places
+    again = TableSchema.from_json(json.loads(json.dumps(schema.to_json())))
+    values = schema.encode({"x": x})[0]
+    for outside in (False, True):
+        back = np.array(again.decode(values, stream(0), outside=outside)["x"].to_pylist())
+        assert decimals(back) <= places
+        assert (schema.encode({"x": back})[0][:, 0] == values[:, 0]).all()  # bins and atoms stay
+    assert len(np.unique(back)) > 50  # they are not all one number
+
+
+def test_numbers_of_many_decimals_are_not_rounded():
+    x = np.random.default_rng(0).normal(size=300)
+    schema = TableSchema.recognise({"x": x, "y": x.astype(np.float32), "z": x * 1e6}, real="bins")
+    assert [column.decimals for column in schema.columns] == [None, None, None]
+    assert (
+        decimals(
+            schema.decode(schema.encode({"x": x, "y": x, "z": x * 1e6})[0], stream(0))["x"].to_pylist()
+        )
+        > 8
+    )
+
+
+def test_single_precision_has_decimals_too():
+    x = np.random.default_rng(0).normal(40, 5, 300).round(1).astype(np.float32)
+    schema = TableSchema.recognise({"x": x}, real="bins")
+    assert schema.columns[0].decimals == 1
+    back = schema.decode(schema.encode({"x": x})[0], stream(0))["x"]
+    assert f"{back.type}" == "float"
+    assert (np.round(back.to_numpy().astype(float), 1).astype(np.float32) == back.to_numpy()).all()
+
+
+def test_a_schema_without_decimals_is_read_as_before():
+    x = np.random.default_rng(0).normal(40, 5, 300).round(1)
+    told = TableSchema.recognise({"x": x}, real="bins").to_json()
+    del told["columns"][0]["decimals"]
+    schema = TableSchema.from_json(told)
+    assert decimals(schema.decode(schema.encode({"x": x})[0], stream(0))["x"].to_pylist()) > 8
+    told["columns"][0]["decimals"] = 99
+    refused("0 to 8 decimals, not 99", TableSchema.from_json, told)

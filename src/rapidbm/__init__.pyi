@@ -92,6 +92,12 @@ from .machines.units.spin import Spin as Spin
 from .machines.units.unit import Unit as Unit
 from .machines.weights import Weights as Weights
 from .machines.weights import bqm_layers as bqm_layers
+from .quality.fidelity import Fidelity as Fidelity
+from .quality.fidelity import fidelity as fidelity
+from .quality.privacy import Privacy as Privacy
+from .quality.privacy import privacy as privacy
+from .quality.utility import Utility as Utility
+from .quality.utility import utility as utility
 from .random import stream as stream
 from .registry import Setting as Setting
 from .registry import setting as setting

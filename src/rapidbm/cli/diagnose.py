@@ -7,11 +7,25 @@ from typing import Annotated
 
 import typer
 
+from ..accel.devices import device_named
 from ..progress import quiet
 from ..runs import diagnosis
 from ..runs.pretrained.packed import open_trained
+from ..runs.table_diagnosis import diagnose_table
+from ..runs.trained import Checkpoint, Trained
 from .terminal.console import Screen, others, tell_notes
-from .terminal.options import FIGURES, DataFile, Device, Folder, Json, Limit, Replica, Seed, Update
+from .terminal.options import (
+    FIGURES,
+    DataFile,
+    Device,
+    Everything,
+    Folder,
+    Json,
+    Limit,
+    Replica,
+    Seed,
+    Update,
+)
 
 
 def diagnose(
@@ -24,6 +38,7 @@ def diagnose(
     starts: Annotated[
         int, typer.Option(help="Random states from which descent looks for minima.", min=2)
     ] = 400,
+    everything: Everything = False,
     limit: Limit = None,
     seed: Seed = 0,
     out: Annotated[
@@ -37,9 +52,16 @@ def diagnose(
 
     Prints numbers with their errors and a verdict, and draws where the machine stands among the phases,
     its landscape, and the quality of its samples. The start of a training is --update 0.
+
+    Of a table: has it learned, can its samples be trusted, what to do next, in three sentences; of one
+    whose columns all have two values, --all prints the rest, too.
     """
     screen = Screen(as_json)
     whole = open_trained(run, file)
+    if whole.schema is not None and whole.has_data:
+        _of_table(screen, run, whole, update, replica, device, chains, sweeps, seed, limit)
+        if not everything:
+            return
     machine, data, past = diagnosis.opened(whole, update, replica, device)
     folder = out or whole.figures
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work
@@ -73,3 +95,29 @@ def diagnose(
             screen.say(section)
         screen.say(f"  {row.name:<40}  {row.text()}")
     screen.say(f"pictures: {', '.join(files.values())}")
+
+
+def _of_table(
+    screen: Screen,
+    run: Path,
+    whole: Trained,
+    update: Checkpoint,
+    replica: int,
+    device: str,
+    chains: int,
+    sweeps: int,
+    seed: int,
+    limit: float | None,
+) -> None:
+    """Three sentences on the machine of a table."""
+    machine = whole.machine(update, replica).to(device_named(device))
+    data = whole.data().in_memory()
+    with screen.watching("diagnosis"):
+        found = diagnose_table(machine, data, chains=chains, sweeps=sweeps, seed=seed, limit=limit)
+    taken, words = whole.where(update)
+    told = {"run": str(run), **others(whole), "update": taken, "replica": replica}
+    screen.result({**told, "sentences": found.sentences, **found.numbers})
+    screen.say(words)
+    tell_notes(whole, screen)
+    for sentence in found.sentences:
+        screen.say(sentence)

@@ -33,6 +33,14 @@ def report(
         bool,
         typer.Option("--diagnose", help="Of a run: with a diagnosis, as rapidbm diagnose makes it."),
     ] = False,
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a table: the column that models of sampled and of real rows predict (default: the "
+            "label of --labels, else each column in turn).",
+            show_default=False,
+        ),
+    ] = None,
     update: Update = None,
     replica: Replica = 0,
     file: DataFile = None,
@@ -40,7 +48,7 @@ def report(
         float,
         typer.Option(
             help="Seconds that samples, likelihoods and so on of a run may take together, and as many "
-            "for a diagnosis; what does not fit is left out and named."
+            "for a diagnosis, and for the rows of a table; what does not fit is left out and named."
         ),
     ] = LIMIT,
     seed: Seed = 0,
@@ -49,8 +57,9 @@ def report(
 ) -> None:
     """Everything about a run, or about a reproduction, on one page that needs no network.
 
-    A run: what was trained, curves, likelihood, samples, reconstructions, couplings, how to go on. What
-    is measured for the page is kept, so that it is quick the next time.
+    A run: what was trained, curves, likelihood, samples, reconstructions, couplings, how to go on. Of a
+    table: are its rows like real ones, and are they copies? What is measured for the page is kept, so
+    that it is quick the next time.
 
     A reproduction: its figures are drawn, its claims judged and its page written again, from its records.
     """
@@ -61,10 +70,10 @@ def report(
                 f"{folder} is no run folder and no reproduction: it has neither run.json nor "
                 "reproduction.json; check the path"
             )
-        if quick or diagnose or update is not None or file is not None:
+        if quick or diagnose or (update, file, column) != (None, None, None):
             raise InputError(
-                f"{folder} is a reproduction; leave out --quick, --diagnose, --update and --data, which "
-                "are for runs"
+                f"{folder} is a reproduction; leave out --quick, --diagnose, --column, --update and "
+                "--data, which are for runs"
             )
         from rapidbm_paper.command import write_again
 
@@ -83,6 +92,7 @@ def report(
             limit=limit,
             seed=seed,
             device=device,
+            column=column,
         )
     for line in missing:
         screen.warn(line)

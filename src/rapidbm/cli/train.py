@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from .. import interrupts, pictures
 from ..accel.ranks import current_ranks, restarted, restarts
 from ..data.catalogue import DATASETS, FILE_ENDINGS, is_file
+from ..data.table_schema import TableSchema
 from ..errors import InputError
 from ..registry import options_of
 from ..runs import auto_settings
@@ -42,6 +43,7 @@ from .terminal.options import (
     set_by_name,
     with_settings,
 )
+from .terminal.tables import schema_lines
 
 OWN = (  # beside fields
     "preset", "dense", "out", "resume", "prolong", "tensorboard", "set", "json", "help", "help_all",
@@ -256,8 +258,14 @@ def _begun(
         found.append(line)
         screen.say(line)
 
+    def show(schema: TableSchema | None) -> None:
+        for line in schema_lines(schema):
+            screen.say(line)
+
     def by_trials() -> dict[str, Any]:
-        made = auto_settings.find_settings(recipe, chosen, tell=hear, began=interrupts.began)
+        made = auto_settings.find_settings(
+            recipe, chosen, tell=hear, began=interrupts.began, loaded=lambda data: show(data.schema)
+        )
         starts.append(made.start)
         return made.recipe.as_dict()
 
@@ -275,6 +283,8 @@ def _begun(
     run = Run.create(folder, recipe, name, renamed=out is None, start=start)
     if name == "auto":
         run.note("auto", {"budget": chosen.get("budget"), "found": found})
+    else:
+        show(run.schema)
     if preset is None:
         screen.say(f"settings: preset {name}, the one for {dataset} (see --preset)")
     return run

@@ -29,6 +29,7 @@ Others take besides
     alignments: FASTA, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
+    cells: numbers_of, shown
     labelled: with_labels
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Skipped, Words
     converted: pack
@@ -42,7 +43,7 @@ Others take besides
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     stored: Stored
-    table_schema: TableSchema
+    table_schema: TableSchema, state_names
     tables: ENDINGS, has_names, no_formula, write_table
     weights: is_weights_file
 """

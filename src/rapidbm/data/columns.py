@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 WHOLE_TYPES = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 TYPES = ("bool", *WHOLE_TYPES, "float", "double", "string", "null")  # Arrow's names
+MOST_DECIMALS = 8  # that a column of real numbers is written with
 AGAIN = "recognise the table again"
 Value = str | int | float | bool
 
@@ -89,6 +91,10 @@ class Column(ABC):
     def describe(self) -> str:
         """What was recognised, without the name."""
 
+    def states(self, part: int) -> list[str]:
+        """What each state of a unit says, to be put after the name; of a Gaussian unit nothing."""
+        return [""]
+
     def log_density(self, cells: pyarrow.ChunkedArray) -> Array | None:
         """log |dT/dx| of each row, or the log density within a bin; None where it is 0 in all rows."""
         return None
@@ -106,7 +112,11 @@ class Column(ABC):
 
     def line(self) -> str:
         """The name, and what was recognised."""
-        return f"{printable(self.name)}: {self.describe()}; {self.missing:,} missing"
+        return f"{printable(self.name)}: {self.told()}"
+
+    def told(self) -> str:
+        """What was recognised, and how many cells are missing."""
+        return f"{self.describe()}; {self.missing:,} missing"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -142,6 +152,9 @@ class Words(Column):
     ) -> list[Any] | Array:
         return [self.values[code] for code in _codes(values[0], len(self.values)).tolist()]
 
+    def states(self, part: int) -> list[str]:
+        return [f"={value}" for value in self.values]
+
     def describe(self) -> str:
         words = [printable(f"{value}") for value in self.values]
         words = [word if len(word) <= 30 else f"{word[:30]}…" for word in words]
@@ -153,11 +166,13 @@ class Words(Column):
 
 @dataclass(frozen=True)
 class Numbers(Column):
-    """What columns of numbers share: values that many rows have, and whether all of them are whole."""
+    """What columns of numbers share: values that many rows have, whether all of them are whole, and the
+    decimals that they were written with, if these are few."""
 
     whole: bool
     atoms: tuple[float, ...]
     shares: tuple[float, ...]  # of the atoms, among known cells
+    decimals: int | None = field(default=None, kw_only=True)  # None: as many as a double has
 
     def check(self) -> None:
         super().check()
@@ -167,6 +182,10 @@ class Numbers(Column):
             raise InputError(f"{self.where}: its atoms must increase, each with a share; {AGAIN}")
         if self.whole and any(atom % 1 for atom in self.atoms):
             raise InputError(f"{self.where}: its atoms must be whole numbers; {AGAIN}")
+        if self.decimals is not None and not 0 <= self.decimals <= MOST_DECIMALS:
+            raise InputError(
+                f"{self.where}: numbers have 0 to {MOST_DECIMALS} decimals, not {self.decimals}; {AGAIN}"
+            )
 
     def numbers(self, cells: pyarrow.ChunkedArray) -> Array:
         """Values (rows,) with NaN where they are missing."""
@@ -190,6 +209,23 @@ class Numbers(Column):
             for atom in self.atoms:
                 x = x + (x >= atom)
         return x
+
+    def rounded(self, x: Array, same: Callable[[Array], Array] | None = None) -> Array:
+        """Values with the decimals of the column. The nearest such number may be an atom, or lie where
+        `same` says no (in another bin): then the one on the other side, if it is better."""
+        if self.whole or self.decimals is None:
+            return x
+        step = 10.0**-self.decimals
+        fits = np.abs(x) < 2.0**53 * step  # larger ones have no such decimals
+        near = np.where(fits, np.round(np.where(fits, x, 0.0), self.decimals), x)
+        beyond = np.where(fits, near, 0.0) + np.where(x >= near, step, -step)
+        far = np.where(fits, np.round(beyond, self.decimals), x)
+
+        def wrong(y: Array) -> Array:
+            atom = np.isin(y, self.atoms).astype(np.int64)
+            return atom if same is None else atom + 2 * ~same(y)
+
+        return np.where(wrong(far) < wrong(near), far, near)
 
     def _known(self, low: float, high: float) -> str:
         low, high = (float(self.returned_numbers(np.array([x]))[0]) for x in (low, high))
@@ -239,11 +275,16 @@ class Normal(Numbers):
     def decode(
         self, values: Sequence[Array], draw: Draw, *, rows: int, outside: bool
     ) -> list[Any] | Array:
-        x = self.returned_numbers(self.map.inverse(values[-1], outside=outside))
+        x = self.rounded(self.returned_numbers(self.map.inverse(values[-1], outside=outside)))
         if not self.atoms:
             return x
         which = _codes(values[0], len(self.atoms) + 1)
         return np.where(which < len(self.atoms), np.r_[self.atoms, 0.0][which], x)
+
+    def states(self, part: int) -> list[str]:
+        if self.parts[part].kind == "gaussian":
+            return [""]
+        return [*(f"={atom:g}" for atom in self.atoms), " another number"]
 
     def describe(self) -> str:
         return f"{self._known(self.map.low, self.map.high)}, a Gaussian unit after a map to a normal"
@@ -292,12 +333,18 @@ class Binned(Numbers):
         self, values: Sequence[Array], draw: Draw, *, rows: int, outside: bool
     ) -> list[Any] | Array:
         code, count = _codes(values[0], self._states), len(self.atoms)
-        drawn = self.bins.draw((code - count).clip(0), draw(rows), outside=outside)
+        which = (code - count).clip(0)
+        drawn = self.returned_numbers(self.bins.draw(which, draw(rows), outside=outside))
+        drawn = self.rounded(drawn, lambda x: self.bins.code(x) == which)
         if not count:
-            return self.returned_numbers(drawn)
-        return np.where(
-            code < count, np.r_[self.atoms, 0.0][code.clip(0, count)], self.returned_numbers(drawn)
-        )
+            return drawn
+        return np.where(code < count, np.r_[self.atoms, 0.0][code.clip(0, count)], drawn)
+
+    def states(self, part: int) -> list[str]:
+        half = 0.5 if self.whole else 0.0
+        ends = np.array([(a + half, b - half) for a, b in pairwise(self.bins.edges)])
+        spans = [f" {a:g} to {b:g}" if a < b else f"={a:g}" for a, b in self.returned_numbers(ends)]
+        return [*(f"={atom:g}" for atom in self.atoms), *spans]
 
     def describe(self) -> str:
         edges = self.bins.edges

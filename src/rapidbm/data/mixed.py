@@ -151,5 +151,8 @@ def from_table(
     names = schema.unit_columns
     if kinds is not None:
         names = tuple(column.name for column in schema.columns if column.returned)
-    found = replace(found, units=kinds, schema=schema, columns=names)
+    assert found.order is not None  # of rows that were divided
+    cut = len(found.train)
+    rows = {"train": found.order[:cut], "test": found.order[cut:]}
+    found = replace(found, units=kinds, schema=schema, columns=names, table=table, table_rows=rows)
     return found if weights is None else weighted(found, weights, told=told)

@@ -28,6 +28,7 @@ from ..errors import InputError, check_choice, check_count
 from ..schema import Text
 from .cells import LONGEST, numbers_of, row_of, shown
 from .columns import (
+    MOST_DECIMALS,
     WHOLE_TYPES,
     Binned,
     Column,
@@ -230,6 +231,18 @@ def _free(known: Array) -> tuple[Array, Array | None]:
     return atoms, known[~np.isin(known, atoms)] if len(rest) >= 2 else None
 
 
+def decimals_of(known: Array, *, single: bool = False) -> int | None:
+    """The fewest decimals that every value can be written with, if these are at most `MOST_DECIMALS`;
+    values in `single` precision are near such numbers only."""
+    for decimals in range(MOST_DECIMALS + 1):
+        if np.abs(known).max() * 10.0**decimals >= 2**53:  # further ones are those of the binary number
+            return None
+        near = np.round(known, decimals)
+        if ((near.astype(np.float32) == known) if single else (near == known)).all():
+            return decimals
+    return None
+
+
 def _numbers(
     where: str, known: Array, kind: str, reals: Reals, *, whole: bool, common: dict[str, Any]
 ) -> Normal | Binned:
@@ -244,6 +257,7 @@ def _numbers(
             f"{where}: values differ by less than {SMALLEST:g}; scale the column, or leave it out"
         )
     some = {**common, "type": kind, "whole": whole, "atoms": tuple(atoms.tolist()), "shares": shares}
+    some["decimals"] = 0 if whole else decimals_of(known, single=kind == "float")
     if reals.how == "gaussian":
         return Normal(map=fit_normal(rest, whole=whole, quantiles=reals.quantiles), **some)
     return Binned(bins=fit_bins(rest, whole=whole, bins=reals.bins), **some)

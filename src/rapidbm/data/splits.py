@@ -7,7 +7,8 @@ stripes; the upper half of other images.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -220,10 +221,8 @@ class Split(Displayable):
         tuple of Split
             (the rest, the part held out).
         """
-        count = len(self)
-        order = torch.randperm(count, generator=stream(seed, word))
-        cut = min(max(1, round(share * count)), count - 1)
-        return self.take(order[cut:].sort().values), self.take(order[:cut].sort().values)
+        kept, held = parted_rows(len(self), word, seed, share)
+        return self.take(kept), self.take(held)
 
     def narrowed(self, columns: slice) -> Split:
         """The same rows with a range of columns.
@@ -323,6 +322,10 @@ class Dataset(Displayable):
         Where the weights of rows come from and how many rows they leave, in words.
     classes : tuple of int, default ()
         The labels that the last visible unit stands for, where it is the label.
+    table : pyarrow.Table, optional
+        The table that was read.
+    table_rows : dict of str to Tensor, default {}
+        Which rows of `table` each part has, by its name.
 
     Raises
     ------
@@ -350,6 +353,8 @@ class Dataset(Displayable):
     alphabet: str = ""  # of aligned sequences: the symbol of each state
     weighted: str = ""  # on the weights of rows
     classes: tuple[int, ...] = ()  # labels that the states of the last unit stand for
+    table: Any = None  # the cells themselves, of a table of any kind
+    table_rows: Mapping[str, Tensor] = field(default_factory=dict)  # those of each part
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
@@ -383,6 +388,13 @@ class Dataset(Displayable):
         """The parts by name: `train`, `test` and, if there is one, `valid`."""
         both = {"train": self.train, "test": self.test}
         return both if self.valid is None else {**both, "valid": self.valid}
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The parts as tables with the cells that were read, by name; empty where that was no table."""
+        if self.table is None:
+            return {}
+        return {part: self.table.take(rows.numpy()) for part, rows in self.table_rows.items()}
 
     @property
     def visible(self) -> int:
@@ -456,8 +468,10 @@ def held_out(data: Dataset, share: float, seed: int) -> Dataset:
     if not share:
         if data.valid is None:
             return data
-        both = data.train + data.valid
-        return replace(data, train=both, valid=None, order=None, undivided=None)
+        both, rows = data.train + data.valid, dict(data.table_rows)
+        if "valid" in rows:
+            rows["train"] = torch.cat([rows["train"], rows.pop("valid")])
+        return replace(data, train=both, valid=None, order=None, undivided=None, table_rows=rows)
     if data.valid is not None:
         raise InputError(
             f"{data.name} has a validation part of its own, of {len(data.valid)}; leave --valid out, or "
@@ -467,7 +481,18 @@ def held_out(data: Dataset, share: float, seed: int) -> Dataset:
     if count < 2:
         raise InputError(f"{data.name} has {count} sample to train on and none to hold out")
     kept, held = data.train.parted("valid", seed, share)
-    return replace(data, train=kept, valid=held, order=None, undivided=None)
+    rows = dict(data.table_rows)
+    if rows:
+        which = parted_rows(count, "valid", seed, share)
+        rows["train"], rows["valid"] = (rows["train"][part] for part in which)
+    return replace(data, train=kept, valid=held, order=None, undivided=None, table_rows=rows)
+
+
+def parted_rows(count: int, word: str, seed: int, share: float) -> tuple[Tensor, Tensor]:
+    """The numbers of rows that stay, and of a share of them that is drawn, both in order."""
+    order = torch.randperm(count, generator=stream(seed, word))
+    cut = min(max(1, round(share * count)), count - 1)
+    return order[cut:].sort().values, order[:cut].sort().values
 
 
 def top_half(shape: tuple[int, int]) -> Tensor:

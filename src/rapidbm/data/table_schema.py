@@ -391,6 +391,18 @@ class TableSchema:
         return array
 
 
+def state_names(schema: TableSchema) -> list[str]:
+    """What each column of a machine's units stands for: `sex=f`, `age 30 to 40`, `size`."""
+    names: list[str] = []
+    for c, p in schema._units:
+        column = schema.columns[c]
+        states = column.states(p)
+        if column.parts[p].kind == "spin":
+            states = states[1:]  # what +1 is
+        names += [f"{column.name}{state}" for state in states]
+    return names
+
+
 def _as_arrow(values: Any, known: Array, kind: str) -> pyarrow.Array:
     """Values as Arrow's type, empty where they are not known."""
     import pyarrow

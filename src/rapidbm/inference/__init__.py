@@ -5,9 +5,10 @@
 May know machines, sampling and likelihood; knows nothing of training, files or tables.
 
     few_terms      sums over missing cells and hidden units that are exact: `HiddenStates`,
-    `MissingStates` annealed_rows  the same sums between the ends of an interval, a value for each row
+                   `MissingStates`
+    annealed_rows  the same sums between the ends of an interval, a value for each row
     rows           log p of incomplete rows: `log_p`
-    chains         clamped chains, every row its own, and whether they have mixed
+    chains         clamped chains, every row its own, and whether they have mixed: `split_rhat`, `AGREED`
     missing        draws and means of what is missing: `draw_missing`, `in_turn`, `probabilities`
     labels         the probabilities of one unit given the others: `predict`
     restricted     units that may have some of their states only: `Chosen`, `Within`

@@ -31,8 +31,9 @@ Others take besides
     samples: ARRAYS, PICTURES, STARTS, TABLES, check_new, numbered, reconstructions, sampler_named,
         target, write_array, write_rows
     single: SingleMachine
+    table_diagnosis: diagnose_table
     tables: Asked, HOW, LOG_P, imputed, predicted, predicted_labels, sampled_given, scored
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
-    trained: Trained
+    trained: Checkpoint, Trained
 """

@@ -155,9 +155,11 @@ def find_settings(
     data: Dataset | None = None,
     tell: Callable[[str], object] = lambda line: None,
     began: float | None = None,
+    loaded: Callable[[Dataset], object] = lambda data: None,
 ) -> AutoSettings:
     """The recipe with what suits its data, and the best machine of the trials; settings of `fixed` stay.
-    `tell` hears what was found; the time counts from `began`, by the monotonic clock."""
+    `tell` hears what was found, `loaded` is called with the data; the time counts from `began`, by the
+    monotonic clock."""
     if not applies_to(vars(recipe)):
         raise InputError(
             f"the preset auto trains by pcd and adam, not by {recipe.negative} and {recipe.optimizer}; "
@@ -172,6 +174,7 @@ def find_settings(
     shards: Any = {"shards": recipe.shards, "shard_by": recipe.shard_by}
     recipe = replace(recipe, shards=1, shard_by="chains")  # trials are the work of one process
     given, data = data, recipe.data(data)
+    loaded(data)
     share = recipe.valid
     if data.valid is None:
         share = VALID

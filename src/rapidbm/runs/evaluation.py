@@ -165,14 +165,8 @@ def evaluation(
     if machine.layers.spins:
         for part, split in splits.items():
             rows[f"hamming_{part}"] = hamming_distance(machine, split, rng)
-    elif train is not None:  # how much is gained over columns that know nothing of each other
-        first = machine.layers.encode(train)
-        for part, split in splits.items():
-            masks, weights = (train.observed, split.observed), mean_one(train.weights)
-            rows_of = machine.layers.encode(split)
-            each = log_columns(machine, first, rows_of, *masks, weights=weights)
-            alone = RowMeans.of(each[None], mean_one(split.weights)).mean
-            rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
+    else:
+        rows |= independent_columns(machine, splits)
     if not splits:
         pass
     elif states_of(machine.layers, machine.layers.visible) <= HIDDEN:
@@ -200,6 +194,21 @@ def evaluation(
         _energies(run, update, machine, train, rng, rows, notes)
     values = {name: as_list(value) for name, value in rows.items()}
     return Evaluation(values, tuple(notes), run.where(update)[1])
+
+
+def independent_columns(machine: Machine, parts: Mapping[str, Split]) -> dict[str, Tensor]:
+    """Mean log p of each part under the marginals of the first one: what is gained over that, the machine
+    has learned of how columns hang together."""
+    train = next(iter(parts.values()), None)
+    rows = {}
+    for part, split in parts.items():
+        assert train is not None  # it is the first of them
+        first, cells = (machine.layers.encode(x) for x in (train, split))
+        masks, weights = (train.observed, split.observed), mean_one(train.weights)
+        each = log_columns(machine, first, cells, *masks, weights=weights)
+        alone = RowMeans.of(each[None], mean_one(split.weights)).mean
+        rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
+    return rows
 
 
 def label_rows(machine: Machine, split: Split, unit: int, part: str, seed: int) -> dict[str, Tensor]:
@@ -272,7 +281,7 @@ def assist(
     machine = copy.deepcopy(run.machine(update)).requires_grad_(False)
     machine = machine if device is None else machine.to(device_named(device))
     with suppress(TimeLimit):  # the first one tells of it
-        _normaliser(machine, next(iter(run.parts().values()), None), seed, likelihood, shards)
+        normaliser(machine, next(iter(run.parts().values()), None), seed, likelihood, shards)
 
 
 def likelihoods(
@@ -286,7 +295,7 @@ def likelihoods(
 
     Where hidden units are coupled to each other there is a lower bound besides, and log p itself, unless
     it is insisted on, where that is a matter of minutes."""
-    z, note = _normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
+    z, note = normaliser(machine, next(iter(parts.values()), None), seed, likelihood, shards)
     rows = named("log_z", z)
     if states_of(machine.layers, machine.layers.visible) <= HIDDEN:
         for part, split in parts.items():
@@ -327,7 +336,7 @@ def named(name: str, found: Bounds) -> dict[str, Tensor]:
     return {name: found.value, f"{name}_from": found.lower, f"{name}_to": found.upper}
 
 
-def _normaliser(
+def normaliser(
     machine: Machine, data: Split | None, seed: int, likelihood: str, shards: int | None = None
 ) -> tuple[Bounds, str]:
     if likelihood == "exact" or (likelihood == "auto" and can_be_exact(machine, WORTH)):

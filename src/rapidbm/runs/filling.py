@@ -86,7 +86,10 @@ def _part(
         else:
             found = list(column.decode([], np.zeros, rows=len(values), outside=False))
         if isinstance(column, Numbers):
-            found = np.rint(found).astype(np.int64) if column.whole else found
+            if column.whole:
+                found = np.rint(found).astype(np.int64)
+            elif column.decimals is not None:
+                found = np.round(found, column.decimals)
         columns[column.name] = pyarrow.array(found).cast(kind)
     return pyarrow.table(columns)
 

@@ -55,6 +55,10 @@ Update = Annotated[
         autocompletion=offers(("best", "last")),
     ),
 ]
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Of a table: everything, where otherwise the first lines are printed."),
+]
 Replica = Annotated[int, typer.Option(help="Which replica to show.", min=0)]
 DataFile = Annotated[
     Path | None,

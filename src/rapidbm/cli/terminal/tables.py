@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ...accel.devices import device_named
 from ...data.arrow import read_table
+from ...data.columns import Column, Numbers, Words
 from ...data.table_schema import TableSchema
 from ...errors import InputError
 from ...machines.machine import Machine
 from ...runs.pretrained.packed import open_trained
 from ...runs.trained import Trained
+
+LISTED = 20  # columns that are told one by one
 
 
 def schema_of(opened: Trained) -> TableSchema:
@@ -23,6 +27,31 @@ def schema_of(opened: Trained) -> TableSchema:
             "train one: rapidbm train TABLE.csv"
         )
     return schema
+
+
+def schema_lines(schema: TableSchema | None) -> list[str]:
+    """What the columns of a table were taken for, a line each; of many columns how many of each kind."""
+    if schema is None:
+        return []
+    if len(schema.columns) <= LISTED:
+        return [*schema.lines(), "otherwise, name it: --columns NAME=category|integer|real|skip"]
+    counts = Counter(_kind(column) for column in schema.columns)
+    told = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+    missing = sum(column.missing for column in schema.columns)
+    cells = sum(column.rows for column in schema.columns)
+    return [
+        f"{len(schema.columns):,} columns: {told}; {missing:,} of {cells:,} cells are missing",
+        "each of them: rapidbm report RUN --quick; otherwise, name it: --columns "
+        "NAME=category|integer|real|skip",
+    ]
+
+
+def _kind(column: Column) -> str:
+    if isinstance(column, Words):
+        return "of two values" if len(column.values) == 2 else "of categories"
+    if isinstance(column, Numbers):
+        return "of integers" if column.whole else "of real numbers"
+    return {"constant": "the same in all rows", "empty": "empty"}.get(column.kind, "left out")
 
 
 def opened_table(

@@ -30,11 +30,12 @@ from ...progress import watch
 from ...random import stream
 from ...sampling.samplers import Gibbs
 from ...schema import Maybe, Names, Real, Several, Text, Whole
-from ..evaluation import likelihoods
+from ..evaluation import independent_columns, likelihoods
 from ..folder import RunFolder, as_list
 from ..metrics import hamming_distance, reconstruct
 from ..samples import samples
 from ..trained import Checkpoint
+from . import rows
 
 CACHE = "report.json"
 SHOWN = 64  # samples of images
@@ -43,6 +44,8 @@ SWEEPS = 1000  # of Gibbs sampling
 FILLED = 12  # reconstructions
 HISTORY = 40  # checkpoints whose norms are drawn
 VALUES = 60  # singular values that are drawn
+REMEDY = "measure it alone (rapidbm evaluate)"
+REMEDIES = {"table": "name one --column"}
 _NUMBERS = Names({}, others=Several(Maybe(Real())))
 _CURVE = Several(Real())
 KEPT = Names(
@@ -55,6 +58,7 @@ KEPT = Names(
         "spectrum": Names(
             {"values": _CURVE, "first": _CURVE, "limit": Real(), "kind": Text(), "outliers": Whole()}
         ),
+        "table": rows.SHAPE,
         "norms": Names(
             {"updates": Several(Whole()), "couplings": Several(Several(Maybe(Real())))},
             {"biases": Several(Several(Maybe(Real())))},
@@ -80,6 +84,7 @@ class Choice:
     replica: int
     seed: int
     device: str
+    column: str | None = None  # of a table, that models predict
 
     def machine(self, update: Checkpoint) -> Machine:
         """All replicas after an update."""
@@ -100,28 +105,41 @@ def measure(
     work = Measured(_kept(out, digest))
     if quick:
         return work
+    before = work.found.get("table", {"column": "", "left_out": []})
+    if before["column"] != (chosen.column or "") or before["left_out"]:
+        work.found.pop("table", None)
     machine = chosen.machine(chosen.update)
     one = machine.replica(chosen.replica)
     deadline = time.monotonic() + limit
     count = ROWS if chosen.run.shape[0] == 1 else SHOWN
-    tasks: dict[str, tuple[str, Callable[[], Any]]] = {
-        "spectrum": ("the spectrum", lambda: _spectrum(chosen, one)),
-        "norms": ("norms of the checkpoints", lambda: _norms(chosen)),
-        "samples": ("samples", lambda: _samples(one, count, seed)),
-    }
+    tasks: dict[str, tuple[str, Callable[[], Any]]] = {}
+    if len(one.layers.visible) == 1:  # the couplings are one matrix
+        tasks["spectrum"] = ("the spectrum", lambda: _spectrum(chosen, one))
+    tasks["norms"] = ("norms of the checkpoints", lambda: _norms(chosen))
+    if spins := one.layers.visible_spins:
+        tasks["samples"] = ("samples", lambda: _samples(one, count, seed))
     if data is not None:
-        tasks["filled"] = ("reconstructions", lambda: _filled(one, data, seed))
-        tasks["hamming"] = ("Hamming distances", lambda: _hamming(machine, data, seed))
+        if spins and data.test.known is not None:
+            tasks["filled"] = ("reconstructions", lambda: _filled(one, data, seed))
+            tasks["hamming"] = ("Hamming distances", lambda: _hamming(machine, data, seed))
         tasks["likelihood"] = ("the likelihood", lambda: _likelihood(machine, data, seed))
+        if (schema := chosen.run.schema) is not None and data.tables:
+            make, most = rows.measure_rows, min(SWEEPS, rows.SWEEPS)
+            tasks["table"] = (
+                "rows beside real ones",
+                lambda: make(one, data, schema, chosen.column, ROWS, most, seed, tell),
+            )
     for name, (words, task) in tasks.items():
         if name in work.found:
             continue
+        if name == "table":  # it has as long again
+            deadline = time.monotonic() + limit
         left = deadline - time.monotonic()
         try:
             if left <= 0:
                 raise TimeLimit(f"no time was left of the limit of {limit:g} s")
             tell(words)
-            with watch(words, limit=left, remedy="measure it alone (rapidbm evaluate)"):
+            with watch(words, limit=left, remedy=REMEDIES.get(name, REMEDY)):
                 work.found[name] = task()
         except (InputError, MemoryError) as error:
             work.left_out.append(f"Without {words}: {error}.")
@@ -153,6 +171,8 @@ def _kept(out: Path, digest: str) -> dict[str, Any]:
 
 def _likelihood(machine: Machine, data: Dataset, seed: int) -> dict[str, Any]:
     rows, note = likelihoods(machine, data.parts, seed)
+    if not machine.layers.spins:
+        rows |= independent_columns(machine, data.parts)
     return {"rows": {name: as_list(value) for name, value in rows.items()}, "note": note}
 
 

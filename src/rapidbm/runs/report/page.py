@@ -17,6 +17,8 @@ from ..trained import Checkpoint
 from . import learning, results, words
 from .html import PNG, embedded, render
 from .measured import Choice, Measured, measure
+from .row_pictures import rows_of
+from .rows import check_column
 
 TEMPLATE = Path(__file__).with_name("run.html")
 LIMIT = 120.0  # seconds that everything together may take
@@ -49,18 +51,21 @@ def write_report(
     seed: int = 0,
     device: str = "cpu",
     tell: Callable[[str], object] = lambda text: None,
+    column: str | None = None,
 ) -> tuple[Path, list[str]]:
     """Writes `report.html` into the run folder, or into `out`; answers its path, and what is not in it.
 
-    `quick` takes what the folder holds: nothing is sampled or evaluated, and no data are read.
+    `quick` takes what the folder holds: nothing is sampled or evaluated, and no data are read. `column`
+    of a table is what models of sampled and of real rows predict, instead of each column in turn.
     """
     run = RunFolder(folder, file)
+    check_column(run.schema, column)
     if not 0 <= replica < run.recipe.replicas:
         raise InputError(f"{run} has {run.recipe.replicas} replicas, from 0 on; there is none {replica}")
     target = out or run.folder
     make_folder(target)
     data, missing = (None, []) if quick else _data(run)
-    chosen = Choice(run, update, replica, seed, device)
+    chosen = Choice(run, update, replica, seed, device, column)
     if run.checkpoints() or run.latest.is_file():
         found = measure(chosen, data, target, limit=limit, quick=quick, tell=tell)
         if diagnosed:
@@ -119,11 +124,13 @@ def _page(
         recipe=words.recipe_in_words(run),
         findings=words.findings(run),
         settings=words.settings(run.recipe),
+        columns=[] if run.schema is None else [(c.name, c.told()) for c in run.schema.columns],
         charts=learning.charts(run, records),
         looks=learning.looks(records),
         likelihood=results.likelihood(run, records, found),
         samples=results.samples_of(run, data, found),
         filled=results.filled_of(run, data, found),
+        rows=rows_of(found),
         fields=results.fields_of(run, machine),
         sizes=results.sizes_of(found, run),
         diagnosis=_diagnosis(run, target),

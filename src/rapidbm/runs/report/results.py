@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...data.splits import Dataset
+from ...data.table_schema import state_names
 from ...estimates import WIDE
 from ...machines.machine import Machine
 from ...machines.spins import unpack
@@ -88,8 +89,11 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
         if "log_z" in values:
             row = _row("", *(values.get(f"log_z{end}", []) for end in _ENDS))
             log_z = row["value"] + _interval(row)
+        if "independent_columns_test" in values:
+            row = _row("", values["independent_columns_test"], [], [])
+            beside = [("independent columns, test", row["value"])]
         if "variational_gap_test" in values:
-            beside = [("variational gap, test", spread(values["variational_gap_test"]))]
+            beside += [("variational gap, test", spread(values["variational_gap_test"]))]
     else:
         last: Record = next((r for r in reversed(records) if _first(r)), {})
         name = _first(last)
@@ -104,8 +108,10 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
     fit = fit_of(run)
     columns = fit.get("independent_columns")
     coins = -math.prod(run.shape) * math.log(2.0)
-    beside += [("independent columns", f"{columns:.2f}")] if isinstance(columns, float) else []
-    beside.append(("fair coins", f"{coins:.2f}"))
+    if isinstance(columns, float) and not beside:
+        beside = [("independent columns", f"{columns:.2f}")]
+    if _of_spins(run):
+        beside.append(("fair coins", f"{coins:.2f}"))
     return {
         "rows": rows,
         "bound": name == BOUND,
@@ -115,6 +121,12 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
         "beside": [(name, value.replace("-", "−")) for name, value in beside],
         "worse": _worse(fit),
     }
+
+
+def _of_spins(run: RunFolder) -> bool:
+    """Whether each visible unit has two states."""
+    schema = run.schema
+    return not run.alphabet and (schema is None or [kind for kind, _ in schema.layers()] == ["spin"])
 
 
 _ENDS = ("", "_from", "_to")
@@ -250,7 +262,7 @@ def fields_of(run: RunFolder, machine: Machine | None) -> dict[str, Any] | None:
         told["shown"] = len(some)
         told["image"] = field_image(rows[some], shape, _columns(len(some)))
         return told
-    names = _names(run)
+    names = _names(run) if (schema := run.schema) is None else state_names(schema)
     told["rows"] = []
     for i in order[:BINDS].tolist():
         best = rows[i].abs().argsort(descending=True)[:STRONGEST].tolist()
@@ -269,9 +281,11 @@ def _rows(machine: Machine) -> tuple[str, Tensor]:
     """What a row is, and rows of numbers, one for each visible unit."""
     if machine.patterns is not None:
         return "pattern", machine.patterns[0, :, : machine.visible].detach().float()
-    hidden = [layer for layer in machine.layers.neighbours(0) if layer]
+    visible = machine.layers.visible
+    hidden = [layer for layer in machine.layers.neighbours(0) if layer not in visible]
     if hidden:
-        return "hidden unit", machine.couplings.matrix(0, min(hidden))[0].T.detach().float()
+        rows = [machine.couplings.matrix(layer, min(hidden))[0] for layer in visible]
+        return "hidden unit", torch.cat(rows).T.detach().float()
     return UNIT, machine.couplings.matrix(0, 0)[0].detach().float()
 
 

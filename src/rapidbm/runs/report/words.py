@@ -56,6 +56,8 @@ def headline(run: RunFolder) -> str:
 
 def _data(recipe: Recipe, data: dict[str, Any]) -> str:
     rows, columns = data["shape"]
+    if "schema" in data:
+        columns = len(data["schema"]["columns"])
     what = "row" if rows == 1 else "image"
     shape = counted(columns, "column") if rows == 1 else f"{rows}×{columns} pixels"
     parts = [f"{data[part]:,} to {verb}" for part, verb in _PARTS.items() if part in data]
@@ -215,6 +217,15 @@ def commands(run: RunFolder) -> Pairs:
             told.append(("Train for longer", f"{resume} --epochs {longer}"))
     else:
         told.append(("Go on to the same bits as a run that was never stopped", resume))
+    if run.schema is not None:
+        return [
+            *told,
+            ("log p of the test rows beside independent columns", f"rapidbm evaluate {folder}"),
+            ("New rows", f"rapidbm sample {folder} --count 1000 --out new.csv"),
+            ("Gaps of a table filled", f"rapidbm impute {folder} TABLE.csv --out full.csv"),
+            ("Rows and cells that are unusual", f"rapidbm score {folder} TABLE.csv --out scores.csv"),
+            ("Has it learned, can it be trusted, what to do next", f"rapidbm diagnose {folder}"),
+        ]
     return [
         *told,
         ("Likelihood, reconstruction errors, ground states", f"rapidbm evaluate {folder}"),
