@@ -140,11 +140,11 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     assert [c.decay for c in of_patterns] == pytest.approx([0.0, 0.1, 0.4, 1.2])
     assert [c.rate for c in of_patterns] == pytest.approx([1e-2 / 3] * 4)
     assert (recipe.weight_decay, recipe.replicas) == ((pytest.approx(1.2),), 1)
-    assert recipe.rate[0] == pytest.approx(1.5e-3 / 2.0)  # it is four times as long
+    assert recipe.rate[0] == pytest.approx(2e-3 / 2.0)  # it is four times as long
     assert recipe.budget == "100.0s"
     assert recipe.valid == auto_settings.VALID
     assert "9 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
-    assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
+    assert any("rate 0.002, weight decay 1.2" in line for line in lines)
 
 
 def test_a_first_round_that_took_long_shortens_the_second_one(monkeypatch):
