@@ -248,7 +248,7 @@ def _blocks(unit: Unit, matrix: Tensor) -> Tensor:
     kinds = list(unit.one_by_one(matrix.shape[-1]))
     widest = max(x.stop - x.start for x, _ in kinds)
     if all(x.stop - x.start == widest for x, _ in kinds):
-        return matrix.unflatten(-1, (-1, widest)).movedim(2, 0).contiguous()
+        return matrix.view(*matrix.shape[:2], -1, widest).movedim(2, 0).contiguous()
     blocks = matrix.new_zeros((len(kinds), *matrix.shape[:2], widest))
     for block, (x, _) in zip(blocks, kinds, strict=True):
         block[..., : x.stop - x.start] = matrix[..., x]
