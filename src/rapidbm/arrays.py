@@ -113,6 +113,42 @@ def as_labels(values: Any) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
+def as_weights(values: Any, rows: int, replicas: int | None = None) -> Tensor:
+    """Weights of rows in float64, a copy: (rows,), or for so many replicas (replicas, rows) as well."""
+    weights = as_tensor(values, what="weights").to("cpu", torch.float64, copy=True)
+    shapes = [(rows,), *([(replicas, rows)] if replicas is not None else [])]
+    if tuple(weights.shape) not in shapes:
+        raise InputError(
+            f"weights are one for each row, of shape {' or '.join(map(str, shapes))}, not "
+            f"{tuple(weights.shape)}; give as many as there are rows"
+        )
+    wrong = ~(weights.isfinite() & (weights >= 0))
+    if bool(wrong.any()):
+        place = wrong.nonzero()[0]
+        raise InputError(
+            f"weights must be finite and not negative, but that of row {int(place[-1])} is "
+            f"{float(weights[tuple(place)]):g}; give 0 to a row that is not to count"
+        )
+    if not bool((weights.amax(-1) > 0).all()):
+        raise InputError("weights must not all be 0; give some row a weight")
+    return weights
+
+
+def mean_one(weights: Tensor | None) -> Tensor | None:
+    """Weights (…, rows) times what makes their mean 1; None where all rows weigh the same."""
+    if weights is None:
+        return None
+    equal = weights.amin(-1, keepdim=True) == weights.amax(-1, keepdim=True)
+    if bool(equal.all()):
+        return None
+    return torch.where(equal, 1.0, weights / weights.mean(-1, keepdim=True))
+
+
+def effective_rows(weights: Tensor) -> Tensor:
+    """How many rows of equal weight tell as much of a mean, (Σ w)² / Σ w², (…)."""
+    return weights.sum(-1).square() / weights.square().sum(-1)
+
+
 def finite(tensor: Tensor, *, what: str) -> Tensor:
     """The tensor itself, if it holds neither NaN nor infinity."""
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):

@@ -76,9 +76,9 @@ class Noisy(Trainer):
 
     flips = 0.0
 
-    def gradient(self, batch: Tensor, size: int) -> dict[str, Tensor]:
+    def gradient(self, batch: Tensor, size: int, *weights: Any) -> dict[str, Tensor]:
         level = torch.rand(batch.shape, generator=self.rng, dtype=batch.dtype, device=batch.device)
-        return super().gradient(torch.where(level < self.flips, -batch, batch), size)
+        return super().gradient(torch.where(level < self.flips, -batch, batch), size, *weights)
 
 
 class Sided(Trainer):

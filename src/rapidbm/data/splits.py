@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..arrays import as_labels, as_mask
+from ..arrays import as_labels, as_mask, as_weights, effective_rows
 from ..display import Displayable, words
 from ..errors import InputError, is_number
 from ..machines.layers import Layers
@@ -48,6 +48,8 @@ class Split(Displayable):
         Number of rows that these were taken from, evenly spread; None when they are all.
     observed : Tensor of shape (samples, v), bool, optional
         False where a cell is missing and what `spins` holds there means nothing; None when all are known.
+    weights : Tensor of shape (samples,), optional
+        How much each row counts in training and in means of log p; None when all count the same.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class Split(Displayable):
     known: Tensor | None = None  # (samples, v) or (v,) bool: what reconstruction is given
     of: int | None = None  # rows that these were taken from, evenly spread; None: they are all
     observed: Tensor | None = None  # (samples, v) bool: False where a cell is missing; None: none is
+    weights: Tensor | None = None  # (samples,) float64: how much a row counts; None: all the same
     on_disk: ClassVar[bool] = False  # whether the rows stay there
 
     def __post_init__(self) -> None:
@@ -73,6 +76,8 @@ class Split(Displayable):
         if self.labels is not None:
             object.__setattr__(self, "labels", as_labels(self.labels))
         self._check_shapes()
+        if self.weights is not None:
+            object.__setattr__(self, "weights", as_weights(self.weights, len(self)))
         if self.known is not None:
             shapes = (tuple(self.spins.shape), (self.visible,))
             known = as_mask(self.known, shapes, what="a mask of known pixels")
@@ -90,6 +95,7 @@ class Split(Displayable):
         known: Tensor | None,
         of: int | None = None,
         observed: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> Split:
         """A split of tensors that were checked; they are not copied.
 
@@ -105,6 +111,8 @@ class Split(Displayable):
             Number of rows that these were taken from.
         observed : Tensor, optional
             Mask of the cells that are not missing.
+        weights : Tensor, optional
+            How much each row counts.
 
         Returns
         -------
@@ -113,6 +121,7 @@ class Split(Displayable):
         """
         split = object.__new__(Split)
         given = {"spins": spins, "labels": labels, "known": known, "of": of, "observed": observed}
+        given["weights"] = weights
         for name, value in given.items():
             object.__setattr__(split, name, value)
         split._check_shapes()
@@ -137,6 +146,8 @@ class Split(Displayable):
         known = "" if self.known is None else ", some units known"
         lost = 0.0 if self.observed is None else 1.0 - float(self.observed.double().mean())
         more = f"{labels}{known}{f', {lost:.2g} of the cells missing' if lost else ''}"
+        if self.weights is not None:
+            more += f", weighted, {self.effective_rows:,.1f} effective"
         if self.spins.is_floating_point() or not bool((self.spins[:1].abs() == 1).all()):
             return f"{len(self):,} rows of {self.visible} columns{more}"
         return f"{len(self):,} rows of {self.visible} spins, {100 * self.share_up:.0f} % up{more}"
@@ -159,10 +170,15 @@ class Split(Displayable):
         return self.spins.shape[1]
 
     @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight tell as much of a mean, (Σ w)² / Σ w²."""
+        return float(len(self) if self.weights is None else effective_rows(self.weights))
+
+    @property
     def rows(self) -> Tensor | Split:
-        """What a training takes: the spins, or the split itself when its rows stay on disk or cells are
-        missing."""
-        return self.spins if self.observed is None else self
+        """What a training takes: the spins, or the split itself when its rows stay on disk, have weights
+        or lack cells."""
+        return self.spins if self.observed is None and self.weights is None else self
 
     def in_memory(self) -> Split:
         """As many rows as fit into memory; of rows in memory, all.
@@ -183,7 +199,9 @@ class Split(Displayable):
             Contiguous int8 values.
         """
         whole = self.spins if self.observed is None else torch.where(self.observed, self.spins, 0)
-        return whole.contiguous().numpy().data
+        if self.weights is None:
+            return whole.contiguous().numpy().data
+        return whole.contiguous().numpy().tobytes() + self.weights.numpy().tobytes()
 
     def parted(self, word: str, seed: int, share: float) -> tuple[Split, Split]:
         """The split in two, by a random draw; both parts keep the order of the rows.
@@ -222,7 +240,7 @@ class Split(Displayable):
         """
         known = None if self.known is None else self.known[..., columns]
         observed = None if self.observed is None else self.observed[:, columns]
-        return Split.owning(self.spins[:, columns], self.labels, known, self.of, observed)
+        return Split.owning(self.spins[:, columns], self.labels, known, self.of, observed, self.weights)
 
     def __add__(self, other: Split) -> Split:
         """The samples of both; what only one of them has is left out."""
@@ -236,7 +254,15 @@ class Split(Displayable):
         observed = None
         if self.observed is not None or other.observed is not None:
             observed = torch.cat([x._mask() for x in (self, other)])
-        return Split.owning(torch.cat([self.spins, other.spins]), labels, known, observed=observed)
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            weights = torch.cat([x._weights() for x in (self, other)])
+        spins = torch.cat([self.spins, other.spins])
+        return Split.owning(spins, labels, known, observed=observed, weights=weights)
+
+    def _weights(self) -> Tensor:
+        """How much each row counts, (samples,)."""
+        return torch.ones(len(self), dtype=torch.float64) if self.weights is None else self.weights
 
     def _mask(self) -> Tensor:
         """What is observed, (samples, v)."""
@@ -258,7 +284,8 @@ class Split(Displayable):
         labels = None if self.labels is None else self.labels[rows]
         known = self.known if self.known is None or self.known.dim() == 1 else self.known[rows]
         observed = None if self.observed is None else self.observed[rows]
-        return Split.owning(self.spins[rows], labels, known, observed=observed)
+        weights = None if self.weights is None else self.weights[rows]
+        return Split.owning(self.spins[rows], labels, known, observed=observed, weights=weights)
 
 
 @dataclass(frozen=True, repr=False)
@@ -337,6 +364,12 @@ class Dataset(Displayable):
                 f"all splits and the image shape must agree on the number of pixels, but they have "
                 f"{', '.join(map(str, widths))} and {self.shape}"
             )
+        for part, split in self.parts.items():
+            if split.weights is not None and not bool((split.weights > 0).any()):
+                raise InputError(
+                    f"of the {len(split):,} rows of {part} none has a weight above 0; give other "
+                    "weights, or another seed of the split"
+                )
 
     @property
     def parts(self) -> dict[str, Split]:

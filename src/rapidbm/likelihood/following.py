@@ -35,12 +35,14 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
+from ..arrays import mean_one
 from ..data.splits import Split
 from ..errors import InputError, TimeLimit
 from ..estimates import WIDE, Bounds, Estimate
 from ..machines import trusted
 from ..machines.enumeration import log_prob_unnormalised, states_of
 from ..machines.machine import Machine
+from ..machines.spins import weights_of
 from ..random import seed_from, stream
 from ..sampling.bases import STARTS, UNIT_STATES
 from ..sampling.gibbs import run_sweeps
@@ -51,6 +53,7 @@ from .exact import can_be_exact
 from .hidden_sums import ITERATIONS, bounds_of
 from .independent import least_log_z
 from .log_z import log_z
+from .row_means import RowMeans
 
 CHEAP = 2**16  # terms of an exact sum that cost no more than a bridge
 CHAINS, GROUPS = 200, 8
@@ -429,11 +432,12 @@ def mean_log_p(
     many on disk."""
     spins = machine.layers.encode(data)
     rows = data.of if isinstance(data, Split) and data.of else len(spins)
-    some = spins[:: -(-len(spins) // most_rows(machine, bound=bound))]
+    step = -(-len(spins) // most_rows(machine, bound=bound))
+    some, weights = spins[::step], mean_one(weights_of(data))
     logs = bounds_of(machine, some) if bound else _log_sums(machine, some)  # (e, rows)
-    left = 1.0 - len(some) / rows
-    drawn = logs.std(1, correction=0) * (left / len(some)) ** 0.5
-    return Estimate(logs.mean(1) - normaliser.value, torch.hypot(normaliser.error, drawn))
+    found = RowMeans.of(logs, None if weights is None else weights[::step])
+    drawn = found.deviation * ((1.0 - len(some) / rows) / found.count) ** 0.5
+    return Estimate(found.mean - normaliser.value, torch.hypot(normaliser.error, drawn))
 
 
 def _log_sums(machine: Machine, spins: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from ..sampling import annealing
 from ..sampling.gibbs import run_sweeps
 from ..sampling.mean_field import mean_field, variational_bound
 from ..sampling.paths import Cooling
+from .row_means import RowMeans, mean_error
 
 SETTLE = 20  # sweeps between the two directions
 MOST = 3200  # temperatures
@@ -59,28 +60,36 @@ class HiddenSums:
 
 @torch.no_grad()
 def hidden_sums(
-    machine: Machine, visible: Tensor, rng: torch.Generator, *, chains: int = 20
+    machine: Machine,
+    visible: Tensor,
+    rng: torch.Generator,
+    *,
+    chains: int = 20,
+    weights: Tensor | None = None,
 ) -> HiddenSums:
-    """Eq. (1) averaged over images (d, v), `chains` annealed for each from either base; their number
-    of temperatures doubles from 50 to 3,200 until a typical image has half of its chains effective."""
+    """Eq. (1) averaged over images (d, v), which may have weights (d,), `chains` annealed for each from
+    either base; their number of temperatures doubles from 50 to 3,200 until a typical image has half of
+    its chains effective."""
     check_count("the number of chains", chains, least=2)
     stride = -(-len(visible) // most_annealed(machine))
     some = visible[::stride]
     step = max(1, AT_ONCE // (machine.replicas * machine.layers.columns * chains))
     parts = [_of_images(machine, images, rng, chains) for images in torch.split(some, step)]
     below, above, below_error, above_error, bound = torch.cat([numbers for numbers, _ in parts], 2)
-    proven = bound.mean(1)
+    own = None if weights is None else weights[::stride]
+    proven = RowMeans.of(bound, own).mean
     shift = drawn = torch.zeros_like(proven)
     if stride > 1:
         whole = bounds_of(machine, visible)
-        proven = whole.mean(1)
-        shift = proven - whole[:, ::stride].mean(1)
+        proven = RowMeans.of(whole, weights).mean
+        shift = proven - RowMeans.of(whole[:, ::stride], own).mean
         gaps, left = 0.5 * (below + above) - bound, 1.0 - len(some) / len(visible)
-        drawn = gaps.std(1) * (left / len(some)) ** 0.5
+        count = RowMeans.of(gaps, own).count
+        drawn = gaps.std(1) * (left / count) ** 0.5
 
     def mean(values: Tensor, errors: Tensor) -> Estimate:  # over images
-        error = torch.hypot(errors.square().sum(1).sqrt() / len(some), drawn)
-        return Estimate(values.mean(1) + shift, error)
+        error = torch.hypot(mean_error(errors, own), drawn)
+        return Estimate(RowMeans.of(values, own).mean + shift, error)
 
     steps = max(steps for _, steps in parts)
     return HiddenSums(mean(below, below_error), mean(above, above_error), proven, steps, len(some))

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arrays import effective_rows, mean_one
 from ..display import Displayable
 from ..errors import FitWarning
 from ..machines import trusted
@@ -41,6 +42,7 @@ from ..sampling.gibbs import run_sweeps
 from ..sampling.mean_field import relax, variational_bound
 from ..sampling.paths import free_at_0
 from .log_z import log_z
+from .row_means import RowMeans
 
 IMAGES = 1000  # of the data that are judged, at most
 STATES = 2**22  # hidden states of all images together that are summed
@@ -68,20 +70,26 @@ class Fit(Displayable):
 
 
 @torch.no_grad()
-def fit(machine: Machine, data: Any, rng: torch.Generator) -> Fit | None:
-    """An upper bound on the log-likelihood beside that of independent columns; None where the sum over
-    hidden units, or the bound, would take long."""
+def fit(machine: Machine, data: Any, rng: torch.Generator, weights: Tensor | None = None) -> Fit | None:
+    """An upper bound on the log-likelihood beside that of independent columns, of rows that may have
+    weights (samples,); None where the sum over hidden units, or the bound, would take long."""
     if machine.layers.columns > UNITS:
         return None
     spins = machine.layers.encode(data)
-    images = spins[:: -(-len(spins) // IMAGES)]
+    every = -(-len(spins) // IMAGES)
+    images, weights = spins[::every], mean_one(weights)
+    own = None if weights is None else weights[::every]
     if len(images) * states_of(machine.layers, machine.layers.visible) > STATES:
         return None
-    columns = float(log_columns(machine, spins, images).mean())
+    columns = float(RowMeans.of(log_columns(machine, spins, images, weights=weights)[None], own).mean)
     double = copy.deepcopy(machine).double().requires_grad_(False)
     step = max(1, 2**22 // (double.layers.columns * double.replicas))
-    parts = [log_prob_unnormalised(double, x).sum(1) for x in torch.split(images, step)]
-    seen = torch.stack(parts).sum(0) / len(images)
+    if own is None:
+        parts = [log_prob_unnormalised(double, x).sum(1) for x in torch.split(images, step)]
+        seen = torch.stack(parts).sum(0) / len(images)
+    else:
+        whole = torch.cat([log_prob_unnormalised(double, x) for x in torch.split(images, step)], 1)
+        seen = RowMeans.of(whole, own).mean
     cost = states_of(machine.layers) * machine.layers.columns * machine.replicas
     exact = cost <= EXACT
     one = log_z(machine, method="exact").value if exact else least_log_z(machine, double, images, rng)
@@ -94,21 +102,33 @@ def log_columns(
     images: Tensor,
     known: Tensor | None = None,
     known_images: Tensor | None = None,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """log p of the known cells of some rows, (samples,), if the visible units of a machine knew nothing
-    of each other: by the smoothed marginals of the known cells of all rows, encoded ones (samples, v)."""
+    of each other: by the smoothed marginals of the known cells of all rows, encoded ones (samples, v),
+    which may have weights (samples,)."""
     layers, total = machine.layers, torch.zeros(len(images), dtype=torch.float64)
     if known is not None:
         rows = torch.where(known, rows, 0)
-    sums = column_sums(rows)
+    every: Any = len(rows)
+    if weights is not None:
+        every = effective_rows(weights)
+        weights = (weights * (every / weights.sum())).to(rows.device)
+    sums = column_sums(rows, weights)
     for layer in layers.visible:
         where, unit = layers.slices[layer], layers.kinds[layer]
         if unit.parameters:
-            whole = rows[:, where]
+            whole, own = rows[:, where], weights
             if known is not None:  # of rows in which nothing of the layer is missing, if there are any
-                whole = whole[kept] if bool((kept := known[:, where].all(1)).any()) else whole
-            unit = unit.with_parameters(unit.fitted(whole))
-        count: Tensor | int = len(rows) if known is None else known[:, where].sum(0)
+                kept = known[:, where].all(1)
+                kept = kept if weights is None else kept & (weights > 0)
+                if bool(kept.any()):
+                    whole, own = whole[kept], None if weights is None else weights[kept]
+            unit = unit.with_parameters(unit.fitted(whole) if own is None else unit.fitted(whole, own))
+        count: Any = every
+        if known is not None:
+            here = known[:, where]
+            count = here.sum(0) if weights is None else column_sums(here, weights)
         mean, seen = unit.smoothed_mean(sums[where], count), images[:, where].double()
         if unit == SPIN:
             up, p = (seen + 1.0) / 2.0, (1.0 + mean) / 2.0

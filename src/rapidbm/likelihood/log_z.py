@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import by_device
+from ..arrays import mean_one
 from ..data.splits import Split
 from ..errors import InputError, check_beta, check_choice, check_count
 from ..estimates import WIDE, Bounds
@@ -29,6 +30,7 @@ from ..machines.enumeration import (
     states_of,
 )
 from ..machines.machine import Machine, scaled
+from ..machines.spins import weights_of
 from ..progress import report_progress, watch
 from ..random import seed_from, stream
 from ..sampling.chain_shards import ChainShards
@@ -37,6 +39,7 @@ from .counting import log_z_by_counting
 from .exact import QUICK, TERMS, can_be_exact, exact_method
 from .hidden_sums import bounds_of, hidden_sums
 from .quadrature import log_z_by_quadrature
+from .row_means import RowMeans
 
 HIDDEN = 2**16  # hidden states per image that are summed one by one
 Method = Literal["auto", "exact", "ais"]
@@ -161,7 +164,7 @@ def log_likelihood(
     normaliser: Bounds | None = None,
     limit: float | None = None,
 ) -> Bounds:
-    """The mean of log p(v) over data, in nats per row.
+    """The mean of log p(v) over data, in nats per row; by the weights of a `Split` that has some.
 
     Where hidden units are coupled to each other and too many to enumerate, the sum over them is annealed
     too; `gap` then says how far the variational bound (mean field) lies below, measured on evenly spaced
@@ -205,7 +208,7 @@ def log_likelihood(
     """
     check_beta(beta)
     data = data.in_memory() if isinstance(data, Split) else data
-    spins = machine.layers.encode(data)
+    spins, weights = machine.layers.encode(data), mean_one(weights_of(data))
     if spins.dim() != 2 or spins.shape[1] != machine.visible:
         raise InputError(
             f"the likelihood needs data (samples, {machine.visible}), not {tuple(spins.shape)}"
@@ -214,14 +217,19 @@ def log_likelihood(
     with watch("log-likelihood", limit=limit, remedy="take fewer samples or method='exact'"):
         z = normaliser or log_z(machine, method=method, beta=beta, seed=seed, data=spins)
         if states_of(machine.layers, machine.layers.visible) > HIDDEN:
-            return _of_rows(_with_hidden(machine, spins, beta, seed, z), data, None)
+            return _of_rows(_with_hidden(machine, spins, beta, seed, z, weights), data, None)
         double = copy.deepcopy(machine).double()
         step = max(1, 2**24 // (machine.layers.columns * machine.replicas))
         total, squares = torch.zeros_like(z.value), torch.zeros_like(z.value)
-        for images in torch.split(spins, step):
-            each = log_prob_unnormalised(double, images, beta)
-            total += each.sum(1)
-            squares += each.square().sum(1)
+        for start in range(0, len(spins), step):
+            each = log_prob_unnormalised(double, spins[start : start + step], beta)
+            if weights is None:
+                total += each.sum(1)
+                squares += each.square().sum(1)
+            else:
+                own = weights[start : start + step].to(each)
+                total += each @ own
+                squares += each.square() @ own
             report_progress()
     mean = total / len(spins)
     return _of_rows(_less(mean, z), data, (squares / len(spins) - mean.square()).clamp(min=0.0))
@@ -232,7 +240,8 @@ def log_bound(machine: Machine, data: Any, z: Bounds) -> Bounds:
     log p, as far as log Z is known."""
     data = data.in_memory() if isinstance(data, Split) else data
     logs = bounds_of(machine, machine.layers.encode(data))  # (e, rows)
-    return _of_rows(_less(logs.mean(1), z), data, logs.var(1, correction=0))
+    found = RowMeans.of(logs, mean_one(weights_of(data)))
+    return _of_rows(_less(found.mean, z), data, found.deviation.square())
 
 
 def _less(mean: Tensor, z: Bounds) -> Bounds:
@@ -266,11 +275,13 @@ def _of_rows(found: Bounds, data: Any, variance: Tensor | None) -> Bounds:
     )
 
 
-def _with_hidden(machine: Machine, spins: Tensor, beta: float, seed: int, z: Bounds) -> Bounds:
+def _with_hidden(
+    machine: Machine, spins: Tensor, beta: float, seed: int, z: Bounds, weights: Tensor | None
+) -> Bounds:
     if beta != 1.0:
         machine = scaled(machine, beta)
     rng = stream(seed, "hidden", device=machine.device)
-    sums = hidden_sums(machine, spins, rng)
+    sums = hidden_sums(machine, spins, rng, weights=weights)
     forward, back = sums.forward.value, sums.back.value
     value = 0.5 * (forward + back)
     low, high = sums.interval(WIDE)

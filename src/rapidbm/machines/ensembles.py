@@ -90,8 +90,8 @@ class WeightedSpins(Displayable):
     def gradient_comes_first(self, machine: Machine) -> bool:
         return False
 
-    def times(self, factor: float) -> WeightedSpins:
-        """The same with all weights times a factor."""
+    def times(self, factor: float | Tensor) -> WeightedSpins:
+        """The same with all weights times a factor, one or (e, c) or (e, 1)."""
         return replace(self, weights=self.weights * factor)
 
     def minus(self, other: WeightedSpins) -> WeightedSpins:
@@ -152,7 +152,7 @@ class GivenVisible:
         pair = machine.operands()
         return pair is not None and fused.long(pair, self.visible.shape[1])
 
-    def times(self, factor: float) -> GivenVisible:
+    def times(self, factor: float | Tensor) -> GivenVisible:
         return replace(self, weights=self.weights * factor)
 
     def minus(self, other: GivenVisible) -> GivenVisible:
@@ -166,6 +166,7 @@ class AllStates:
     """Every state with its Boltzmann weight, as `WeightedSpins` that need not fit in memory."""
 
     machine: Machine
+    factor: Tensor | None = None  # (e, 1): on all weights
 
     @torch.no_grad()
     def _parts(self, half: bool) -> Iterator[WeightedSpins]:
@@ -175,6 +176,7 @@ class AllStates:
             for spins in enumerate_spins(self.machine, half=half)
         ]
         weights = torch.softmax(torch.cat(logs, 1), 1).to(self.machine.dtype)  # (e, c)
+        weights = weights if self.factor is None else weights * self.factor
         start = 0
         for spins in enumerate_spins(self.machine, half=half):
             stop = start + spins.shape[1]
@@ -219,7 +221,10 @@ class AllStates:
         if machine.layers.two_layers and machine.own is None:
             pair = machine.operands() if machine is self.machine else None
             sums = None if pair is None else fused.products(pair)
-            return machine.gradient_of(*(sums or self.products()))
+            product, mean = sums or self.products()
+            if self.factor is not None:
+                product, mean = product * self.factor[..., None], mean * self.factor
+            return machine.gradient_of(product, mean)
         total: dict[str, Tensor] = {}
         for part in self.chunks():
             found = part.gradient(machine)
@@ -233,6 +238,10 @@ class AllStates:
 
     def gradient_comes_first(self, machine: Machine) -> bool:
         return False
+
+    def times(self, factor: Tensor) -> AllStates:
+        """The same with all weights times a factor (e, 1)."""
+        return replace(self, factor=factor if self.factor is None else self.factor * factor)
 
     def chunks(self) -> Iterator[WeightedSpins]:
         """Parts of the average of an even function, such as the energy's gradient: where s and −s

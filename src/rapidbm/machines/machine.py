@@ -23,7 +23,7 @@ from ..accel import fused
 from ..accel.elementwise import sum_of_sizes
 from ..accel.memory import check_room
 from ..accel.operands import BipartiteOperands
-from ..arrays import as_tensor, finite
+from ..arrays import as_tensor, as_weights, effective_rows, finite, mean_one
 from ..display import Displayable, of_tensor
 from ..errors import InputError, check_beta, check_count, is_whole
 from ..random import rng_from
@@ -32,7 +32,7 @@ from .couplings import Couplings, as_parameter
 from .ensembles import Ensemble, GivenVisible, WeightedSpins, given_visible
 from .enumeration import log_prob_unnormalised
 from .layers import Layers
-from .spins import as_spins, column_sums
+from .spins import as_spins, column_sums, weights_of
 from .units.spin import SPIN
 from .units.unit import Beta, Unit
 
@@ -372,13 +372,15 @@ class Machine(Displayable, nn.Module):
         found = {f"couplings.{k}": v for k, v in self.couplings.gradient_of(product).items()}
         return found if self.biases is None else {**found, "biases": -mean}
 
-    def start_biases(self, visible: Any, observed: Any = None) -> None:
+    def start_biases(self, visible: Any, observed: Any = None, weights: Any = None) -> None:
         """Sets the visible biases to the data's marginals, of spins ⟨v_i⟩ = tanh b_i, smoothed by one
         observation of each state, and own parameters of visible units, as precisions, to the data's.
-        Cells that are not `observed`, a mask by unit or column or that of a `Split`, do not count."""
+        Cells that are not `observed`, a mask by unit or column or that of a `Split`, do not count, and
+        rows count by their weights, (samples,) or (e, samples) or those of the `Split`."""
         if self.biases is None:
             raise InputError("this machine has no biases to start; build it with biases=True")
         observed = getattr(visible, "observed", None) if observed is None else observed
+        weights = weights_of(visible) if weights is None else weights
         held = None
         if observed is not None:
             from .cells import known_and_filled
@@ -388,29 +390,44 @@ class Machine(Displayable, nn.Module):
         rows = self.layers.encode(visible, what="visible data")
         if rows.dim() != 2:
             raise InputError(f"biases start from data (samples, {self.visible}), not {tuple(rows.shape)}")
+        uneven = None if weights is None else mean_one(as_weights(weights, len(rows), self.replicas))
+        uneven = None if uneven is None else uneven.to(rows.device)
+        each = [uneven] if uneven is None or uneven.dim() == 1 else list(uneven)  # of each replica
         for name, own in (self.own or {}).items():
             if int(name) in self.layers.visible:
                 where, kind = self.layers.slices[int(name)], self.layers.kinds[int(name)]
-                fitted = _fitted(kind, rows[:, where], None if held is None else held[:, where])
+                there = None if held is None else held[:, where]
+                fitted = torch.stack([_fitted(kind, rows[:, where], there, w) for w in each])
                 own.data.copy_(fitted.to(own).expand_as(own))
-        self.biases.data[:, : self.visible] = self.marginal_fields(rows, held).to(self.dtype)
+        fields = [self.marginal_fields(rows, held, w) for w in each]
+        found = fields[0]
+        if len(each) > 1:
+            found = torch.stack([x if x.dim() == 1 else x[i] for i, x in enumerate(fields)])
+        self.biases.data[:, : self.visible] = found.to(self.dtype)
 
     @torch.no_grad()
-    def marginal_fields(self, rows: Tensor, held: Tensor | None = None) -> Tensor:
+    def marginal_fields(
+        self, rows: Tensor, held: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor:
         """The fields on the visible columns in which units have the smoothed means of these rows, encoded
         ones (samples, v): (v,), or (e, v) where units have parameters of their own. Of a mask `held` of
-        columns only what it marks counts."""
+        columns only what it marks counts; rows may have weights (samples,), as many of equal weight as
+        tell as much of a mean are then smoothed by one observation."""
         if rows.dim() != 2 or rows.shape[1] != self.visible:
             raise InputError(
                 f"marginals are those of data (samples, {self.visible}), not {tuple(rows.shape)}"
             )
         counts: Tensor | None = None
+        whole_count: Any = len(rows)
+        if weights is not None:
+            whole_count = effective_rows(weights)
+            weights = weights * (whole_count / weights.sum())
         if held is not None:
-            rows, counts = rows.masked_fill(~held, 0), column_sums(held).clamp(min=1.0)
-        sums, fields = column_sums(rows), []
+            rows, counts = rows.masked_fill(~held, 0), column_sums(held, weights).clamp(min=1.0)
+        sums, fields = column_sums(rows, weights), []
         for layer in self.layers.visible:
             unit, where = self.unit(layer), self.layers.slices[layer]
-            count: Any = len(rows) if counts is None else counts[where]
+            count: Any = whole_count if counts is None else counts[where]
             mean = unit.smoothed_mean(sums[where], count).to(self.device)
             fields.append(unit.field_of(mean).reshape(-1, len(mean)))
         whole = max(map(len, fields))
@@ -472,15 +489,23 @@ class Machine(Displayable, nn.Module):
         return one
 
 
-def _fitted(kind: Unit, rows: Tensor, held: Tensor | None) -> Tensor:
+def _fitted(kind: Unit, rows: Tensor, held: Tensor | None, weights: Tensor | None = None) -> Tensor:
     """The parameters (p, units) that fit a layer's columns (samples, n_l), those that are held."""
     if held is None or bool(held.all()):
-        return kind.fitted(rows)
+        return _fitted_by_weight(kind, rows, weights)
     parts = []
     for where, one in kind.one_by_one(rows.shape[1]):
-        some = rows[held[:, where].all(1), where]
-        parts.append(one.fitted(some) if len(some) > 1 else one.start(1))
+        known = held[:, where].all(1)
+        some = rows[known, where]
+        own = None if weights is None else weights[known]
+        parts.append(_fitted_by_weight(one, some, own) if len(some) > 1 else one.start(1))
     return torch.cat(parts, -1)
+
+
+def _fitted_by_weight(kind: Unit, rows: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None or not bool((weights > 0).any()):
+        return kind.fitted(rows)
+    return kind.fitted(rows, weights)
 
 
 def _tensor(values: Any, what: str) -> Tensor:

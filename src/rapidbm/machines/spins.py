@@ -73,6 +73,12 @@ def values_of(values: Any) -> Any:
     return found if isinstance(found, Tensor) else values
 
 
+def weights_of(values: Any) -> Tensor | None:
+    """The weights of the rows of a `Split`, if it has some."""
+    found = getattr(values, "weights", None)
+    return found if isinstance(found, Tensor) else None
+
+
 def as_spins(values: Any, *, what: str = "data") -> Tensor:
     """The same where the values are: a tensor of ±1 comes back as it is."""
     values = values_of(values)
@@ -84,12 +90,17 @@ def as_spins(values: Any, *, what: str = "data") -> Tensor:
     return to_spins(given, what=what).to(given.device)
 
 
-def column_sums(spins: Tensor) -> Tensor:
-    """Σ s of every column of (samples, v), exact, (v,) float64; torch alone would make eight times as
-    many bytes of them."""
+def column_sums(spins: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Σ s of every column of (samples, v), exact, or Σ w s with weights (samples,), (v,) float64; torch
+    alone would make eight times as many bytes of them."""
     total = torch.zeros(spins.shape[1], dtype=torch.float64, device=spins.device)
-    for some in torch.split(spins, max(1, 16 * CHUNK // max(1, spins.shape[1]))):
-        total += some.sum(0, dtype=torch.float64)
+    step = max(1, 16 * CHUNK // max(1, spins.shape[1]))
+    for start in range(0, len(spins), step):
+        some = spins[start : start + step]
+        if weights is None:
+            total += some.sum(0, dtype=torch.float64)
+        else:
+            total += weights[start : start + step].to(total) @ some.double()
     return total
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import pictures
 from ..accel.devices import device_named
 from ..accel.ranks import current_ranks
+from ..arrays import mean_one
 from ..data.splits import Split
 from ..display import Displayable, spread
 from ..errors import InputError, TimeLimit, check_choice, lookup
@@ -26,6 +27,7 @@ from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
 from ..likelihood.independent import log_columns
 from ..likelihood.log_z import HIDDEN, log_bound, log_likelihood, log_z
+from ..likelihood.row_means import RowMeans
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
@@ -152,6 +154,9 @@ def evaluation(
     for part, split in splits.items():
         if split.of is not None:
             notes.append(f"{part}: measured on {len(split):,} of {split.of:,} rows, evenly spread")
+        if split.weights is not None:
+            told = f"{split.effective_rows:,.1f} effective of {len(split):,}"
+            notes.append(f"{part}: means of log p and free energy are by the weights of rows, {told}")
     if train is None:
         notes.append("without data there is neither a likelihood nor a reconstruction; name some: --data")
     if machine.layers.spins:
@@ -160,8 +165,10 @@ def evaluation(
     elif train is not None:  # how much is gained over columns that know nothing of each other
         first = machine.layers.encode(train)
         for part, split in splits.items():
-            masks = (train.observed, split.observed)
-            alone = log_columns(machine, first, machine.layers.encode(split), *masks).mean()
+            masks, weights = (train.observed, split.observed), mean_one(train.weights)
+            rows_of = machine.layers.encode(split)
+            each = log_columns(machine, first, rows_of, *masks, weights=weights)
+            alone = RowMeans.of(each[None], mean_one(split.weights)).mean
             rows[f"independent_columns_{part}"] = alone.expand(machine.replicas)
     if not splits:
         pass

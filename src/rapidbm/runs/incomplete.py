@@ -11,10 +11,12 @@ import math
 import torch
 from torch import Tensor
 
+from ..arrays import mean_one
 from ..data.splits import Split
 from ..estimates import WIDE, Bounds, Estimate
 from ..inference.rows import log_p
 from ..likelihood import following
+from ..likelihood.row_means import RowMeans, mean_error
 from ..machines.machine import Machine
 
 ROWS = 200  # of a part with gaps that a look takes
@@ -33,19 +35,19 @@ def mean_log_p(machine: Machine, data: Split, normaliser: Estimate, *, bound: bo
         return following.mean_log_p(machine, data, normaliser, bound=bound)
     z = normaliser.value
     known = Bounds.exactly(z, "known from before")
-    each, drawn = _of_rows(machine, data, known, ROWS, CHAINS)
-    own = ((each.upper - each.lower) / (2.0 * WIDE)).square().sum(1).sqrt() / each.value.shape[1]
-    return Estimate(each.value.mean(1), torch.hypot(torch.hypot(own, drawn), normaliser.error))
+    each, weights, mean, drawn = _of_rows(machine, data, known, ROWS, CHAINS)
+    own = mean_error((each.upper - each.lower) / (2.0 * WIDE), weights)
+    return Estimate(mean, torch.hypot(torch.hypot(own, drawn), normaliser.error))
 
 
 def log_likelihood(machine: Machine, data: Split, normaliser: Bounds, seed: int) -> Bounds:
     """The mean of log p over a part with gaps, with a 95 % interval."""
-    each, drawn = _of_rows(machine, data, normaliser, MEASURED, None, seed)
-    value, count = each.value.mean(1), each.value.shape[1]
+    each, weights, value, drawn = _of_rows(machine, data, normaliser, MEASURED, None, seed)
+    count = each.value.shape[1]
     # What log Z is unsure of all rows share; the rest is of each row alone.
     shared = (normaliser.upper - normaliser.lower).to(value) / 2.0
     half = (each.upper - each.lower) / 2.0
-    own = (half.square() - shared[:, None].square()).clamp(min=0.0).sum(1).sqrt() / count
+    own = mean_error((half.square() - shared[:, None].square()).clamp(min=0.0).sqrt(), weights)
     width = torch.hypot(torch.hypot(own, WIDE * drawn), shared)
     told = f"{each.effort}; missing cells summed over in {count:,} of {len(data):,} rows"
     exact = bool((width == 0).all())
@@ -65,9 +67,10 @@ def log_likelihood(machine: Machine, data: Split, normaliser: Bounds, seed: int)
 
 def _of_rows(
     machine: Machine, data: Split, z: Bounds, most: int, chains: int | None, seed: int = 0
-) -> tuple[Bounds, Tensor]:
-    """log p of at most so many rows, and the error of the mean by which rows they are, (e,)."""
+) -> tuple[Bounds, Tensor | None, Tensor, Tensor]:
+    """log p of at most so many rows, their weights, the mean and its error by which rows they are."""
     some = data.take(slice(None, None, -(-len(data) // most)))
     each = log_p(machine, some.spins, some.observed, normaliser=z, seed=seed, chains=chains)
-    left = 1.0 - len(some) / (data.of or len(data))
-    return each, each.value.std(1, correction=0) * (left / len(some)) ** 0.5
+    left, weights = 1.0 - len(some) / (data.of or len(data)), mean_one(some.weights)
+    found = RowMeans.of(each.value, weights)
+    return each, weights, found.mean, found.deviation * (left / found.count) ** 0.5

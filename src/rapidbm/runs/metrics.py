@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..accel.devices import by_device, lone_thread
 from ..accel.elementwise import signs_ahead, skip_signs
+from ..arrays import mean_one
 from ..data.splits import Dataset, Split
 from ..errors import InputError, check_count
 from ..estimates import Estimate
@@ -321,14 +322,17 @@ def mean_log_bound(machine: Machine, split: Any, rng: torch.Generator) -> Tensor
 def mean_free_energy(
     machine: Machine, data: Any, rng: torch.Generator, *, limit: float | None = None
 ) -> Tensor:
-    """Mean F(v)."""
+    """Mean F(v), by the weights of a split that has some."""
     split = _split(data)
     step = max(1, 2**4 * ROOM // (machine.layers.columns * machine.replicas))
-    parts = []
+    parts, weights = [], mean_one(split.weights)
     with watch("free energies", len(split), limit=limit) as tick:
-        for some in torch.split(split.spins, step):
-            parts.append(machine.free_energy(some).sum(1))
-            tick.add(len(some))
+        for start in range(0, len(split), step):
+            each = machine.free_energy(split.spins[start : start + step])
+            if weights is not None:
+                each = each * weights[start : start + step].to(each)
+            parts.append(each.sum(1))
+            tick.add(each.shape[1])
     return torch.stack(parts).sum(0) / len(split)
 
 

@@ -46,6 +46,10 @@ class Batches(ABC):
         """Which cells of them are observed, (e, b, v); None: all."""
         return None
 
+    def weights(self, taken: Tensor) -> Tensor | None:
+        """Weights of the rows of what was taken, of mean 1 over all rows, (e, b); None: all the same."""
+        return None
+
     @abstractmethod
     def rows_in_memory(self) -> Tensor:
         """Rows to look at, (samples, v), all of them where memory holds them."""
@@ -65,8 +69,10 @@ class InMemory(Batches):
         executor: Executor,
         size: int,
         held: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.held = held  # (samples, v) bool: the cells that are observed
+        self.row_weights = weights  # (e or 1, samples)
         narrow = None if spins.is_floating_point() else executor.batch_dtype  # states, not reals
         self.stored = spins if narrow is None else spins.to(narrow)
         self.dtype = narrow or machine.dtype
@@ -90,6 +96,11 @@ class InMemory(Batches):
         if self.held is None:
             return None
         return self.held.index_select(0, taken.reshape(-1)).view(*taken.shape, -1)
+
+    def weights(self, taken: Tensor) -> Tensor | None:
+        if self.row_weights is None:
+            return None
+        return self.row_weights.expand(self.replicas, -1).gather(1, taken)
 
     def rows_in_memory(self) -> Tensor:
         return self.stored
@@ -161,8 +172,9 @@ def batches_for(
     executor: Executor,
     size: int,
     held: Tensor | None = None,
+    weights: Tensor | None = None,
 ) -> Batches:
     """The batches of a training of this machine."""
     if isinstance(data, Stored):
         return Streamed(data, machine, executor, size)
-    return InMemory(data, machine, executor, size, held)
+    return InMemory(data, machine, executor, size, held, weights)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..arrays import as_weights, mean_one
 from ..data.stored import Stored
 from ..errors import InputError
 from ..machines.cells import known_and_filled
 from ..machines.machine import Machine
+from ..machines.spins import weights_of
 from .optimisers import Optimizer
 
 if TYPE_CHECKING:
@@ -74,6 +76,20 @@ def rows_for(machine: Machine, data: Any, observed: Any = None) -> tuple[Tensor 
         raise InputError(f"the data of this machine is (samples, {machine.visible}), not {shape}")
     # A copy: what the caller writes into the array later is not part of the training.
     return spins if isinstance(spins, Stored) else spins.to(machine.device, copy=True), held
+
+
+def weights_for(machine: Machine, data: Any, weights: Any, rows: Tensor | Stored) -> Tensor | None:
+    """Weights of mean 1 for every replica, (e, samples), or for all of them, (1, samples), on the device
+    and in the type of the machine; None where all rows weigh the same."""
+    given = weights_of(data) if weights is None else weights
+    if given is None:
+        return None
+    if isinstance(rows, Stored):
+        raise InputError("rows that stay on disk have no weights; load them with stream=False")
+    scaled = mean_one(as_weights(given, len(rows), machine.replicas))
+    if scaled is None:
+        return None
+    return (scaled[None] if scaled.dim() == 1 else scaled).to(machine.device, machine.dtype)
 
 
 def fitting(trainer: Trainer, state: Mapping[str, Tensor]) -> StateParts:

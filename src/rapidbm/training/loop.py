@@ -210,10 +210,18 @@ class Training(ABC):
     def rows_in_memory(self) -> Tensor:
         """Rows of the data to look at, (samples, v), all of them where memory holds them."""
 
+    def row_weights(self) -> Tensor | None:
+        """Weights of these rows, (samples,), or (e, samples) or (1, samples); None: all the same."""
+        return None
+
     def fit(self) -> Fit | None:
         """What is proven about the likelihood of the training data, by a stream of its own."""
-        rng = stream(self.seed, "fit", device=self.machine.device)
-        return fit(self.current(), self.rows_in_memory(), rng)
+        rng, weights = stream(self.seed, "fit", device=self.machine.device), self.row_weights()
+        if weights is not None and weights.dim() > 1:
+            if len(weights) > 1:  # of each replica its own: nothing is said of all
+                return None
+            weights = weights[0]
+        return fit(self.current(), self.rows_in_memory(), rng, weights)
 
     @abstractmethod
     def state(self, *, copied: bool = True) -> dict[str, Tensor]:

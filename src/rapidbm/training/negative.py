@@ -185,6 +185,8 @@ class Exact:
 class ContrastiveDivergence:
     """Negative phase CD-k: Gibbs sweeps that start from the batch.
 
+    Chains count by the weights of the rows that they start from.
+
     Parameters
     ----------
     sweeps : int, default 1
@@ -197,6 +199,7 @@ class ContrastiveDivergence:
     """
 
     capturable: ClassVar[bool] = True
+    row_by_row: ClassVar[bool] = True  # configuration i starts from row i of the batch
 
     sweeps: int = setting(1, "Gibbs sweeps per update, from the data")
 

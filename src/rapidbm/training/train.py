@@ -43,6 +43,7 @@ def train(
     seed: int | None = None,
     rng: torch.Generator | None = None,
     observed: Any = None,
+    weights: Any = None,
     gap_sweeps: int = SWEEPS,
     state: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Progress]:
@@ -91,6 +92,9 @@ def train(
     observed : array of bool of shape (samples, v), optional
         Which cells are observed, by unit or by column; by default those of the split, else all. The
         others are drawn at every update given the observed ones, never filled in beforehand.
+    weights : array of shape (samples,) or (e, samples), optional
+        How much each row counts, or counts for each replica; by default those of the split, else all the
+        same. The weighted mean of log p is raised; only ratios of weights matter.
     gap_sweeps : int, default 10
         Gibbs sweeps of these draws.
     state : mapping, optional
@@ -138,6 +142,7 @@ def train(
         ranks=current_ranks(),
         seed=seed_from(seed, rng),
         observed=observed,
+        weights=weights,
         gap_sweeps=gap_sweeps,
     )
     if state is not None:

@@ -37,7 +37,7 @@ from ..likelihood.independent import Fit
 from ..machines.machine import Machine
 from ..random import stream
 from .batches import batches_for
-from .check_inputs import check_objects, fitting, rows_for
+from .check_inputs import check_objects, fitting, rows_for, weights_for
 from .constants import Constants, constant_means
 from .coordinates.centring import Centring
 from .gaps import SWEEPS, completed
@@ -48,7 +48,7 @@ from .optimisers import Optimizer
 from .positive import PositivePhase, positive_for
 from .projections import NoProjection, Projection
 from .replicas import ReplicaStatus, RunningAverage
-from .sharded.shards import Shard, Shards, difference, times
+from .sharded.shards import Shard, Shards, Weights, difference, times
 from .stepper import Stepper, updater_for
 
 BatchMean = Literal["true", "nominal"]
@@ -81,12 +81,14 @@ class Trainer(Training):
         part: tuple[object, ...] = (),
         constant: Tensor | None = None,
         observed: Any = None,
+        weights: Any = None,
         gap_sweeps: int = SWEEPS,
     ) -> None:
         """The `ranks` share the `shards`; `part` names the random numbers of a trainer that has a part of
         the machine (`sharded/abreast.py`). `constant` are the means of the columns that are to be biases
         and nothing else, 0 for any other (v,); None: of those that are the same in all rows. Cells
-        that are not `observed` are drawn at every update by so many clamped sweeps (`gaps.py`)."""
+        that are not `observed` are drawn at every update by so many clamped sweeps (`gaps.py`). Rows
+        count by `weights`, (samples,) or (e, samples), or by those of the split."""
         check_count("the number of clamped sweeps of missing cells", gap_sweeps)
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
@@ -96,6 +98,7 @@ class Trainer(Training):
         check_objects(negative, positive, projection, optimizer)
         prepare(machine.device)
         rows, held = rows_for(machine, spins, observed)
+        uneven = weights_for(machine, spins, weights, rows)
         if held is not None and part and part[0] == "units":
             raise InputError(
                 "rows with missing cells are not trained in shards of units; take --shard-by chains"
@@ -123,7 +126,8 @@ class Trainer(Training):
         others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
         self.stepper = Stepper(machine, updater, projection, constants, self.status, others)
         some = rows.in_memory().spins if isinstance(rows, Stored) else rows
-        self.centring = Centring(machine, some, persistent=self.persists, held=held) if centred else None
+        given: Any = {"persistent": self.persists, "held": held, "weights": uneven}
+        self.centring = Centring(machine, some, **given) if centred else None
         self.gap_sweeps = gap_sweeps
         self.executor = executor_for(
             machine.device,
@@ -133,7 +137,7 @@ class Trainer(Training):
             precision,
             others,
         )
-        self.batches = batches_for(rows, machine, self.executor, batch_size, held)
+        self.batches = batches_for(rows, machine, self.executor, batch_size, held, uneven)
         self.average = RunningAverage(self.stepper.parameters, average) if average else None
 
     # -- the walk of one update -------------------------------------------------------------------
@@ -172,7 +176,7 @@ class Trainer(Training):
             held = self.batches.observed(plan.rows)
             if held is not None:
                 batch = self.completed(batch, held, plan.size)
-            gradient = self.gradient(batch, plan.size)
+            gradient = self.gradient(batch, plan.size, *self.weights(plan))
         if self.centring is None:
             self.stepper.step(gradient, plan.rates, plan.project, self.rng)
         else:
@@ -186,17 +190,31 @@ class Trainer(Training):
         if self.average:
             self.average.follow(plan.share)
 
-    def gradient(self, batch: Tensor, size: int) -> dict[str, Tensor]:
+    def weights(self, plan: Plan) -> tuple[Weights, ...]:
+        """Those of the rows of a batch; none where all count the same."""
+        rows = self.batches.weights(plan.rows)
+        if rows is None:
+            return ()
+        total = self.shards.ranks.summed({"weights": rows.sum(1, keepdim=True)})["weights"]
+        return (Weights(rows, total / plan.size),)
+
+    def gradient(self, batch: Tensor, size: int, weights: Weights | None = None) -> dict[str, Tensor]:
         """Eq. (1) without the rate, summed over the shards, here and elsewhere."""
-        parts = [self.shard_gradient(shard, own, size) for shard, own in self.of_shards(batch, size)]
+        parts = []
+        for shard, own in self.of_shards(batch, size):
+            part = None if weights is None else weights.of(self.places(shard, size))
+            parts.append(self.shard_gradient(shard, own, size, part))
         return self.shards.summed(parts)
 
     def of_shards(self, rows: Tensor, size: int) -> Iterator[tuple[Shard, Tensor]]:
         """What each shard has of the rows of this process, (e, b, v)."""
-        first = self.shards.rows(size).start
         for shard in self.shards:
-            own = shard.rows(size)
-            yield shard, rows[:, own.start - first : own.stop - first]
+            yield shard, rows[:, self.places(shard, size)]
+
+    def places(self, shard: Shard, size: int) -> slice:
+        """Where the rows of a shard are among those of this process."""
+        first, own = self.shards.rows(size).start, shard.rows(size)
+        return slice(own.start - first, own.stop - first)
 
     def completed(self, batch: Tensor, held: Tensor, size: int) -> Tensor:
         """The batch with its missing cells drawn, each shard's by its own random numbers."""
@@ -207,21 +225,24 @@ class Trainer(Training):
                 parts.append(completed(self.machine, rows, known, shard.rng, self.gap_sweeps))
         return torch.cat(parts, 1) if parts else batch
 
-    def shard_gradient(self, shard: Shard, batch: Tensor, size: int) -> dict[str, Tensor]:
+    def shard_gradient(
+        self, shard: Shard, batch: Tensor, size: int, weights: Weights | None = None
+    ) -> dict[str, Tensor]:
         """That of one shard, times its share in a batch of that size; the chains move beside."""
         machine, count = self.machine, batch.shape[1]
         data, of_data = None, None
         if count:
             data = self.positive.step(machine, batch, shard.rng)
             data = times(data, count / (self.batch_size if self.batch_mean == "nominal" else size))
+            data = data if weights is None else weights.of_rows(data)
         with self.executor.beside():
-            model = shard.model(machine, batch, size, in_place=self.executor.in_place)
+            model = shard.model(machine, batch, size, weights, in_place=self.executor.in_place)
         if data is not None and data.gradient_comes_first(machine):
             of_data = data.gradient(machine)
         self.executor.meet()
         found = difference(data, model, machine, of_data)
         if self.centring is not None:
-            found[HIDDEN] = shard.hidden(machine, batch, size)
+            found[HIDDEN] = shard.hidden(machine, batch, size, weights)
         return found
 
     # -- what it is asked -------------------------------------------------------------------------
@@ -232,6 +253,9 @@ class Trainer(Training):
     def fit(self) -> Fit | None:
         held = getattr(self.batches, "held", None)
         return None if held is not None else super().fit()  # it would count cells that are missing
+
+    def row_weights(self) -> Tensor | None:
+        return getattr(self.batches, "row_weights", None)
 
     def wait(self) -> None:
         wait(self.machine.device)

@@ -49,10 +49,16 @@ class Gaussian(Unit):
     def start(self, units: int) -> Tensor:
         return torch.zeros(1, units)
 
-    def fitted(self, rows: Tensor) -> Tensor:
+    def fitted(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
         rows = rows.double()
-        least = LEAST_VARIANCE * rows.square().mean(0).clamp(min=LEAST_VARIANCE)
-        return -torch.log(rows.var(0, correction=0).clamp(min=least))[None]
+        if weights is None:
+            square, variance = rows.square().mean(0), rows.var(0, correction=0)
+        else:
+            share = (weights / weights.sum()).to(rows)
+            square = share @ rows.square()
+            variance = share @ (rows - share @ rows).square()
+        least = LEAST_VARIANCE * square.clamp(min=LEAST_VARIANCE)
+        return -torch.log(variance.clamp(min=least))[None]
 
     def precision(self, like: Tensor) -> Tensor:
         """a, (e, 1, n) or one for all."""

@@ -196,8 +196,9 @@ class Unit(ABC):
         """Parameters to start from, (p, units)."""
         return torch.zeros(len(self.parameters), units)
 
-    def fitted(self, rows: Tensor) -> Tensor:
-        """Parameters that fit the columns of data (samples, columns) without couplings, (p, units)."""
+    def fitted(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Parameters that fit the columns of data (samples, columns) without couplings, (p, units); rows
+        may have weights (samples,)."""
         return self.start(self.units(rows.shape[-1]))
 
     def parameter_gradient(self, states: Tensor, weights: Tensor, means: bool) -> Tensor:

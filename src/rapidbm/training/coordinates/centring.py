@@ -33,10 +33,16 @@ class Centring:
     """Means that couplings leave out, and what follows from them."""
 
     def __init__(
-        self, machine: Machine, spins: Tensor, *, persistent: bool, held: Tensor | None = None
+        self,
+        machine: Machine,
+        spins: Tensor,
+        *,
+        persistent: bool,
+        held: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> None:
-        """For data (samples, v), of which the cells that are `held` count, and a negative phase with or
-        without persistent chains."""
+        """For data (samples, v), of which the cells that are `held` count, rows by `weights` (e or 1,
+        samples), and a negative phase with or without persistent chains."""
         if machine.biases is None:
             raise InputError(
                 f"centred gradients are for a machine with biases, this one of "
@@ -55,10 +61,9 @@ class Centring:
             )
         self.machine = machine
         self.offsets = torch.zeros_like(machine.biases.data)[:, None]  # μ, (e, 1, n)
-        means = column_sums(spins) / len(spins)
-        if held is not None:
-            means = column_sums(spins.masked_fill(~held, 0)) / column_sums(held).clamp(min=1.0)
-        self.offsets[..., : machine.visible] = means.to(machine.dtype)
+        each = [None] if weights is None else list(weights)
+        means = torch.stack([_means(spins, held, w) for w in each])  # (e or 1, v)
+        self.offsets[..., : machine.visible] = means[:, None].to(machine.dtype)
 
     def gradient(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
         """Eqs. (2) and (3)."""
@@ -109,3 +114,13 @@ class Centring:
     def follow(self, hidden: Tensor) -> None:
         """Goes on to newer means of the hidden units given data, (e, 1, h)."""
         self.offsets[..., self.machine.visible :].lerp_(hidden, FORGETS)
+
+
+def _means(spins: Tensor, held: Tensor | None, weights: Tensor | None) -> Tensor:
+    """Means of columns over the cells that are held, rows by weight, (v,)."""
+    if held is None:
+        count = len(spins) if weights is None else weights.sum(dtype=torch.float64)
+        return column_sums(spins, weights) / count
+    least = 1.0 if weights is None else 1e-300  # of a column that has no weight
+    known = column_sums(held, weights).clamp(min=least)
+    return column_sums(spins.masked_fill(~held, 0), weights) / known

@@ -240,6 +240,9 @@ class Abreast(Training):
         gaps = getattr(self.spins, "observed", None) is not None
         return None if gaps else super().fit()
 
+    def row_weights(self) -> Tensor | None:
+        return getattr(self.spins, "weights", None)
+
     def rows_in_memory(self) -> Tensor:
         return self.spins if isinstance(self.spins, Tensor) else self.spins.in_memory().spins
 

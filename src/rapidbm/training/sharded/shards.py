@@ -5,6 +5,13 @@ the n rows and c_s of the c chains in shard s
 
     g = Σ_s ( n_s/n ⟨∂E/∂θ⟩_data,s − c_s/c ⟨∂E/∂θ⟩_model,s )                               (1)
 
+With weights w_i of rows, of mean 1 over all data, a batch B of n rows gives
+
+    g = (1/n) Σ_{i∈B} w_i ( ∂E/∂θ(v_i) − ⟨∂E/∂θ⟩_model )                                   (2)
+
+the gradient of Σ_{i∈B} w_i log p(v_i) / n. Its mean over batches is that of the weighted mean of log p,
+which weights divided by their sum in the batch would only come near.
+
 A process computes the shards that it has, the sum goes over all processes (`accel/ranks.py`), and each of
 them makes the same step. So a training depends on its seed and on S, but not on how many processes there
 are. One shard is the training without any.
@@ -14,7 +21,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,6 +34,27 @@ from ...machines.ensembles import Ensemble
 from ...machines.machine import Machine
 from ...random import stream
 from ..negative import HasConfigurations, NegativePhase, Persistent, SplitPhases, Splits
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the rows of a batch, eq. (2)."""
+
+    rows: Tensor  # (e, b), of mean 1 over all rows of the data; of a shard its own
+    scale: Tensor  # (e, 1), their mean over the whole batch
+
+    def of(self, places: slice) -> Weights:
+        """Those of some of the rows."""
+        return replace(self, rows=self.rows[:, places])
+
+    def of_rows(self, ensemble: Any) -> Any:
+        """An ensemble of as many configurations for each row, one row after the other, by weight."""
+        each = ensemble.weights.shape[1] // self.rows.shape[1]
+        return ensemble.times(self.rows.repeat_interleave(each, 1) if each > 1 else self.rows)
+
+    def of_model(self, ensemble: Any) -> Any:
+        """What does not follow the rows, as often as the rows of the batch count."""
+        return ensemble.times(self.scale)
 
 
 @dataclass
@@ -44,7 +72,15 @@ class Shard:
         """Those of a batch of so many that are its own."""
         return portion(size, self.number, self.count)
 
-    def model(self, machine: Machine, batch: Tensor, size: int, *, in_place: bool) -> Ensemble | None:
+    def model(
+        self,
+        machine: Machine,
+        batch: Tensor,
+        size: int,
+        weights: Weights | None = None,
+        *,
+        in_place: bool,
+    ) -> Ensemble | None:
         """Moves the chains and answers the model's configurations, times its share; None for a shard that
         has nothing to do. With `in_place` the chains stay in their memory."""
         share = batch.shape[1] / size if self.share is None else self.share
@@ -56,16 +92,25 @@ class Shard:
         elif chains.numel():
             self.chains.copy_(chains)
         weighed: Ensemble = times(model, share)
+        if weights is not None:
+            by_row = getattr(self.negative, "row_by_row", False)
+            weighed = weights.of_rows(weighed) if by_row else weights.of_model(weighed)
         return weighed
 
-    def hidden(self, machine: Machine, batch: Tensor, size: int) -> Tensor:
+    def hidden(
+        self, machine: Machine, batch: Tensor, size: int, weights: Weights | None = None
+    ) -> Tensor:
         """Means of the hidden units, (e, 1, h), times its share: of the chains, and without any that stay
         those given the images."""
-        if isinstance(self.negative, Persistent):
+        persists = isinstance(self.negative, Persistent)
+        if persists:
             spins, share = self.chains[..., : machine.layers.columns], self.share or 0.0
         else:
             spins, share = trusted.complete(machine, batch.to(machine.dtype)), batch.shape[1] / size
-        mean = spins[..., machine.visible :].mean(1, keepdim=True)
+        hidden = spins[..., machine.visible :]
+        if weights is not None:
+            hidden = hidden * (weights.scale if persists else weights.rows)[..., None]
+        mean = hidden.mean(1, keepdim=True)
         return mean if share == 1.0 else torch.zeros_like(mean) if not share else share * mean
 
 
