@@ -57,6 +57,7 @@ from .inference.couplings import effective_couplings as effective_couplings
 from .inference.labels import predict as predict
 from .inference.missing import draw_missing as draw_missing
 from .inference.rows import log_p as log_p
+from .inference.scan import scan as scan
 from .inference.scores import scores as scores
 from .likelihood.bridging import log_z_along as log_z_along
 from .likelihood.log_z import log_likelihood as log_likelihood

@@ -14,5 +14,6 @@ May know machines, sampling and likelihood; knows nothing of training, files or 
     conditions     rows that meet conditions, and how probable these are: `sample_given`, `Condition`
     couplings      fields and pair couplings of the visible units alone: `effective_couplings`,
                    `EffectiveCouplings`
+    scan           what every change of one unit does to log p: `scan`
     scores         log p of a row and its part by unit: `scores`
 """
