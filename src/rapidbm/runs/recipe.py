@@ -37,6 +37,7 @@ from ..training.schedules import FALLS
 from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
 from .choices import check_machine, one_or_each, optimizer_of, tuples
+from .correlations import check_target
 from .metrics import METRICS
 from .presets import layers_for, metrics_for, preset_for, settings_of
 from .timing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -216,6 +217,11 @@ class Recipe:
     patience: int | None = setting(
         None, "Stop after so many looks without a better likelihood of the validation part."
     )
+    until_correlation: float | None = setting(
+        None,
+        "Stop when pair correlations of the chains agree with those of the data so well, by Pearson's "
+        "coefficient, such as 0.95; for pcd.",
+    )
     checkpoints: str = setting(
         "log",
         "When to keep the parameters: log (spaced), epoch, end, or a number of updates.",
@@ -266,6 +272,7 @@ class Recipe:
             check_share(self.valid)
         if self.patience is not None:
             check_count("the number of looks to be patient for", self.patience)
+        check_target(self)
         check_seed(self.seed)
         for name in PER_REPLICA:
             given, what = getattr(self, name), name.replace("_", " ")
