@@ -12,6 +12,7 @@ from .data.labelled import with_label_units as with_label_units
 from .data.mixed import from_table as from_table
 from .data.splits import Dataset as Dataset
 from .data.splits import Split as Split
+from .data.weights import weighted as weighted
 from .errors import DataWarning as DataWarning
 from .errors import FitWarning as FitWarning
 from .errors import InputError as InputError

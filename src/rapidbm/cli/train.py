@@ -207,6 +207,8 @@ def train(
             run = _begun(out, dataset, preset, chosen, screen)
         interrupts.go_on_with(lambda: _again(run.folder))
         screen.say(describe(run))
+        if told := run.info["data"].get("weighted"):
+            screen.say(f"{told}; the gradient, starts of biases and log p are by these weights")
         stopper = Stopper()
         tensorboard = tensorboard and ranks.first
         board = TensorBoard(run) if tensorboard else nullcontext(lambda step: None)

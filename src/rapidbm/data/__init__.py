@@ -10,6 +10,7 @@
     table_schema    what the columns of such a table are, its rows as numbers for a machine and back;
                 rules in `recognition`, kinds in `columns`, values in `cells`, maps in `monotone`
     alignments  sequences as codes; `identity` weighs and divides them by what is near
+    weights     how much each row counts, from a file or a column
     sequences   data sets of them, a categorical unit for each site
     text_files  content of text files within bounds
     sources     arrays of files, whole or some rows at a time; `reading/` those that C libraries read
@@ -41,4 +42,5 @@ Others take besides
     stored: Stored
     table_schema: TableSchema
     tables: no_formula, write_table
+    weights: is_weights_file
 """

@@ -42,6 +42,8 @@ class Alignment:
     names: tuple[str, ...]
     alphabet: str
     dropped: Mapping[str, int] = field(default_factory=dict)
+    rows: Array | None = None  # their numbers in the file, from 0
+    of: int = 0  # sequences of the file
 
     def lines(self) -> list[str]:
         """What was read, and what was left out, a line each."""
@@ -102,7 +104,10 @@ def read_alignment(
     check_choice("way with lengths", lengths, ("refuse", "drop"))
     path = Path(path)
     names, texts = _records(path)
-    names, texts, other_lengths = _of_one_length(path, names, _without_insertions(texts), lengths)
+    count, texts = len(names), _without_insertions(texts)
+    usual = _of_one_length(path, names, texts, lengths)
+    other_lengths, whole = count - len(usual), (names, texts)
+    names, texts = ([values[i] for i in usual] for values in whole)
     symbols = _alphabet(path, names, texts, alphabet)
     codes = _codes(texts, symbols)
     dropped = {"another length": other_lengths}
@@ -135,7 +140,8 @@ def read_alignment(
     if duplicates == "drop":
         dropped["duplicates"] = int(again.sum())
         kept &= ~again
-    found = Alignment(codes[kept], tuple(np.array(names, object)[kept]), symbols, dropped)
+    left = tuple(np.array(names, object)[kept])
+    found = Alignment(codes[kept], left, symbols, dropped, np.array(usual)[kept], count)
     if len(found.codes) < 2:
         raise InputError(
             f"{path} must hold two different sequences or more; {'; '.join(found.lines())}: give a "
@@ -219,17 +225,15 @@ def _without_insertions(texts: list[str]) -> list[str]:
     return [sequence.upper().replace(".", "-") for sequence in texts]
 
 
-def _of_one_length(
-    path: Path, names: list[str], texts: list[str], lengths: str
-) -> tuple[list[str], list[str], int]:
-    """Those whose length most have, and how many have another one."""
+def _of_one_length(path: Path, names: list[str], texts: list[str], lengths: str) -> list[int]:
+    """The numbers of those whose length most have."""
     ((usual, count),) = Counter(map(len, texts)).most_common(1)
     if not 0 < usual <= MOST_SITES:
         raise InputError(
             f"{path}: sequences must have 1 to {MOST_SITES:,} sites, not {usual:,}; {REMEDY}"
         )
     if count == len(texts):
-        return names, texts, 0
+        return list(range(len(texts)))
     row = next(i for i, sequence in enumerate(texts) if len(sequence) != usual)
     if lengths == "refuse":
         raise InputError(
@@ -237,8 +241,7 @@ def _of_one_length(
             f"sites, {count:,} of {len(texts):,} have {usual:,}; align them, or have others dropped "
             "(lengths='drop')"
         )
-    kept = [i for i, sequence in enumerate(texts) if len(sequence) == usual]
-    return [names[i] for i in kept], [texts[i] for i in kept], len(texts) - len(kept)
+    return [i for i, sequence in enumerate(texts) if len(sequence) == usual]
 
 
 def _alphabet(path: Path, names: Sequence[str], texts: Sequence[str], asked: str | None) -> str:

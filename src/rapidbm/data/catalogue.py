@@ -26,6 +26,9 @@ OF_FILES = (
 )
 
 
+OF_FILE = ("seed", "columns", "reals", "alphabet", "identity", "weights")  # options of `load`
+
+
 class DatasetEntry(NamedTuple):
     """Where a data set comes from: what makes it, the options that takes, and words about it."""
 
@@ -109,7 +112,7 @@ def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: 
     """
     text = str(name)
     if is_file(name):
-        _check_options(text, options, ("seed", "columns", "reals", "alphabet", "identity"))
+        _check_options(text, options, OF_FILE)
         return from_file(name, valid=valid, stream=stream, **options)
     if stream:
         raise InputError(f"only the rows of a file stay on disk, and {text} is none; leave stream out")

@@ -31,6 +31,7 @@ from .sources import LIBRARIES, PARTS, Arrays, Npy, Source, labels_of, opened
 from .splits import SPLIT_SEED, TEST_SHARE, Dataset, Split, divided, held_out, top_half
 from .stored import NumpyRows, PackedRows, Piece, RowReader, Stored
 from .tables import ENDINGS, has_names, read_table
+from .weights import NONE, OF_ROWS, is_weights_file, read_weights, weighted
 
 TABLES = (".gz", ".feather", ".arrow")  # endings of files that are tables of any kind
 FOLDERS = (".zarr", ".parquet")  # endings of files that may be folders
@@ -162,6 +163,7 @@ def from_file(
     reals: Annotated[str | None, AS_UNITS] = None,
     alphabet: Annotated[str | None, sequences.OF_ALPHABET] = None,
     identity: Annotated[float | None, sequences.OF_IDENTITY] = None,
+    weights: Annotated[str | None, OF_ROWS] = None,
     valid: float | None = None,
     stream: bool | None = None,
 ) -> Dataset:
@@ -172,7 +174,8 @@ def from_file(
     what is not read. `.parquet`: a column per spin, or lists in `samples`; `labels`. `.csv`, `.tsv`,
     `.txt` and `.data`: a row per sample, without labels; a first line may hold the names of the columns.
     `.fasta`, `.a2m`, `.sto` and the like hold aligned sequences, which are divided by identity.
-    `stream` leaves the rows on disk, by default those of 2^31 spins or more.
+    `stream` leaves the rows on disk, by default those of 2^31 spins or more. `weights` is a file with a
+    number for each row, or of a table the name of a column, which is then no unit.
     """
     path = Path(path)
     known, ending = (*READERS, *ENDINGS, *TABLES, *sequences.ENDINGS), path.suffix.lower()
@@ -188,13 +191,21 @@ def from_file(
                 f"{path} holds sequences, which have no columns of a table and are read as a whole; "
                 "leave --columns, --reals and --stream out"
             )
-        return sequences.of_file(path, seed=seed or 0, valid=valid, alphabet=alphabet, identity=identity)
+        how: Any = {"alphabet": alphabet, "identity": identity, "weights": weights}
+        return sequences.of_file(path, seed=seed or 0, valid=valid, **how)
     if alphabet is not None or identity is not None:
         raise InputError(
             f"{path} is no alignment ({', '.join(sequences.ENDINGS)}); leave alphabet and identity out"
         )
-    if ending in TABLES or columns is not None or reals is not None:
-        data = _mixed(path, seed, columns, reals)
+    weights = None if weights == NONE else weights
+    column = None if is_weights_file(weights) else weights
+    if column is not None and ending in READERS and ending != ".parquet":
+        raise InputError(
+            f"there is no file of weights {column!r}, and {path} has no columns with names; check the "
+            "path"
+        )
+    if ending in TABLES or columns is not None or reals is not None or column is not None:
+        data = _mixed(path, seed, columns, reals, column)
     elif ending in ENDINGS:
         if stream:
             raise InputError(
@@ -218,6 +229,8 @@ def from_file(
             if ending != ".parquet" or stream or path.is_dir():
                 raise
             data = _mixed_parquet(path, seed, error)
+    if weights is not None and column is None:
+        data = weighted(data, read_weights(weights), told=f"weights of {Path(weights).name}")
     return data if valid is None else held_out(data, valid, seed or 0)
 
 
@@ -234,7 +247,9 @@ def _from_source(path: Path, seed: int | None, seeded: bool, stream: bool | None
     return data
 
 
-def _mixed(path: Path, seed: int | None, columns: str | None, reals: str | None) -> Dataset:
+def _mixed(
+    path: Path, seed: int | None, columns: str | None, reals: str | None, weights: str | None = None
+) -> Dataset:
     """A table of columns of any kind."""
     return from_table(
         path,
@@ -242,6 +257,7 @@ def _mixed(path: Path, seed: int | None, columns: str | None, reals: str | None)
         seed=seed or 0,
         columns=overrides_of(columns),
         reals=reals or REALS[0],
+        weights=weights,
     )
 
 

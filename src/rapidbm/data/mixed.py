@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, unknown
 from ..machines.layers import Layers
 from ..machines.units.categorical import Categorical
 from ..machines.units.gaussian import Gaussian
@@ -22,6 +22,7 @@ from ..registry import Setting
 from .arrow import read_table
 from .splits import Dataset, Split, divided
 from .table_schema import TableSchema
+from .weights import weighted, weights_of_column
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,6 +90,7 @@ def from_table(
     columns: Mapping[str, str] | None = None,
     reals: str = "bins",
     schema: TableSchema | None = None,
+    weights: Any = None,
 ) -> Dataset:
     """A data set from a table with columns of any kind.
 
@@ -106,6 +108,8 @@ def from_table(
         How real numbers become units: categories of ordered bins, or Gaussian units after a monotone map.
     schema : TableSchema, optional
         That of another table with the same columns; by default it is recognised from all rows.
+    weights : str or array of shape (rows,), optional
+        How much each row counts: the name of a column, which is then no unit, or numbers.
 
     Returns
     -------
@@ -123,7 +127,16 @@ def from_table(
     >>> print(data.schema.lines()[0])
     sex: two values, f and m; 5 missing
     """
-    table = read_table(source)
+    table, told = read_table(source), "weights of rows"
+    if isinstance(weights, str):
+        if weights not in table.column_names:
+            raise InputError(
+                f"{unknown('column of weights', weights, table.column_names)}, and there is no file of "
+                "that name"
+            )
+        told = f"weights of column {weights}"
+        columns = {**(columns or {}), weights: "skip"}
+        weights = weights_of_column(table, weights)
     if schema is None:
         schema = TableSchema.recognise(table, overrides=columns, real=reals)
     layers = layers_of(schema)
@@ -133,4 +146,5 @@ def from_table(
     names = schema.unit_columns
     if kinds is not None:
         names = tuple(column.name for column in schema.columns if column.returned)
-    return replace(found, units=kinds, schema=schema, columns=names)
+    found = replace(found, units=kinds, schema=schema, columns=names)
+    return found if weights is None else weighted(found, weights, told=told)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ..arrays import Array
+from ..arrays import Array, as_weights
 from ..disk import write_bytes
 from ..errors import DataWarning, InputError
 from ..machines.layers import Layers
@@ -21,14 +22,16 @@ from ..machines.units.categorical import Categorical
 from ..random import stream
 from ..registry import Setting
 from .alignments import FASTA, STOCKHOLM, Alignment, read_alignment
-from .identity import split_by_identity
+from .identity import sequence_weights, split_by_identity
 from .splits import TEST_SHARE, Dataset, Split, check_share
+from .weights import NONE, is_weights_file, read_weights
 
 ENDINGS = (*FASTA, *STOCKHOLM)
 IDENTITY = 0.8
 OF_ALPHABET = Setting("alphabet of an alignment: protein, rna, dna, or its symbols, the gap first")
 OF_IDENTITY = Setting(
-    "share of sites above which two sequences are near; no test sequence is near one in training"
+    "share of sites above which two sequences are near: these share a weight, and no test sequence is "
+    "near one in training"
 )
 
 
@@ -46,9 +49,10 @@ def of_file(
     valid: float | None = None,
     alphabet: str | None = None,
     identity: float | None = None,
+    weights: str | None = None,
 ) -> Dataset:
     """The data set of a file of aligned sequences, duplicates dropped; a warning counts what was left
-    out."""
+    out. Sequences count by identity, by the `weights` of a file, or all the same ("none")."""
     found = read_alignment(path, alphabet=alphabet)
     if any(found.dropped.values()):
         first, *lines = found.lines()
@@ -62,7 +66,29 @@ def of_file(
         rest = found.codes[train]
         kept, chosen = _divided(path, rest, stream(seed, "valid"), valid, near)
         train, held = train[kept], train[chosen]
-    return of_rows(found, _name(path), train, test, held)
+    each, told = _weights(found, near, weights)
+    return of_rows(found, _name(path), train, test, held, each, told)
+
+
+def _weights(found: Alignment, near: float, told: str | None) -> tuple[Tensor | None, str]:
+    """How much each sequence counts, and words about it."""
+    count = len(found.codes)
+    if told == NONE:
+        return None, ""
+    if told is None:
+        each = torch.from_numpy(sequence_weights(found.codes, identity=near))
+        how = f"weights of sequences at {near:.0%} identity"
+    elif is_weights_file(told):
+        numbers = read_weights(told)
+        if found.rows is not None and len(numbers) == found.of:  # of all that the file holds
+            numbers = numbers[found.rows]
+        each, how = as_weights(numbers, count), f"weights of {Path(told).name}"
+    else:
+        raise InputError(
+            f"weights of sequences are a file with a number for each, or none, and {told!r} is neither; "
+            "check the path, or leave it out for weights by identity"
+        )
+    return each, f"{how}, M_eff {float(each.sum()):,.1f} of {count:,} sequences"
 
 
 def as_rows(path: Path, alphabet: str) -> Dataset:
@@ -73,16 +99,23 @@ def as_rows(path: Path, alphabet: str) -> Dataset:
 
 
 def of_rows(
-    found: Alignment, name: str, train: Array, test: Array, valid: Array | None = None
+    found: Alignment,
+    name: str,
+    train: Array,
+    test: Array,
+    valid: Array | None = None,
+    weights: Tensor | None = None,
+    told: str = "",
 ) -> Dataset:
-    """The data set of an alignment with these rows in its parts."""
+    """The data set of an alignment with these rows in its parts, which may have weights, with words
+    about them."""
     unit = Categorical(len(found.alphabet))
     sites = found.codes.shape[1]
     layers = Layers((unit.columns(sites),), (), (unit,), 1)
     columns = unit.of_codes(torch.from_numpy(found.codes.astype(np.int64)))
+    whole = Split.owning(columns, None, None, weights=weights)
     parts = [
-        None if rows is None else Split.owning(columns[torch.from_numpy(rows)], None, None)
-        for rows in (train, test, valid)
+        None if rows is None else whole.take(torch.from_numpy(rows)) for rows in (train, test, valid)
     ]
     order = torch.from_numpy(np.concatenate([train, test])) if valid is None else None
     return Dataset(
@@ -95,6 +128,7 @@ def of_rows(
         order,
         units=layers,
         alphabet=found.alphabet,
+        weighted=told,
     )
 
 

@@ -319,6 +319,8 @@ class Dataset(Displayable):
         What the columns of a table are, and the way back from rows of units to tables.
     alphabet : str, default ""
         The symbols of aligned sequences, in the order of their codes.
+    weighted : str, default ""
+        Where the weights of rows come from and how many rows they leave, in words.
 
     Raises
     ------
@@ -344,6 +346,7 @@ class Dataset(Displayable):
     units: Layers | None = None  # the visible layers of a machine for them; None: spins
     schema: TableSchema | None = None  # of a table of any kind
     alphabet: str = ""  # of aligned sequences: the symbol of each state
+    weighted: str = ""  # on the weights of rows
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
@@ -355,7 +358,8 @@ class Dataset(Displayable):
         if self.units is not None:
             shape = f"{self.units.visible_units} units in {columns} columns: {self.units.words}"
         parts = [(part, split._line()) for part, split in self.parts.items()]
-        return [("rows are", shape), *parts, *named]
+        weighted = [("weights", self.weighted)] if self.weighted else []
+        return [("rows are", shape), *parts, *named, *weighted]
 
     def __post_init__(self) -> None:
         widths = [split.visible for split in self.parts.values()]

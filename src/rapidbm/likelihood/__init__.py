@@ -11,12 +11,14 @@ May know machines, data and sampling; knows nothing of training or files.
     annealed       log Z from several bases, both ways: `annealed`
     hidden_sums    the sum over hidden units that are coupled to each other: `bounds_of` it
     bridging       log Z along a training: `log_z_along`
+    row_means      means over rows that may count by weights
     following      log Z while a machine is trained: `Follower`, `mean_log_p`
     independent    does a machine fit worse than independent columns? `fit`, `warn_of_fit`
 
 Others take besides
 
     independent: Fit, UNITS, gain, log_columns
+    row_means: RowMeans, mean_error
     following: LEAST, combined, work_of_rows
     log_z: HIDDEN, log_bound
     quadrature: MARGIN, SPACING

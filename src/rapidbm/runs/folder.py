@@ -35,6 +35,7 @@ from torch import Tensor
 from .. import __version__
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
+from ..data.weights import is_weights_file
 from ..disk import inside, is_free, make_folder, parse_json, read_json, reading, write_json
 from ..display import words
 from ..errors import DataWarning, InputError, LossWarning
@@ -71,6 +72,7 @@ RUN = Names(
                 "on_disk": Flag(),
                 "schema": Anything(),  # of a table, checked where it is read
                 "alphabet": Text(64),  # of sequences, the same
+                "weighted": Text(),
             },
         ),
     },
@@ -245,6 +247,11 @@ class RunFolder(Trained):
             raise InputError(
                 f"{self.folder} was trained on the file {recipe.dataset}, which is not there; restore "
                 "it, or if it lies elsewhere now, name it: --data FILE"
+            )
+        if is_weights_file(recipe.weights) and not self._owns(Path(recipe.weights or "")):
+            raise InputError(
+                f"{self.folder} was trained by the weights of {recipe.weights}, a file outside it that "
+                "was never used by you here; train anew with --weights"
             )
         with warnings.catch_warnings():  # what a file holds besides was told when the run was made
             warnings.simplefilter("ignore", DataWarning)
@@ -434,6 +441,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 **({"columns": data.columns} if data.columns else {}),
                 **({} if data.schema is None else {"schema": data.schema.to_json()}),
                 **({"alphabet": data.alphabet} if data.alphabet else {}),
+                **({"weighted": data.weighted} if data.weighted else {}),
                 **({"on_disk": True} if data.train.on_disk else {}),
             },
             "versions": {

@@ -21,6 +21,7 @@ from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset, Split, check_share, held_out
+from ..data.weights import is_weights_file
 from ..errors import InputError, check_choice, check_count, lookup
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
@@ -82,6 +83,7 @@ class Recipe:
     split: str | None = None
     columns: str | None = None
     reals: str | None = None
+    weights: str | None = None
     data_seed: int | None = None
     valid: float | None = setting(
         None,
@@ -365,6 +367,8 @@ class Recipe:
             values["epochs"] = OPEN
         if is_file(dataset):  # found again from wherever the run is looked at
             dataset = str(Path(dataset).resolve())
+        if is_weights_file(values.get("weights")):
+            values["weights"] = str(Path(values["weights"]).resolve())
         options = {**values.pop("options", {}), **{k: values[k] for k in values if k not in FIELDS}}
         return Recipe(dataset, options=options, **{k: values[k] for k in values if k in FIELDS})
 

@@ -26,6 +26,7 @@ from ..accel.devices import device_named, words
 from ..accel.ranks import Ranks, current_ranks
 from ..data.catalogue import is_file
 from ..data.splits import Dataset
+from ..data.weights import is_weights_file
 from ..disk import append_line, inside, locked, make_folder, write_bytes
 from ..errors import DiskError, InputError, LossWarning, LostRank
 from ..likelihood.independent import warn_of_fit
@@ -170,6 +171,8 @@ class Run(RunFolder):
                 describe_new(path, recipe, preset, data)
             if is_file(recipe.dataset):
                 trust(Path(recipe.dataset))
+            if is_weights_file(recipe.weights):
+                trust(Path(recipe.weights or ""))
             return str(path)
 
         run = Run(ranks.broadcast(made), given, None if type(recipe) is Recipe else recipe)
@@ -383,7 +386,8 @@ class Run(RunFolder):
         tensors: dict[str, Tensor] = {}
 
         def read() -> Record | None:
-            found = self.newest(trainer.machine.layers.sizes)
+            layers = trainer.machine.layers
+            found = self.newest((layers.visible_columns, *layers.sizes[layers.seen :]))
             tensors.update({} if found is None else found[0])
             return None if found is None else found[1]
 
