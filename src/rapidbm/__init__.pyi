@@ -25,6 +25,8 @@ from .estimates import Estimate as Estimate
 from .estimator.rbm import RapidRBM as RapidRBM
 from .estimator.tables import RapidClassifier as RapidClassifier
 from .estimator.tables import RapidImputer as RapidImputer
+from .exchange.adabm_files import load_adabm as load_adabm
+from .exchange.adabm_files import save_adabm as save_adabm
 from .exchange.rbms_files import load_rbms as load_rbms
 from .exchange.rbms_files import rbms_trajectory as rbms_trajectory
 from .exchange.rbms_files import rbms_updates as rbms_updates

@@ -10,12 +10,14 @@ import typer
 
 from .. import pictures
 from ..accel.devices import device_named
+from ..errors import InputError
+from ..exchange.adabm_files import ENDING, write_params
 from ..inference.couplings import EffectiveCouplings, effective_couplings
 from ..runs.pretrained.packed import open_trained
 from ..runs.samples import check_new, write_rows
 from ..runs.trained import Trained
 from .terminal.console import Screen
-from .terminal.options import FIGURES, Device, Folder, Json, Limit, Replica, TableOut, Update
+from .terminal.options import FIGURES, Device, Folder, Json, Limit, Replica, Update
 
 SHOWN = 5  # pairs on the screen
 NEAR = 4  # sites along a sequence between which a high score is no news
@@ -23,7 +25,12 @@ NEAR = 4  # sites along a sequence between which a high score is no news
 
 def couplings(
     run: Folder,
-    out: TableOut,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="A new .csv, .tsv, .parquet or .feather; or .dat, all parameters for adabmDCA."
+        ),
+    ],
     gaps: Annotated[
         bool, typer.Option(help="Of sequences: count couplings of the gap, the first symbol.")
     ] = False,
@@ -46,14 +53,19 @@ def couplings(
     screen, opened = Screen(as_json), open_trained(run)
     if picture is not None:
         check_new(picture, (".png", ".pdf"))
-    check_new(out)
+    check_new(out, *([(ENDING,)] if out.suffix == ENDING else []))
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)
     with screen.watching("couplings", limit=limit):
         found = effective_couplings(machine)
     without = 0 if opened.alphabet and not gaps else None
     scores = found.contacts(without=without)[0].cpu()
     table = _table(found, scores, opened, without)
-    write_rows(out, table)
+    if out.suffix == ENDING:
+        if not opened.alphabet:
+            raise InputError(f"{out} would hold couplings of sequences, and {run} has none; give a .csv")
+        write_params(out, found.fields[0], found.pairs[0], found.layers, opened.alphabet)
+    else:
+        write_rows(out, table)
     path = pictures.save(
         pictures.map_figure(scores, opened.columns), picture or opened.picture("couplings.png")
     )

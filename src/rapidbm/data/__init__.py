@@ -26,7 +26,7 @@ child does with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
 
-    alignments: FASTA, read_alignment
+    alignments: FASTA, codes_of, first_sequence, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
