@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NAME = "correlation"  # of its values in records
 SAMPLES = 10_000
+APART = 3  # sweeps between two configurations of a chain, at least
 MOST_COLUMNS = 8192  # of the data: C has as many rows
 FIRST = 8  # the update of the first look
 PARTS = 16  # looks while the number of updates doubles
@@ -111,7 +112,7 @@ def seen_by(pairs: PairCorrelations, progress: Progress) -> Tensor:
     negative = trainer.negative
     assert isinstance(negative, Persistent)
     chains = trainer.chains[..., : trainer.machine.layers.columns]  # type: ignore[attr-defined]
-    return pairs.with_chains(chains, progress.rng, negative.sweeps)
+    return pairs.with_chains(chains, progress.rng, max(negative.sweeps, APART))
 
 
 def check_target(recipe: Recipe) -> None:
