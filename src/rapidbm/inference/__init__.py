@@ -14,6 +14,8 @@ May know machines, sampling and likelihood; knows nothing of training, files or 
     conditions     rows that meet conditions, and how probable these are: `sample_given`, `Condition`
     couplings      fields and pair couplings of the visible units alone: `effective_couplings`,
                    `EffectiveCouplings`
+    bootstrap      their errors by resampled rows: `bootstrap_errors`, `bootstrap_weights`,
+                   `CouplingErrors`
     scan           what every change of one unit does to log p: `scan`
     scores         log p of a row and its part by unit: `scores`
 """

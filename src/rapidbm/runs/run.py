@@ -586,6 +586,8 @@ class Run(RunFolder):
         if self._pairs is not None and looks_at_pairs(self.recipe, progress):
             found = seen_by(self._pairs, progress)
             values[NAME] = as_list(found)
+            if self.recipe.bootstrap is not None:
+                found = found[:1]  # the others have other rows
             self._agreement = float(found.nan_to_num(-1.0).min())
         for name in self.recipe.metrics:
             if every and (self._monitor is None or name not in WATCHED):
