@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from rapidbm.accel import rounding
 from rapidbm.cli.main import main
+from rapidbm.data.catalogue import load
 from rapidbm.errors import InputError
 from rapidbm_bench import clock
 from rapidbm_bench.command import bench
@@ -483,3 +484,20 @@ def test_the_benchmark_of_verdicts_counts_what_is_said(monkeypatch, capsys):
     monkeypatch.setattr(verdicts, "verdict_on", lambda machine: next(said))
     assert verdicts.run() == {"machines": 3, "right": 1, "undecided": 1, "wrong": 1}
     assert "wrong: 1: ordered" in capsys.readouterr().err
+
+
+def test_labels_are_measured_beside_logistic_regression(capsys):
+    labels = importlib.import_module("rapidbm_bench.labels")
+    words = ["--rows", "300", "--tested", "100", "--hidden", "8", "--epochs", "3", "--annealed", "20"]
+    rows = labels.run([*words, "--share", "0.1", "--device", "cpu"], load("digits"))
+    assert list(rows) == ["pixels", "and labels", "few labels", "logistic"]
+    assert all(list(row) == list(rows["pixels"]) for row in rows.values())
+    assert rows["logistic"]["labels"] == 30
+    assert 0.0 < rows["and labels"]["error"] < 0.9
+    assert rows["few labels"]["asked"] == pytest.approx(0.8 * rows["logistic"]["error"])
+    good = {"and labels": {"error": 0.03, "asked": 0.03, "nats lost": 1.9, "nats asked": 2.0}}
+    good["few labels"] = {"error": 0.1, "asked": 0.1}
+    assert not labels.failed(good)
+    assert labels.failed({**good, "few labels": {"error": 0.11, "asked": 0.1}})
+    assert labels.failed({**good, "and labels": good["and labels"] | {"nats lost": 2.1}})
+    assert labels.failed({**good, "and labels": good["and labels"] | {"error": 0.031}})

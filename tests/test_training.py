@@ -467,7 +467,7 @@ def test_all_that_train_is_told_reaches_the_trainer(monkeypatch):
         "epochs": 2, "batch_size": 3, "positive": "mean", "projection": "clip", "batch_mean": "nominal",
         "average": 5, "precision": "tf32", "seed": 7, "state": {"a": 1}, "centred": True,
         "shards": 3, "pace": 0.5, "observed": [[True]], "weights": [1.0],
-        "gap_sweeps": 4,
+        "gap_sweeps": 4, "label": 2, "discriminative": 0.5,
     }  # fmt: skip
     assert train("machine", "data", "pcd", "sgd", every="update", **options) == "update"
     assert told.pop("ranks").world == 1

@@ -14,9 +14,11 @@ import rapidbm as rb
 from rapidbm.accel.ranks import Ranks, ThreadRanks
 from rapidbm.arrays import effective_rows
 from rapidbm.data.splits import Dataset, Split
+from rapidbm.likelihood.chow_liu import SMOOTHING
 from rapidbm.likelihood.independent import fit, log_columns
 from rapidbm.machines.cells import places
 from rapidbm.runs.incomplete import mean_log_p
+from rapidbm.runs.recipe import start_tree
 from rapidbm.training.constants import constant_means
 from rapidbm.training.trainer import Trainer
 
@@ -377,3 +379,18 @@ def test_shards_of_replicas_and_units_count_rows_by_weight(by):
     before = recipe.machine(data, torch.device("cpu"))
     assert torch.allclose(found[0].patterns, found[1].patterns, atol=1e-5)
     assert not torch.allclose(found[0].patterns, before.patterns, atol=1e-4)
+
+
+def test_a_tree_of_columns_counts_rows_by_weight():
+    rows = rb.to_spins(torch.rand(60, 5, generator=rb.stream(0, "bits")) < 0.5)
+    rows[:, 1] = rows[:, 0]
+    weights = torch.cat([torch.full((30,), 3.0), torch.ones(30)]).double()
+    count = float(effective_rows(weights))
+    assert count == pytest.approx(48.0)
+    tree = start_tree(Dataset("d", Split(rows, weights=weights), Split(rows), (1, 5)))
+    ups = weights @ (rows > 0).double() / weights.sum() * count
+    wanted = (ups + 2.0 * SMOOTHING) / (count + 4.0 * SMOOTHING)
+    assert torch.allclose(torch.from_numpy(tree.marginals[:, 1]), wanted, atol=1e-6)
+    even = start_tree(Dataset("d", Split(rows, weights=torch.full((60,), 3.0)), Split(rows), (1, 5)))
+    plain = start_tree(Dataset("d", Split(rows), Split(rows), (1, 5)))
+    assert (even.joint == plain.joint).all()

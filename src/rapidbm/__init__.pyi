@@ -9,6 +9,7 @@ from .data.catalogue import load as load
 from .data.converted import pack as pack
 from .data.files import from_arrays as from_arrays
 from .data.labelled import with_label_units as with_label_units
+from .data.labelled import with_labels as with_labels
 from .data.mixed import from_table as from_table
 from .data.splits import Dataset as Dataset
 from .data.splits import Split as Split

@@ -149,6 +149,13 @@ def effective_rows(weights: Tensor) -> Tensor:
     return weights.sum(-1).square() / weights.square().sum(-1)
 
 
+def counting_weights(weights: Tensor | None) -> Tensor | None:
+    """Weights (rows,) times what makes their sum the number of effective rows, as counts of rows; None
+    where all weigh the same."""
+    uneven = mean_one(weights)
+    return None if uneven is None else uneven * (effective_rows(uneven) / uneven.sum())
+
+
 def finite(tensor: Tensor, *, what: str) -> Tensor:
     """The tensor itself, if it holds neither NaN nor infinity."""
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):

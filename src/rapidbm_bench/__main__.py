@@ -33,6 +33,7 @@ BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
     "grid": "rates and weight decays, trained side by side",
     "guard": "is anything slower than it was?",
     "hard_tables": "tables that a machine is easily lost on",
+    "labels": "MNIST with its labels: errors, and likelihood beside the machine without them",
     "on_ray": "what Ray costs a sweep",
     "pack": "makes the file of a pretrained machine",
     "potts": "an update of a Potts machine beside one of rbms",

@@ -12,6 +12,7 @@ families:
 from __future__ import annotations
 
 import functools
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ from torch import Tensor
 from rapidbm.estimates import Estimate
 from rapidbm.likelihood import bridging
 from rapidbm.likelihood import log_z as likelihood
+from rapidbm.likelihood.annealed import FEW
 from rapidbm.likelihood.log_z import log_z
 from rapidbm.machines.ensembles import AllStates
 from rapidbm.machines.machine import Machine, scaled
@@ -49,6 +51,7 @@ class Check:
     lower: float
     upper: float
     exact: float
+    effective: float = math.inf  # chains that carry the estimate
 
     @property
     def width(self) -> float:
@@ -64,13 +67,14 @@ class Check:
 # -- what is checked, as functions of the numbers of the cases -------------------------------------------
 
 
-def annealing(family: str, numbers: Iterable[int]) -> list[Check]:
+def annealing(family: str, numbers: Iterable[int], device: str = "cpu") -> list[Check]:
     checks = []
     for number in numbers:
         machine, data = member(family, number)
-        found = log_z(machine, method="ais", seed=number, data=data)
+        found = log_z(machine.to(device), method="ais", seed=number, data=data)
+        machine = machine.to("cpu")
         exact = float(log_z(machine, method="exact").value)
-        checks.append(Check(float(found.lower), float(found.upper), exact))
+        checks.append(Check(float(found.lower), float(found.upper), exact, float(found.ess)))
     return checks
 
 
@@ -171,22 +175,25 @@ CHECKS: dict[str, Callable[[Iterable[int]], list[Check]]] = {
 def summary(checks: list[Check], seconds: float) -> dict[str, float]:
     widths = torch.tensor([check.width for check in checks])
     misses = [check.miss for check in checks]
+    few = [check.miss for check in checks if check.effective < FEW]
     return {
         "cases": len(checks),
         "held": sum(miss == 0.0 for miss in misses) / len(checks),
         "median width": float(widths.median()),
         "widest": float(widths.max()),
         "worst miss in widths": max(misses),
+        "of few effective chains": len(few),
+        "of these held": few.count(0.0),
         "seconds per case": seconds / len(checks),
     }
 
 
-def _job(job: tuple[str, range]) -> tuple[str, list[Check], float]:
+def _job(job: tuple[str, range, str]) -> tuple[str, list[Check], float]:
     torch.set_num_threads(1)
-    name, numbers = job
+    name, numbers, device = job
     began = time.perf_counter()
     with quiet():
-        checks = CHECKS[name](numbers)
+        checks = annealing(name, numbers, device) if name in FAMILIES else CHECKS[name](numbers)
     return name, checks, time.perf_counter() - began
 
 
@@ -195,12 +202,13 @@ def run(words: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--families", default=",".join(CHECKS), help="names, with commas between")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", default="cpu", help="on which machines are annealed: cpu, cuda, …")
     chosen = parser.parse_args(words)
     names = chosen.families.split(",")
     if wrong := [name for name in names if name not in CHECKS]:
         parser.error(f"unknown family {wrong[0]!r}: known are {', '.join(CHECKS)}")
     jobs = [
-        (name, range(start, min(start + TOGETHER, chosen.cases)))
+        (name, range(start, min(start + TOGETHER, chosen.cases)), chosen.device)
         for name in names
         for start in range(0, chosen.cases, TOGETHER)
     ]

@@ -30,6 +30,8 @@ from rapidbm.training.negative import NegativePhase, PatternInduced, Persistent
 from rapidbm.training.optimisers import adam
 from rapidbm.training.train import train
 
+from .watched import clusters
+
 Member = tuple[Machine, Tensor | None]
 Family = Callable[[int], Member]
 TOGETHER = 25  # machines of a family that are trained side by side
@@ -405,6 +407,8 @@ def _trained(name: str, group: int) -> tuple[list[Machine], Tensor]:
     biases = bool(group % 2)
     hidden = (8, 12, 10, 14)[group // 2 % 4]
     patterns = (None, 6)[group // 4 % 2]
+    if name in LOST:
+        return _lost(name, group)
     if name == "bars":
         data, epochs, batch = load("bars4").train.spins.float(), (30, 100, 300)[group % 3], 5
     elif name == "digits":
@@ -421,6 +425,31 @@ def _trained(name: str, group: int) -> tuple[list[Machine], Tensor]:
     if name == "bars" and patterns and group % 3 == 0:
         negative = PatternInduced(1)
     for _ in train(machine, data, negative, adam(3e-3), epochs=epochs, batch_size=batch, seed=group):
+        pass
+    machine.requires_grad_(False)
+    return [machine.replica(i) for i in range(TOGETHER)], data
+
+
+LOST = ("lost images", "lost clusters")  # of trainings whose chains do not mix
+
+
+def _lost(name: str, group: int) -> tuple[list[Machine], Tensor]:
+    """TOGETHER machines of 784 columns after the same training at a high rate, by few chains and one
+    sweep an update."""
+    if name == "lost images":
+        data = load("mnist").train.spins[2000 * group :][:2000].float()
+    else:
+        data = clusters(group, 784)[0].train.spins.float()
+    hidden, rate = (17, 11, 14, 8)[group % 4], (0.05, 0.01, 0.02, 0.005)[group // 2 % 4]
+    patterns = (None, None, 10)[group % 3]
+    machine = rbm(
+        784, hidden, patterns, biases=True, replicas=TOGETHER, seed=group,
+        scale=0.05 if patterns is None else 0.2,
+    )  # fmt: skip
+    machine.start_biases(data)
+    negative = Persistent(50, 1)
+    batch = len(data) // 6
+    for _ in train(machine, data, negative, adam(rate), epochs=60, batch_size=batch, seed=group):
         pass
     machine.requires_grad_(False)
     return [machine.replica(i) for i in range(TOGETHER)], data
@@ -455,6 +484,7 @@ FAMILIES: dict[str, Family] = {
     "bars": _of("bars"),
     "digits": _of("digits"),
     "mnist": _of("mnist"),
+    **{name: _of(name) for name in LOST},
 }
 
 

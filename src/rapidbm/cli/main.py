@@ -25,7 +25,7 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "diagnose": "Is it glassy, does it mix, what are its minima, how good are its samples?",
     "sample": "Draw samples, as a picture, array or table: by Gibbs sampling, tempering or annealing.",
     "impute": "Fill the gaps of a table: known cells stay, missing ones are drawn given them.",
-    "predict": "Predict a column of a table from the others.",
+    "predict": "Predict a column of a table from the others, or the labels of images.",
     "score": "How probable each row of a table is, and which of its cells is unusual.",
     "couplings": "Which pairs of units are coupled: contacts in a family of sequences.",
     "scan": "How every single mutation of a sequence changes log p.",

@@ -50,6 +50,7 @@ SHOWN = {  # by --help, with those of `train` that are not hidden
     "model", "hidden", "patterns", "replicas", "negative", "rate", "batch_size", "epochs", "budget",
     "seed", "device",
 }  # fmt: skip
+LABEL = "label"  # what --labels alone stands for
 FLAGS = {option.name: flag for flag, option in options_of(Recipe).items()}
 FIELD = {flag: name for name, flag in FLAGS.items()}
 
@@ -85,11 +86,19 @@ class Command(TyperCommand):
     """What `--set` gives are options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        known = {option.name: option for option in self.params}
+        known, args = {option.name: option for option in self.params}, with_label_named(args)
         names = {option.name: option.name for option in OPTIONS} | FLAGS
         return super().parse_args(
             ctx, set_by_name(args, {name: known[flag] for name, flag in names.items()})
         )
+
+
+def with_label_named(words: list[str]) -> list[str]:
+    """The words of a command, in which --labels may have nothing after it: of images."""
+    named = []
+    for word, after in zip(words, [*words[1:], "--"], strict=True):
+        named += [word, LABEL] if word == "--labels" and after.startswith("--") else [word]
+    return named
 
 
 @with_settings(OPTIONS, after="preset")

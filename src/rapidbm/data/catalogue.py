@@ -14,7 +14,7 @@ from ..registry import Option, Registry, options_of
 from .bars import bars4, bars_and_stripes
 from .digits import digits, mnist, mnist_static
 from .files import READERS, TABLES, from_file
-from .labelled import digits_labelled, mnist_labelled
+from .labelled import digits_labelled, mnist_labelled, with_labels
 from .sequences import ENDINGS as SEQUENCES
 from .splits import Dataset, held_out
 from .tables import ENDINGS
@@ -78,7 +78,9 @@ def is_file(name: str | Path) -> bool:
     return isinstance(name, Path) or Path(name).suffix.lower() in FILE_ENDINGS
 
 
-def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: Any) -> Dataset:
+def load(
+    name: str | Path, *, valid: Any = None, stream: Any = None, labels: str | None = None, **options: Any
+) -> Dataset:
     """A data set by name or from a file.
 
     Parameters
@@ -91,6 +93,9 @@ def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: 
         the data bring. By default the parts stay as they are.
     stream : bool, optional
         Leave the rows of a file on disk; by default those of files with more than 2^31 spins.
+    labels : str, optional
+        Of a table the column that is predicted. Of data with labels any text: the label becomes one more
+        unit, a category.
     **options : Any
         What the data set takes: `threshold`, `binarize`, `split`; `seed` (0) draws the parts.
 
@@ -113,7 +118,7 @@ def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: 
     text = str(name)
     if is_file(name):
         _check_options(text, options, OF_FILE)
-        return from_file(name, valid=valid, stream=stream, **options)
+        return from_file(name, valid=valid, stream=stream, labels=labels, **options)
     if stream:
         raise InputError(f"only the rows of a file stay on disk, and {text} is none; leave stream out")
     key, number = entry_of(text)
@@ -126,6 +131,7 @@ def load(name: str | Path, *, valid: Any = None, stream: Any = None, **options: 
         options.pop("seed", None)
     _check_options(text, options, takes)
     data = make(*number, **options)
+    data = data if labels is None else with_labels(data)
     return data if valid is None else held_out(data, valid, seed)
 
 

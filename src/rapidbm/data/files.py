@@ -25,6 +25,7 @@ from ..machines.spins import to_spins
 from ..machines.units.unit import Unit
 from . import sequences
 from .converted import cached, shape_of, used
+from .labelled import OF_LABEL, with_labels
 from .mixed import AS_UNITS, OVERRIDES, REALS, from_table, overrides_of
 from .packed import ENDING, Packed
 from .sources import LIBRARIES, PARTS, Arrays, Npy, Source, labels_of, opened
@@ -164,6 +165,7 @@ def from_file(
     alphabet: Annotated[str | None, sequences.OF_ALPHABET] = None,
     identity: Annotated[float | None, sequences.OF_IDENTITY] = None,
     weights: Annotated[str | None, OF_ROWS] = None,
+    labels: Annotated[str | None, OF_LABEL] = None,
     valid: float | None = None,
     stream: bool | None = None,
 ) -> Dataset:
@@ -175,7 +177,8 @@ def from_file(
     `.txt` and `.data`: a row per sample, without labels; a first line may hold the names of the columns.
     `.fasta`, `.a2m`, `.sto` and the like hold aligned sequences, which are divided by identity.
     `stream` leaves the rows on disk, by default those of 2^31 spins or more. `weights` is a file with a
-    number for each row, or of a table the name of a column, which is then no unit.
+    number for each row, or of a table the name of a column, which is then no unit. `labels` marks the
+    column of a table that is predicted; labels of other files become one more unit.
     """
     path = Path(path)
     known, ending = (*READERS, *ENDINGS, *TABLES, *sequences.ENDINGS), path.suffix.lower()
@@ -191,6 +194,8 @@ def from_file(
                 f"{path} holds sequences, which have no columns of a table and are read as a whole; "
                 "leave --columns, --reals and --stream out"
             )
+        if labels is not None:
+            raise InputError(f"{path} holds sequences, which have no labels; leave --labels out")
         how: Any = {"alphabet": alphabet, "identity": identity, "weights": weights}
         return sequences.of_file(path, seed=seed or 0, valid=valid, **how)
     if alphabet is not None or identity is not None:
@@ -204,8 +209,10 @@ def from_file(
             f"there is no file of weights {column!r}, and {path} has no columns with names; check the "
             "path"
         )
-    if ending in TABLES or columns is not None or reals is not None or column is not None:
-        data = _mixed(path, seed, columns, reals, column)
+    of_table = ending in TABLES or ending in ENDINGS or ending == ".parquet"
+    asked = columns is not None or reals is not None or column is not None
+    if ending in TABLES or asked or (of_table and labels is not None):
+        data = _mixed(path, seed, columns, reals, column, labels)
     elif ending in ENDINGS:
         if stream:
             raise InputError(
@@ -229,6 +236,8 @@ def from_file(
             if ending != ".parquet" or stream or path.is_dir():
                 raise
             data = _mixed_parquet(path, seed, error)
+    if labels is not None and not of_table:
+        data = with_labels(data)
     if weights is not None and column is None:
         data = weighted(data, read_weights(weights), told=f"weights of {Path(weights).name}")
     return data if valid is None else held_out(data, valid, seed or 0)
@@ -248,7 +257,12 @@ def _from_source(path: Path, seed: int | None, seeded: bool, stream: bool | None
 
 
 def _mixed(
-    path: Path, seed: int | None, columns: str | None, reals: str | None, weights: str | None = None
+    path: Path,
+    seed: int | None,
+    columns: str | None,
+    reals: str | None,
+    weights: str | None = None,
+    labels: str | None = None,
 ) -> Dataset:
     """A table of columns of any kind."""
     return from_table(
@@ -258,6 +272,7 @@ def _mixed(
         columns=overrides_of(columns),
         reals=reals or REALS[0],
         weights=weights,
+        labels=labels,
     )
 
 

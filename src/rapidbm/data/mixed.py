@@ -91,6 +91,7 @@ def from_table(
     reals: str = "bins",
     schema: TableSchema | None = None,
     weights: Any = None,
+    labels: str | None = None,
 ) -> Dataset:
     """A data set from a table with columns of any kind.
 
@@ -110,6 +111,8 @@ def from_table(
         That of another table with the same columns; by default it is recognised from all rows.
     weights : str or array of shape (rows,), optional
         How much each row counts: the name of a column, which is then no unit, or numbers.
+    labels : str, optional
+        Name of the column that is predicted.
 
     Returns
     -------
@@ -139,6 +142,8 @@ def from_table(
         weights = weights_of_column(table, weights)
     if schema is None:
         schema = TableSchema.recognise(table, overrides=columns, real=reals)
+    if labels is not None:
+        schema = schema.with_label(labels)
     layers = layers_of(schema)
     whole = split_of(schema, table, layers)
     found = divided(name, whole, (1, layers.visible_columns), seed)

@@ -319,6 +319,8 @@ class Dataset(Displayable):
         What the columns of a table are, and the way back from rows of units to tables.
     alphabet : str, default ""
         The symbols of aligned sequences, in the order of their codes.
+    classes : tuple of int, default ()
+        The labels that the last visible unit stands for, where it is the label.
     weighted : str, default ""
         Where the weights of rows come from and how many rows they leave, in words.
 
@@ -347,6 +349,7 @@ class Dataset(Displayable):
     schema: TableSchema | None = None  # of a table of any kind
     alphabet: str = ""  # of aligned sequences: the symbol of each state
     weighted: str = ""  # on the weights of rows
+    classes: tuple[int, ...] = ()  # labels that the states of the last unit stand for
 
     def _title(self) -> str:
         return f"Dataset {self.name}"
@@ -398,6 +401,13 @@ class Dataset(Displayable):
         if self.units is None:
             return (self.visible,), (SPIN,)
         return self.units.counts, self.units.kinds
+
+    @property
+    def label(self) -> int | None:
+        """The number of the visible unit that is the label, where one is."""
+        if self.classes:
+            return sum(self.visible_units[0]) - 1
+        return None if self.schema is None else self.schema.label_unit
 
     def in_memory(self) -> Dataset:
         """The data set with as many rows of each part as fit into memory.

@@ -9,7 +9,7 @@ it is stored with a run and with a machine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,9 @@ from ..accel.memory import check_room
 from ..arrays import Array, as_array
 from ..errors import InputError, check_choice, unknown
 from ..random import check_rng
-from ..schema import Anything, Names, Several, Whole
+from ..schema import Anything, Names, Several, Text, Whole
 from .arrow import MOST_COLUMNS, check_names, read_table
-from .cells import first_row, shown
+from .cells import LONGEST, first_row, shown
 from .columns import WHOLE_TYPES, Column, from_json
 from .recognition import OVERRIDES, Reals, recognise_column
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 KINDS = ("spin", "categorical", "gaussian")  # of units, in their order
 VERSION = 1
-SHAPE = Names({"version": Whole(VERSION, VERSION), "columns": Several(Anything(), most=MOST_COLUMNS)})
+SHAPE = Names(
+    {"version": Whole(VERSION, VERSION), "columns": Several(Anything(), most=MOST_COLUMNS)},
+    {"label": Text(LONGEST)},
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class TableSchema:
     ----------
     columns : tuple of Column
         In the order of the table.
+    label : str, default ""
+        Name of the column that is predicted.
 
     Examples
     --------
@@ -57,6 +62,7 @@ class TableSchema:
     """
 
     columns: tuple[Column, ...]
+    label: str = ""
 
     @classmethod
     def recognise(
@@ -139,6 +145,35 @@ class TableSchema:
         """The units of each column."""
         at = {unit: i for i, unit in enumerate(self._units)}
         return [[at[c, p] for p in range(len(col.parts))] for c, col in enumerate(self.columns)]
+
+    def with_label(self, name: str) -> TableSchema:
+        """The schema with a column marked as the one that is predicted.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+
+        Returns
+        -------
+        TableSchema
+            With `label`.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or it has no unit.
+        """
+        if name not in self.unit_columns:
+            known = list(dict.fromkeys(self.unit_columns))
+            raise unknown("label: no column with different values", name, known)
+        return replace(self, label=name)
+
+    @property
+    def label_unit(self) -> int | None:
+        """The unit of the label; None where there is none, or it has several."""
+        units = [i for i, name in enumerate(self.unit_columns) if name == self.label]
+        return units[0] if len(units) == 1 else None
 
     @property
     def unit_columns(self) -> tuple[str, ...]:
@@ -280,7 +315,8 @@ class TableSchema:
         dict
             What `json.dumps` takes and `from_json` reads.
         """
-        return {"version": VERSION, "columns": [column.to_json() for column in self.columns]}
+        told = {"version": VERSION, "columns": [column.to_json() for column in self.columns]}
+        return {**told, "label": self.label} if self.label else told
 
     @classmethod
     def from_json(cls, told: Any) -> TableSchema:
@@ -304,7 +340,8 @@ class TableSchema:
         SHAPE.checked(told, "the schema of a table:", "recognise the table again")
         columns = [from_json(one, f"column {i}") for i, one in enumerate(told["columns"], 1)]
         check_names([column.name for column in columns])
-        return cls(tuple(columns))
+        schema = cls(tuple(columns))
+        return schema.with_label(told["label"]) if told.get("label") else schema
 
     def _checked(self, table: Any) -> pyarrow.Table:
         """The table, if its columns are those of the schema."""

@@ -2,9 +2,10 @@
 
     log Z_{t+1} = log Z_t + c_t,        c_t by a bridge (`bridging.py`)                   (1)
 
-from independent units in the biases, whose log Z is known, or from an anchor, where it was annealed. The
-chains that arrive at one look go on to the next. They walk in G groups that never mix, so that what
-chains remember shows: with d_g the sum of what group g says of the c_t beyond what all of them say,
+from independent units in the biases, or a tree (`chow_liu.py`), whose log Z is known, or from an anchor,
+where it was annealed. The chains that arrive at one look go on to the next. They walk in G groups that
+never mix, so that what chains remember shows: with d_g the sum of what group g says of the c_t beyond
+what all of them say,
 
     error² = anchor² + max( Σ_t error(c_t)², Σ_g d_g² / G (G − 1) )                       (2)
 
@@ -49,6 +50,7 @@ from ..sampling.gibbs import run_sweeps
 from ..sampling.paths import repeat_chains
 from .annealed import FIRST, SETTLE, annealed
 from .bridging import AGREE, bridge
+from .chow_liu import ChowLiuTree
 from .exact import can_be_exact
 from .hidden_sums import ITERATIONS, bounds_of
 from .independent import least_log_z
@@ -93,6 +95,7 @@ class Follower:
     seed: int
     rows: int = 0  # sweeps that take as long as `mean_log_p` of the data does at each look
     end: float = 2.0  # times an anchor's share: what the last look may cost where nothing is known
+    tree: ChowLiuTree | None = None  # that the training starts from
     looks: int = 0
     spent: int = 0  # sweeps of a chain, on bridges
     last_cost: int = 0  # of the last bridge
@@ -165,8 +168,14 @@ class Follower:
         return partial(stream, self.seed, "follow", self.looks, device=machine.device)
 
     def _begin(self, machine: Machine) -> Machine:
-        """The same machine without couplings, of which all is known."""
+        """The same machine without couplings, or with those of a tree alone, of which all is known."""
         free, rng = copy.deepcopy(machine), self._streams(machine)("begin")
+        if self.tree is not None:
+            log_z = self.tree.put(free, alone=True)
+            self.chains = self.tree.states(free, by_device(machine.device, CHAINS, 5 * CHAINS), rng)
+            value = torch.full((machine.replicas,), log_z, dtype=torch.float64, device=machine.device)
+            self._know(value, torch.zeros_like(value))
+            return free
         for name, parameter in free.named_parameters():
             if name.startswith("couplings."):
                 parameter.data.zero_()

@@ -28,7 +28,7 @@ Also imported by other rooms:
     files: check_sizes, load_tensors, save_tensors
     gauge: fix_gauge, has_gauge, zero_sum
     machine: weakened
-    spins: column_sums
+    spins: column_sums, weights_of
     dense: FEWER
     units: Beta, SPIN, Unit, Spin, Binary, Categorical, Gaussian
 """

@@ -1,6 +1,7 @@
 """The preset `auto`: settings that suit the data, found by short trainings.
 
-Candidates are couplings, dense or of patterns, with a rate and a weight decay each. Those of equal shapes
+Candidates are couplings, dense, dense from a tree of the columns (`likelihood/chow_liu.py`) or of
+patterns, with a rate and a weight decay each. Those of equal shapes
 train side by side as replicas, each with a fall of its rate to zero, and are judged by the pessimistic
 end of the likelihood of a validation part, value − 2 errors, deep and full machines by that of the lower
 bound on it that mean field proves:
@@ -14,9 +15,9 @@ bound on it that mean field proves:
 Trials and their looks leave the run a share `RUNNING` of the time: candidates of which nothing is known
 by then are passed over.
 
-Nothing is lost: the best machine of all trials, or that of independent columns, whose log Z is known, is
-what the run has to better (`baseline.py`).
-A longer training wants a lower rate: with r times the updates of the second round
+Nothing is lost: the best machine of all trials, or that of independent columns or of a tree, whose log Z
+is known, is what the run has to better (`baseline.py`).
+A longer training with dense couplings wants a lower rate: with r times the updates of the second round
 
     rate → rate / √r,    at least a quarter of it                                         (1)
 
@@ -26,7 +27,8 @@ restricted machine, moves the fields of many others, and few rows overfit,
     rate of dense couplings    10⁻³ · min(1, 128 / √C)                                    (2)
     weight decay               min(1, 150 / rows)                                         (3)
 
-Rates are (0.5, 1.5, 4.5) times (2), of patterns times 10⁻³, where rows are few (0.15, 0.5, 1.5) times;
+Rates are (0.5, 1.5, 4.5) times (2), of patterns times five times (2), where rows are few (0.15, 0.5, 1.5)
+times;
 decays are 0, 1, 4 and 12 times (3): (3) is what 60,000 images want, 1,600 rows of 180 columns want 12
 times as much. Few rows also try a quarter of the hidden units, dense. Gradients are centred
 (`training/coordinates/centring.py`). Nothing that the caller has chosen is varied.
@@ -52,10 +54,10 @@ from ..accel.devices import by_device, device_named
 from ..data.splits import Dataset
 from ..display import MEASURED
 from ..errors import InputError
-from .baseline import Baseline, independent_columns
+from .baseline import TREE, Baseline, best_tree, independent_columns
 from .monitor import DOUBT, Trial, judging, trial
 from .presets import DEEP, DEEP_START, LIFETIME, two_layers
-from .recipe import Recipe
+from .recipe import Recipe, can_be_tree
 from .timing import KEPT, OPEN, epochs_within, seconds_of
 
 FIRST, SECOND = 0.1, 0.25  # of the time
@@ -73,6 +75,7 @@ MOST_UPDATES = 400_000  # of the run
 SLOWER = 4.0  # of eq. (1), at most
 WARM_UP = 40  # updates before speed is measured: the first ones are slower
 MEASURING = 0.03  # of the time, about, after which fewer will do
+PATTERNED = 5.0  # times eq. (2): rates of patterns
 LEAST_PATTERNED = 48  # columns from which on patterns are tried
 MANY_HIDDEN = 200  # hidden units from which on a quarter of them is tried
 ONE_BY_ONE = 600  # units of a dense full machine, which is swept unit by unit, up to which it is tried
@@ -84,6 +87,9 @@ PATIENT = 50  # looks without a better one, where rows are few
 ENDING = 3.0  # seconds of a command after its run: curves, a proof of its fit
 
 
+CandidateShape = tuple[tuple[int, ...], int | None, str]  # hidden units, patterns, start
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One way to train."""
@@ -92,13 +98,15 @@ class Candidate:
     patterns: int | None
     rate: float
     decay: float
+    start: str = "columns"
 
     @property
-    def shape(self) -> tuple[tuple[int, ...], int | None]:
-        return self.hidden, self.patterns
+    def shape(self) -> CandidateShape:
+        return self.hidden, self.patterns, self.start
 
     def __str__(self) -> str:
         kind = "dense" if self.patterns is None else f"K={self.patterns}"
+        kind += ", from a tree" if self.start == "tree" else ""
         layers = " + ".join(map(str, self.hidden)) or "no"
         return f"{layers} hidden units, {kind}, rate {self.rate:.2g}, weight decay {self.decay:.2g}"
 
@@ -212,10 +220,18 @@ def find_settings(
         # Couplings that could not be judged in a short time may be the best in a longer one.
         kept += [c for c in usual if c.shape not in {k.shape for k in kept}]
     start = independent_columns(_with(recipe, [best]), data)
+    trees = [c for c in usual if c.start == "tree"]
+    if trees:
+        # A tree has a shape of its own, and the run that of what it has to better.
+        own = best if best.start == "tree" else trees[0]
+        if (tree := best_tree(_with(recipe, [own]), data)).worst > start.worst:
+            start = tree
     if first is not None and first.worst >= start.worst:
         start = Baseline("a trial", first.valid, first.error, first.parameters)
-    elif first is not None:
-        tell(f"auto: independent columns are better than all trials: valid {start.value:.2f}")
+    else:
+        if start.what == TREE and best.start != "tree":
+            best, first = trees[0], None
+        tell(f"auto: {start.what} {start.verb} better than all trials: valid {start.value:.2f}")
     winner = replace(_with(recipe, [best]), replicas=recipe.replicas)
     rest = max(1.0, whole - (time.monotonic() - began) - ENDING)
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
@@ -225,7 +241,8 @@ def find_settings(
         winner = replace(winner, evaluate=str(max(per_epoch, int(updates) // LOOKS)))
     if "patience" not in fixed and len(data.train) < FEW_ROWS:
         winner = replace(winner, patience=PATIENT)
-    if first is not None and first.updates and "rate" not in fixed:
+    slower = first is not None and first.updates and best.patterns is None
+    if first is not None and slower and "rate" not in fixed:
         longer = updates / first.updates
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
@@ -271,12 +288,12 @@ def _rules(recipe: Recipe) -> str:
 def candidates(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[Candidate]:
     """Shapes by the number of columns, times rates."""
     decay = _decays(recipe, fixed, data)[:2][-1]  # the usual one
-    for hidden, patterns in _shapes(recipe, fixed, data):
+    for hidden, patterns, start in _shapes(recipe, fixed, data):
         usual = usual_rate(couplings(recipe.model, data.visible, hidden), patterns is None)
         times = LOWER if len(data.train) < FEW_ROWS else RATES
         rates = recipe.rate if "rate" in fixed else [usual * x for x in times]
         for rate in rates:
-            yield Candidate(hidden, patterns, rate, decay)
+            yield Candidate(hidden, patterns, rate, decay, start)
 
 
 def _decays(recipe: Recipe, fixed: Collection[str], data: Dataset) -> list[float]:
@@ -295,8 +312,9 @@ def couplings(model: str, visible: int, hidden: tuple[int, ...]) -> int:
 
 
 def usual_rate(count: int, dense: bool) -> float:
-    """What suits a training of minutes; of so many dense couplings eq. (2)."""
-    return USUAL * (min(1.0, WIDE / max(1, count) ** 0.5) if dense else 1.0)
+    """What suits a training of minutes, where dense couplings would be so many: eq. (2)."""
+    scale: float = min(1.0, WIDE / max(1, count) ** 0.5)
+    return USUAL * scale * (1.0 if dense else PATTERNED)
 
 
 def usual_decay(rows: int) -> float:
@@ -316,25 +334,43 @@ def usual_layers(model: str, visible: int, device: torch.device) -> tuple[int, .
     return {"rbm": (count,), "dbm": two_layers(count), "bm": (count // 2,)}[model]
 
 
-def _shapes(
-    recipe: Recipe, fixed: Collection[str], data: Dataset
-) -> Iterator[tuple[tuple[int, ...], int | None]]:
+def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[CandidateShape]:
     device = device_named(recipe.device)
     v = data.visible
     hidden = recipe.hidden if "hidden" in fixed else usual_layers(recipe.model, v, device)
     if "patterns" in fixed:
-        yield hidden, recipe.patterns
+        yield hidden, recipe.patterns, recipe.start
+        return
+    tree = _tree_shape(recipe, fixed, data, hidden)
+    if tree is not None:
+        yield tree
+    if recipe.start == "tree":
         return
     units = v + sum(hidden)
     few = recipe.model == "rbm" and len(data.train) < FEW_ROWS and hidden[0] >= MANY_HIDDEN
     if few and "hidden" not in fixed:
-        yield (hidden[0] // 4,), None
+        yield (hidden[0] // 4,), None, "columns"
     slow = recipe.model == "bm" and units > ONE_BY_ONE
-    if not slow:
-        yield hidden, None
+    if not slow and not (few and tree is not None):
+        yield hidden, None, "columns"
     if slow or v >= LEAST_PATTERNED:
         # Four fifths of the parameters of the dense one.
-        yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units))
+        yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units)), "columns"
+
+
+def _tree_shape(
+    recipe: Recipe, fixed: Collection[str], data: Dataset, hidden: tuple[int, ...]
+) -> CandidateShape | None:
+    """Hidden units that a tree of the columns has room in."""
+    least = data.visible - 1
+    if recipe.start == "tree" or (
+        "start" not in fixed
+        and recipe.model == "rbm"
+        and can_be_tree(data)
+        and ("hidden" not in fixed or hidden[0] >= least)
+    ):
+        return (hidden if "hidden" in fixed else (max(least, *hidden),)), None, "tree"
+    return None
 
 
 def compared(
@@ -361,7 +397,7 @@ def usual_of_shapes(rivals: list[Candidate]) -> list[Candidate]:
 
 def by_shape(rivals: list[Candidate]) -> list[list[Candidate]]:
     """Those that can train side by side."""
-    groups: dict[tuple[tuple[int, ...], int | None], list[Candidate]] = {}
+    groups: dict[CandidateShape, list[Candidate]] = {}
     for one in rivals:
         groups.setdefault(one.shape, []).append(one)
     return list(groups.values())
@@ -421,6 +457,7 @@ def _with(recipe: Recipe, group: list[Candidate]) -> Recipe:
         recipe,
         hidden=first.hidden,
         patterns=first.patterns,
+        start=first.start,
         replicas=len(group),
         rate=tuple(c.rate for c in group),
         weight_decay=tuple(c.decay for c in group),

@@ -1,4 +1,4 @@
-"""What a run begins with: the best machine of its trials, or that of independent columns.
+"""What a run begins with: the best machine of its trials, or that of independent columns or of a tree.
 
 It is the run's best machine until the training has a better one, by the pessimistic end
 
@@ -16,9 +16,12 @@ import torch
 from torch import Tensor
 
 from ..accel.devices import device_named
+from ..arrays import counting_weights, mean_one
 from ..data.splits import Dataset
 from ..disk import inside
 from ..estimates import Estimate
+from ..likelihood.chow_liu import ChowLiuTree
+from ..likelihood.row_means import RowMeans
 from ..machines import trusted
 from ..machines.files import save_tensors
 from ..machines.machine import Machine
@@ -29,6 +32,8 @@ from .metrics import BOUND
 from .monitor import DOUBT, judging
 from .recipe import Recipe
 
+COLUMNS, TREE = "independent columns", "a tree"
+SMOOTHING = (0.03, 0.3, 3.0)  # of trees that are compared
 BEFORE = -1  # the update of a best machine that is not of the training itself
 
 
@@ -36,7 +41,7 @@ BEFORE = -1  # the update of a best machine that is not of the training itself
 class Baseline:
     """The best machine before a run, of one replica."""
 
-    what: str  # a trial, or independent columns
+    what: str  # a trial, independent columns or a tree
     value: float  # log p of the validation part
     error: float
     parameters: dict[str, Tensor]
@@ -46,6 +51,10 @@ class Baseline:
         """Eq. (1)."""
         end = self.value - DOUBT * self.error
         return end if math.isfinite(end) else -math.inf
+
+    @property
+    def verb(self) -> str:
+        return "are" if self.what == COLUMNS else "is"
 
     def save(self, run: RunFolder, machine: Machine) -> None:
         """Writes it into a new run folder, as if each replica of its machine had come to it."""
@@ -72,7 +81,30 @@ def independent_columns(recipe: Recipe, data: Dataset) -> Baseline:
         field = trusted.field(machine, free, layer).double()
         rest += float(machine.unit(layer).log_sum(field).sum())
     kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
-    return Baseline("independent columns", *_valid(recipe, machine, data, rest, 0.0), kept)
+    return Baseline(COLUMNS, *_valid(recipe, machine, data, rest, 0.0), kept)
+
+
+def best_tree(recipe: Recipe, data: Dataset) -> Baseline:
+    """The machine of a recipe that is the best tree of columns (`chow_liu.py`) by the validation part, of
+    some smoothed differently, as they are and loose."""
+    assert data.valid is not None
+    machine, rows, judges = (
+        _alone(recipe, data),
+        data.train.in_memory(),
+        data.valid.in_memory(),
+    )
+    weights, judging_weights = counting_weights(rows.weights), mean_one(judges.weights)
+    fitted = [ChowLiuTree.fitted(rows.spins, each, weights=weights) for each in SMOOTHING]
+    rivals = [tree for one in fitted for tree in (one, one.loosened())]
+
+    def mean_log_p_of(tree: ChowLiuTree) -> float:
+        logs = torch.from_numpy(tree.log_p(judges.spins))[None]
+        return float(RowMeans.of(logs, judging_weights).mean)
+
+    best = max(rivals, key=mean_log_p_of)
+    log_z = best.put(machine, alone=True)
+    kept = {name: p.data.cpu() for name, p in machine.named_parameters()}
+    return Baseline(TREE, *_valid(recipe, machine, data, log_z, 0.0), kept)
 
 
 def _alone(recipe: Recipe, data: Dataset) -> Machine:

@@ -23,11 +23,13 @@ from ..errors import InputError, TimeLimit, check_choice, lookup
 from ..estimates import Bounds
 from ..glass.accessibility import gibbs_accessibility, method_accessibility
 from ..ground.ground_state import ground_state
+from ..inference.labels import predict
 from ..likelihood.bridging import log_z_along
 from ..likelihood.exact import can_be_exact
 from ..likelihood.independent import log_columns
 from ..likelihood.log_z import HIDDEN, log_bound, log_likelihood, log_z
 from ..likelihood.row_means import RowMeans
+from ..machines.cells import known_and_filled, place_of
 from ..machines.enumeration import states_of
 from ..machines.files import load_tensors
 from ..machines.machine import Machine
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 LIKELIHOODS = ("auto", "exact", "ais", "none")
 WORTH = 2**22  # terms of an exact sum that are worth waiting for
 CHAINS = 500  # of annealing
+LABELLED = 2000  # rows whose labels are predicted
 WAIT = 300.0  # seconds that an annealed likelihood is worth
 
 
@@ -180,6 +183,9 @@ def evaluation(
     else:
         bits = states_of(machine.layers, machine.layers.visible).bit_length() - 1
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
+    if run.label is not None and run.other is None:
+        for part, split in splits.items():
+            rows |= label_rows(machine, split, run.label, part, seed)
     if likelihood != "none":
         try:
             found, note = likelihoods(machine, splits, seed, likelihood, shards)
@@ -194,6 +200,29 @@ def evaluation(
         _energies(run, update, machine, train, rng, rows, notes)
     values = {name: as_list(value) for name, value in rows.items()}
     return Evaluation(values, tuple(notes), run.where(update)[1])
+
+
+def label_rows(machine: Machine, split: Split, unit: int, part: str, seed: int) -> dict[str, Tensor]:
+    """How often the most probable label of a row is another one than it has, and the mean of log p(label
+    given the rest), of at most `LABELLED` rows with a label; nothing where there are none."""
+    number, place = place_of(machine, unit)
+    if place.states is None:
+        return {}
+    values = machine.layers.decode(machine.layers.encode(split))
+    observed = torch.ones_like(values, dtype=torch.bool)
+    if split.observed is not None:
+        observed = known_and_filled(machine, split.spins, split.observed)[1].cpu()
+    kept = observed[:, number].nonzero()[:, 0][:LABELLED]
+    if not len(kept):
+        return {}
+    p = predict(machine, values[kept], number, observed[kept], seed=seed).probabilities
+    assert p is not None
+    states = place.values
+    assert states is not None
+    truth = (values[kept, number].double().cpu()[:, None] == states.cpu()).double().argmax(1)
+    own = p.cpu().gather(2, truth.expand(len(p), -1)[..., None])[..., 0]
+    wrong = (p.argmax(2).cpu() != truth).double().mean(1)
+    return {f"label_error_{part}": wrong, f"log_p_label_{part}": own.log().mean(1)}
 
 
 def _energies(

@@ -73,6 +73,9 @@ RUN = Names(
                 "schema": Anything(),  # of a table, checked where it is read
                 "alphabet": Text(64),  # of sequences, the same
                 "weighted": Text(),
+                "classes": Several(
+                    Whole(-(2**63), 2**63), most=100
+                ),  # what states of the label stand for
             },
         ),
     },
@@ -442,6 +445,7 @@ def describe_new(folder: Path, recipe: Recipe, preset: str | None, data: Dataset
                 **({} if data.schema is None else {"schema": data.schema.to_json()}),
                 **({"alphabet": data.alphabet} if data.alphabet else {}),
                 **({"weighted": data.weighted} if data.weighted else {}),
+                **({"classes": data.classes} if data.classes else {}),
                 **({"on_disk": True} if data.train.on_disk else {}),
             },
             "versions": {

@@ -72,7 +72,8 @@ class LikelihoodMonitor:
         """`names` are those of `WATCHED` that are measured; the first of them counts."""
         self.names, counts = names, [len(split) for split in data.parts.values()]
         rows = sum(work_of_rows(trainer.machine, counts, bound=name == BOUND) for name in names)
-        self.follower = Follower(data.train.in_memory().spins, trainer.seed, rows, end)
+        tree = getattr(trainer.negative, "start", None)
+        self.follower = Follower(data.train.in_memory().spins, trainer.seed, rows, end, tree)
         self.per_update = work_of(trainer)
 
     @property

@@ -126,7 +126,7 @@ def two_layers(units: int) -> tuple[int, int]:
 def metrics_for(dataset: str, preset: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """What is measured when nobody says: the likelihood of a file's data, and wherever settings are
     compared by it; reconstruction in the paper's tasks."""
-    watched = is_file(dataset) and not preset.startswith("paper")
+    watched = (is_file(dataset) or "labels" in values) and not preset.startswith("paper")
     if not watched and preset != "auto":
         return ("hamming",)
     return (watched_for(values.get("model", "rbm"), values["hidden"]),)

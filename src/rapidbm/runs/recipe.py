@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,22 @@ from torch import Tensor
 
 from ..accel.ranks import Ranks
 from ..accel.rounding import PRECISIONS, Precision
+from ..arrays import counting_weights
 from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset, Split, check_share, held_out
 from ..data.weights import is_weights_file
 from ..errors import InputError, check_choice, check_count, lookup
 from ..inference.bootstrap import bootstrap_weights
+from ..likelihood.chow_liu import ChowLiuTree
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
+from ..machines.units.spin import SPIN
 from ..random import check_seed
 from ..registry import Option, Registry, build, check_takes, options_of, setting
 from ..schema import Maybe, OneOf, Shape, of_fields
 from ..training.coordinates.pace import check_pace
 from ..training.loop import Training
-from ..training.negative import NEGATIVE, NegativePhase
+from ..training.negative import NEGATIVE, NegativePhase, Persistent
 from ..training.optimisers import CLOCKS, Optimizer, torch_optimizers
 from ..training.positive import POSITIVE, PositivePhase
 from ..training.projections import PROJECTIONS, Projection
@@ -44,6 +48,7 @@ from .metrics import METRICS
 from .presets import layers_for, metrics_for, preset_for, settings_of
 from .timing import OPEN, SPACINGS, seconds_of, spacing_of
 
+STARTS = ("columns", "tree")
 BIAS_STARTS = ("marginals", "zero")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MODELS: dict[str, Callable[..., Machine]] = {
@@ -57,7 +62,7 @@ PARTS: dict[str, Registry[Any]] = {  # what is chosen by name
     "positive": POSITIVE,
     "projection": PROJECTIONS,
 }
-OF_SEQUENCES = ("alphabet", "identity")  # options of alignments
+OF_DATA = ("alphabet", "identity", "labels")  # options of alignments, and of data with labels
 ONE_OR_EACH = ("scale", "momentum", "bound")  # a number, or one for each of several replicas
 PER_REPLICA = ("rate", "weight_decay", *ONE_OR_EACH)
 # The first field of each section, under which the command lists its options.
@@ -107,6 +112,12 @@ class Recipe:
         "sequence is near one in training (0.8).",
     )
 
+    labels: str | None = setting(
+        None,
+        "The label: of a table the column that is predicted; of images nothing need follow, their labels "
+        "become one more unit, a category.",
+    )
+
     model: str = setting(
         "rbm", "rbm (restricted), dbm (deep) or bm (fully connected).", choices=tuple(MODELS)
     )
@@ -132,6 +143,12 @@ class Recipe:
     bias_start: str = setting(
         "marginals", "Where visible biases start: marginals or zero.", choices=BIAS_STARTS
     )
+    start: str = setting(
+        "columns",
+        "What the machine is at first: independent columns, or the best tree of pairs of them (dense "
+        "restricted machines of two-valued columns).",
+        choices=STARTS,
+    )
     replicas: int = setting(1, "Independent trainings, side by side.")
     bootstrap: int | None = setting(
         None,
@@ -154,6 +171,11 @@ class Recipe:
     rungs: int | None = None
     positive: str = setting("auto", "Data average: auto, {names}; mean is for an rbm.", choices=("auto",))
     positive_steps: int | None = None
+
+    discriminative: float = setting(
+        0.0,
+        "Adds so many times the mean of log p(label | rest) to what is raised; for an rbm with --labels.",
+    )
 
     projection: str = setting("none", "What keeps the patterns in place: {names}.")
     bound: tuple[float, ...] | float | None = None
@@ -262,6 +284,7 @@ class Recipe:
         for name in ONE_OR_EACH:
             object.__setattr__(self, name, one_or_each(getattr(self, name)))
         check_choice("model", self.model, MODELS)
+        check_choice("start", self.start, STARTS)
         check_choice("start of the biases", self.bias_start, BIAS_STARTS)
         check_choice("type", self.dtype, DTYPES)
         check_choice("batch mean", self.batch_mean, BATCH_MEANS)
@@ -295,6 +318,8 @@ class Recipe:
                 "centred gradients are for machines with biases; give --biases, or leave --centred out"
             )
         check_pace(self.pace, self.patterns is not None)
+        if self.discriminative and self.labels is None:
+            raise InputError("--discriminative asks for the label, which is not named; give --labels")
         if self.bias_start != "marginals" and not self.biases:
             raise InputError("--bias-start needs biases; give --biases, or leave it out")
         if self.decay == 1 and (self.decay_after or self.rate_floor):
@@ -403,7 +428,7 @@ class Recipe:
         names = {f: next(iter(options.values())).name for f, options in _own_flags("dataset").items()}
         names |= {flag: option.name for flag, option in settings_for(self.dataset).items()}
         options = {names[flag]: value for flag, value in self._given("dataset").items()}
-        options |= {name: getattr(self, name) for name in OF_SEQUENCES if getattr(self, name) is not None}
+        options |= {name: getattr(self, name) for name in OF_DATA if getattr(self, name) is not None}
         return load(self.dataset, valid=self.valid, stream=self.stream, **options)
 
     def machine(self, data: Dataset, device: torch.device) -> Machine:
@@ -439,7 +464,13 @@ class Recipe:
         )
         if self.biases and self.bias_start == "marginals":
             machine.start_biases(data.train.in_memory())
+        if (tree := self._tree(data)) is not None:
+            tree.put(machine)
         return machine
+
+    def _tree(self, data: Dataset) -> ChowLiuTree | None:
+        """The tree that the machine starts as."""
+        return start_tree(data) if self.start == "tree" else None
 
     def trainer(self, data: Dataset, device: torch.device, ranks: Ranks | None = None) -> Training:
         """The training that this recipe describes, before its first update.
@@ -463,20 +494,34 @@ class Recipe:
         if self.shard_by == "units":
             check_units(machine, self.negative_phase(), self.positive_phase(), self.centred)
         how: Any = {"by": self.shard_by, "count": self.shards, "seed": self.seed, "ranks": ranks}
-        return divided(machine, data.train.rows, self.optimizer_choice(), self._trainer, **how)
+        each = partial(self._trainer, tree=self._tree(data))
+        if self.shard_by != "units":
+            each = partial(each, label=data.label, discriminative=self.discriminative)
+        elif self.discriminative:
+            raise InputError("a discriminative term needs all units at once; take --shard-by chains")
+        return divided(machine, data.train.rows, self.optimizer_choice(), each, **how)
 
     def _trainer(
-        self, machine: Machine, spins: Tensor | Split, replicas: slice | None = None, **more: Any
+        self,
+        machine: Machine,
+        spins: Tensor | Split,
+        replicas: slice | None = None,
+        *,
+        tree: ChowLiuTree | None = None,
+        **more: Any,
     ) -> Trainer:
         own = self if replicas is None else self.of_replicas(replicas)
         if self.bootstrap is not None:
             given = getattr(spins, "weights", None)
             rows = len(spins) if given is None else given
             more["weights"] = bootstrap_weights(rows, self.bootstrap, seed=self.seed)
+        negative = own.negative_phase()
+        if tree is not None and isinstance(negative, Persistent):
+            negative = replace(negative, start=tree)
         return Trainer(
             machine,
             spins,
-            own.negative_phase(),
+            negative,
             own.optimizer_choice(),
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -629,6 +674,29 @@ _HELP = {  # where an option's help does not fit all of its parts, or there is n
     "rate_changes": "(update, rate since then), of a run whose rate was changed while it trained.",
     "options": "Options of parts that other packages bring, by name.",
 }
+
+
+def can_be_tree(data: Dataset) -> bool:
+    """Whether all columns have two values, and no cell is missing."""
+    _, kinds = data.visible_units
+    return data.train.observed is None and all(kind == SPIN for kind in kinds)
+
+
+def start_tree(data: Dataset) -> ChowLiuTree:
+    """The tree of its columns that a training starts from.
+
+    Raises
+    ------
+    InputError
+        If columns have more than two values, or cells are missing.
+    """
+    if not can_be_tree(data):
+        raise InputError(
+            "a tree of columns is one of columns with two values and without missing cells, and these "
+            "data have others; leave --start tree out"
+        )
+    rows = data.train.in_memory()
+    return ChowLiuTree.fitted(rows.spins, weights=counting_weights(rows.weights)).loosened()
 
 
 def _own_flags(choice: str) -> dict[str, dict[str, Option]]:

@@ -343,7 +343,9 @@ class Run(RunFolder):
             self._monitor = LikelihoodMonitor(trainer, data, names)
         if self._monitor is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
-        if self._monitor is not None and self.ranks.world == 1 and serves(trainer):
+        # With a discriminative term the likelihood is not all that is climbed: it may fall.
+        alone = self.ranks.world == 1 and not self.recipe.discriminative
+        if self._monitor is not None and alone and serves(trainer):
             self._guard = Guard(self._monitor.names[0])
 
     def _guarded(self, trainer: Training, step: Step, seconds: float) -> Step:

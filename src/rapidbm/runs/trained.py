@@ -123,6 +123,17 @@ class Trained(Displayable, ABC):
         return "" if told is None else check_alphabet(told)
 
     @property
+    def classes(self) -> tuple[int, ...]:
+        """The labels that the last visible unit stands for; () where it is no label."""
+        return tuple(self.info["data"].get("classes", ()))
+
+    @property
+    def label(self) -> int | None:
+        """The number of the visible unit that is the label, where one is; −1 is the last."""
+        schema = self.schema
+        return -1 if self.classes else None if schema is None else schema.label_unit
+
+    @property
     def replicas(self) -> int:
         return 1
 

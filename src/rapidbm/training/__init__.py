@@ -9,6 +9,7 @@
     coordinates/ centred units, patterns in the strengths of their layers, the pace of hidden ones
     batches      which rows an update takes
     gaps         missing cells of a batch, drawn at every update
+    labels       p(label | rest), exact: a term of the objective, and labels that are missing
     positive     the average over the data
     negative     the average over the model: one class per estimator
     annealer     the same from samplers of dimod: `Annealer`

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..accel.ranks import portion, portions
 from ..errors import InputError, check_choice, check_count, is_number
+from ..likelihood.chow_liu import ChowLiuTree
 from ..machines import trusted
 from ..machines.ensembles import AllStates, Ensemble, WeightedSpins, given_visible
 from ..machines.enumeration import check_states
@@ -254,6 +255,8 @@ class Persistent:
         Where a chain restarts: at random spins or at the patterns.
     scouts : float, default 0.0
         Share of the chains that start at the patterns, every 200 sweeps; below 1.
+    start : ChowLiuTree, optional
+        The tree that the machine is at the start: the first chains are its samples.
 
     Raises
     ------
@@ -277,6 +280,7 @@ class Persistent:
     scouts: float = setting(
         0.0, "share of the particles that start at the patterns, again every 200 sweeps", least=0
     )
+    start: ChowLiuTree | None = None
 
     REST: ClassVar[float] = 0.05
     FORAY: ClassVar[int] = 200
@@ -315,7 +319,10 @@ class Persistent:
                     "chains that start at patterns need couplings built from them, but these are dense; "
                     f"build the machine with patterns=K (--patterns K), or leave {name} (--{name}) out"
                 )
-        spins = machine.random(self.particles, rng)
+        if self.start is None:
+            spins = machine.random(self.particles, rng)
+        else:
+            spins = self.start.states(machine, self.particles, rng)
         counted = self.lifetime or self.scouts
         return torch.cat([spins, torch.zeros_like(spins[..., :1])], 2) if counted else spins
 

@@ -45,6 +45,8 @@ def train(
     observed: Any = None,
     weights: Any = None,
     gap_sweeps: int = SWEEPS,
+    label: int | None = None,
+    discriminative: float = 0.0,
     state: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Progress]:
     """Trains a machine in place; an iterator that yields after every epoch or every update.
@@ -97,6 +99,12 @@ def train(
         same. The weighted mean of log p is raised; only ratios of weights matter.
     gap_sweeps : int, default 10
         Gibbs sweeps of these draws.
+    label : int, optional
+        Number of the visible unit that is the label, from 0. Where it alone is missing in some rows of a
+        restricted machine, it is drawn exactly.
+    discriminative : float, default 0.0
+        Adds so many times the mean of log p(label | other units), over the rows with a label, to the mean
+        of log p that is raised. Needs a restricted machine and rows that lack no other cell.
     state : mapping, optional
         A `Progress.state()` to continue from.
 
@@ -144,6 +152,8 @@ def train(
         observed=observed,
         weights=weights,
         gap_sweeps=gap_sweeps,
+        label=label,
+        discriminative=discriminative,
     )
     if state is not None:
         trainer.load(state)

@@ -8,7 +8,8 @@ others go on. The walk of one update, in the order in which it happens:
 1. `Trainer.step` plans it on the host (`Trainer.plan`): which rows, which rates, whether patterns are
    projected. The executor (`accel/executors.py`) calls `Trainer.update_from` with the plan, or repeats
    what that did before, a GPU by a graph and a CPU by a recording. What follows is `update_from`.
-2. `batches.spins` answers the rows of the batch, (e, b, v); cells that are missing are drawn (`gaps.py`).
+2. `batches.spins` answers the rows of the batch, (e, b, v); cells that are missing are drawn (`gaps.py`,
+   labels by `labels.py`, which also has the term of the objective that asks for them).
 3. `Trainer.gradient` sums (1) over the shards of this process and over the ranks; of one shard it is
    `Trainer.shard_gradient`: the positive phase completes the data, the negative one moves its chains and
    answers the model's configurations, and `sharded.shards.difference` takes their moments apart.
@@ -42,6 +43,7 @@ from .check_inputs import check_objects, fitting, rows_for, weights_for
 from .constants import Constants, constant_means
 from .coordinates.centring import Centring
 from .gaps import SWEEPS, completed
+from .labels import Discriminative, LabelUnit, only_label_missing
 from .load import warn_of_load
 from .loop import Training
 from .negative import Exact, NegativePhase, PatternInduced, Persistent
@@ -85,12 +87,15 @@ class Trainer(Training):
         observed: Any = None,
         weights: Any = None,
         gap_sweeps: int = SWEEPS,
+        label: int | None = None,
+        discriminative: float = 0.0,
     ) -> None:
         """The `ranks` share the `shards`; `part` names the random numbers of a trainer that has a part of
         the machine (`sharded/abreast.py`). `constant` are the means of the columns that are to be biases
         and nothing else, 0 for any other (v,); None: of those that are the same in all rows. Cells
         that are not `observed` are drawn at every update by so many clamped sweeps (`gaps.py`). Rows
-        count by `weights`, (samples,) or (e, samples), or by those of the split."""
+        count by `weights`, (samples,) or (e, samples), or by those of the split. `label` is the number
+        of the unit whose log p given the others counts `discriminative` times more (`labels.py`)."""
         check_count("the number of clamped sweeps of missing cells", gap_sweeps)
         check_count("the number of epochs", epochs, least=0)
         check_count("the batch size", batch_size)
@@ -126,6 +131,12 @@ class Trainer(Training):
         self.status = ReplicaStatus(machine.replicas, machine.device)
         updater = updater_for(machine, optimizer, self.per_epoch, pace)
         others = machine.couplings.others or self.shards.ranks  # who makes these updates, too
+        self.label = None if label is None else LabelUnit.of(machine, label)
+        if held is not None and self.label is not None and not only_label_missing(self.label, held):
+            self.label = None  # clamped chains draw what is missing
+        self.asks = Discriminative.of(machine, label, discriminative, held, uneven)
+        if self.asks is not None and part and part[0] == "units":
+            raise InputError("a discriminative term needs all units at once; take --shard-by chains")
         self.stepper = Stepper(machine, updater, projection, constants, self.status, others)
         some = rows.in_memory().spins if isinstance(rows, Stored) else rows
         given: Any = {"persistent": self.persists, "held": held, "weights": uneven}
@@ -155,6 +166,7 @@ class Trainer(Training):
             and isinstance(negative, Persistent | Exact)
             and isinstance(self.batches, InMemory)
             and held is None
+            and self.asks is None
         )
         self.of_all_rows: dict[str, Tensor] = {}  # their gradient
 
@@ -199,7 +211,10 @@ class Trainer(Training):
             held = self.batches.observed(plan.rows)
             if held is not None:
                 batch = self.completed(batch, held, plan.size)
-            gradient = self.gradient(batch, plan.size, *self.weights(plan))
+            weights = self.weights(plan)
+            gradient = self.gradient(batch, plan.size, *weights)
+            if self.asks is not None:
+                self.add_discriminative(gradient, batch, held, plan.size, *weights)
         if self.centring is None:
             self.stepper.step(gradient, plan.rates, plan.project, self.rng)
         else:
@@ -243,6 +258,24 @@ class Trainer(Training):
                 total[name] = total[name].add_(value) if name in total else value
         return total
 
+    def add_discriminative(
+        self,
+        gradient: dict[str, Tensor],
+        batch: Tensor,
+        held: Tensor | None,
+        size: int,
+        weights: Weights | None = None,
+    ) -> None:
+        """Adds the gradient of the label's term, of the rows here and elsewhere."""
+        assert self.asks is not None
+        whole = self.batch_size if self.batch_mean == "nominal" else size
+        rows = None if weights is None else weights.rows
+        found = self.asks.gradient(self.machine, batch, held, rows, whole)
+        for name, value in self.shards.ranks.summed(found).items():
+            gradient[name] += value
+        if self.centring is not None and self.persists:  # the means of hidden units are those of the data
+            gradient[HIDDEN] = gradient[HIDDEN] + found["biases"][:, None, self.machine.visible :]
+
     def of_shards(self, rows: Tensor, size: int) -> Iterator[tuple[Shard, Tensor]]:
         """What each shard has of the rows of this process, (e, b, v)."""
         for shard in self.shards:
@@ -258,7 +291,9 @@ class Trainer(Training):
         parts = []
         both = zip(self.of_shards(batch, size), self.of_shards(held, size), strict=True)
         for (shard, rows), (_, known) in both:
-            if rows.shape[1]:
+            if rows.shape[1] and self.label is not None:
+                parts.append(self.label.completed(self.machine, rows, known, shard.rng))
+            elif rows.shape[1]:
                 parts.append(completed(self.machine, rows, known, shard.rng, self.gap_sweeps))
         return torch.cat(parts, 1) if parts else batch
 
