@@ -26,7 +26,7 @@ child does with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
 
-    alignments: FASTA, codes_of, first_sequence, read_alignment
+    alignments: ALPHABETS, FASTA, codes_of, first_sequence, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
@@ -41,6 +41,7 @@ Others take besides
     splits: check_share, held_out, top_half
     stored: Stored
     table_schema: TableSchema
+    text_files: as_utf8, content_of
     tables: no_formula, write_table
     weights: is_weights_file
 """

@@ -41,8 +41,10 @@ class CouplingErrors(Displayable):
     ----------
     score : Tensor of shape (units, units)
         As of `EffectiveCouplings.contacts`, of the first replica.
-    low, high : Tensor of shape (units, units)
-        The 95 % interval of the score.
+    low : Tensor of shape (units, units)
+        The lower end of its 95 % interval.
+    high : Tensor of shape (units, units)
+        The upper end.
     q : Tensor of shape (units, units)
         The rate of false discoveries among pairs whose score is as clear; 1 on the diagonal.
     pairs_error : Tensor of shape (columns, columns)
