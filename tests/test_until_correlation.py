@@ -102,10 +102,10 @@ def test_looking_changes_no_training(tmp_path):
 def test_looks_become_rarer():
     recipe = rb.Recipe.made("own", QUICK | {"until_correlation": 0.9, "epochs": 3000})
     looks = [u for u in range(3001) if looks_at_pairs(recipe, Progress(u, u, 3000, True, None, None))]
-    assert looks[:4] == [8, 16, 24, 32]
+    assert looks[:4] == [16, 32, 48, 64]
     assert looks[-1] == 3000
-    assert all(b - a <= max(8, a / 8) for a, b in itertools.pairwise(looks))
-    assert len(looks) < 130
+    assert all(b - a <= max(16, a / 8) for a, b in itertools.pairwise(looks))
+    assert len(looks) < 80
 
 
 @pytest.mark.parametrize(

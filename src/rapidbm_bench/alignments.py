@@ -76,9 +76,7 @@ def agreement(machine: Machine, pairs: PairCorrelations) -> float:
     """Pearson's coefficient of the data with new samples of a machine."""
     rng = stream(1, "samples")
     chains = run_sweeps(machine, machine.random(CHAINS, rng), rng, SWEEPS)
-    other = PairCorrelations.__new__(PairCorrelations)
-    vars(other).update(vars(pairs) | {"machine": machine})
-    return float(other.with_chains(chains, rng, 1)[0])
+    return float(pairs.with_chains(chains, rng, 1, machine)[0])
 
 
 def ours(family: Alignment, weights: np.ndarray, target: float, limit: float) -> tuple[Machine, Row]:

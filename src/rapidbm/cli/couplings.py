@@ -58,7 +58,7 @@ def couplings(
     Hidden units are summed over. The table has a row for each pair, the highest score first: the
     Frobenius norm of its couplings in the zero-sum gauge, and the score, that less the average product
     of the two units. Of a run with --bootstrap the score has a 95 % interval, and q is the
-    false-discovery rate of the pairs whose score is as clear; --values writes each coupling.
+    false-discovery rate of the pairs whose couplings are as clear; --values writes each coupling.
     """
     screen, opened = Screen(as_json), open_trained(run)
     if picture is not None:

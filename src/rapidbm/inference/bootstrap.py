@@ -6,18 +6,22 @@ to their weights w, so that rows which count little vary together as one,
     M = Σ w / max w                                                                         (1)
 
 which is the number of rows where all count the same, and M_eff of sequences weighted by identity. The
-spread σ of a score over the resampled replicas gives its 95 % interval, score ± 1.96 σ, and with
+spread σ of a score over the B resampled replicas gives its 95 % interval, score ± 1.96 σ.
 
-    p = 1 − Φ(score / σ)                                                                    (2)
+Whether two units are coupled at all is another question: the norm of couplings that are nothing but noise
+is not 0. What noise does is seen in the differences of resampled couplings J⁽ʳ⁾ and those of the rows, J,
 
+    N⁽ʳ⁾ = |J⁽ʳ⁾ − J|²,    F = |J|² / mean N,    ν = 2 (mean N)² / variance of N           (2)
+
+Without a coupling F has the F-distribution with ν and B ν degrees of freedom, if N is a multiple of a χ²
+of ν; for spins ν is 1. The mean is that of each pair, ν is shared by all pairs. p-values of F give
 q-values by Benjamini and Hochberg: of the pairs with q ≤ 0.05 one in twenty at most is expected to be
 chance alone.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -46,7 +50,7 @@ class CouplingErrors(Displayable):
     high : Tensor of shape (units, units)
         The upper end.
     q : Tensor of shape (units, units)
-        The rate of false discoveries among pairs whose score is as clear; 1 on the diagonal.
+        The rate of false discoveries among pairs whose couplings are as clear; 1 on the diagonal.
     pairs_error : Tensor of shape (columns, columns)
         Standard error of each coupling; a 95 % interval is 1.96 of them to either side.
     fields_error : Tensor of shape (columns,)
@@ -156,27 +160,40 @@ def bootstrap_errors(found: EffectiveCouplings, *, without: int | None = None) -
         )
     each = found.contacts(without=without)  # (e, units, units)
     score, spread = each[0], each[1:].std(0)
+    p = _p_values(found, without)
     return CouplingErrors(
         score=score,
         low=score - Z * spread,
         high=score + Z * spread,
-        q=_q_values(score, spread),
+        q=_q_values(p),
         pairs_error=found.pairs[1:].std(0),
         fields_error=found.fields[1:].std(0),
         replicas=count,
     )
 
 
-def _q_values(score: Tensor, spread: Tensor) -> Tensor:
-    """q of every pair by Benjamini and Hochberg, from eq. (2), (units, units)."""
-    units = len(score)
-    i, j = torch.triu_indices(units, units, 1)
-    tiny = torch.finfo(score.dtype).tiny
-    p = 0.5 * torch.erfc(score[i, j] / spread[i, j].clamp(min=tiny) / math.sqrt(2.0))
+def _p_values(found: EffectiveCouplings, without: int | None) -> Tensor:
+    """p of every pair of units, eq. (2), (units, units)."""
+    from scipy import stats
+
+    noise = replace(found, pairs=found.pairs[1:] - found.pairs[:1]).norms(without=without).square()
+    mine = found.norms(without=without)[0].square()
+    mean = noise.mean(0).clamp(min=torch.finfo(noise.dtype).tiny)
+    i, j = torch.triu_indices(len(mine), len(mine), 1)
+    relative = (noise.var(0) / mean.square())[i, j].mean()  # 2 / ν
+    degrees = float(2.0 / relative.clamp(min=1e-6))
+    p = stats.f.sf((mine / mean).cpu().numpy(), degrees, degrees * len(noise))
+    return torch.as_tensor(p, dtype=mine.dtype, device=mine.device)
+
+
+def _q_values(each: Tensor) -> Tensor:
+    """q of every pair by Benjamini and Hochberg, from its p, (units, units)."""
+    i, j = torch.triu_indices(len(each), len(each), 1)
+    p = each[i, j]
     order = p.argsort()
     scaled = p[order] * len(p) / torch.arange(1, len(p) + 1, device=p.device)
     least = scaled.flip(0).cummin(0).values.flip(0).clamp(max=1.0)
-    q = torch.ones_like(score)
+    q = torch.ones_like(each)
     q[i[order], j[order]] = least
     q[j[order], i[order]] = least
     return q

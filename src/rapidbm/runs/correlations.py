@@ -30,8 +30,8 @@ NAME = "correlation"  # of its values in records
 SAMPLES = 10_000
 APART = 3  # sweeps between two configurations of a chain, at least
 MOST_COLUMNS = 8192  # of the data: C has as many rows
-FIRST = 8  # the update of the first look
-PARTS = 16  # looks while the number of updates doubles
+FIRST = 16  # the update of the first look
+PARTS = 8  # looks while the number of updates doubles
 ROWS = 4096  # configurations at a time
 
 
@@ -73,12 +73,15 @@ class PairCorrelations:
         return values - values.mean(-1, keepdim=True)
 
     @torch.no_grad()
-    def with_chains(self, chains: Tensor, rng: torch.Generator, sweeps: int) -> Tensor:
+    def with_chains(
+        self, chains: Tensor, rng: torch.Generator, sweeps: int, machine: Machine | None = None
+    ) -> Tensor:
         """Pearson's coefficient of every replica, (e,), for chains (e, c, n) that sweep so often between
-        two of their configurations."""
+        two of their configurations; of another machine with the same visible units, if one is given."""
+        machine = self.machine if machine is None else machine
         kept = [chains[..., : self.machine.visible]]
         for _ in range(math.ceil(SAMPLES / chains.shape[1]) - 1):
-            chains = run_sweeps(self.machine, chains, rng, sweeps)
+            chains = run_sweeps(machine, chains, rng, sweeps)
             kept.append(chains[..., : self.machine.visible])
         mine = self._centred(torch.cat(kept, 1))
         norms = mine.norm(dim=-1) * self.of_data.norm()
@@ -106,13 +109,16 @@ def looks_at_pairs(recipe: Recipe, progress: Progress) -> bool:
     return progress.update % spacing == 0 or progress.update == progress.updates
 
 
-def seen_by(pairs: PairCorrelations, progress: Progress) -> Tensor:
-    """Pearson's coefficient of every replica of a training now."""
+def seen_by(pairs: PairCorrelations, progress: Progress, *, first: bool = False) -> Tensor:
+    """Pearson's coefficient of every replica of a training now, or of the first alone."""
     trainer = progress.trainer
     negative = trainer.negative
     assert isinstance(negative, Persistent)
     chains = trainer.chains[..., : trainer.machine.layers.columns]  # type: ignore[attr-defined]
-    return pairs.with_chains(chains, progress.rng, max(negative.sweeps, APART))
+    machine, sweeps = trainer.machine, max(negative.sweeps, APART)
+    if first:
+        machine, chains = machine.replica(0).requires_grad_(False), chains[:1]
+    return pairs.with_chains(chains, progress.rng, sweeps, machine)
 
 
 def check_target(recipe: Recipe) -> None:

@@ -586,10 +586,9 @@ class Run(RunFolder):
         every = last or self._looks_at(progress)  # else the likelihood alone, or correlations
         likely = every or self._monitors_saved(progress, data)
         if self._pairs is not None and looks_at_pairs(self.recipe, progress):
-            found = seen_by(self._pairs, progress)
-            values[NAME] = as_list(found)
-            if self.recipe.bootstrap is not None:
-                found = found[:1]  # the others have other rows
+            # Of a bootstrap the others have other rows.
+            found = seen_by(self._pairs, progress, first=self.recipe.bootstrap is not None)
+            values[NAME] = as_list(found.expand(self.recipe.replicas))
             self._agreement = float(found.nan_to_num(-1.0).min())
         for name in self.recipe.metrics:
             if every and (self._monitor is None or name not in WATCHED):
